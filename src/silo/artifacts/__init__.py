@@ -1,1 +1,1 @@
-"""Compiled variants: their blob, their launch info, and the devices that run them."""
+"""Compiled variants: their blobs, how they are launched, and the devices that can run them."""

@@ -1,4 +1,4 @@
-"""Artifacts: compiled variants, described by value; their bytes are named by sha256."""
+"""Artifacts: descriptions of compiled variants, whose bytes are named by their SHA-256."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _read_sha256(data: JSON, what: str) -> str:
 
 @frozen
 class BlobRef(Persisted):
-    """A blob by content: sha256 in hex, kind, which a compiler declares, and size in bytes."""
+    """A reference to a blob: its SHA-256 in hex, its kind, which a compiler declares, and its size in bytes."""
 
     title = "a blob reference"
 
@@ -43,7 +43,7 @@ def blob_ref(kind: str, data: bytes) -> BlobRef:
 
 
 def decoded(ref: BlobRef, data: bytes) -> str:
-    """The text of a blob. Raises SourceError if it is not text, because files may contain anything.
+    """Returns the text of a blob. Raises SourceError if the bytes are not UTF-8, because a file may contain any bytes.
 
     >>> decoded(BlobRef("ab" * 32, "ttir", 2), b"ok")
     'ok'
@@ -58,9 +58,9 @@ def decoded(ref: BlobRef, data: bytes) -> str:
 class Artifact(Persisted):
     """A compiled variant: the blob that a driver loads, how it is launched, and its compiler.
 
-    ``job`` is the key of its compile job: variants with equal jobs share one artifact's blobs. ``hidden_memory`` is the
-    reason why the code reaches memory outside of its arguments ("it loads addresses from memory"); "" if no hidden
-    access is known.
+    ``job`` is the key of the compile job: variants with equal jobs share the blobs of one artifact. ``hidden_memory``
+    is the reason why the code reaches memory outside of its arguments ("it loads addresses from memory"), or "" if it
+    isn't known to do so.
     """
 
     title = "an artifact"
@@ -75,11 +75,14 @@ class Artifact(Persisted):
 
     @property
     def runs_on_host(self) -> bool:
-        """Whether it is native code, which is loaded only with consent."""
+        """Whether the code is native code, which is loaded only with consent."""
         return is_host_code(self.blob.kind)
 
     def host_code(self, calls: JSON = None) -> HostCode:
-        """The subject of consent to its native code; ``calls`` is a bundle's description of its calls."""
+        """Returns the description of the native code that a user consents to.
+
+        ``calls`` is a bundle's description of its calls, if the code is in a bundle.
+        """
         return self._plain_host_code if calls is None else self._host_code(calls)
 
     @remembered
@@ -101,5 +104,5 @@ class Artifact(Persisted):
 
 
 def text_of(sidecars: tuple[BlobRef, ...]) -> str:
-    """The sha256 of the text among sidecars that a check compiles; "" without one."""
+    """Returns the SHA-256 of the text that a check compiles, which is one of the sidecars; "" if none is."""
     return next((ref.sha256 for ref in sidecars if is_checked_text(ref.kind)), "")

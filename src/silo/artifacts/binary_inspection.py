@@ -1,4 +1,4 @@
-"""Resources recorded in a device binary: registers, spills, parameters, entry points; and paths that it may not hold.
+"""Reads device binaries: the registers, spills, parameters and entry points recorded there, and absolute paths.
 
 NVIDIA (``cubin``). ``.nv.info`` and ``.nv.info.<entry>`` are lists of attributes: a format byte, an attribute byte, and
 either a 16-bit value or a 16-bit size with that many bytes. NVIDIA does not specify them; the names below are printed
@@ -12,10 +12,9 @@ by ``cuobjdump -elf``, and their meaning was compared with ``cuobjdump --dump-re
 - ``.nv.shared.<entry>``: its size is the statically allocated shared memory (``SHARED``).
 
 AMD (``hsaco``). The note ``NT_AMDGPU_METADATA`` (LLVM, "User Guide for AMDGPU Backend", code object metadata) is a
-MessagePack map; ``amdhsa.kernels`` lists each kernel with ``.vgpr_count``, ``.vgpr_spill_count`` and so on.
-
-Reads maps, arrays, strings, binary, integers, bools, floats and nil; rejects extension types, which are unused there.
-Depth and number of items are limited, so that no input makes it run long or deep.
+MessagePack map; ``amdhsa.kernels`` lists each kernel with ``.vgpr_count``, ``.vgpr_spill_count`` and so on. The reader
+of MessagePack takes maps, arrays, strings, binary, integers, bools, floats and nil; it rejects extension types, which
+code objects do not use. It limits the depth and the number of items, so that no input makes it run long or deep.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from silo.errors import CompileError
 
 __all__ = ["BinaryKernel", "Item", "free_of_folders", "inspect_binary", "read_msgpack"]
 
-# ---- A bounded reader of MessagePack that reads the metadata note of AMD code obj ----
+# ---- A bounded reader of MessagePack that reads the metadata note of AMD code objects ----
 
 
 Item: TypeAlias = "bool | int | float | str | bytes | list[Item] | dict[str, Item] | None"
@@ -57,10 +56,10 @@ _SIZES = {1: ">B", 2: ">H", 4: ">I"}
 
 
 def read_msgpack(data: bytes) -> Item:
-    """The one item that ``data`` starts with.
+    """Returns the item that ``data`` starts with.
 
     Raises:
-        CompileError: truncated, too deep, too long, or of a type that is not read.
+        CompileError: the item is truncated, too deep, too long, or of a type that this reader does not support.
 
     >>> read_msgpack(bytes([0x81, 0xA1, 0x61, 0x07]))
     {'a': 7}
@@ -148,9 +147,10 @@ class _Reader:
 
 _MACHINE_CUDA = 190
 _MACHINE_AMDGPU = 224
-_OS_ABI_CUDA_OLD = 0x33  # up to CUDA 12: the compute capability is the low byte of the flags; later the second byte
+# files of CUDA 12 and older: the low byte of the flags is the compute capability; in newer files, the second byte is
+_OS_ABI_CUDA_OLD = 0x33
 
-_INFO_VALUE = 4  # EIFMT_SVAL: a size and that many bytes follow
+_INFO_VALUE = 4  # EIFMT_SVAL: a 16-bit size follows, and then that many bytes
 _INFO_KPARAM = 0x17
 _INFO_FRAME_SIZE = 0x11
 _INFO_REGCOUNT = 0x2F
@@ -164,14 +164,18 @@ _SHT_NOTE = 7
 
 @dataclass(frozen=True, slots=True)
 class BinaryKernel:
-    """One kernel of a binary.
+    """One kernel of a binary. Limits are None if the binary does not state them.
 
-    ``arch`` is ``sm_NN`` (a binary does not distinguish ``sm_90`` from ``sm_90a``) or ``gfxNNN``. ``registers`` are the
-    32-bit vector registers of a thread; ``spills`` the 32-bit values that a thread keeps in local memory because
-    registers ran out (on NVIDIA its whole stack frame, as the driver reports it); ``local_bytes`` a thread's local
-    memory; ``shared_bytes`` the statically allocated shared memory. ``parameters`` holds offset and size in bytes of
-    each, in order. ``required_block`` is the only block size it can be launched with, ``most_threads`` the most threads
-    of a block, ``cluster`` the blocks of a cluster; None if the binary does not state it.
+    - ``arch``: ``sm_NN`` (a binary does not distinguish ``sm_90`` from ``sm_90a``) or ``gfxNNN``;
+    - ``registers``: the 32-bit vector registers of a thread;
+    - ``spills``: the 32-bit values that a thread keeps in local memory because registers ran out; for NVIDIA, the
+      whole stack frame of a thread, as the driver reports it;
+    - ``local_bytes``: the local memory of a thread;
+    - ``shared_bytes``: the statically allocated shared memory;
+    - ``parameters``: the offset and the size in bytes of each parameter, in order;
+    - ``required_block``: the only block size that the kernel can be launched with;
+    - ``most_threads``: the most threads of a block;
+    - ``cluster``: the number of blocks of a cluster.
     """
 
     entry: str
@@ -187,10 +191,10 @@ class BinaryKernel:
 
 
 def inspect_binary(data: bytes, kind: str) -> tuple[BinaryKernel, ...]:
-    """The kernels of a ``cubin`` or ``hsaco``, sorted by name.
+    """Returns the kernels of a ``cubin`` or ``hsaco``, sorted by name.
 
     Raises:
-        CompileError: another kind of file, truncated, damaged, or a kernel lacks a value that is read here.
+        CompileError: the file is of another kind, truncated or damaged, or does not state a value that is read here.
     """
     if kind not in ("cubin", "hsaco"):
         raise CompileError(f"a blob of kind {kind} says nothing of its registers; cubin and hsaco do")
@@ -205,8 +209,8 @@ def inspect_binary(data: bytes, kind: str) -> tuple[BinaryKernel, ...]:
 
 
 def _attributes(data: bytes) -> list[tuple[int, bytes]]:
-    """Every attribute that carries bytes."""
-    found: list[tuple[int, bytes]] = []
+    """Returns the code and the bytes of each attribute of a ``.nv.info`` section that consists of a size and bytes."""
+    attributes: list[tuple[int, bytes]] = []
     at = 0
     while at + 4 <= len(data):
         form, code, size = struct.unpack_from("<BBH", data, at)
@@ -215,9 +219,9 @@ def _attributes(data: bytes) -> list[tuple[int, bytes]]:
             continue
         if at + size > len(data):
             raise CompileError(f"the binary cannot be read: .nv.info: attribute 0x{code:02x} of {size} bytes at {at}")
-        found.append((code, data[at : at + size]))
+        attributes.append((code, data[at : at + size]))
         at += size
-    return found
+    return attributes
 
 
 def _cuda_kernels(elf: Elf) -> list[BinaryKernel]:
@@ -270,7 +274,7 @@ def _cuda_parameters(info: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def _cuda_sizes(info: bytes) -> dict[int, tuple[int, int, int]]:
-    """Attributes that are three numbers."""
+    """Returns, by attribute code, the attributes of a ``.nv.info`` section whose values are three numbers."""
     codes = (_INFO_REQNTID, _INFO_MAX_THREADS, _INFO_CLUSTER)
     return {code: struct.unpack("<III", body) for code, body in _attributes(info) if code in codes and len(body) == 12}
 
@@ -278,7 +282,8 @@ def _cuda_sizes(info: bytes) -> dict[int, tuple[int, int, int]]:
 def _hip_kernels(elf: Elf) -> list[BinaryKernel]:
     metadata = _amd_metadata(elf)
     target = _text(metadata, "amdhsa.target")
-    arch = target[target.find("-gfx") + 1 :].partition(":")[0]  # a generic processor has dashes in its own name
+    # the name of a generic processor, for example gfx9-4-generic, contains dashes
+    arch = target[target.find("-gfx") + 1 :].partition(":")[0]
     return [_hip_kernel(kernel, arch) for kernel in _list(metadata, "amdhsa.kernels")]
 
 
@@ -314,7 +319,10 @@ def _required_block(kernel: Item) -> tuple[int, int, int] | None:
 
 
 def _is_hidden(argument: Item) -> bool:
-    """Whether the runtime itself fills in the argument; these come after the kernel's own."""
+    """Returns whether the runtime provides the argument instead of the caller.
+
+    Such arguments come after the kernel's declared ones.
+    """
     kind = argument.get(".value_kind") if isinstance(argument, dict) else None
     return isinstance(kind, str) and kind.startswith("hidden_")
 
@@ -359,9 +367,9 @@ def _list(item: Item, name: str) -> list[Item]:
 
 
 def free_of_folders(data: bytes, folders: Iterable[Path]) -> Decision:
-    """Rejected, with the text found, if ``data`` holds the absolute path of one of ``folders``.
+    """Rejects ``data`` that contains the absolute path of one of ``folders``; the reason quotes the text found.
 
-    The root folder and folders with a path of two characters are ignored: they occur in any text.
+    The root folder and folders whose path has two characters are ignored, because their paths occur in any text.
 
     >>> bool(free_of_folders(b"code", [Path("/home/someone/kernels")]))
     True

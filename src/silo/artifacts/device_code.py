@@ -1,6 +1,6 @@
-"""Files of device code: their kind, their entry points, and whether their parameters fit a layout.
+"""Files of device code: their kind and entry points, and whether the parameters of a kernel fit a declared layout.
 
-PTX ISA, "Kernel and Function Directives" and "Performance-Tuning Directives".
+The directives of PTX are read by the PTX ISA, "Kernel and Function Directives" and "Performance-Tuning Directives".
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ _ELEMENT = re.compile(r"[a-z]+(8|16|32|64)")
 
 
 def inspect_ptx(data: bytes) -> tuple[BinaryKernel, ...]:
-    """The kernels (``.entry``) of PTX text, sorted by name. ``arch`` is "" without a ``.target`` that names one.
+    """Returns the kernels (``.entry``) of PTX text, sorted by name.
 
-    Registers, spills and shared memory are unknown until the driver compiles it, and are 0 here.
+    ``arch`` is "" if no ``.target`` directive names one.
+
+    The driver decides on registers, spills and shared memory when it compiles the text; they are 0 here.
 
     Raises:
-        CompileError: not PTX, cut off, or a kernel whose parameters are declared in a way that is not read here.
+        CompileError: the text is not PTX, is cut off, or declares a kernel's parameters in an unsupported way.
     """
     try:
         text = data.rstrip(b"\0").decode("utf-8")
@@ -66,7 +68,7 @@ def _kernel(text: str, entry: re.Match[str], arch: str) -> BinaryKernel:
     name, at = entry.group(1), entry.end()
     parameters: tuple[tuple[int, int], ...] = ()
     if text.startswith("(", at):
-        # A list of parameters contains no parentheses.
+        # The next ")" ends the list of parameters, because the list itself contains no parentheses.
         end = text.find(")", at)
         if end < 0:
             raise CompileError(f"the PTX ends within the parameters of {name}")
@@ -92,7 +94,7 @@ def _kernel(text: str, entry: re.Match[str], arch: str) -> BinaryKernel:
 
 
 def _closes(text: str, start: int) -> bool:
-    """Whether the brace at ``start`` has its counterpart."""
+    """Returns whether the brace at ``start`` is closed somewhere in the text."""
     depth = 0
     for match in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(match.group(), 0)
@@ -102,8 +104,8 @@ def _closes(text: str, start: int) -> bool:
 
 
 def _parameters(entry: str, text: str) -> tuple[tuple[int, int], ...]:
-    """Offset and size of each parameter; they follow each other, each at its alignment."""
-    found: list[tuple[int, int]] = []
+    """Returns the offset and the size of each parameter. Each follows the previous one, at the next aligned offset."""
+    parameters: list[tuple[int, int]] = []
     end = 0
     for declaration in text.split(",") if text.strip() else ():
         match = _PARAMETER.fullmatch(declaration.strip())
@@ -116,9 +118,9 @@ def _parameters(entry: str, text: str) -> tuple[tuple[int, int], ...]:
         if not align:
             raise CompileError(f"the PTX aligns a parameter of {entry} to 0 bytes")
         offset = -(-end // align) * align
-        found.append((offset, size))
+        parameters.append((offset, size))
         end = offset + size
-    return tuple(found)
+    return tuple(parameters)
 
 
 # ---- Files of device code ----
@@ -129,10 +131,10 @@ T = TypeVar("T")
 _TAKEN = "taken are a cubin (NVIDIA), an hsaco (AMD code object) and PTX text"
 _MACHINES = {190: "cubin", 224: "hsaco"}
 _HOST_MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "aarch64", 243: "RISC-V"}
-_MOST_SHOWN = 300  # of parameters, in a message
-_RELOCATABLE = 1  # e_type ET_REL
+_MOST_SHOWN = 300  # a message lists at most this many parameters
+_RELOCATABLE = 1  # the value of e_type for relocatable files: ET_REL
 
-# First bytes of files that users pass by mistake.
+# The first bytes of files that users pass by mistake, each with the words that a message has for the file.
 _OTHERS: tuple[tuple[bytes, str], ...] = (
     (b"\x50\xed\x55\xba", "a CUDA fatbin; take one cubin or PTX out of it with cuobjdump -xelf all (or -xptx all)"),
     (b"__CLANG_OFFLOAD_BUNDLE__", "a bundle of clang; unbundle it with clang-offload-bundler --unbundle"),
@@ -149,10 +151,10 @@ _OTHERS: tuple[tuple[bytes, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """A file of device code: its kind (``cubin``, ``hsaco``, ``ptx``), its kernels and the target it was built for.
+    """A file of device code: its kind (``cubin``, ``hsaco``, ``ptx``), the target it was built for, and its kernels.
 
-    ``target`` is None for PTX without an arch. A cubin does not distinguish ``sm_100`` from ``sm_100a``, so its target
-    is the plain form.
+    ``target`` is None for PTX that names no arch. A cubin does not distinguish ``sm_100`` from ``sm_100a``; its target
+    here has no suffix.
     """
 
     kind: str
@@ -160,7 +162,10 @@ class DeviceCode:
     kernels: tuple[BinaryKernel, ...]
 
     def kernel(self, entry: str | None, name: str) -> BinaryKernel:
-        """The kernel called ``entry``, or the only kernel. Raises SourceError, which lists the kernels."""
+        """Returns the kernel called ``entry``; without ``entry``, the only kernel of the file.
+
+        Raises SourceError, which lists the kernels, if there is no such kernel, or several without ``entry``.
+        """
         for kernel in self.kernels:
             if kernel.entry == entry or (entry is None and len(self.kernels) == 1):
                 return kernel
@@ -171,7 +176,7 @@ class DeviceCode:
 
 
 def read_device_code(data: bytes, name: str) -> DeviceCode:
-    """Identifies and reads ``data`` by its bytes. ``name`` represents it in messages.
+    """Reads a file of device code; its bytes tell its kind. Messages call the file ``name``.
 
     Raises:
         SourceError: another kind of file, truncated or damaged; the message names it and lists the supported kinds.
@@ -205,7 +210,10 @@ def _elf(data: bytes, name: str) -> DeviceCode:
 
 
 def _target(blob: str, arch: str, name: str) -> Target:
-    """The target of code of a kind of blobs: one driver loads each kind of device code."""
+    """Returns the target of a blob of kind ``blob``.
+
+    Exactly one driver loads each kind of device code, so the blob's kind decides the target's kind.
+    """
     (kind,) = (one.kind for one in drivers() if blob in one.blobs)
     try:
         return Target.parse(f"{kind}:{arch}")
@@ -216,7 +224,7 @@ def _target(blob: str, arch: str, name: str) -> Target:
 
 
 def _inside(elf: Elf) -> str:
-    """Advice for a file of host code."""
+    """Returns advice for a user who passed a file of host code: whether device code can be extracted from it."""
     if elf.section(".nv_fatbin") is not None:
         return "it has CUDA code inside: take one cubin out of it with cuobjdump -xelf all"
     if elf.section(".hip_fatbin") is not None:
@@ -232,16 +240,16 @@ def _read(reader: Callable[[bytes], T], data: bytes, name: str, what: str) -> T:
 
 
 def check_layout(kernel: BinaryKernel, layout: Sequence[LayoutSlot]) -> None:
-    """Checks that the kernel takes parameters of exactly these sizes; see :func:`check_parameters`."""
+    """Checks that the parameters of the kernel have exactly the sizes of the layout; see :func:`check_parameters`."""
     check_parameters(kernel.entry, kernel.parameters, layout)
 
 
 def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: Sequence[LayoutSlot]) -> None:
-    """Checks that a kernel that takes ``parameters``, offset and size in bytes of each, fits the layout.
+    """Checks that the parameters of a kernel, given as pairs of offset and size in bytes, fit the layout.
 
     Raises:
-        SourceError: it does not; shows each parameter as declared and as the binary has it. A launch would read wrong
-            memory.
+        SourceError: they do not fit, so a launch would read wrong memory. The message shows each parameter as it is
+            declared and as the binary has it.
     """
     declared = parameter_bytes(layout)
     if declared == [size for _, size in parameters]:
@@ -272,14 +280,17 @@ def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: 
 
 
 def _parameter_names(layout: Sequence[LayoutSlot]) -> list[str]:
-    """Returns the name of each parameter of the binary; a struct by value has the names of its members."""
-    found: list[str] = []
+    """Returns the name of each parameter of the binary.
+
+    The members of a struct that is passed by value are one parameter; its name is the names of all members.
+    """
+    names: list[str] = []
     last: tuple[int, int] | None = None
     for slot in layout:
         member = slot.member
         if member is not None and last is not None and last[1] == member[1] and member[0] > last[0]:
-            found[-1] += f" {slot.name}"
+            names[-1] += f" {slot.name}"
         else:
-            found.append(slot.name or slot.type.value)
+            names.append(slot.name or slot.type.value)
         last = member
-    return found
+    return names

@@ -1,4 +1,4 @@
-"""Machine code as text, by installed disassemblers: on PATH, in usual folders, or inside of packages."""
+"""Converts machine code to text by a disassembler: one on PATH, in a usual folder, or in an installed package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DISASSEMBLED", "BroughtTools", "disassemble"]
 
 @dataclass(frozen=True, slots=True)
 class BroughtTools:
-    """Programs inside of an installed package: the kinds of blobs they read, their folders, the package in words."""
+    """An installed package that contains disassemblers: the kinds of blobs they read, their folders, and its name."""
 
     kinds: tuple[str, ...]
     folders: tuple[str, ...]
@@ -26,7 +26,7 @@ class BroughtTools:
 
 @dataclass(frozen=True, slots=True)
 class _Tool:
-    """A disassembler: its command without the file, folders besides PATH to look in, how to install it."""
+    """A disassembler: its command without the file, how to install it, and folders to look in besides those of PATH."""
 
     name: str
     arguments: tuple[str, ...]
@@ -34,7 +34,7 @@ class _Tool:
     folders: tuple[str, ...] = ()
 
     def find(self, brought: Sequence[str]) -> str | None:
-        """The path of the program, or None."""
+        """Returns the path of the program, or None; ``brought`` are further folders to look in."""
         return shutil.which(self.name) or shutil.which(self.name, path=os.pathsep.join((*self.folders, *brought)))
 
 
@@ -52,35 +52,39 @@ _TOOLS = {
     ),
 }
 
-# The name of each kind of blob's text.
+# The name of the assembly language that each kind of blob is disassembled to.
 DISASSEMBLED = {"cubin": "sass", "hsaco": "amdgcn", "so": "asm"}
 
 
 def disassemble(data: bytes, kind: str, brought: Sequence[BroughtTools] = ()) -> str:
-    """The instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``; ``brought`` are further folders to search.
+    """Returns the instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``.
+
+    ``brought`` are packages in which disassemblers are looked for too.
 
     Raises:
-        ToolchainError: without a disassembler, or if all fail; names the package to install.
+        ToolchainError: no disassembler was found, or all failed. The message names the package to install.
     """
     problems: list[str] = []
     fitting = [one for one in brought if kind in one.kinds]
     folders = [folder for one in fitting for folder in one.folders]
     also = "".join(f" and in {one.package}" for one in fitting)
     for tool in _TOOLS[kind]:
-        place = tool.find(folders)
-        if place is None:
+        program = tool.find(folders)
+        if program is None:
             problems.append(f"{tool.name} is not on PATH: {tool.install}{also}")
             continue
         with tempfile.TemporaryDirectory(prefix="silo-") as folder:
             file = Path(folder, f"kernel.{kind}")
             file.write_bytes(data)
             try:
-                done = subprocess.run([place, *tool.arguments, str(file)], capture_output=True, check=False, cwd=folder)
+                done = subprocess.run(
+                    [program, *tool.arguments, str(file)], capture_output=True, check=False, cwd=folder
+                )
             except OSError as error:
-                problems.append(f"{place} does not run: {error}")
+                problems.append(f"{program} does not run: {error}")
                 continue
         if done.returncode == 0:
             return done.stdout.decode(errors="replace").replace(str(file), file.name)
         message = done.stderr.decode(errors="replace").replace(str(file), file.name).strip()[:300]
-        problems.append(f"{place} refuses it ({message}): {tool.install}{also}")
+        problems.append(f"{program} refuses it ({message}): {tool.install}{also}")
     raise ToolchainError(f"the {kind} cannot be disassembled to {DISASSEMBLED[kind]}: {'; '.join(problems)}")

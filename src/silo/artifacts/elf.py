@@ -1,6 +1,6 @@
-"""A bounded reader of the parts of ELF that device binaries use; and whether two artifacts hold the same code.
+"""A bounded reader of the parts of ELF that device binaries use; and a comparison of the code of two artifacts.
 
-Every offset and size in a file is checked against the bytes that are there; a mismatch raises a CompileError that names
+Every offset and size in a file is checked against the length of the file; a mismatch raises a CompileError that names
 the field.
 """
 
@@ -25,7 +25,10 @@ _NOBITS = 8
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section: its bytes are empty if the file does not hold them (``size`` is still their number)."""
+    """One section.
+
+    ``data`` is empty if the file does not contain the section's bytes; ``size`` is their number even then.
+    """
 
     name: str
     type: int
@@ -38,7 +41,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """A 64-bit little-endian ELF file. The meaning of ``os_abi`` and ``flags`` depends on its machine."""
+    """A 64-bit little-endian ELF file. ``os_abi`` and ``flags`` have a meaning for each ``machine``."""
 
     machine: int
     os_abi: int
@@ -46,11 +49,14 @@ class Elf:
     sections: tuple[Section, ...]
 
     def section(self, name: str) -> Section | None:
-        """The first section of that name."""
+        """Returns the first section of that name, or None."""
         return next((section for section in self.sections if section.name == name), None)
 
     def symbol_name(self, index: int) -> str:
-        """The name of one symbol of ``.symtab``. Raises CompileError if it does not exist."""
+        """Returns the name of the symbol with this index in ``.symtab``.
+
+        Raises CompileError if the symbol does not exist.
+        """
         table = self.section(".symtab")
         if table is None or table.link >= len(self.sections) or (index + 1) * _SYMBOL.size > len(table.data):
             raise _damaged("symbol", f"index {index} is outside of the symbol table")
@@ -62,7 +68,7 @@ def read_elf(data: bytes) -> Elf:
     """Reads the sections of a 64-bit little-endian ELF file.
 
     Raises:
-        CompileError: the bytes are something else, truncated or damaged.
+        CompileError: the file is of another kind, truncated or damaged.
     """
     if len(data) < _HEADER.size or data[:4] != b"\x7fELF":
         raise _damaged("magic", f"{len(data)} bytes that start with {data[:4]!r} are no ELF file")
@@ -78,7 +84,7 @@ def read_elf(data: bytes) -> Elf:
     headers: list[tuple[int, ...]] = [
         _SECTION.unpack_from(data, sections_at + index * _SECTION.size) for index in range(count)
     ]
-    # Sections are copied, so a hostile file must not overlap them without end.
+    # The bytes of sections are copied, so the sections of a hostile file could overlap until memory is exhausted.
     if sum(header[5] for header in headers if header[1] not in (0, _NOBITS)) > 2 * len(data):
         raise _damaged("section headers", "the sections are larger than the file")
     if count and names_index >= count:
@@ -119,19 +125,20 @@ def _damaged(field: str, what: str) -> CompileError:
     return CompileError(f"the binary cannot be read: {field}: {what}")
 
 
-_GNU_HASH = 0x6FFFFFF6  # a section's type: the table in which a loader looks up the names of symbols
+_GNU_HASH = 0x6FFFFFF6  # the type of the section with the table in which a loader looks up the names of symbols
 
 
 def same_code(one: Artifact, other: Artifact, read: Callable[[str], bytes | None]) -> Decision:
-    """Decides whether a driver gets the same bytes from both, and launches them alike.
+    """Decides whether two artifacts give a driver the same code and are launched alike.
 
-    The name of the entry may differ: for native code it contains a part of the job's key, which covers the compiler's
-    identity. In the bytes of a shared object, that name and the table of hashes of names do not count then.
+    Native code may differ in the name of its entry, because the name contains a part of the job's key, and the key
+    covers the compiler's identity. The comparison of two shared objects then ignores that name and the hash table of
+    names.
 
     Args:
-        one: an artifact.
-        other: another.
-        read: the bytes of a blob by their sha256, or None; called only for native code with another entry.
+        one: the first artifact.
+        other: the second artifact.
+        read: returns the bytes of a blob by its SHA-256, or None; called only for native code whose entries differ.
     """
     if one.blob.kind != other.blob.kind:
         return Rejected(f"{one.blob.kind} there, {other.blob.kind} here")
@@ -153,9 +160,9 @@ def same_code(one: Artifact, other: Artifact, read: Callable[[str], bytes | None
 
 
 def _without_name(data: bytes, name: bytes) -> bytes:
-    """A shared object with zeros in place of a symbol's name and of the hashes of names.
+    """Returns a shared object with zeros in place of a symbol's name and of the hash table of names.
 
-    Hashes are only cleared in 64-bit little-endian ELF; in another format, or in a damaged object, only the name is.
+    The hash table is cleared only in 64-bit little-endian ELF. In another format or a damaged object, only the name is.
     """
     bare = bytearray(data.replace(name + b"\0", bytes(len(name) + 1)))
     try:

@@ -1,7 +1,7 @@
 """The rule that decides whether a device runs an artifact, and the forms of NVIDIA's targets.
 
 The native module implements the rule (``native/core/runs_on.c``) and also uses it to choose among the variants of a
-bundle. Sources of the rule:
+bundle. The parts of the rule and their sources:
 
 - NVIDIA, plain forms: a cubin runs on devices of the same major compute capability and the same or a higher minor
   one (CUDA Programming Guide, "Compute Capabilities", binary compatibility).
@@ -9,10 +9,11 @@ bundle. Sources of the rule:
   and so does its PTX. ``f`` forms: code of a family-specific target runs on the members of its family with the
   same or a higher minor version (CUDA Programming Guide, "Feature Set Compiler Targets"; PTX ISA, ``.target``).
   10.x and 11.x are different families.
-- NVIDIA, PTX of a plain form: any device of the same or a higher compute capability.
-- AMD: a code object runs on exactly its processor, or, if built for a generic processor, on the members of its list
-  (LLVM, "User Guide for AMDGPU Backend", generic processors).
-- CPU: the portable levels of one machine nest; code for another machine never runs.
+- NVIDIA, PTX of a plain form: runs on any device of the same or a higher compute capability.
+- AMD: a code object runs on exactly its processor, or, if built for a generic processor, on the processors that LLVM
+  lists for it (LLVM, "User Guide for AMDGPU Backend", generic processors).
+- CPU: code for one of the portable levels runs on machines of the same or a higher level of that architecture; code
+  for another architecture never runs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _SM = r"sm_([0-9]{2,3})([af]?)"  # compiled when first used: a launch from a bun
 
 
 def runs_on(artifact_target: Target, device_target: Target, blob_kind: str = "") -> Decision:
-    """Whether code built for ``artifact_target`` runs on a device whose own target is ``device_target``.
+    """Decides whether code built for ``artifact_target`` runs on a device whose own target is ``device_target``.
 
     Args:
         artifact_target: the target that the code was built for.
@@ -45,7 +46,7 @@ def runs_on(artifact_target: Target, device_target: Target, blob_kind: str = "")
         blob_kind: ``ptx`` applies the rules of PTX; every other kind the rules of finished machine code.
 
     Returns:
-        Accepted or Rejected, both with the rule that decided.
+        Accepted or Rejected, both with the part of the rule that decided.
 
     >>> bool(runs_on(Target.parse("cuda:sm_80"), Target.parse("cuda:sm_86")))
     True
@@ -57,7 +58,7 @@ def runs_on(artifact_target: Target, device_target: Target, blob_kind: str = "")
 
 
 def capability(target: Target) -> int:
-    """The compute capability of an NVIDIA target as one number; 0 if the arch is not NVIDIA's.
+    """Returns the compute capability of an NVIDIA target as one number; 0 if the arch is not NVIDIA's.
 
     >>> capability(Target.parse("cuda:sm_90a"))
     90
@@ -67,7 +68,9 @@ def capability(target: Target) -> int:
 
 
 def specific_form(target: Target) -> Target:
-    """The target that single-arch compilers use in place of a device's plain ``sm_90``; others unchanged.
+    """Returns the target that compilers for a single arch use for a device: ``sm_90a`` instead of ``sm_90``.
+
+    A target without such a form is returned unchanged.
 
     >>> str(specific_form(Target.parse("cuda:sm_100"))), str(specific_form(Target.parse("cuda:sm_86")))
     ('cuda:sm_100a', 'cuda:sm_86')

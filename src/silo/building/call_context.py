@@ -1,4 +1,4 @@
-"""The context of a call: all that decides which code serves it."""
+"""The context of a call: everything that decides which code serves it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class CallContext:
     ``values`` are its scalars by name. ``given`` are the config's constexprs and options that the caller set;
     ``searched`` are the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, or
     None. ``key`` names the scalars that tuning depends on, ``config_names`` the names that configs set. ``left_out``
-    holds the reason for each config of the space that is not a candidate, by its order key: its author prunes it for
-    this call, or results must have the same bits everywhere (``deterministic``); ``other_bits`` holds the reasons of
-    the second sort.
+    holds the reason for each config of the space that is not a candidate, by its order key: the author prunes it for
+    this call, or in deterministic mode its results would have other bits. ``other_bits`` holds only reasons of the
+    latter kind.
     """
 
     call: SeenCall
@@ -53,7 +53,7 @@ class CallContext:
         return self.searched.listed
 
     def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
-        """The candidates on another target; ``facts`` are the facts of a device of that target, if one is here."""
+        """Returns the candidates on another target; ``facts`` are those of a device of that target, if one is here."""
         if self.rule is None:
             return self.candidates
         return self.rule.space(target, facts, self.values).for_call(self.integers, self.given).listed
@@ -67,10 +67,10 @@ class CallContext:
 
     @cached_property
     def bucket(self) -> Bucket:
-        """The class of the call's key arguments: calls of a bucket are tuned together. Needs no compiler."""
+        """The bucket of the call's key arguments: the calls of a bucket are tuned together. Needs no compiler."""
         return bucket_of([self.values[name] for name in self.key])
 
     @property
     def integers(self) -> dict[str, Value]:
-        """The integers of the key, which constraints may read."""
+        """The integers among the key's values, which constraints may read."""
         return {name: self.values[name] for name in self.key if isinstance(self.values.get(name), int)}

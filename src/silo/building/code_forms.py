@@ -1,4 +1,4 @@
-"""The forms of an artifact's code, each made on demand; results of ``k.compiled(...)`` and ``k.warmup(...)``."""
+"""The forms of an artifact's code, each made on demand: results of ``k.compiled(...)`` and ``k.warmup(...)``."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ __all__ = [
     "stand_in",
 ]
 
-# The forms that a user can request, and their names in the mapping if these differ.
+# The forms that a user can request; _NAMES has their names in the mapping if these differ.
 CODE_FORMS = ("ttir", "ttgir", "cu", "c", "c++", "llvm", "ptx", "sass", "amdgcn", "asm")
 _NAMES = {"llvm": "llir"}
 
 
 def kinds_with(form: str) -> tuple[str, ...]:
-    """The kinds of targets that are limited to a form of code; () if code for every kind may have the form.
+    """Returns the kinds of targets whose code alone has this form; () if code for every kind may have it.
 
     >>> kinds_with("ttgir"), kinds_with("ttir")
     (('cuda', 'hip'), ())
@@ -56,9 +56,9 @@ def kinds_with(form: str) -> tuple[str, ...]:
 
 
 class CodeForms(Mapping[str, str | bytes]):
-    """``forms["ptx"]``: text by its name, and the blob itself as bytes by its kind (``cubin``, ``hsaco``, ``so``).
+    """The forms of code by name: ``forms["ptx"]`` is text; the binary (``cubin``, ``hsaco``, ``so``) is bytes.
 
-    Iterating yields the names that need no disassembler; ``sass`` (of a cubin), ``amdgcn`` (of a hsaco whose source is
+    Iterating yields the names that need no disassembler. ``sass`` (of a cubin), ``amdgcn`` (of a hsaco whose source is
     not here) and ``asm`` (of a shared object) are made on demand. Raises KeyError for a missing form.
     """
 
@@ -123,16 +123,16 @@ class CodeForms(Mapping[str, str | bytes]):
 
 
 def code_text(forms: CodeForms, form: str, artifact: Artifact, *, bundled: bool) -> str:
-    """One form as text.
+    """Returns one form of code as text.
 
     Raises:
-        SourceError, BundleError: the code does not have the form, or the bundle does not hold it; the text lists the
-        available forms.
+        SourceError, BundleError: the code does not have the form, or the bundle does not hold it; the message lists the
+            available forms.
         ToolchainError: a tool that makes it is missing.
         CompileError: making it failed.
     """
     try:
-        found = forms[_NAMES.get(form, form)]
+        text = forms[_NAMES.get(form, form)]
     except KeyError:
         target = artifact.variant.target
         kinds = kinds_with(form)
@@ -151,8 +151,8 @@ def code_text(forms: CodeForms, form: str, artifact: Artifact, *, bundled: bool)
             f"{artifact.variant.kernel}: there is no {form} of its code for {target}; there is "
             f"{', '.join(_held(forms, artifact))}"
         ) from None
-    assert isinstance(found, str)
-    return found
+    assert isinstance(text, str)
+    return text
 
 
 def _held(forms: CodeForms, artifact: Artifact) -> list[str]:
@@ -161,7 +161,7 @@ def _held(forms: CodeForms, artifact: Artifact) -> list[str]:
 
 
 _MOST_CPU_THREADS = 2**31 - 1
-_DEFAULTS = {"num_warps": 4, "num_stages": 3}  # a CPU ignores these, but programs read them
+_DEFAULTS = {"num_warps": 4, "num_stages": 3}  # a CPU ignores these options, but programs read them
 
 
 class CompiledTarget(NamedTuple):
@@ -200,19 +200,19 @@ class CompiledKernel:
         self._make_launcher = launcher
 
     @cached_property
-    def metadata(self) -> Any:  # noqa: ANN401  # a named tuple; its members vary
+    def metadata(self) -> Any:  # noqa: ANN401  # a named tuple whose members vary
         """The launch parameters, by Triton's names."""
         return code_metadata(self._artifact)
 
     @property
     def n_regs(self) -> int:
-        """Registers per thread. On a CPU 1: programs divide by it to compute their occupancy."""
+        """Registers per thread. 1 on a CPU, because programs divide by it to compute the occupancy."""
         registers = self._artifact.launch.registers
         return 1 if registers is None else registers
 
     @property
     def n_spills(self) -> int:
-        """Values that are kept in local memory because registers ran out."""
+        """Values per thread that are kept in local memory because registers ran out."""
         return self._artifact.launch.spills or 0
 
     @property
@@ -223,13 +223,13 @@ class CompiledKernel:
 
     @property
     def kernel(self) -> bytes:
-        """The binary."""
+        """The binary, as bytes."""
         data = self.asm[self._artifact.blob.kind]
         assert isinstance(data, bytes)
         return data
 
     def _init_handles(self) -> None:
-        """Does nothing: the code is loaded. Programs call it as they call Triton's."""
+        """Does nothing, because the code is loaded. Programs call it because Triton's kernels need it."""
 
     @cached_property
     def _launcher(self) -> Any:  # noqa: ANN401
@@ -243,7 +243,7 @@ class CompiledKernel:
 
 
 def compiled_kernel(kernel: DeclaredKernel, artifact: Artifact, binding: Binding, guarded: Launcher) -> CompiledKernel:
-    """The compiled kernel for a call of a kernel of this process."""
+    """Makes the compiled kernel that serves a call; ``kernel`` was declared in this process."""
     variant = artifact.variant
     requested = replace(variant, signature=variant.signature.without_effects())
     forms = CodeForms(artifact, lambda ref: stored_blob(session().store, artifact, ref), kernel.source, requested)
@@ -262,18 +262,18 @@ def compiled_kernel(kernel: DeclaredKernel, artifact: Artifact, binding: Binding
     return CompiledKernel(artifact, forms, launcher)
 
 
-def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple; its members vary
-    """The launch parameters and the config's options, by Triton's names; see :class:`CompiledKernel`."""
+def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple whose members vary
+    """Returns the launch parameters and the config's options, by Triton's names; see :class:`CompiledKernel`."""
     launch, target = artifact.launch, artifact.variant.target
     on_cpu = target.kind == "cpu"
     options = {**(_DEFAULTS if on_cpu else {}), **artifact.variant.config.as_dict()}
-    found: dict[str, Any] = {
+    members: dict[str, Any] = {
         **options,
         "name": launch.entry,
         "num_warps": options.get("num_warps", 4) if on_cpu else launch.num_warps,
         "num_ctas": launch.cluster[0] * launch.cluster[1] * launch.cluster[2],
         "cluster_dims": launch.cluster,
-        "shared": max(launch.shared_bytes, int(on_cpu)),  # 1 on a CPU, like ``n_regs``: programs divide by it
+        "shared": max(launch.shared_bytes, int(on_cpu)),  # 1 on a CPU, like ``n_regs``, because programs divide by it
         "warp_size": 1 if on_cpu else launch.threads // max(launch.num_warps, 1),
         "global_scratch_size": launch.scratch_bytes,
         "global_scratch_align": launch.scratch_align,
@@ -283,19 +283,19 @@ def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple; 
         "launch_pdl": launch.pdl,
     }
     arch = capability(target) or target.arch
-    found["target"] = CompiledTarget(target.kind, arch, found["warp_size"])
-    names = sorted(name for name in found if name.isidentifier() and not name.startswith("_"))
-    return namedtuple("KernelMetadata", names)(**{name: found[name] for name in names})  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # members by what there is
+    members["target"] = CompiledTarget(target.kind, arch, members["warp_size"])
+    names = sorted(name for name in members if name.isidentifier() and not name.startswith("_"))
+    return namedtuple("KernelMetadata", names)(**{name: members[name] for name in names})  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # the members vary
 
 
 def default_place() -> str:
-    """The place of a call without arrays, by the rule of calls: the current GPU, else the first, else the CPU."""
+    """Returns the device of a call without arrays: the current GPU, else the first GPU, else the CPU."""
     first = default_device()
     return "cpu" if first.memory.is_host else f"{first.target.kind}:{native.gpu_current(first.target.kind) or 0}"
 
 
 def stand_in(value: object, device: Callable[[], str]) -> object:
-    """An array in place of a dtype that ``warmup`` was given; returns any other value unchanged.
+    """Returns an array in place of a dtype that ``warmup`` was given; any other value is returned unchanged.
 
     The array has one element on ``device``, aligned to 16 bytes. The dtype is torch's, or an object that a kernel
     language uses as a dtype.
@@ -311,6 +311,6 @@ def stand_in(value: object, device: Callable[[], str]) -> object:
         found = dtype(name)
     except KeyError as error:
         raise ArgumentError(f"warmup takes a dtype in place of an array, and not {value}: {error.args[0]}") from None
-    from silo.launch.buffers import Buffer  # noqa: PLC0415  # few warm-ups are without arrays
+    from silo.launch.buffers import Buffer  # noqa: PLC0415  # few calls of warmup pass dtypes
 
     return Buffer(1, found, device())

@@ -28,52 +28,58 @@ if TYPE_CHECKING:
 
 __all__ = ["Compilation", "Pending", "compiler_identity", "lowered", "memory_is_shown"]
 
-# A call may read the facts of a variant before it is compiled, and lowering takes some 20 ms. Facts hold on to a whole
-# parsed module, so only the last variants' are kept.
+# A call may read a variant's facts before the variant is compiled, and lowering takes some 20 ms, so results are kept.
+# They hold a whole parsed module, so only the latest are kept.
 _KEPT = 8
 _lowered: OrderedDict[tuple[str, str, Variant], Lowered] = OrderedDict()
 _lock = Mutex()
 
 
 def compiler_identity(source_kind: str, target: Target) -> str:
-    """The identity of the compiler, which with the variant decides the bytes. Raises TargetError without a compiler."""
+    """Returns the identity of the compiler, which together with the variant decides the bytes of the code.
+
+    Raises TargetError without a compiler.
+    """
     return select_compiler(source_kind, target).identity(target)
 
 
 def lowered(source: Source, variant: Variant) -> Lowered:
-    """The compile job that the front end makes from one variant, and its facts. Raises SourceError and CompileError."""
+    """Returns the compile job that the front end makes of one variant, and its facts.
+
+    Raises SourceError and CompileError.
+    """
     compiler = select_compiler(source.kind, variant.target)
-    # The variant has the source's fingerprint; the identity covers everything else that decides the text.
+    # The variant holds the source's fingerprint; the identity covers everything else that decides the text.
     key = (compiler.declaration.name, compiler.identity(variant.target), variant)
     with _lock:
         found = _lowered.get(key)
     if found is not None:
         return found
-    made = compiler.lower(source, variant)  # outside of the lock, because it runs the front end
+    result = compiler.lower(source, variant)  # without the lock, because it runs the front end
     with _lock:
-        _lowered[key] = made
+        _lowered[key] = result
         while len(_lowered) > _KEPT:
             _lowered.popitem(last=False)
-    return made
+    return result
 
 
 def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
     """Decides whether all memory that a call reaches belongs to its arguments, as far as the lowered code shows.
 
-    If not, a copy of the arguments does not cover the kernel's data: it cannot be restored, and addresses are invalid
-    in another process.
+    If not, a copy of the arguments does not cover the kernel's data: it cannot be restored, and its addresses are
+    invalid in another process.
     """
-    # Lowering takes some 20 ms, and few calls pass a value that could be an address.
+    # Checked first, because lowering takes some 20 ms, and few calls pass a value that could be an address.
     if not any(_may_be_addresses(value) for value in arguments.values()):
         return Accepted()
     try:
         return lowered(source, variant).facts.shows_its_memory
     except (CompileError, SourceError):
-        return Accepted()  # the config's own failure, which its trial records
+        return Accepted()  # a failure of the config, which its trial will record
 
 
 def _artifacts_travel(compiler: Compiler, target: Target) -> bool:
-    """Whether to fetch artifacts from the remote store.
+    """Returns whether to fetch artifacts from the remote store.
 
     Native code is never fetched as an artifact: only the recorded outcome of its compile job is.
     """
@@ -100,10 +106,10 @@ def _may_be_addresses(value: object) -> bool:
 class Pending:
     """The state of one artifact: stored, being fetched from the remote store, or being compiled.
 
-    ``asked`` is the requested variant, which makes the artifact's key; ``variant`` is the same with effects, and
-    ``hidden_memory`` is the artifact's. ``sought`` resolves to the artifact that the remote store is known to have.
-    ``future`` resolves to the compile result, or to the outcome of the same job from the remote store. ``fresh`` is
-    True, once it is finished, if it was compiled for this request.
+    ``asked`` is the requested variant, from which the artifact's key is made; ``variant`` also has its effects.
+    ``hidden_memory`` is a member of the artifact to make. ``sought`` resolves to the artifact that the remote store is
+    known to have. ``future`` resolves to the compile result, or to the outcome of the same job from the remote store.
+    ``fresh`` is True, once the artifact is finished, if it was compiled for this request.
     """
 
     asked: Variant
@@ -158,10 +164,10 @@ class Compilation:
             pool.warm(sum(1 for _ in missing), compiler.declaration.name)
 
     def start(self, variant: Variant) -> Pending:
-        """Looks in the store; if the artifact is missing, lowers in this process and hands the job to a worker.
+        """Looks for the artifact in the store; if it is missing, lowers in this process and hands the job to a worker.
 
-        A remote store is queried on other threads, so this does not wait for it. Raises SourceError and CompileError of
-        the front end.
+        A remote store is queried on other threads, so this method does not wait for it. Raises SourceError and
+        CompileError of the front end.
         """
         compiler = select_compiler(self.source.kind, variant.target)
         identity = compiler.identity(variant.target)
@@ -177,12 +183,13 @@ class Compilation:
 
     def _lowered(self, compiler: Compiler, identity: str, variant: Variant) -> Pending:
         artifacts = self.session.store.artifacts
-        made = lowered(self.source, variant)
-        job = made.job
-        # The artifact's key leaves effects out: they follow from the source, and finding them needs the lowered text.
-        typed = replace(variant, signature=variant.signature.with_effects(dict(made.facts.effects)))
+        result = lowered(self.source, variant)
+        job = result.job
+        # The artifact's key leaves effects out, because finding them needs the lowered text. They follow from the
+        # source.
+        typed = replace(variant, signature=variant.signature.with_effects(dict(result.facts.effects)))
         key = job.key(identity)
-        shown = made.facts.shows_its_memory
+        shown = result.facts.shows_its_memory
         pending = Pending(variant, typed, identity, job=key, hidden_memory="" if shown else shown.reason)
         pending.outcome = self._outcomes.get(key) or artifacts.outcome_here(key)
         if pending.outcome is not None:
@@ -197,12 +204,12 @@ class Compilation:
     def _sought(
         self, compiler: Compiler, job: CompileJob, key: str, artifact_key: str
     ) -> Future[Compiled] | Future[Compiled | Outcome]:
-        """A future of a job's outcome: from the remote store if it has one, else compiled."""
+        """Returns a future of a job's outcome: from the remote store if it has one, else compiled."""
         artifacts = self.session.store.artifacts
-        if compiler.declaration.in_process or not artifacts.asks:  # in-process compiling is faster than a query
+        if compiler.declaration.in_process or not artifacts.asks:  # compiling in this process is faster than a query
             return self._submit(compiler, job)
-        made: Future[Compiled | Outcome] = Future()
-        made.set_running_or_notify_cancel()
+        future: Future[Compiled | Outcome] = Future()
+        future.set_running_or_notify_cancel()
 
         def seek() -> Outcome | None:
             artifact = artifacts.get(artifact_key) if _artifacts_travel(compiler, job.target) else None
@@ -214,15 +221,15 @@ class Compilation:
             try:
                 outcome = asked.result()
                 if outcome is None:
-                    self._submit(compiler, job).add_done_callback(partial(_pass_on, made))
+                    self._submit(compiler, job).add_done_callback(partial(_pass_on, future))
                     return
             except BaseException as error:  # noqa: BLE001  # raised again in the thread that waits for the artifact
-                made.set_exception(error)
+                future.set_exception(error)
             else:
-                made.set_result(outcome)
+                future.set_result(outcome)
 
         artifacts.submit(seek).add_done_callback(answered)
-        return made
+        return future
 
     def finish(self, pending: Pending) -> Artifact:
         """Waits for the artifact and stores it. Raises CompileError."""
@@ -233,7 +240,7 @@ class Compilation:
             if pending.artifact is not None:
                 self.reused += 1
                 return pending.artifact
-            compiler = select_compiler(self.source.kind, pending.asked.target)  # the fetched artifact was unusable
+            compiler = select_compiler(self.source.kind, pending.asked.target)  # the fetched artifact could not be used
             made = self._lowered(compiler, pending.compiler, pending.asked)
             pending.variant, pending.job, pending.hidden_memory = made.variant, made.job, made.hidden_memory
             pending.sought, pending.outcome, pending.future = None, made.outcome, made.future
@@ -269,12 +276,12 @@ class Compilation:
         return outcome
 
     def forget(self, pending: Pending) -> None:
-        """Removes a job whose blob is lost, so that the next request compiles it again."""
+        """Forgets a job whose blob is lost, so that the next request compiles it again."""
         self._outcomes.pop(pending.job, None)
         self._futures.pop(pending.job, None)
 
     def artifact(self, variant: Variant) -> Artifact:
-        """The artifact of a variant; compiles it now if necessary."""
+        """Returns the artifact of a variant; compiles it now if necessary."""
         return self.finish(self.start(variant))
 
     def _submit(self, compiler: Compiler, job: CompileJob) -> Future[Compiled]:

@@ -11,20 +11,24 @@ from silo.errors import ExpressionError, SpaceError, TraceError
 
 __all__ = ["FORBIDDEN", "Derived", "call_opaque", "derive", "trace_heuristics"]
 
-# The required value of a config that its author does not allow for a call: no config has it.
+# The value that a call requires of a parameter of a config that its author does not allow: no config has this value.
 FORBIDDEN = INT64_MIN
 
 
 @dataclass(frozen=True)
 class Derived:
-    """Derived constexprs: ``nodes`` in declaration order, and ``opaque`` functions, each with why it does not trace."""
+    """Constexprs that heuristics compute.
+
+    ``nodes`` are expressions in declaration order; ``opaque`` are functions that cannot be traced, each with the
+    reason.
+    """
 
     nodes: tuple[tuple[str, Node], ...] = ()
     opaque: tuple[tuple[str, Callable[..., object], str], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every derived constexpr."""
+        """The names of all derived constexprs."""
         return (*(name for name, _ in self.nodes), *(name for name, _, _ in self.opaque))
 
     @property
@@ -36,10 +40,13 @@ class Derived:
 def trace_heuristics(
     kernel: str, heuristics: Mapping[str, Callable[..., object]], arguments: Sequence[str], config_names: Sequence[str]
 ) -> Derived:
-    """Traces each heuristic. One that does not trace, or reads more than scalars, is called at every launch."""
+    """Traces each heuristic.
+
+    A heuristic that cannot be traced, or that reads more than scalars, is called at every launch.
+    """
     import logging  # noqa: PLC0415
 
-    from silo.core.trace import trace_value  # noqa: PLC0415  # bundled kernels were traced when they were built
+    from silo.core.trace import trace_value  # noqa: PLC0415  # kernels of bundles are not traced here
 
     nodes: list[tuple[str, Node]] = []
     opaque: list[tuple[str, Callable[..., object], str]] = []
@@ -69,39 +76,44 @@ def trace_heuristics(
 def derive(
     derived: Derived, values: Mapping[str, Value], config: Mapping[str, Value], facts: Mapping[str, int]
 ) -> dict[str, Value]:
-    """The values of the traced constexprs for one call and config. Raises ExpressionError, naming the constexpr."""
-    found: dict[str, Value] = {}
+    """Returns the values of the traced constexprs for one call and config.
+
+    Raises ExpressionError, naming the constexpr.
+    """
+    values_found: dict[str, Value] = {}
     for name, node in derived.nodes:
         try:
-            number = evaluate(node, Bindings(values=values, config={**config, **found}, facts=facts))
+            number = evaluate(node, Bindings(values=values, config={**config, **values_found}, facts=facts))
         except ExpressionError as error:
             raise ExpressionError(f"{name} cannot be computed: {error}") from error
-        # A comparison in Python gives a bool, and a bool is another constexpr than 1.
-        found[name] = bool(number) if isinstance(node, Op) and node.kind.is_predicate else number
-    return found
+        # In Python a comparison gives a bool, and True is another constexpr than 1.
+        values_found[name] = bool(number) if isinstance(node, Op) and node.kind.is_predicate else number
+    return values_found
 
 
 def call_opaque(
     kernel: str, derived: Derived, arguments: Mapping[str, object], config_names: Collection[str]
 ) -> dict[str, object]:
-    """The values of the heuristics that do not trace, for ``arguments``; a value given among these takes precedence.
+    """Calls the heuristics that cannot be traced; returns their values.
 
-    They run before a config is chosen, and for all configs at once: ``arguments`` may hold the values that all configs
+    A value given in ``arguments`` takes precedence.
+
+    They run before a config is chosen, and for all configs at once. ``arguments`` may hold the values that all configs
     share.
 
     Raises:
-        SpaceError: one of them reads another name of ``config_names``.
+        SpaceError: a heuristic reads another name of ``config_names``.
     """
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     for name, function, reason in derived.opaque:
         if name not in arguments:
-            given = _BeforeConfig({**arguments, **found}, config_names, f"{kernel}: the heuristic of {name}", reason)
-            found[name] = function(given)
-    return found
+            given = _BeforeConfig({**arguments, **results}, config_names, f"{kernel}: the heuristic of {name}", reason)
+            results[name] = function(given)
+    return results
 
 
 class _BeforeConfig(dict[str, object]):
-    """The arguments of a call for a heuristic. Reading a name that a config would set raises SpaceError."""
+    """The arguments of a call, for a heuristic. Reading a name that a config would set raises SpaceError."""
 
     def __init__(self, given: Mapping[str, object], config_names: Collection[str], what: str, reason: str) -> None:
         super().__init__(given)
@@ -119,5 +131,5 @@ class _BeforeConfig(dict[str, object]):
         raise KeyError(name)
 
     def get(self, name: str, default: object = None) -> object:
-        """Like ``[]`` for names of configs: a default must not replace a config's value."""
+        """Like ``[]`` for names of configs, because a default must not replace a config's value."""
         return self[name] if name in self or name in self._config_names else default

@@ -19,10 +19,10 @@ __all__ = ["kinds_mentioned", "start_early_worker"]
 
 
 def start_early_worker(session: Session, files: Sequence[Path], targets: Sequence[Target], output: Path) -> bool:
-    """Starts one worker for the first kind of kernel that a file mentions, and has it load the compiler.
+    """Starts one worker for the first kind of kernel that a file mentions, and makes it load the compiler.
 
-    A wrong guess costs a process. So it is made only if nothing was built at ``output`` yet (an earlier build's code is
-    in the store) and a second CPU is available. More workers start once the missing variants are known.
+    A wrong guess costs a process. So the worker is started only if nothing was built at ``output`` yet (an earlier
+    build's code is in the store) and a second CPU is available. More workers start once the missing variants are known.
 
     Returns:
         Whether a worker was started. Files that cannot be read and missing compilers are ignored here: later steps
@@ -50,7 +50,9 @@ def _kinds_of(file: Path) -> tuple[str, ...]:
 
 
 def kinds_mentioned(text: str) -> tuple[str, ...]:
-    r"""Kinds whose kernels a file makes, judging by its text: it uses ``silo.NAME``, or imports the kind's library.
+    r"""Returns the kinds whose kernels a file makes.
+
+    Its text tells: it uses ``silo.NAME``, or imports the kind's library.
 
     >>> kinds_mentioned("import silo\nadd = silo.cute(body, grid=grid)")
     ('cute',)
@@ -73,7 +75,7 @@ def kinds_mentioned(text: str) -> tuple[str, ...]:
 
 
 def _names(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Each imported package, with each name that is used from it."""
+    """Yields each imported package, with each name that is used from it."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):

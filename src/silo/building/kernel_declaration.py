@@ -52,12 +52,12 @@ class DeclaredKernel:
         contiguous: tuple[str, ...] = (),
     ) -> None:
         self.source = source
-        # The heuristic that makes the space of each call, or None.
+        # the heuristic that makes the space of each call, or None
         self.rule = rule
         self._space = Space.of([Config()]) if space is None else space
         self.key = key
-        # Block sizes that a call may leave to a heuristic although no space was given; and then the arguments that
-        # tuning depends on, and the constraints of configs.
+        # For a kernel declared without a space, a heuristic chooses those of the block sizes ``open_blocks`` that a
+        # call leaves out. ``open_key`` and ``open_constraints`` are the key and the constraints for these calls.
         self.open_blocks = open_blocks
         self.open_key = open_key
         self.open_constraints = open_constraints
@@ -67,28 +67,28 @@ class DeclaredKernel:
         self.check = check
         self.lock = lock
         self.deterministic = deterministic
-        # Whether the author's own functions prune the configs of each call.
+        # whether the author's own functions prune the configs of each call
         self.prunes = prunes
-        # The arguments that a launch sets to zero first, by config.
+        # by config, the arguments that a launch first sets to zero
         self.zeroed = zeroed or {}
-        # Arrays that every call must pass contiguous; the guard rejects others.
+        # arrays that every call must pass contiguous; the guard rejects others
         self.contiguous = contiguous
         self.case_functions: list[CaseFunction] = []
         self._by_tuples: dict[tuple[tuple[str, TupleShape], ...], Self] = {}
 
     @cached_property
     def takes_tuples(self) -> bool:
-        """Whether calls may pass tuples for its parameters."""
+        """Whether calls may pass tuples for parameters of this kernel."""
         return isinstance(self.source, TakesTuples)
 
     def with_tuples(self, shapes: TupleShapes) -> Self:
-        """This kernel for calls that pass tuples of these shapes, by parameter; the same object every time."""
+        """Returns this kernel for calls that pass tuples of these shapes, by parameter; always the same object."""
         key = tuple(sorted(shapes.items(), key=lambda pair: pair[0]))
         if (known := self._by_tuples.get(key)) is not None:
             return known
         from silo.core.compound_arguments import flat_names  # noqa: PLC0415  # few kernels take tuples
 
-        made = type(self)(
+        kernel = type(self)(
             cast("TakesTuples", self.source).with_tuples(shapes),
             space=self._space,
             rule=self.rule,
@@ -106,11 +106,11 @@ class DeclaredKernel:
             zeroed=self.zeroed,
             contiguous=flat_names(shapes, self.contiguous),
         )
-        return self._by_tuples.setdefault(key, made)
+        return self._by_tuples.setdefault(key, kernel)
 
     @cached_property
     def zeroed_always(self) -> tuple[str, ...] | None:
-        """The arguments that every config sets to zero; None if configs differ in them."""
+        """The arguments that every config sets to zero; None if configs set different arguments to zero."""
         if not self.zeroed:
             return ()
         found = {self.zeroed.get(config, ()) for config in self.space.configs()}
@@ -118,9 +118,10 @@ class DeclaredKernel:
 
     @property
     def declared_writes(self) -> tuple[str, ...]:
-        """The parameters that the declaration has the kernel write: zeroed ones, and ``out`` and ``inout`` ones.
+        """The parameters that the kernel writes by its declaration: zeroed ones, and ``out`` and ``inout`` ones.
 
-        The signatures of some kinds have no effects: then all are unknown, and none is declared.
+        The signatures of some kinds have no effects: then all effects are unknown, and only zeroed parameters are
+        declared.
         """
         parameters = self.source.signature.parameters
         known = any(one.effect is not Effect.BOTH for one in parameters)
@@ -128,7 +129,7 @@ class DeclaredKernel:
         return tuple(one.name for one in parameters if one.name in zeroed or (known and one.effect.writes))
 
     def zeroed_by(self, values: Mapping[str, Value]) -> tuple[str, ...]:
-        """The arguments that the author's config with these values sets to zero; () for any other config."""
+        """Returns the arguments that the author's config with these values sets to zero; () for any other config."""
         for config, names in self.zeroed.items():
             if same_values(config.as_dict(), values):
                 return names
@@ -141,25 +142,25 @@ class DeclaredKernel:
 
     @property
     def location(self) -> str:
-        """``file:line`` of its definition."""
+        """``file:line`` of the kernel's definition."""
         return self.source.location
 
     @property
     def space(self) -> SearchSpace:
-        """The kernel's space. Raises SpaceError if a heuristic makes one for each call (:attr:`rule`)."""
+        """The kernel's space. Raises SpaceError if a heuristic makes a space for each call (:attr:`rule`)."""
         if self.rule is None:
             return self._space
         raise SpaceError(f"the space of {self.name} depends on the call: a heuristic makes it")
 
     def first_config(self, values: Mapping[str, Value]) -> Config:
-        """The first config for the scalars of a call; the empty config if it depends on more than these."""
+        """Returns the first config for the scalars of a call; the empty config if it depends on more than these."""
         if self.rule is None:
             return self.space.default
         return self.rule.space(Target("cuda"), {}, values).default
 
     @cached_property
     def agreed_values(self) -> Mapping[str, Value]:
-        """The values that all configs of its space share; empty if a heuristic makes the space."""
+        """The values that all configs of the space share; empty if a heuristic makes the space."""
         if self.rule is not None:
             return {}
         first, *others = (config.as_dict() for config in self.space.configs())
@@ -177,14 +178,14 @@ class DeclaredKernel:
 
     @cached_property
     def config_names(self) -> tuple[str, ...]:
-        """Constexprs and options that a config sets, sorted; for a space that is given."""
+        """Constexprs and options that a config sets, sorted."""
         if self.rule is not None:
             return self.rule.config_names
         return tuple(sorted({name for config in self.space.configs() for name in config.as_dict()}))
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """Parameters that a call gives: all that neither a config nor a heuristic sets."""
+        """Parameters that a call passes: all that neither a config nor a heuristic sets."""
         taken = {*self.config_names, *self.source.heuristics}
         return tuple(name for name in self.source.signature.names if name not in taken)
 
@@ -202,16 +203,19 @@ class DeclaredKernel:
 
     @property
     def extents(self) -> HeldExtents | None:
-        """The extents in the guard: those that decide the code, and those that a code-deciding grid depends on."""
+        """The extents in the guard: those that decide the code.
+
+        If the grid decides the code, the extents that the grid depends on are among them.
+        """
         return self._guarded[0]
 
     @property
     def in_library(self) -> bool:
-        """Whether a library runs its code; other processes cannot measure it then."""
+        """Whether a library runs the kernel's code, so that other processes cannot measure it."""
         return isinstance(self.source, RunsInLibrary) and self.source.in_library
 
     def why_unmeasured(self, target: Target) -> str:
-        """The reason why times taken on this target do not represent the kernel; "" if they do."""
+        """Returns the reason why times taken on this target do not represent the kernel; "" if they do."""
         if not self.in_library:
             return ""
         declared = select_compiler(self.source.kind, target).declaration
@@ -219,13 +223,13 @@ class DeclaredKernel:
 
     @property
     def holds_grid(self) -> bool:
-        """Whether its code is made for one grid."""
+        """Whether the kernel's code is compiled for one grid."""
         return self.extents is not None and self.extents.grid
 
     @cached_property
     def _guarded(self) -> tuple[HeldExtents | None, frozenset[str]]:
         if self.source.extents is None:
             return None, frozenset()
-        from silo.core.extents import guard_for_grid  # noqa: PLC0415  # few kernels have any
+        from silo.core.extents import guard_for_grid  # noqa: PLC0415  # few kernels have code that extents decide
 
         return guard_for_grid(self.source.extents, self.grid, self.source.signature)

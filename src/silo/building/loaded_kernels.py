@@ -43,11 +43,11 @@ __all__ = [
 ]
 
 
-# ---- Loading of artifacts with consent, and launchers for kernels whose heuristic ----
+# ---- Loading of artifacts with consent, and launchers for kernels whose heuristics run in Python ----
 
 
 def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
-    """The launcher of a kernel of this process, with the guard that its declaration requires."""
+    """Makes the launcher of a kernel of this process, with the guard that its declaration requires."""
     follows = FollowsSource(kernel.source, on_miss)
     launcher = make_launcher(
         kernel.name,
@@ -70,8 +70,8 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
 def _serve_unread(
     kernel: DeclaredKernel, arguments: tuple[object, ...], options: dict[str, object], grid: object
 ) -> bool:
-    """Serves a call that the native launcher could not read: with tuples among its arguments, or with traced arrays."""
-    from silo.launch.arrays_without_memory import serve_traced  # noqa: PLC0415  # few calls are traced
+    """Serves a call that the native launcher cannot read: with tuples among its arguments, or with traced arrays."""
+    from silo.launch.arrays_without_memory import serve_traced  # noqa: PLC0415  # few calls pass traced arrays
 
     if any(isinstance(one, tuple) for one in arguments):
         from silo.building.prepared_calls import serve_tuples  # noqa: PLC0415  # few kernels take tuples
@@ -84,7 +84,10 @@ def _serve_unread(
 
 
 def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | None = None) -> bytes:
-    """An artifact's verified blob, or the sidecar ``ref``. Raises BlobLostError if it left the store meanwhile."""
+    """Returns an artifact's verified blob, or its sidecar ``ref``.
+
+    Raises BlobLostError if the store no longer has it.
+    """
     blob = store.blobs.get((ref or artifact.blob).sha256)
     if blob is None:
         what = "compiled code" if ref is None else ref.kind
@@ -95,10 +98,12 @@ def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | N
 
 
 def stored_code(store: Store | MemoryStore, artifact: Artifact, packed: JSON = None) -> VouchedCode:
-    """An artifact of the store, ready to be loaded; ``packed`` is its bundle's description of its calls.
+    """Returns an artifact of the store with its bytes and consent, ready to be loaded.
+
+    ``packed`` is its bundle's description of its calls.
 
     Raises:
-        BlobLostError: it left the store meanwhile.
+        BlobLostError: the store no longer has its blob.
         TrustError: its native code lacks consent.
     """
     consent = None
@@ -111,10 +116,10 @@ def stored_code(store: Store | MemoryStore, artifact: Artifact, packed: JSON = N
 
 
 class HeuristicLauncher:
-    """Wraps the native launcher and runs untraceable heuristics in Python at every call, as Triton does."""
+    """Wraps the native launcher; at every call it runs the heuristics that cannot be traced, as Triton does."""
 
     def __init__(self, launcher: Launcher, kernel: DeclaredKernel) -> None:
-        from silo.building.derived_constexprs import call_opaque  # noqa: PLC0415  # few kernels have some
+        from silo.building.derived_constexprs import call_opaque  # noqa: PLC0415  # few kernels have heuristics that run in Python
 
         signature = kernel.source.signature
         defaults = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
@@ -140,14 +145,14 @@ class HeuristicLauncher:
         return launch
 
     def complete(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        """The keyword arguments with the values of the heuristics; a value given by the caller takes precedence."""
+        """Returns the keyword arguments with the heuristics' values; a value that the caller gave takes precedence."""
         kernel = self._kernel
         given = {**self._known, **dict(zip(self._names, args, strict=False)), **kwargs}
         return {**kwargs, **self._call_opaque(kernel.name, kernel.derived, given, kernel.config_names)}
 
 
 class CheckedLauncher:
-    """Wraps a bound launcher when ``SILO_DEBUG`` is 1, and checks the callers' promises."""
+    """Wraps a bound launcher if ``SILO_DEBUG`` is 1; checks that calls keep the assumptions of ``bind``."""
 
     def __init__(
         self,
@@ -197,14 +202,14 @@ def bound_launcher(
     release_gil: bool,
     constant: Callable[[object], Value] = lambda value: cast("Value", value),
 ) -> Launcher | CheckedLauncher:
-    """The launcher that ``bind`` returns: without a guard, or with ``SILO_DEBUG=1`` a checking one.
+    """Makes the launcher that ``bind`` returns: without a guard or, with ``SILO_DEBUG=1``, one that checks.
 
     Args:
         guarded: the kernel's launcher.
         signature: the kernel's parameters as written.
         binding: the binding of the example arguments.
-        variant: its variant.
-        grid: the grid given with them; None: the declared grid.
+        variant: the variant of the binding.
+        grid: the grid given with the example arguments; None: the declared grid.
         release_gil: as in :func:`silo.launch.runtime.make_launcher`.
         constant: turns a constexpr object into a value.
 
@@ -222,14 +227,15 @@ def bound_launcher(
             release_gil=release_gil,
             extents=variant.specialization.passed,
         )
-    except ValueError as error:  # guarded calls compare the values themselves, and do not use the declarations
+    # guarded calls compare values and do not use the declarations, so only this call finds the fault
+    except ValueError as error:
         raise DeviceError(f"the variant's signature and its code do not agree: {error}") from error
     if not settings().debug:
         return bound
     return CheckedLauncher(bound, guarded, signature, variant, constant)
 
 
-# ---- Launchers that notice when the source of their kernel changes while the proc ----
+# ---- Launchers that notice when the source of their kernel changes while the process runs ----
 
 
 class FollowsSource:
@@ -244,16 +250,16 @@ class FollowsSource:
         self._source = source
         self._on_miss = on_miss
         self._launcher: Launcher | None = None
-        self._fingerprint = ""  # fingerprint of the source of the launcher's bindings; "" before the first miss
+        self._fingerprint = ""  # the fingerprint of the source that the launcher serves; "" before the first miss
         self._lock = Mutex()
 
     def follow(self, launcher: Launcher) -> Launcher:
-        """Registers the launcher whose misses this object handles; returns it."""
+        """Registers the launcher whose misses this object handles, and returns it."""
         self._launcher = launcher
         return launcher
 
     def __call__(self, call: SeenCall) -> Binding:
-        """The binding of a call that the launcher cannot serve yet."""
+        """Returns the binding for a call that the launcher cannot serve yet."""
         if not self._fingerprint and isinstance(self._source, ReadsPlaces):
             self._read(self._source)
         return self._on_miss(call)
@@ -271,6 +277,9 @@ class FollowsSource:
                 launcher.forget()
 
     def _changed(self) -> None:
-        """A place has another value, or a function another text. Raises SourceError if the source cannot be read."""
+        """Reads the source again, because a place has another value, or a function another text.
+
+        Raises SourceError if the source cannot be read.
+        """
         if isinstance(self._source, ReadsPlaces):
             self._read(self._source)

@@ -1,4 +1,4 @@
-"""The contents of a built bundle: the variants of the plan that compile and fit."""
+"""The contents of a bundle that is built: the variants of the plan that compile and fit."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ def compile_plans(
     packing: Packing,
     report: Callable[[str, int, int], None],
 ) -> list[PackedCode]:
-    """Compiles every planned variant, side by side; lowering in this process overlaps the workers.
+    """Compiles every planned variant, several at a time; lowering in this process overlaps the workers.
 
-    A config that does not compile is left out, unless calls would get it: then its CompileError is raised. Errors that
-    the config did not cause are raised too: otherwise the contents would depend on the machine's state.
+    A config that does not compile is left out, unless calls would use it: then its CompileError is raised. Errors that
+    no config caused are raised too, because otherwise the contents would depend on the machine's state.
     """
     total = sum(len(plan) for _, plan in plans)
     started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []
     for source, plan in plans:
         compilation = Compilation(shared, source)
-        compilation.expect([one.variant for one in plan])
-        started.append((compilation, {one.variant: _start(compilation, one) for one in plan}))
+        compilation.expect([planned.variant for planned in plan])
+        started.append((compilation, {planned.variant: _start(compilation, planned) for planned in plan}))
     done = 0
     packed: list[PackedCode] = []
     for (compilation, pending), (_, plan) in zip(started, plans, strict=True):
         artifacts: dict[Variant, Artifact] = {}
         failures: dict[Variant, CompileError] = {}
-        for one in plan:
-            state = pending[one.variant]
+        for planned in plan:
+            state = pending[planned.variant]
             try:
                 if isinstance(state, CompileError):
                     raise state
-                artifacts[one.variant] = compilation.finish(state)
+                artifacts[planned.variant] = compilation.finish(state)
             except CompileError as error:
-                if _is_needed(one) or fault_of(error):
+                if _is_needed(planned) or fault_of(error):
                     raise
-                failures[one.variant] = error
+                failures[planned.variant] = error
             done += 1
             report("compiling", done, total)
         variants, remarks = _fitting(plan, artifacts, packing)
@@ -77,7 +77,7 @@ def compile_plans(
 
 
 def _is_needed(one: BuildVariant) -> bool:
-    """Whether a call may get the variant although it was never measured."""
+    """Returns whether a call may use the variant although it was never measured."""
     return one.generic or bool(one.leads) or not one.cases
 
 
@@ -89,7 +89,7 @@ def _start(compilation: Compilation, one: BuildVariant) -> Pending | CompileErro
 
 
 def _failed(kernel: str, failures: Mapping[Variant, CompileError]) -> list[str]:
-    """The variants that do not compile: a line for each target, with the first reason."""
+    """Describes the variants that do not compile: a line for each target, with the first reason."""
     found: dict[Target, list[tuple[Variant, CompileError]]] = {}
     for variant, error in failures.items():
         found.setdefault(variant.target, []).append((variant, error))
@@ -103,7 +103,7 @@ def _failed(kernel: str, failures: Mapping[Variant, CompileError]) -> list[str]:
 def _fitting(
     plan: Sequence[BuildVariant], artifacts: Mapping[Variant, Artifact], packing: Packing
 ) -> tuple[tuple[BuildVariant, ...], list[str]]:
-    """The variants whose code is within the limit of bytes for each target, and remarks on the rest."""
+    """Returns the variants whose code is within the limit of bytes for each target, and remarks on the rest."""
     kept: set[Variant] = set()
     remarks: list[str] = []
     compiled = [one for one in plan if one.variant in artifacts]
@@ -112,7 +112,7 @@ def _fitting(
         seen: dict[tuple[str, ...], int] = {}
         sizes: list[tuple[Variant, int, list[tuple[str, int]]]] = []
         for one in own:
-            # A case's configs are listed one after the other in the order of preference.
+            # The plan lists a case's configs one after the other, in the order of preference.
             rank = seen[one.cases] = seen.get(one.cases, 0) + 1
             artifact = artifacts[one.variant]
             blobs = [(ref.sha256, ref.size) for ref in (artifact.blob, *artifact.sidecars)]

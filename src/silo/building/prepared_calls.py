@@ -1,4 +1,4 @@
-"""Calls prepared before a launch: tuples become a parameter for each value, and arguments are set to zero first."""
+"""Calls that are prepared before a launch: tuples become a parameter for each value, and arguments are set to zero."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ __all__ = [
 class TupleCall:
     """A call with tuples among its arguments.
 
-    ``kernel`` is made for tuples of these shapes, ``named`` holds its arguments by name, ``tuples`` the caller's own
-    tuples.
+    ``kernel`` is the kernel for tuples of these shapes, ``named`` holds its arguments by name, and ``tuples`` the
+    caller's own tuples.
     """
 
     kernel: DeclaredKernel
@@ -40,7 +40,7 @@ class TupleCall:
     tuples: Mapping[str, object]
 
     def grid(self, grid: object) -> object:
-        """The grid of the call: a function gets the tuples under their own names as well."""
+        """Returns the grid of the call. If it is a function, it also receives the tuples under their own names."""
         if not callable(grid):
             return grid
         function = cast("Callable[[Mapping[str, object]], object]", grid)
@@ -52,21 +52,21 @@ class TupleCall:
 
 
 def tuple_call(kernel: DeclaredKernel, args: tuple[object, ...], kwargs: Mapping[str, object]) -> TupleCall | None:
-    """The call, if tuples are among its arguments and its kernel takes them; else None.
+    """Returns the call if tuples are among its arguments and its kernel takes them; else None.
 
     A plain tuple for a constexpr is a value and does not count. A NamedTuple counts for every parameter, because the
-    kernel names its fields. Kernels of kinds without tuples get a NamedTuple for a constexpr as a plain tuple.
+    kernel names its fields. Kernels of kinds without tuples receive a NamedTuple for a constexpr as a plain tuple.
 
     Raises:
         ArgumentError: tuples nested too deeply.
     """
     parameters = kernel.source.signature.parameters
-    given = {**dict(zip((one.name for one in parameters), args, strict=False)), **kwargs}
+    arguments_by_name = {**dict(zip((one.name for one in parameters), args, strict=False)), **kwargs}
     tuples: dict[str, tuple[object, ...]] = {}
     constants: set[str] = set()
     for one in parameters:
         default = None if isinstance(one.default, NoDefault) else one.default
-        value = given.get(one.name, default)
+        value = arguments_by_name.get(one.name, default)
         constant = one.kind is ParameterKind.CONSTEXPR
         if isinstance(value, tuple) and (not constant or _has_fields(cast("tuple[object, ...]", value))):
             tuples[one.name] = cast("tuple[object, ...]", value)
@@ -74,7 +74,7 @@ def tuple_call(kernel: DeclaredKernel, args: tuple[object, ...], kwargs: Mapping
     takes = kernel.takes_tuples
     if not tuples or len(args) > len(parameters) or not (takes or constants == set(tuples)):
         return None
-    named = {name: value for name, value in given.items() if name not in tuples}
+    named = {name: value for name, value in arguments_by_name.items() if name not in tuples}
     if not takes:
         return TupleCall(kernel, {**named, **{name: _plain(value) for name, value in tuples.items()}}, {})
     shapes = {name: shape_of(value) for name, value in tuples.items()}
@@ -86,17 +86,20 @@ def tuple_call(kernel: DeclaredKernel, args: tuple[object, ...], kwargs: Mapping
 def serve_tuples(
     kernel: DeclaredKernel, arguments: Mapping[str, object], options: Mapping[str, object], grid: object
 ) -> bool:
-    """Launches a call with tuples among its arguments; returns False for a call without. Raises the launch's errors."""
-    found = tuple_call(kernel, (), arguments)
-    if found is None:
+    """Launches a call with tuples among its arguments, and raises its errors.
+
+    Returns False for a call without tuples.
+    """
+    call = tuple_call(kernel, (), arguments)
+    if call is None:
         return False
-    launcher: Any = cast("Any", found.kernel).launcher
-    (launcher if grid is None else launcher[found.grid(grid)])(**found.named, **options)
+    launcher: Any = cast("Any", call.kernel).launcher
+    (launcher if grid is None else launcher[call.grid(grid)])(**call.named, **options)
     return True
 
 
 class TupleLauncher:
-    """A bound launcher that is called with tuples, each of the shape that it was bound with."""
+    """A bound launcher for calls with tuples, each of the shape that it was bound with."""
 
     def __init__(self, bound: Any, kernel: DeclaredKernel, found: TupleCall) -> None:  # noqa: ANN401  # a launcher
         self._bound = bound
@@ -104,7 +107,7 @@ class TupleLauncher:
         self._found = found
 
     def __call__(self, *args: object, **kwargs: object) -> None:
-        """Launches. Raises ArgumentError for tuples of other shapes."""
+        """Launches the call. Raises ArgumentError for tuples of other shapes."""
         self._bound(**self._named(args, kwargs))
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
@@ -125,13 +128,13 @@ def _plain(value: object) -> object:
 
 
 def _has_fields(value: tuple[object, ...]) -> bool:
-    """Whether a tuple is a NamedTuple, or contains one."""
+    """Returns whether a tuple is a NamedTuple, or contains one."""
     nested = [cast("tuple[object, ...]", item) for item in value if isinstance(item, tuple)]
     return hasattr(type(value), "_fields") or any(_has_fields(item) for item in nested)
 
 
 class LaunchesCalls(Protocol):
-    """A launcher, native or round a native one: called with the declared grid, or through a grid."""
+    """A native launcher, or a wrapper of one. It is called with the declared grid, or through ``launcher[grid]``."""
 
     def __call__(self, *args: object, **kwargs: object) -> None: ...
 
@@ -139,7 +142,7 @@ class LaunchesCalls(Protocol):
 
 
 class ZeroingLauncher:
-    """Wraps a launcher, and sets the arguments that the call's config names to zero before each launch.
+    """Wraps a launcher; before each launch it sets the arguments to zero that the call's config names.
 
     If all configs name the same arguments, a call only pays for setting them. Otherwise the config of each call is
     looked up first, by a second pass through the guard.
@@ -157,7 +160,7 @@ class ZeroingLauncher:
         return self._native
 
     def complete(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        """The keyword arguments with the values of heuristics that run in Python."""
+        """Returns the keyword arguments with the values of heuristics that run in Python."""
         return dict(kwargs) if self._completed is None else self._completed(args, kwargs)
 
     def __call__(self, *args: object, **kwargs: object) -> None:
@@ -195,14 +198,14 @@ def set_to_zero(
     Raises:
         ArgumentError: an argument cannot be filled, or the call names another stream.
     """
-    given: dict[str, Any] = {**dict(zip(kernel.source.signature.names, args, strict=False)), **kwargs}
+    passed: dict[str, Any] = {**dict(zip(kernel.source.signature.names, args, strict=False)), **kwargs}
     if names and kwargs.get("stream") is not None:
         raise ArgumentError(
             f"{kernel.name}: its config sets {', '.join(names)} to zero in the library's current stream, and the call "
             "names a stream; make that stream the current one of the library instead"
         )
     for name in names:
-        array = given.get(name)
+        array = passed.get(name)
         fill = getattr(array, "zero_", None)  # torch
         if callable(fill):
             fill()
@@ -216,7 +219,7 @@ def set_to_zero(
 
 
 def refuse_zeroing(kernel: DeclaredKernel, user: str) -> None:
-    """Raises SourceError if configs of the kernel set arguments to zero: ``user`` launches without doing so."""
+    """Raises SourceError if configs of the kernel set arguments to zero, because ``user`` launches without doing so."""
     if kernel.zeroed:
         names = sorted({name for names in kernel.zeroed.values() for name in names})
         raise SourceError(

@@ -1,4 +1,4 @@
-"""Cases ready to run: arguments made, results checked; from a case function or from a recipe in a bundle."""
+"""Cases ready to run, with arguments made and checks of results; from a case function, or from a recipe in a bundle."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Checker = Callable[[Any], CheckResult]
 class PreparedCase:
     """One case with its arguments made. ``options`` are compile options and constexprs that the case itself sets.
 
-    ``checks`` compare a host copy of an argument with its expected value, by name; ``unchanged`` compare an array that
-    the kernel must only read with its first content.
+    ``checks`` compare host copies of arguments with their expected values, by name; ``unchanged`` compare arrays that
+    the kernel must only read with their first content.
     """
 
     label: str
@@ -48,7 +48,7 @@ class PreparedCase:
     uninitialized: tuple[str, ...] = ()  # arguments made with make.empty
     work: Work | None = None
     prepare_checks: Callable[[], object] = lambda: None
-    record: Callable[[], CaseRecipe] | None = None  # its recipe, with expected values computed
+    record: Callable[[], CaseRecipe] | None = None  # makes the case's recipe, with expected values computed
     unchanged: Mapping[str, Checker] = field(default_factory=dict[str, "Checker"])
     metrics: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], float]] = field(
         default_factory=dict[str, "Callable[[Mapping[str, Any], Mapping[str, Any]], float]"]
@@ -64,18 +64,18 @@ class PreparedCase:
 
     @property
     def elements(self) -> int:
-        """The number of elements of all its arrays together."""
+        """The total number of elements of the case's arrays."""
         shapes = [getattr(value, "shape", None) for value in self.arguments.values()]
         return sum(math.prod(int(extent) for extent in shape) for shape in shapes if shape is not None)
 
     def check(
         self, results: Mapping[str, Any] | None = None, written: Collection[str] | None = None
     ) -> tuple[CheckResult | None, str]:
-        """The worst result of all expected arrays, with the array's name; None if the case expects nothing.
+        """Returns the worst result of all expected arrays, with the array's name; None if the case expects nothing.
 
-        An array that must only be read and was changed is worse than any. ``results`` are host arrays by name, which
-        are checked instead of the arguments themselves; read-only ones were not written. ``written`` are the arguments
-        that the code may write, None if unknown.
+        A changed array that must only be read is worse than any other result. ``results`` are host arrays by name,
+        which are checked instead of the arguments themselves; read-only ones were not written. ``written`` are the
+        arguments that the code may write, None if unknown.
         """
         for owner, compare_with in self.unchanged.items():
             if results is None:
@@ -94,7 +94,7 @@ class PreparedCase:
         return worst, name
 
     def compare(self, results: Mapping[str, Any]) -> ResultComparison:
-        """Compares host arrays, by name, with the expected values, in the form that tuning uses."""
+        """Compares host arrays, by name, with the expected values; returns the form that tuning uses."""
         result, name = self.check(results)
         if result is None:
             return ResultComparison(ok=True)
@@ -102,10 +102,12 @@ class PreparedCase:
         return ResultComparison(ok=result.ok, max_error=result.max_abs_error, message=message)
 
     def grid_argument(self, *, held: bool) -> dict[str, object]:
-        """The ``grid`` argument of a call of the case, if the grid decides the code: the grid that the case declares.
+        """Returns the ``grid`` argument of a case's call: the grid that the case declares, if it decides the code.
+
+        Empty if the grid does not decide the code (``held``), or if the kernel declares it.
 
         Raises:
-            CaseError: a config or the device decides the grid, so a call cannot give it beforehand.
+            CaseError: the grid depends on a config or the device, so a call cannot pass it beforehand.
         """
         if not held or self.grid is None:
             return {}
@@ -118,7 +120,7 @@ class PreparedCase:
             ) from error
 
     def grid_of(self, config: Mapping[str, Value], facts: Mapping[str, int]) -> tuple[int, ...] | None:
-        """The grid that the case declares, for one config; None if the kernel declares it."""
+        """Returns the grid that the case declares, for one config; None if the kernel declares it."""
         if self.grid is None:
             return None
         arrays = {name: value for name, value in self.arguments.items() if hasattr(value, "shape")}
@@ -132,7 +134,7 @@ class PreparedCase:
 
 
 def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase:
-    """A case from its recipe. Raises CaseError if its arrays together exceed the limit of memory."""
+    """Makes a case from its recipe. Raises CaseError if its arrays together exceed the limit of memory."""
     refuse_large(recipe.bytes_to_make, f"the case {recipe.label}")
     return PreparedCase(
         label=recipe.label,
@@ -143,7 +145,7 @@ def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase
         uninitialized=_empty_arrays(recipe),
         work=recipe.work,
         record=lambda: recipe,
-        # Without numpy, results are compared with the expected values alone.
+        # without numpy, results are only compared with the expected values
         unchanged={name: _unchanged_recipe(one) for name, one in recipe.unchanged().items()} if has_numpy() else {},
     )
 
@@ -157,8 +159,8 @@ def _checker(expected: ExpectedRecipe) -> Callable[[Any], CheckResult]:
     return lambda actual: check_plain(actual, expected) if isinstance(actual, PlainArray) else check(actual, expected)
 
 
-def _result(value: object) -> Any:  # noqa: ANN401  # a numpy array, or a plain one
-    """The present content of an argument. A bundle's cases can be checked without numpy."""
+def _result(value: object) -> Any:  # noqa: ANN401  # a numpy array, or a PlainArray without numpy
+    """Returns the present content of an argument. A bundle's cases can be checked without numpy."""
     array = array_behind(value)
     if not isinstance(array, Buffer) or has_numpy():
         require_numpy("checking the results of a case")
@@ -178,28 +180,29 @@ class CaseFunction:
     function: Callable[..., Case]
     parameters: Mapping[str, Sequence[object]]
     location: str = field(default="")
-    constant: Callable[[object], Value] | None = None  # of the kernel's source: objects of its language as values
-    open_blocks: tuple[str, ...] = ()  # set by a config if a case leaves them out
-    written: tuple[str, ...] = ()  # the arguments that the kernel's own declaration has it write
+    # the kernel source's function that turns objects of its language into values
+    constant: Callable[[object], Value] | None = None
+    open_blocks: tuple[str, ...] = ()  # block sizes that a config sets if a case leaves them out
+    written: tuple[str, ...] = ()  # the arguments that the kernel writes by its own declaration
 
     def combinations(self) -> Iterator[dict[str, object]]:
-        """The values of the parameters, the last parameter varying fastest."""
+        """Yields the combinations of the parameters' values; the last parameter varies fastest."""
         for combination in itertools.product(*self.parameters.values()):
             yield dict(zip(self.parameters, combination, strict=True))
 
     def case(self, values: Mapping[str, object], make: Make) -> Case:
         """Runs the function. Raises CaseError if it returns anything but a case."""
         with self._blamed(values):
-            made = self.function(**values, make=make)
-        if not isinstance(made, Case):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
+            case = self.function(**values, make=make)
+        if not isinstance(case, Case):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
             raise CaseError(
-                f"the case function of {self.kernel} ({self.location}) returned a {type(made).__name__}; "
+                f"the case function of {self.kernel} ({self.location}) returned a {type(case).__name__}; "
                 "return silo.Case(...)"
             )
-        return made
+        return case
 
     def prepare(self, values: Mapping[str, object], make: Make) -> PreparedCase:
-        """One case with its arguments made; expected values are computed at the first check."""
+        """Makes one case with its arguments; expected values are computed at the first check."""
         case = self.case(values, make)
         with self._blamed(values):
             case.require_expected(self.names)
@@ -241,7 +244,7 @@ class CaseFunction:
         )
 
     def outline(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
-        """The recipe of one case without expected values; makes no array."""
+        """Returns the recipe of one case without expected values, without making its arrays."""
         case = self.case(values, make)
         with self._blamed(values):
             return record(
@@ -264,16 +267,16 @@ class CaseFunction:
         try:
             yield
         except PackageError:
-            raise  # not the case's fault
+            raise  # a missing package is not the case's fault
         except SiloError as error:
             raise CaseError(f"{what}: {error}") from error
-        except Exception as error:  # a user's function may raise anything
+        except Exception as error:  # the user's function may raise anything
             raise CaseError(
                 f"{what} failed{_line_of(error, self.function)}: {type(error).__name__}: {error}"
             ) from error
 
     def recipe(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
-        """The recipe of one case, with expected values computed."""
+        """Returns the recipe of one case, with expected values computed."""
         case = self.case(values, make)
         with self._blamed(values):
             return record(
@@ -304,7 +307,7 @@ def _compared_before(seen: Any, before: NDArray[Any]) -> CheckResult:  # noqa: A
 
 
 def _line_of(error: Exception, function: Callable[..., object]) -> str:
-    """The last line of the function's file that was running."""
+    """Returns text that names the last line of the function's file that was running."""
     code = getattr(function, "__code__", None)
     file = code.co_filename if code else ""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]

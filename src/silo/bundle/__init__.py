@@ -1,1 +1,1 @@
-"""The .silo file: format, writer, reader, verification."""
+"""The ``.silo`` file: its format, writer, reader and verification."""

@@ -1,7 +1,8 @@
-"""Parts of a bundle: some of its kernels and targets, slices by target as bundles of their own, and slices joined.
+"""Parts of a bundle: some of its kernels and targets; slices by target, which are bundles of their own; joining slices.
 
 A slice is a bundle like any other, with the variants, rules and trials of its targets and the cases of its kernels. It
-also notes the place of each of them in the whole, so that all slices together are the whole, byte for byte.
+also notes the place of each of these entries in the whole bundle, so that all slices joined give the whole bundle, byte
+for byte.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ __all__ = ["Slice", "cut_contents", "cut_slice", "is_for", "is_for_any", "join_s
 
 
 def is_for(target: Target, wanted: Target) -> bool:
-    """``cuda`` means every target of its kind, ``cuda:sm_90`` its specific form as well.
+    """Returns whether ``wanted`` covers ``target``.
+
+    ``cuda`` covers every target of its kind, ``cuda:sm_90`` also its specific form ``cuda:sm_90a``.
 
     >>> is_for(Target.parse("cuda:sm_90a"), Target.parse("cuda:sm_90"))
     True
@@ -39,7 +42,7 @@ def is_for(target: Target, wanted: Target) -> bool:
 
 
 def is_for_any(target: Target, targets: Sequence[Target] | None) -> bool:
-    """Whether code for ``target`` is for one of ``targets`` at least; None means all.
+    """Returns whether at least one of ``targets`` covers ``target``; None covers every target.
 
     >>> is_for_any(Target.parse("cuda:sm_90"), [Target.parse("cpu")]), is_for_any(Target.parse("cuda:sm_90"), None)
     (False, True)
@@ -50,9 +53,9 @@ def is_for_any(target: Target, targets: Sequence[Target] | None) -> bool:
 def cut_contents(
     contents: BundleContents, kernels: Sequence[str] | None, targets: Sequence[Target] | None
 ) -> BundleContents:
-    """The kernels' variants for these targets (None: all), without documents and attachments, unread by launches.
+    """Returns the kernels' variants for these targets (None: all), without documents and attachments.
 
-    Plans stay that launch none but these kernels.
+    Plans are kept if they launch only these kernels.
 
     Raises:
         BundleError: a kernel does not exist, or lacks variants for all of the targets.
@@ -94,20 +97,20 @@ def _bare(one: BundleVariant) -> BundleVariant:
     return replace(one, artifact=replace(one.artifact, sidecars=()))
 
 
-_NOTE: Final = "slice"  # the name of the note with the places in the whole
+_NOTE: Final = "slice"  # the name of the note that holds the places in the whole bundle
 _MOST_PLACES: Final = 1 << 20
-_BEHIND: Final = 1 << 32  # a place behind all that are noted
-_MOST_NOTED: Final = 65536  # characters of a note
+_BEHIND: Final = 1 << 32  # greater than all places in a note
+_MOST_NOTED: Final = 65536  # the most characters of a note
 
-# Variants, rules or trials of a kernel, each with its place in the whole.
+# Variants, rules or trials of a kernel, each with its place in the whole bundle.
 _Part: TypeAlias = "list[tuple[int, object]]"
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Contents that are to be written, with the bytes of new documents; ``of`` is the identity of the whole.
+    """The contents of a bundle to write, with the bytes of new documents. ``of`` is the identity of the whole bundle.
 
-    ``remarks`` are lines about buckets that a later bundle's trials decided.
+    ``remarks`` are lines about buckets for which the trials of a later bundle decided.
     """
 
     contents: BundleContents
@@ -118,7 +121,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel in parts; ``head`` is without variants, rules and trials."""
+    """The parts of a kernel; ``head`` is the kernel without variants, rules and trials."""
 
     head: BundleKernel
     variants: _Part
@@ -131,57 +134,57 @@ class _Kernel:
 
 
 def targets_of(contents: BundleContents) -> tuple[Target, ...]:
-    """The targets that a bundle has code for, in the order of its variants."""
+    """Returns the targets that a bundle has code for, in the order of its variants."""
     return tuple(dict.fromkeys(one.artifact.variant.target for kernel in contents.kernels for one in kernel.variants))
 
 
 def slice_of(bundle: Bundle) -> str:
-    """The identity of the bundle that this one is a slice of, "" if it is a whole bundle."""
+    """Returns the identity of the bundle that this one is a slice of; "" if it is a whole bundle."""
     return _noted(bundle)[0]
 
 
 def cut_slice(bundle: Bundle, wanted: Sequence[Target]) -> Slice:
-    """The slice of a bundle for some targets.
+    """Returns the slice of a bundle for some targets.
 
-    Rules and trials of targets without code of the kernel go with its first target with code; a kernel without code
-    goes with the first target of the bundle.
+    Rules and trials of targets for which the kernel has no code go into the slice of its first target. A kernel without
+    any code goes into the slice of the bundle's first target.
 
     Raises:
         BundleError: the bundle lacks code for one of the targets.
     """
     contents = bundle.contents()
-    known = targets_of(contents)
+    available = targets_of(contents)
     for one in wanted:
-        if not any(is_for(target, one) for target in known):
-            has = ", ".join(map(str, known)) or "nothing"
+        if not any(is_for(target, one) for target in available):
+            has = ", ".join(map(str, available)) or "nothing"
             raise BundleError(f"{bundle.name} has no code for {one}; it has code for {has}")
-    here = {str(target) for target in known if any(is_for(target, one) for one in wanted)}
-    first = bool(known) and str(known[0]) in here
+    here = {str(target) for target in available if any(is_for(target, one) for one in wanted)}
+    first = bool(available) and str(available[0]) in here
     kernels = [_cut(kernel, here, first=first) for kernel in _apart(bundle, contents)]
     kernels = [kernel for kernel in kernels if kernel is not None]
     return _together(contents, kernels, slice_of(bundle) or bundle.identity)
 
 
 def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
-    """The joined bundle; if these are all slices of one bundle, that bundle itself.
+    """Joins bundles; all slices of one bundle give that bundle itself.
 
-    ``noted`` keeps the places in the whole, for slices that are not all of it. Without notes the order of ``bundles``
-    counts. Bundles of one source that different compilers made are joined with the code of each of them; a bucket that
-    several of them have a rule for is decided by trials that they have of one device, and keeps the first bundle's
-    decision without such trials, until the joined bundle is tuned.
+    ``noted`` keeps the note of places, for slices that are not all of the whole bundle. Without notes the order of
+    ``bundles`` counts. Bundles of one source that different compilers made are joined with the code of each of them. If
+    several of them have a rule for a bucket, trials of one device decide; without such trials, the first bundle's
+    decision is kept until the joined bundle is tuned.
 
     Raises:
-        BundleError: two of them contradict each other on a kernel, a rule or their producer.
+        BundleError: two bundles contradict each other on a kernel, a rule or their producer.
     """
     wholes = {slice_of(bundle) for bundle in bundles}
     whole = wholes.pop() if len(wholes) == 1 else ""
-    found: dict[str, list[_Kernel]] = {}
+    kernels_by_name: dict[str, list[_Kernel]] = {}
     for number, bundle in enumerate(bundles):
         first = 0 if whole else number << 40
         for kernel in _apart(bundle, bundle.contents(), first):
-            found.setdefault(kernel.head.name, []).append(kernel)
+            kernels_by_name.setdefault(kernel.head.name, []).append(kernel)
     remarks: list[str] = []
-    kernels = [_joined(found[name], remarks, slices=bool(whole)) for name in sorted(found)]
+    kernels = [_joined(kernels_by_name[name], remarks, slices=bool(whole)) for name in sorted(kernels_by_name)]
     manifests = [bundle.manifest for bundle in bundles]
     base = BundleContents(
         (),
@@ -195,31 +198,32 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
 
 
 def _attached(bundles: Sequence[Bundle]) -> tuple[tuple[str, BlobRef], ...]:
-    """The attachments of all; each slice has every attachment of the whole."""
-    found: dict[str, BlobRef] = {}
+    """Returns the attachments of all bundles; each slice has every attachment of the whole bundle."""
+    attachments: dict[str, BlobRef] = {}
     for bundle in bundles:
         for name, ref in bundle.attachments.items():
-            if found.setdefault(name, ref) != ref:
+            if attachments.setdefault(name, ref) != ref:
                 raise BundleError(f"two bundles have different attachments {name}: record into one of them again")
-    return tuple(sorted(found.items()))
+    return tuple(sorted(attachments.items()))
 
 
 def _planned(bundles: Sequence[Bundle]) -> tuple[RecordedPlan, ...]:
-    """The plans of all; each slice has every plan of the whole, though it may lack kernels of a plan."""
-    found: dict[str, RecordedPlan] = {}
+    """Returns the plans of all bundles.
+
+    Each slice has every plan of the whole bundle, although it may lack kernels of a plan.
+    """
+    plans: dict[str, RecordedPlan] = {}
     for bundle in bundles:
         for name, plan in bundle.manifest.plans.items():
-            if found.setdefault(name, plan) != plan:
+            if plans.setdefault(name, plan) != plan:
                 raise BundleError(f"two bundles have different plans {name}: build both from the same source")
-    return tuple(found[name] for name in sorted(found))
+    return tuple(plans[name] for name in sorted(plans))
 
 
 def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Kernel]:
-    """The kernels in parts.
+    """Splits the kernels of a bundle into parts with places; ``first`` is added to every place.
 
-    Entries that a slice gained after it was cut (by tuning) come after the entries of the whole.
-
-    ``first`` is added to every place.
+    Entries that a slice gained after it was cut (by tuning) come after the entries of the whole bundle.
     """
     _, noted = _noted(bundle)
 
@@ -240,9 +244,9 @@ def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Ke
 
 
 def _cut(kernel: _Kernel, here: AbstractSet[str], *, first: bool) -> _Kernel | None:
-    """A slice's part of a kernel, None for an empty part.
+    """Returns a slice's part of a kernel, None if it is empty. ``here`` are the targets of the slice.
 
-    With ``first`` the slice also gets the parts without any code.
+    With ``first`` the slice also gets the kernels without any code.
     """
     own = list(dict.fromkeys(_target_of(item) for _, item in kernel.variants))
     if not (any(target in here for target in own) or (first and not own)):
@@ -266,7 +270,7 @@ def _joined_toolchains(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str
 
 
 def _joined(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> _Kernel:
-    """One kernel of several bundles."""
+    """Joins the parts that several bundles have of one kernel."""
     head = kernels[0].head
     for other in kernels[1:]:
         for name in names_of(BundleKernel):
@@ -284,9 +288,9 @@ def _joined(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> 
 
 
 def _rules_of(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> list[_Part]:
-    """The rules of each part. If several compilers made code for the same calls, their rules are joined first."""
+    """Returns the rules of each bundle. If several compilers made code for the same calls, joins their rules first."""
     parts = [one.rules for one in kernels]
-    if slices:  # of one bundle, whose rules name the compilers already
+    if slices:  # slices of one bundle, whose rules already name the compilers
         return parts
     compilers = [compilers_by_key(cast("BundleVariant", item) for _, item in one.variants) for one in kernels]
     joined: dict[str, BundleRules] = {}
@@ -309,22 +313,28 @@ def _rules_of(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -
 
 
 def _once(what: str, parts: Iterable[_Part], key_of: Callable[[object], object]) -> _Part:
-    """All items in the order of their places; equal ones once."""
-    found: dict[object, tuple[int, object]] = {}
+    """Returns all items in the order of their places, without repetitions.
+
+    Raises BundleError if two different items have one key.
+    """
+    items: dict[object, tuple[int, object]] = {}
     for part in parts:
         for place, item in part:
-            known = found.setdefault(key_of(item), (place, item))
+            known = items.setdefault(key_of(item), (place, item))
             if known[1] != item:
                 raise BundleError(
                     f"two bundles have different {what} for the same calls: build or tune one of them again"
                 )
-    return sorted(found.values(), key=lambda pair: pair[0])
+    return sorted(items.values(), key=lambda pair: pair[0])
 
 
 def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> Slice:
-    """Contents made of kernels in parts; with the identity of a ``whole``, their places in it are noted."""
+    """Makes contents of the parts of kernels.
+
+    If ``whole`` is not "", notes their places in the bundle of this identity.
+    """
     documents: dict[str, bytes] = {}
-    made: list[BundleKernel] = []
+    kernels_made: list[BundleKernel] = []
     for kernel in kernels:
         trials = tuple(cast("JSON", item) for _, item in kernel.trials)
         ref = None
@@ -333,19 +343,19 @@ def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> S
             documents[ref.sha256] = data
         variants = tuple(cast("BundleVariant", item) for _, item in kernel.variants)
         rules = tuple(cast("BundleRules", item) for _, item in kernel.rules)
-        made.append(replace(kernel.head, variants=variants, rules=rules, trials=ref))
+        kernels_made.append(replace(kernel.head, variants=variants, rules=rules, trials=ref))
     notes = {name: text for name, text in base.notes if name != _NOTE}
     if whole:
         places: JSON = {kernel.head.name: [_runs(part) for part in kernel.parts] for kernel in kernels}
         text = canonical_json({"of": whole, "places": places}).decode()
-        # If targets are so mixed that the note would be too long, slices are joined in another order, which is a valid
-        # bundle too.
+        # Without the note (for example if targets alternate so often that it would be too long), slices are joined in
+        # another order, which gives a valid bundle too.
         notes |= {_NOTE: text} if len(text) <= _MOST_NOTED else {}
-    return Slice(replace(base, kernels=tuple(made), notes=tuple(sorted(notes.items()))), documents, whole)
+    return Slice(replace(base, kernels=tuple(kernels_made), notes=tuple(sorted(notes.items()))), documents, whole)
 
 
 def _runs(part: _Part) -> list[JSON]:
-    """The places as runs: the first and the length of each."""
+    """Returns the places as runs: for each run its first place and its length."""
     runs: list[JSON] = []
     for _, run in groupby(enumerate(place for place, _ in part), lambda pair: pair[1] - pair[0]):
         numbers = [place for _, place in run]
@@ -354,7 +364,10 @@ def _runs(part: _Part) -> list[JSON]:
 
 
 def _noted(bundle: Bundle) -> tuple[str, dict[str, tuple[Sequence[int], ...]]]:
-    """The bundle that this is a slice of, and the places of its kernels' parts; nothing for a note without sense."""
+    """Reads the note of a slice: the identity of the whole bundle, and the places of the kernels' parts.
+
+    Empty without a note, or for a note of another form.
+    """
     text = dict(bundle.manifest.notes).get(_NOTE, "")
     try:
         note = parse_json(text.encode()) if text else None
@@ -399,7 +412,7 @@ def _key_of_variant(item: object) -> str:
 
 
 def _agreed(what: str, texts: Iterable[Iterable[tuple[str, str]]]) -> tuple[tuple[str, str], ...]:
-    """The producer, toolchain and notes that all bundles share."""
+    """Returns the pairs of all bundles. Raises BundleError if two bundles have different texts for one name."""
     found: dict[str, str] = {}
     for pairs in texts:
         for name, text in pairs:

@@ -1,4 +1,4 @@
-"""Typed access to the documents of a bundle, whose errors are ``BundleFormatError`` with field and offset."""
+"""Typed access to the documents of a bundle. Its errors are ``BundleFormatError`` with field and offset."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["Checker"]
 
 T = TypeVar("T")
 
-# The exceptions of core values' `from_json` for JSON that they never wrote.
+# The exceptions that ``from_json`` of a value raises for JSON of a form that ``to_json`` never writes.
 _DECODE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, SiloError)
 
 
 @frozen
 class Checker:
-    """Checks of one JSON document at ``offset`` in ``file`` (a name for messages)."""
+    """Checks one JSON document, which is at ``offset`` in ``file`` (a name for messages)."""
 
     file: str
     offset: int
 
     def error(self, field: str, message: str) -> BundleFormatError:
-        """The error to raise for ``field``."""
+        """Returns the error to raise for ``field``."""
         return BundleFormatError(f"{self.file}: {message}", field=field, offset=self.offset)
 
     def members(self, data: JSON, field: str, names: frozenset[str]) -> Mapping[str, JSON]:
-        """``data`` as an object with exactly these members."""
+        """Returns ``data`` if it is an object with exactly these members. Raises otherwise."""
         if not isinstance(data, dict):
             raise self.error(field, f"a {type(data).__name__} where an object is needed")
         if frozenset(data) != names:
@@ -41,11 +41,11 @@ class Checker:
         return data
 
     def decoded(self, data: JSON, field: str, decode: Callable[[JSON], T], encode: Callable[[T], JSON]) -> T:
-        """A core value from its JSON; any form that ``encode`` does not write is refused."""
+        """Returns a value decoded from its JSON. Raises for any form that ``encode`` would not write."""
         try:
             value = decode(data)
             written = encode(value)
-            # For Python True equals 1, so their order would not be determined.
+            # In Python True equals 1, so the texts are compared too.
             same = written == data and (repr(written) == repr(data) or _text(written) == _text(data))
         except _DECODE_ERRORS as error:
             raise self.error(field, str(error)[:500] or type(error).__name__) from None
@@ -55,5 +55,5 @@ class Checker:
 
 
 def _text(data: JSON) -> str:
-    """Equal only for equal data, if one of two values is without floats."""
+    """Returns a text that is equal only for equal data, if at least one of two values has no floats."""
     return json.dumps(data, sort_keys=True)

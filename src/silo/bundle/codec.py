@@ -1,4 +1,4 @@
-"""Blob bytes as they are stored in a bundle: raw, or one zstd frame that states its content size."""
+"""The stored form of blobs in a bundle: raw, or one zstd frame that states its content size."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LEVEL = 19
 ZSTD_VERSION = ".".join(str(part) for part in zstandard.ZSTD_VERSION)
 
 _PIECE = 1 << 20
-_WINDOW = 1 << 25  # bytes; level 19 needs a quarter of it
+_WINDOW = 1 << 25  # the most bytes of a frame's window; frames of compression level 19 need a quarter of this
 
-# zstandard's objects may not be used by two threads at once.
+# One zstandard object for each thread, because two threads must not use one at the same time.
 _local = threading.local()
 
 
@@ -27,23 +27,24 @@ class CodecError(ValueError):
 
 
 def compress(data: bytes) -> tuple[str, bytes]:
-    """The codec and stored form of ``data``: a zstd frame if that is smaller, else the bytes themselves.
+    """Returns the codec and the stored form of ``data``: a zstd frame if that is smaller, else the bytes themselves.
 
-    The same bytes for the same version of libzstd. Bytes that shrink more than a reader believes stay as they are.
+    Equal bytes give equal results with the same version of libzstd. Bytes that shrink by more than readers accept are
+    stored as they are.
     """
     frame = zstandard.ZstdCompressor(level=LEVEL, write_checksum=False, write_content_size=True).compress(data)
     return ("zstd", frame) if believed(len(data), len(frame)) else ("raw", data)
 
 
 def believed(raw_bytes: int, stored_bytes: int) -> bool:
-    """Whether a blob of ``raw`` bytes may be stored as a frame of ``stored`` bytes."""
+    """Returns whether readers accept a blob of ``raw_bytes`` bytes in a frame of ``stored_bytes`` bytes."""
     return stored_bytes < raw_bytes <= MAX_RATIO * aligned(stored_bytes)
 
 
 def decompress(stored: bytes, raw_bytes: int) -> bytes:
-    """The ``raw_bytes`` bytes of a zstd frame; never more memory than that. Raises :class:`CodecError`."""
+    """Returns the ``raw_bytes`` bytes of a zstd frame, without ever taking more memory. Raises :class:`CodecError`."""
     try:
-        # The frame's own claim decides how much zstd allocates, so it is compared before anything is decompressed.
+        # zstd allocates the size that the frame states, so this size is compared before anything is decompressed.
         stated = zstandard.frame_content_size(stored)
         if stated != raw_bytes:
             raise CodecError(f"the zstd frame holds {stated} bytes where {raw_bytes} are stated")
@@ -56,7 +57,7 @@ def decompress(stored: bytes, raw_bytes: int) -> bytes:
 
 
 def digest_of(codec: str, stored: memoryview, raw_bytes: int) -> str:
-    """The sha256 of the bytes behind a stored form, in hex, made a piece at a time. Raises :class:`CodecError`."""
+    """Returns the SHA-256 of a blob's raw bytes in hex, computed a piece at a time. Raises :class:`CodecError`."""
     digest = hashlib.sha256()
     for piece in _pieces(codec, stored, raw_bytes):
         digest.update(piece)
@@ -87,14 +88,14 @@ def _pieces(codec: str, stored: memoryview, raw_bytes: int) -> Iterator[bytes]:
 
 
 def _frame_length(frame: memoryview, *, checksum: bool) -> int:
-    """The end of the first frame of ``frame``, by the headers of its blocks; beyond the data if the frame is cut."""
+    """Returns the end of the first frame, by the headers of its blocks; beyond the data if the frame is cut."""
     at, last = zstandard.frame_header_size(frame), False
     while not last:
         if at + 3 > len(frame):
             return at + 3
         header = int.from_bytes(frame[at : at + 3], "little")
         last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
-        at += 3 + (1 if kind == 1 else size)  # a block of one byte repeated holds that byte
+        at += 3 + (1 if kind == 1 else size)  # a block of kind 1 stores one byte, which is repeated
     return at + 4 * checksum
 
 

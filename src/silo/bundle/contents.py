@@ -2,8 +2,8 @@
 
 A field declares its member once: ``kind: str = field(default="", form=NAME, since=2)``. The writer (``encode.py``), the
 reader (``reader.py``) and the lists of the native reader (``native/core/manifest_members.h``, printed by
-``scripts/manifest_members.py``) come from the declarations of this module and of the classes whose values are rows of
-the manifest's tables.
+``scripts/manifest_members.py``) are derived from the declarations of this module, and of the classes whose values are
+rows of the manifest's tables.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ __all__ = [
     "variant_calls",
 ]
 
-CPU_KIND: Final = "cpu"  # of targets
-# ---- Members of the manifest that are more than the JSON of the value ----
+CPU_KIND: Final = "cpu"  # the kind of the CPU's targets
+# ---- Forms of members that refer to tables, blobs or other objects of the manifest ----
 
 TABLES: Final[Mapping[str, Form[Any]]] = {
     "compilers": TEXT,
@@ -101,36 +101,36 @@ TABLES: Final[Mapping[str, Form[Any]]] = {
 
 @frozen
 class Row:
-    """The form of a member that is the number of a row of a table."""
+    """The form of a member that is the index of a row of a table."""
 
     table: str
 
 
 @frozen
 class Rows:
-    """The form of a member that is a list of numbers of rows of a table."""
+    """The form of a member that is a list of indices of rows of a table."""
 
     table: str
 
 
 @frozen
 class Blob:
-    """The form of a member that is the number of a blob, or null for None."""
+    """The form of a member that is the index of a blob, or null for None."""
 
 
 @frozen
 class Blobs:
-    """The form of a member that is a list of numbers of blobs."""
+    """The form of a member that is a list of indices of blobs."""
 
 
 @frozen
 class NamedBlobs:
-    """The form of a member that is a list of pairs of a name and the number of a blob, sorted by name."""
+    """The form of a member that is a list of pairs of a name and the index of a blob, sorted by name."""
 
 
 @frozen
 class Entries:
-    """The form of a member that is a list of objects, whose members the fields of a class declare."""
+    """The form of a member that is a list of objects of the class ``of``, whose fields declare their members."""
 
     of: type
 
@@ -163,7 +163,7 @@ class Basis(Enum):
 
 @frozen
 class BundleVariant:
-    """One compiled variant; ``reason`` is the reason, in words, why it is in the bundle."""
+    """One compiled variant. ``reason`` explains, in words, why it is in the bundle."""
 
     artifact: Artifact = field(form=value_of(Artifact))
     reason: str = field(form=Row("reasons"))
@@ -171,15 +171,15 @@ class BundleVariant:
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
-        """The variant's blobs, the driver's first."""
+        """The references of the variant's blobs, that of the code first."""
         return (self.artifact.blob, *self.artifact.sidecars)
 
 
 @frozen
 class VariantGroup:
-    """Variants of a kernel that differ only in their configs for a call.
+    """Variants of a kernel that differ only in their config.
 
-    ``numbers`` are their places in the order of preference.
+    ``numbers`` are their indices, in the order of preference.
     """
 
     target: Target
@@ -191,7 +191,10 @@ class VariantGroup:
 
 @frozen
 class VariantCode:
-    """Variants of a kernel for one target and of one kind of blob; ``numbers`` as in :class:`VariantGroup`."""
+    """Variants of a kernel for one target and with one kind of blob.
+
+    ``numbers`` are their indices, in order of preference.
+    """
 
     target: Target
     blob_kind: str
@@ -199,17 +202,18 @@ class VariantCode:
 
 
 def rules_key(variant: Variant) -> RulesKey:
-    """The :attr:`BundleRules.key` of the rules that a variant's config is chosen by."""
+    """Returns the :attr:`BundleRules.key` of the rules that choose among the configs of a variant."""
     return variant.target, variant.signature.without_effects(), variant.specialization.extents
 
 
 @frozen
 class BundleRules:
-    """Dispatch for one target and typed signature; ``space``: the number of configs it was chosen from, 0 if unknown.
+    """Dispatch rules for one target and typed signature.
 
-    If the code is made for certain extents, for these ``extents``: another shape has rules of its own. ``compilers``
-    are the compilers whose code is chosen, if the bundle has code by several: one for each rule, one for the fallback,
-    one for each step of the decision list. Empty: the first variant with the config is chosen, whatever compiled it.
+    ``space`` is the number of configs that were chosen from, 0 if unknown. If code is made for certain extents, the
+    rules are only for these ``extents``. ``compilers`` are the compilers whose code is chosen, if the bundle has code
+    by several: one for each rule, one for the fallback, and one for each step of the decision list. If it is empty, the
+    first variant with the config is chosen, whatever compiled it.
     """
 
     target: Target = field(form=Row("targets"))
@@ -228,17 +232,17 @@ class BundleRules:
 
     @property
     def fallback_compiler(self) -> str:
-        """The compiler of the fallback's config; "" if any serves."""
+        """The compiler of the fallback's config; "" if any compiler's code serves."""
         return self.compilers[len(self.rules.rules)] if self.compilers else ""
 
     @property
     def rule_compilers(self) -> tuple[str, ...]:
-        """The compilers of the rules, in their order; "" for each if any serves."""
+        """The compilers of the rules, in their order; "" for each if any compiler's code serves."""
         return self.compilers[: len(self.rules.rules)] or ("",) * len(self.rules.rules)
 
     @property
     def step_compilers(self) -> tuple[str, ...]:
-        """The compilers of the steps of the decision list, in their order; "" for each if any serves."""
+        """The compilers of the decision list's steps, in their order; "" for each if any compiler's code serves."""
         steps = () if self.rules.unseen is None else self.rules.unseen.steps
         return self.compilers[len(self.rules.rules) + 1 :] or ("",) * len(steps)
 
@@ -250,7 +254,7 @@ class BundleRules:
 
 @frozen
 class Coverage:
-    """How many of the configs of a space are packed for one target and typed signature, and perhaps certain extents."""
+    """How many configs of a space are packed for one target, typed signature and, if code depends on them, extents."""
 
     target: Target
     signature: Signature
@@ -261,13 +265,13 @@ class Coverage:
 
 @frozen
 class BundleKernel:
-    """One kernel. The order of ``variants`` is one of preference, so it is kept.
+    """One kernel. The order of ``variants`` is the order of preference, so it is kept.
 
-    ``signature`` is the source's, untyped, with its defaults; ``key`` the arguments that tuning depends on;
-    ``config_names`` the constexprs and options that a config sets; ``derived`` constexprs computed from the call;
-    ``grid`` an expression per axis (None: the caller passes it). ``cases`` and ``trials`` are documents (JSON lines).
-    ``kind`` is the kind of its source; "" for the kinds of formats that did not store it. ``contiguous`` are the arrays
-    that calls must give contiguous.
+    ``signature`` is the source's, untyped, with its defaults; ``key`` names the arguments that tuning depends on;
+    ``config_names`` the constexprs and options that a config sets; ``derived`` are constexprs computed from the call;
+    ``grid`` has an expression per axis (None: the caller passes the grid). ``cases`` and ``trials`` are documents (JSON
+    lines). ``kind`` is the kind of its source; "" for the kinds of versions of the format that did not store it.
+    ``contiguous`` names the arrays that calls must pass contiguous.
     """
 
     name: str = field(form=NAME)
@@ -285,7 +289,7 @@ class BundleKernel:
 
     @property
     def refs(self) -> Iterator[BlobRef]:
-        """Every blob it refers to, with repeats."""
+        """The references of all of the kernel's blobs, with repetitions."""
         for variant in self.variants:
             yield from variant.refs
         for document in (self.cases, self.trials):
@@ -294,13 +298,13 @@ class BundleKernel:
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """The packed parts of the known spaces."""
-        found: dict[RulesKey, set[bytes]] = {}
+        """For each space of known size, how many of its configs are packed."""
+        configs: dict[RulesKey, set[bytes]] = {}
         for one in self.variants:
             variant = one.artifact.variant
-            found.setdefault(rules_key(variant), set()).add(variant.config.order_key)
+            configs.setdefault(rules_key(variant), set()).add(variant.config.order_key)
         return tuple(
-            Coverage(rules.target, rules.signature, len(found.get(rules.key, ())), rules.space, rules.extents)
+            Coverage(rules.target, rules.signature, len(configs.get(rules.key, ())), rules.space, rules.extents)
             for rules in self.rules
             if rules.space
         )
@@ -308,11 +312,11 @@ class BundleKernel:
 
 @frozen
 class BundleContents:
-    """Everything but the bytes of the blobs.
+    """The contents of a bundle, except the bytes of the blobs.
 
-    ``producer`` and ``toolchain`` are names and versions, ``notes`` free text by name (licence, source commit).
-    None of them may hold a time or a path, so that the same inputs give the same file. ``attachments`` are files that
-    travel with the kernels, by name; no launch reads them. ``plans`` are sequences of launches of the kernels.
+    ``producer`` and ``toolchain`` are names and versions, ``notes`` free text by name (licence, source commit). None of
+    them may hold a time or a path, so that the same inputs give the same file. ``attachments`` are files that are
+    stored beside the kernels, by name; no launch reads them. ``plans`` are sequences of launches of the kernels.
     """
 
     kernels: tuple[BundleKernel, ...] = field(form=Entries(BundleKernel))
@@ -328,7 +332,7 @@ class BundleContents:
 
 @frozen
 class BlobEntry:
-    """One blob of the file: sha256 and size of the raw bytes, and their place and form in the file."""
+    """One blob of the file: the SHA-256 and size of its raw bytes, and their place and form in the file."""
 
     sha256: str
     kind: str
@@ -339,7 +343,7 @@ class BlobEntry:
 
     @property
     def ref(self) -> BlobRef:
-        """The blob by content."""
+        """The reference to the blob by its content."""
         return BlobRef(self.sha256, self.kind, self.raw_bytes)
 
     def to_json(self) -> JSON:
@@ -349,9 +353,9 @@ class BlobEntry:
 
 @frozen
 class CallHead:
-    """The data that calls of a kernel are read by: its :class:`BundleKernel` without expressions and dispatch rules.
+    """The part of a :class:`BundleKernel` that is needed to read a call: without expressions and dispatch rules.
 
-    ``derived`` are the names of the constexprs that expressions give.
+    ``derived`` are the names of the constexprs that expressions compute.
     """
 
     name: str
@@ -364,10 +368,10 @@ class CallHead:
 
 @frozen
 class PackedCode:
-    """The values that loading and calling a variant needs.
+    """The values that are needed to load and call a variant.
 
-    ``kernel`` is the name in its source, ``target`` and ``config`` are texts for people. ``values`` are the constants
-    of its specialization, then the values and options of its config, which a callable grid sees.
+    ``kernel`` is the kernel's name in its source; ``target`` and ``config`` are texts for people. ``values`` are the
+    constants of its specialization, then the values and options of its config, which a callable grid reads.
     """
 
     kernel: str
@@ -380,7 +384,8 @@ class PackedCode:
 
 # ---- The members of the manifest's objects, from the declarations ----
 
-# A variant's object has the members of its artifact and of its compiled code as its own. In it those are numbers.
+# In the manifest, a variant's object directly holds the members of its artifact and of its compiled variant. The value
+# of most members is an index into a table of the manifest.
 INLINED: Final[Mapping[str, type]] = {"artifact": Artifact, "variant": Variant}
 _ROWS: Final[Mapping[str, Row | Blob | Blobs]] = {
     "signature": Row("signatures"),
@@ -395,7 +400,7 @@ _ROWS: Final[Mapping[str, Row | Blob | Blobs]] = {
 
 
 class EntryMember(NamedTuple):
-    """A member of an object of the manifest: its form there, its field, and a function that reads its value."""
+    """A member of a manifest's object: its name and form there, its field, and a function that reads its value."""
 
     name: str
     form: Any
@@ -407,7 +412,7 @@ _ENTRIES: dict[type, tuple[EntryMember, ...]] = {}
 
 
 def entry_members(cls: type) -> tuple[EntryMember, ...]:
-    """The members of the manifest's object for a value of this class, in the order of its fields.
+    """Returns the members of the manifest's object for a value of this class, in the order of its fields.
 
     >>> [one.name for one in entry_members(BundleRules) if one.field.since]
     ['space', 'extents', 'compilers']
@@ -419,26 +424,26 @@ def entry_members(cls: type) -> tuple[EntryMember, ...]:
 
 
 def _entry_members(cls: type, path: str) -> list[EntryMember]:
-    found: list[EntryMember] = []
+    members: list[EntryMember] = []
     for one in members_of(cls):
         name, form, get = one.name, one.form, attrgetter(path + one.name)
         if name in INLINED:
-            found += _entry_members(INLINED[name], f"{path}{name}.")
+            members += _entry_members(INLINED[name], f"{path}{name}.")
             continue
-        if cls is Variant and name == "kernel":  # the row of its source has it
+        if cls is Variant and name == "kernel":  # the row of the variant's source holds it
             continue
         if cls is Variant and name == "source":
             form, get = Row("sources"), attrgetter(f"{path}kernel", path + name)
         elif path:
             form = _ROWS.get(name, form)
-        found.append(EntryMember(name, form, one, get))
-    return found
+        members.append(EntryMember(name, form, one, get))
+    return members
 
 
 def calls_of(kernel: BundleKernel) -> str:
-    """A bundle's data about the calls of a kernel, whichever variant serves them, as a digest (``calls/1``).
+    """Returns a digest (``calls/1``) of a bundle's data about the calls of a kernel, whichever variant serves them.
 
-    The kernel's ``variants`` are not looked at, so a kernel that was read without them does.
+    Does not read ``kernel.variants``, so it also works for a kernel that was read without them.
     """
     return digest(
         "calls/1",
@@ -452,30 +457,33 @@ def calls_of(kernel: BundleKernel) -> str:
 
 
 def host_code(one: BundleVariant, calls: str) -> HostCode:
-    """The subject of consent to a variant's native code: all that decides how it is called.
+    """Returns the subject of consent to a variant's native code: everything that decides how it is called.
 
-    ``calls`` is :func:`calls_of` its kernel.
+    ``calls`` is the result of :func:`calls_of` for the kernel.
     """
     return one.artifact.host_code(variant_calls(one, calls))
 
 
 def variant_calls(one: BundleVariant, calls: str) -> JSON:
-    """A bundle's data about the calls of one variant; ``calls`` is :func:`calls_of` its kernel."""
+    """Returns a bundle's data about the calls of one variant; ``calls`` is the digest of :func:`calls_of`."""
     return [calls, one.artifact.variant.config.to_json()]
 
 
 def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | None:
-    """The subject of consent to run ``codes``, all the native code of a kernel, on its cases; None without either."""
-    from silo.core.consent import HostCases  # noqa: PLC0415  # a call of a kernel needs no cases
+    """Returns the subject of consent to run ``codes``, all native code of a kernel, on its cases.
+
+    None if the kernel has no cases or no native code.
+    """
+    from silo.core.consent import HostCases  # noqa: PLC0415  # launches do not run cases
 
     digests = tuple(code.digest for code in codes)
     return None if kernel.cases is None or not digests else HostCases(kernel.cases.sha256, digests)
 
 
 def host_plans(contents: BundleContents) -> list[tuple[HostPlan, str]]:
-    """The subjects of consent for the plans that launch code of the CPU, each with the plan's name."""
+    """Returns the subject of consent, and the name, of each plan that launches code for the CPU."""
     kernels = {kernel.name: kernel for kernel in contents.kernels}
-    found: list[tuple[HostPlan, str]] = []
+    plans: list[tuple[HostPlan, str]] = []
     for plan in contents.plans:
         codes = [
             host_code(one, calls_of(kernels[name])).digest
@@ -485,19 +493,19 @@ def host_plans(contents: BundleContents) -> list[tuple[HostPlan, str]]:
             if one.artifact.variant.target.kind == CPU_KIND
         ]
         if codes:
-            found.append((host_plan(plan, codes), plan.name))
-    return found
+            plans.append((host_plan(plan, codes), plan.name))
+    return plans
 
 
 def host_plan(plan: RecordedPlan, codes: Iterable[str]) -> HostPlan:
-    """The subject of consent for a plan; ``codes`` are the digests of all CPU code of its kernels."""
+    """Returns the subject of consent for a plan; ``codes`` are the digests of all CPU code of its kernels."""
     from silo.core.consent import HostPlan  # noqa: PLC0415  # few bundles have plans
 
     return HostPlan(hashlib.sha256(canonical_json(plan.to_json())).hexdigest(), tuple(codes))
 
 
 def host_text(one: BundleVariant, code: HostCode) -> HostText | None:
-    """The C text beside ``code``, the native code of a variant; None without one."""
+    """Returns the subject of consent for the C text of ``code``, the native code of a variant; None without C text."""
     from silo.core.consent import HostText  # noqa: PLC0415  # only builds, exports and commands about trust need it
 
     text = next((ref.sha256 for ref in one.artifact.sidecars if ref.kind == "c"), None)
@@ -505,7 +513,7 @@ def host_text(one: BundleVariant, code: HostCode) -> HostText | None:
 
 
 def encode_documents(documents: Iterable[JSON]) -> bytes:
-    r"""Canonical JSON, one document a line: how cases and trials are stored.
+    r"""Returns documents as canonical JSON, one per line: the form in which cases and trials are stored.
 
     >>> encode_documents([{"n": 1}, {"n": 2}])
     b'{"n":1}\n{"n":2}\n'
@@ -514,21 +522,23 @@ def encode_documents(documents: Iterable[JSON]) -> bytes:
 
 
 def parse_document(text: bytes, budget: int = PARSE_BUDGET) -> JSON:
-    """Parse JSON from a file; ``ValueError`` for floats, repeated keys, and strings that UTF-8 cannot hold.
+    """Parses JSON from a file.
 
-    Also for text that would take more than ``budget`` bytes of memory.
+    Raises ``ValueError`` for floats, repeated keys, strings that UTF-8 cannot hold, and text that would take more than
+    ``budget`` bytes of memory.
     """
     document = parse_json(text, budget)
     if b"\\u" in text and re.search(rb"\\u[dD][89a-fA-F]", text):
         try:
-            canonical_json(document)  # raises for a lone surrogate, which would fail wherever it is printed or hashed
+            # raises for a lone surrogate, which would fail later, when it is printed or hashed
+            canonical_json(document)
         except RecursionError:
             raise ValueError("JSON nested too deeply") from None
     return document
 
 
 def decode_document(line: bytes, budget: int = PARSE_BUDGET) -> JSON:
-    r"""The document of one line that :func:`encode_documents` wrote, its end included; ``ValueError`` for any other.
+    r"""Returns the document of one line that :func:`encode_documents` wrote, newline included. Raises ``ValueError``.
 
     >>> decode_document(b'{"n":1}\n')
     {'n': 1}

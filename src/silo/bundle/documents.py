@@ -1,4 +1,4 @@
-"""The documents of a bundle as values: the cases of a kernel, and its trials with the studies they belong to."""
+"""The documents of a bundle as values: the cases of a kernel, and its trials with the studies that they belong to."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _PAIR = frozenset({"study", "trial"})
 
 
 def case_recipes(bundle: Bundle, kernel: str) -> list[CaseRecipe]:
-    """The recipes of a kernel's cases. ``BundleFormatError`` for any other document."""
-    found: list[CaseRecipe] = []
+    """Returns the recipes of a kernel's cases. Raises ``BundleFormatError`` for any other document."""
+    recipes: list[CaseRecipe] = []
     check = bundle.checker(kernel, CASES_KIND)
     for field, document in bundle.documents(kernel, CASES_KIND):
-        if len(found) == MAX_CASES:
+        if len(recipes) == MAX_CASES:
             raise check.error(field, f"more than {MAX_CASES} cases")
-        found.append(check.decoded(document, field, CaseRecipe.from_json, CaseRecipe.to_json))
-    return found
+        recipes.append(check.decoded(document, field, CaseRecipe.from_json, CaseRecipe.to_json))
+    return recipes
 
 
 def measured_trials(bundle: Bundle, kernel: str) -> Iterator[tuple[Study, Trial]]:
-    """The trials of one kernel, each with its study. ``BundleFormatError`` for any other document.
+    """Yields the trials of one kernel, each with its study. Raises ``BundleFormatError`` for any other document.
 
-    Trials of one study share it: each document repeats it.
+    Each document repeats its study, but equal studies are returned as one object.
     """
     studies: dict[bytes, Study] = {}
     check = bundle.checker(kernel, TRIALS_KIND)

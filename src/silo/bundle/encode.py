@@ -1,4 +1,7 @@
-"""Writing a manifest: tables in order of first use, then canonical JSON; and a bundle of one variant, in memory."""
+"""Writes a manifest: tables in the order of first use, as canonical JSON.
+
+Also writes a bundle of one variant, in memory.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +49,8 @@ class _Tables:
         self._found: dict[tuple[str, bytes], int] = {}
 
     def index(self, table: str, row: JSON) -> int:
-        """The index of ``row``, which is added when it is new."""
-        # By canonical text, not by value: 1, True and 1.0 are equal in Python but different constants of a kernel.
+        """Returns the index of ``row``, which is added if it is new."""
+        # Rows are compared by canonical text: 1, True and 1.0 are equal in Python, but different constants of a kernel.
         key = (table, canonical_json(row))
         found = self._found.get(key)
         if found is None:
@@ -65,11 +68,11 @@ class _Encoder:
         self._blobs = {(entry.sha256, entry.kind): number for number, entry in enumerate(blobs)}
 
     def members(self, value: object) -> dict[str, JSON]:
-        """The members of the manifest's object for a value."""
+        """Returns the members of the manifest's object for a value."""
         if isinstance(value, BundleKernel):
             _refuse_repeats(value)
         data: dict[str, JSON] = {}
-        # in order, so that tables are in the order of first use
+        # in the order of fields, because this decides the order of the tables' rows
         for name, form, field, get in entry_members(type(value)):
             one = get(value)
             if not (field.left_out and one == field.default):
@@ -79,7 +82,7 @@ class _Encoder:
     def tables(self) -> JSON:
         return self._tables.to_json()
 
-    def _member(self, form: Any, value: Any) -> JSON:  # noqa: ANN401  # by the form
+    def _member(self, form: Any, value: Any) -> JSON:  # noqa: ANN401  # the form decides the type
         match form:
             case Row(table):
                 return self._tables.index(table, TABLES[table].write(value))
@@ -106,12 +109,12 @@ def _refuse_repeats(kernel: BundleKernel) -> None:
         raise BundleError(f"kernel {kernel.name}: a variant occurs twice")
 
 
-_ATOMS = (str, int, Enum, DType, Target, Config, type(None))  # in files of any version
+_ATOMS = (str, int, Enum, DType, Target, Config, type(None))  # types that files of every version can hold
 _NEW_SLOTS = (AbiType.STRUCT, AbiType.EMPTY)
 
 
 def minor_version(value: object) -> int:
-    """The lowest minor version of the format that can express the contents of a bundle, or a value in them."""
+    """Returns the lowest minor version of the format that can express the contents of a bundle, or a value in them."""
     if isinstance(value, tuple):
         items = [one for one in cast("tuple[object, ...]", value) if not isinstance(one, _ATOMS)]
         return max(map(minor_version, items), default=0)
@@ -139,7 +142,10 @@ def _sorted_plans(contents: BundleContents) -> tuple[RecordedPlan, ...]:
 
 
 def encode_manifest(contents: BundleContents, blobs: Sequence[BlobEntry]) -> bytes:
-    """The manifest's canonical JSON. ``blobs`` is the blob table, sorted; it must hold every blob referred to."""
+    """Returns the manifest as canonical JSON.
+
+    ``blobs`` is the sorted blob table, which must hold every blob referred to.
+    """
     encoder = _Encoder(blobs)
     kernels = tuple(sorted(contents.kernels, key=lambda kernel: kernel.name))
     return canonical_json(
@@ -160,10 +166,10 @@ _SHA256: Final = hashlib.sha256(b"").hexdigest()
 
 
 def encode_variant(variant: Variant) -> bytes:
-    """The file: the kernel ``KERNEL`` with the variant's parameters, and the variant with an empty blob.
+    """Returns a bundle file with only the kernel ``KERNEL``, which has the variant's parameters, and the variant.
 
-    The variant has ``TARGET`` in the place of its own, which may be of a plug-in's device. This file is not used for
-    devices.
+    Its blob is empty. Its target is ``TARGET``, because the variant's own may belong to a plug-in's device; no device
+    uses this file.
     """
     renamed = replace(variant, kernel=KERNEL, source=_SHA256, target=TARGET)
     artifact = Artifact(renamed, LaunchInfo(KERNEL, ()), BlobRef(_SHA256, BLOB_KIND, 0), (), "none", _SHA256)

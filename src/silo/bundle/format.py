@@ -1,7 +1,7 @@
 """The outer layout of a .silo file: its header, limits, alignment and versions (docs/bundle-format.md).
 
-Little-endian throughout. The file is: header (64 bytes), blobs, manifest; each blob and the manifest start at a
-multiple of 64, the bytes between are zero, and the manifest ends the file.
+All numbers are little-endian. The file consists of the header (64 bytes), the blobs and the manifest. Each blob and the
+manifest start at a multiple of 64, the bytes between are zero, and the manifest ends the file.
 """
 
 from __future__ import annotations
@@ -37,31 +37,32 @@ __all__ = [
 ]
 
 MAGIC = b"SILOBNDL"
-MAJOR = 1  # of files being written; of minor versions the lowest that can express the contents
-LAYOUTS_MINOR = 3  # added structs and dynamic layouts. Members declare the version that added them
-MEMBERS_MINOR = 8  # added structs by value, whose members are parameters
+MAJOR = 1  # the version of written files; their minor version is the lowest that can express the contents
+LAYOUTS_MINOR = 3  # the minor version that added structs and dynamic layouts
+MEMBERS_MINOR = 8  # the minor version that added structs by value, whose members are parameters
 HEADER_BYTES = 64
 ALIGNMENT = 64
 
-MAX_MANIFEST_BYTES = 256 << 20  # stored or decompressed
+MAX_MANIFEST_BYTES = 256 << 20  # the most bytes of the manifest, both as stored and decompressed
 MAX_BLOB_BYTES = 1 << 30
 MAX_BLOBS = 1 << 20
 
 MAX_ATTACHMENTS = 1 << 16
-MAX_CASES = 4096  # of one kernel
-MAX_STUDIES = 1024  # of one kernel, each with trials; each case is compared with each
-MAX_RATIO = 256  # a blob's raw bytes for each stored byte: no kilobyte becomes a gigabyte
-# Divisors of the memory that a reader may spend on a file: the parsed manifest; its text, and the text of the cases or
-# trials of one kernel; the text of a kernel's variants, each with its own copy of the table rows it refers to;
-# the objects made from the cases or trials of one kernel.
+MAX_CASES = 4096  # the most cases of one kernel
+MAX_STUDIES = 1024  # the most studies of one kernel with trials; low, because each case is compared with each study
+MAX_RATIO = 256  # the most raw bytes for each stored byte, so that a kilobyte cannot expand to a gigabyte
+# The fractions of the memory that a reader may spend on a file: the parsed manifest may take 1 / MANIFEST_SHARE of it.
+# Each of these may take 1 / TEXT_SHARE: the text of the manifest, the text of the cases or trials of one kernel, and
+# the text of a kernel's variants (each with its own copy of the table rows that it refers to). The objects made from
+# the cases or trials of one kernel may take 1 / DOCUMENTS_SHARE.
 MANIFEST_SHARE = 2
 TEXT_SHARE = 4
 DOCUMENTS_SHARE = 3
-ITEM_BYTES = 40  # the object of one item of a document: a number, with its place
+ITEM_BYTES = 40  # bytes for the object of one item of a document: a number, with its place in a list
 
 CASES_KIND = "cases"
 TRIALS_KIND = "trials"
-FILE_KIND = "file"  # of attachments; from 1.4 on
+FILE_KIND = "file"  # the kind of attachments, in files of version 1.4 and later
 DOCUMENT_KINDS = (CASES_KIND, TRIALS_KIND, FILE_KIND)
 
 FLAG_ZSTD_MANIFEST = 1
@@ -71,7 +72,7 @@ _STRUCT = struct.Struct("<8sHHIQQ32s")
 
 @frozen
 class Header:
-    """The first 64 bytes. ``manifest_sha256`` is over the manifest's stored bytes and is the bundle's identity."""
+    """The first 64 bytes. ``manifest_sha256``, the SHA-256 of the manifest's stored bytes, is the bundle's identity."""
 
     major: int
     minor: int
@@ -82,7 +83,7 @@ class Header:
 
 
 def aligned(offset: int) -> int:
-    """The next multiple of 64.
+    """Rounds ``offset`` up to a multiple of 64.
 
     >>> aligned(64), aligned(65)
     (64, 128)
@@ -91,7 +92,7 @@ def aligned(offset: int) -> int:
 
 
 def pack_header(header: Header) -> bytes:
-    """The 64 bytes of a header."""
+    """Returns the 64 bytes of a header."""
     return _STRUCT.pack(
         MAGIC,
         header.major,

@@ -1,4 +1,4 @@
-"""Decisions between bundles that are joined: by trials of the same bucket, device model and policy in both."""
+"""Decides between the configs of bundles that are joined, by trials of one bucket, device model and policy in both."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Evidence:
 
     @classmethod
     def of(cls, documents: Iterable[JSON], compilers: Iterable[str]) -> Evidence:
-        """The evidence of a bundle's documents whose studies are of ``compilers``.
+        """Reads the trials in a bundle's documents whose studies were made with one of ``compilers``.
 
         Raises:
-            BundleError: a document that describes something else.
+            BundleError: a document is not a trial.
         """
         known = set(compilers)
-        found: dict[_Place, dict[_Machine, list[Trial]]] = {}
+        trials: dict[_Place, dict[_Machine, list[Trial]]] = {}
         for document in documents:
             members = document if isinstance(document, dict) else {}
             try:
@@ -50,22 +50,22 @@ class Evidence:
             if study.compiler not in known:
                 continue
             machine = str(study.device), study.policy, study.driver
-            found.setdefault(_place(_key_of(study), study.bucket), {}).setdefault(machine, []).append(trial)
-        return cls(found)
+            trials.setdefault(_place(_key_of(study), study.bucket), {}).setdefault(machine, []).append(trial)
+        return cls(trials)
 
     def times(self, key: RulesKey, bucket: Bucket, config: Config) -> Mapping[_Machine, Estimate]:
-        """The time of a config on each machine that measured it for these calls."""
-        found: dict[_Machine, Estimate] = {}
+        """Returns the time of a config on each machine that measured it for these calls."""
+        times: dict[_Machine, Estimate] = {}
         for machine, trials in self.trials.get(_place(key, bucket), {}).items():
             winner = choose_winner(trials)
             if winner is None:
                 continue
             if winner.config.order_key == config.order_key:
-                found[machine] = winner.time
+                times[machine] = winner.time
             for one in winner.runners_up:
                 if one.config.order_key == config.order_key:
-                    found[machine] = one.time
-        return found
+                    times[machine] = one.time
+        return times
 
 
 def _key_of(study: Study) -> RulesKey:
@@ -78,9 +78,9 @@ def _place(key: RulesKey, bucket: Bucket) -> _Place:
 
 
 def faster_by_trials(own: Mapping[_Machine, Estimate], theirs: Mapping[_Machine, Estimate]) -> Decision:
-    """Whether code with the times ``theirs`` replaces code with the times ``own``.
+    """Decides whether code with the times ``theirs`` replaces code with the times ``own``.
 
-    It does if on one machine that measured both its interval lies below, and on none above.
+    It does if its interval lies below on at least one machine that measured both, and above on none.
     """
     shared = [machine for machine in own if machine in theirs]
     if not shared:

@@ -1,4 +1,4 @@
-"""Dispatch rules of bundles whose code several compilers made: the compiler whose code a call gets."""
+"""Dispatch rules of bundles with code of several compilers: they also choose the compiler whose code serves a call."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ __all__ = [
     "table_of",
 ]
 
-_BETWEEN = "; "  # between the versions of one tool in a toolchain's text
+_BETWEEN = "; "  # separates the versions of one tool in a toolchain's text
 
 
 @frozen
 class CompiledConfig:
-    """A config, and the identity of the compiler whose code is launched with it; "" if any serves."""
+    """A config, and the identity of the compiler whose code is launched with it; "" if any compiler's code serves."""
 
     config: Config
     compiler: str
 
 
 def compilers_by_key(variants: Iterable[BundleVariant]) -> dict[RulesKey, tuple[str, ...]]:
-    """The compilers of the variants that the same rules choose from, in the order of the variants."""
+    """Returns, for each key of rules, the compilers of the variants that these rules choose from."""
     found: dict[RulesKey, dict[str, None]] = {}
     for one in variants:
         found.setdefault(rules_key(one.artifact.variant), {})[one.artifact.compiler] = None
@@ -45,9 +45,9 @@ def compilers_by_key(variants: Iterable[BundleVariant]) -> dict[RulesKey, tuple[
 
 
 def table_of(rules: BundleRules, compilers: Sequence[str]) -> tuple[dict[Bucket, CompiledConfig], CompiledConfig]:
-    """The config and compiler of each bucket, and of the fallback.
+    """Returns the config and compiler of each bucket, and of the fallback.
 
-    ``compilers`` are the compilers of the variants; rules that name none mean the first.
+    ``compilers`` are the compilers of the variants. Rules that name no compiler mean the first of them.
     """
     first = compilers[0] if compilers else ""
     table = {
@@ -60,10 +60,10 @@ def table_of(rules: BundleRules, compilers: Sequence[str]) -> tuple[dict[Bucket,
 def mixed_rules(
     rules: DispatchRules, table: Mapping[Bucket, CompiledConfig], fallback: CompiledConfig
 ) -> tuple[str, ...]:
-    """The ``compilers`` of rules whose buckets and fallback have these compilers.
+    """Returns the ``compilers`` of rules: those of the buckets, the fallback, and the decision list's steps.
 
-    A step of the decision list, which no bucket's measurement names a compiler for, gets the compiler that most buckets
-    with the step's config have; of a config without a bucket, that most buckets have.
+    No measured bucket decides the compiler of a step. It gets the compiler that most buckets with the step's config
+    have or, if no bucket has this config, the compiler that most buckets have.
     """
     by_bucket = {canonical_json(bucket_to_json(bucket)): one.compiler for bucket, one in table.items()}
     every = Counter([one.compiler for one in table.values()] or [fallback.compiler])
@@ -94,10 +94,11 @@ class RulesPart:
 
 
 def joined_rules(parts: Sequence[RulesPart]) -> tuple[BundleRules, list[str]]:
-    """The rules of several bundles for the same calls, and a line for each bucket that a later bundle decides.
+    """Joins the rules that several bundles have for the same calls.
 
     A bucket keeps the decision of the first bundle that has one, unless trials of one device model, driver and policy
-    in both bundles show that a later one's is faster. The fallback and the decision list are the first bundle's.
+    in both bundles show that a later bundle's config is faster. The fallback and the decision list are the first
+    bundle's. Also returns a line for each bucket that a later bundle decides.
     """
     table: dict[Bucket, CompiledConfig] = {}
     decided: dict[Bucket, RulesPart] = {}
@@ -115,16 +116,16 @@ def joined_rules(parts: Sequence[RulesPart]) -> tuple[BundleRules, list[str]]:
                 remarks.append(f"{_shown(first.rules.rules.key, bucket)}: {one.compiler}: {decision.reason}")
             table[bucket], decided[bucket] = one, part
     unseen: DecisionList | None = first.rules.rules.unseen
-    made = DispatchRules.of(
+    joined = DispatchRules.of(
         first.rules.rules.key,
         {bucket: one.config for bucket, one in table.items()},
         first.rules.rules.fallback,
         unseen,
     )
-    names = mixed_rules(made, table, table_of(first.rules, first.compilers)[1])
+    names = mixed_rules(joined, table, table_of(first.rules, first.compilers)[1])
     if first.rules.compilers and first.rules.step_compilers:
-        names = (*names[: len(made.rules) + 1], *first.rules.step_compilers)
-    return replace(first.rules, rules=made, space=max(one.rules.space for one in parts), compilers=names), remarks
+        names = (*names[: len(joined.rules) + 1], *first.rules.step_compilers)
+    return replace(first.rules, rules=joined, space=max(one.rules.space for one in parts), compilers=names), remarks
 
 
 def _shown(names: Sequence[str], bucket: Bucket) -> str:
@@ -132,19 +133,19 @@ def _shown(names: Sequence[str], bucket: Bucket) -> str:
 
 
 def compiler_names(compilers: Iterable[str], toolchain: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Short names of compilers for people, by identity: the version of the tool that the bundle's toolchain names.
+    """Returns short names of compilers for people, by identity: tools of the bundle's toolchain, with their versions.
 
-    Compilers that this does not tell apart get their identity's digest too.
+    If two compilers would have one name, a digest of the identity is added.
 
     >>> compiler_names(["triton 3.6.0 files 68b6 cuda code eb99"], [("triton", "3.6.0; 3.9.0")])
     {'triton 3.6.0 files 68b6 cuda code eb99': 'triton 3.6.0'}
     """
     tools = [name for name, _ in toolchain if " " not in name and name != "zstd"]
-    found = {compiler: _short(compiler, tools) for compiler in dict.fromkeys(compilers)}
-    counts = Counter(found.values())
+    names = {compiler: _short(compiler, tools) for compiler in dict.fromkeys(compilers)}
+    counts = Counter(names.values())
     return {
         compiler: name if counts[name] == 1 else f"{name} ({hashlib.sha256(compiler.encode()).hexdigest()[:8]})"
-        for compiler, name in found.items()
+        for compiler, name in names.items()
     }
 
 
@@ -155,7 +156,7 @@ def _short(compiler: str, tools: Sequence[str]) -> str:
 
 
 def joined_versions(texts: Iterable[str]) -> str:
-    """The different versions of one tool in one text, in order.
+    """Returns the different versions of one tool in one text, in order.
 
     >>> joined_versions(["3.6.0", "3.9.0; 3.6.0"])
     '3.6.0; 3.9.0'

@@ -1,8 +1,8 @@
-"""Opening a bundle: mapped, its manifest verified at once, each blob at its first use. Nothing is executed.
+"""Opens a bundle: maps the file, verifies its manifest at once, and each blob at its first use. Executes nothing.
 
-The native module reads, as it does for programs in C. It checks each kernel, variant and table row at its first read,
-and returns it as JSON has it; :class:`Manifest` makes values of ``core`` of these. Rows of tables are shared by the
-variants that refer to them.
+The native module reads the file, as it does for programs in C. It checks each kernel, variant and table row when it is
+first read, and returns it as parsed JSON, of which :class:`Manifest` makes values of :mod:`silo.core`. Variants share
+the rows of tables that they refer to.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ __all__ = [
 
 
 class Manifest:
-    """The manifest of an open bundle; kernels and variants are numbered.
+    """The manifest of an open bundle. Kernels and variants are named by their indices.
 
     Each part is checked when it is read: each method raises ``BundleFormatError``, which names the field.
     """
@@ -93,7 +93,7 @@ class Manifest:
         return self._open.kernels()
 
     def number_of(self, name: str) -> int:
-        """The number of a kernel; -1 if no kernel has this name."""
+        """Returns the index of a kernel; -1 if no kernel has this name."""
         return self._open.find_kernel(name)
 
     def __contains__(self, name: object) -> bool:
@@ -116,7 +116,7 @@ class Manifest:
 
     @cached_property
     def attachments(self) -> Mapping[str, BlobRef]:
-        """The files that travel with the kernels, by name."""
+        """The files that are stored beside the kernels, by name."""
         rows = cast("list[tuple[str, int]]", self._open.member("attachments") or [])
         return _NamedBlobs(dict(rows), self._blob)
 
@@ -136,7 +136,7 @@ class Manifest:
         return tuple(BlobEntry(*row) for row in self._open.blobs())
 
     def contents(self) -> BundleContents:
-        """Everything, every table row included, checked."""
+        """Returns the whole contents. Checks every part, including every table row."""
         self._open.check()
         return BundleContents(
             tuple(self.kernel(name) for name in self.kernel_names),
@@ -150,25 +150,25 @@ class Manifest:
     # -- Kernels -------------------------------------------------------------------------------------------------------
 
     def kernel(self, name: str) -> BundleKernel:
-        """One kernel with all its variants; raises ``KeyError`` if no kernel has this name."""
-        found = self._kernels.get(name)
-        if found is None:
+        """Returns one kernel with all its variants. Raises ``KeyError`` if no kernel has this name."""
+        kernel = self._kernels.get(name)
+        if kernel is None:
             if (number := self.number_of(name)) < 0:
                 raise KeyError(name)
             self._open.check(number)
             variants = tuple(self.variant(number, one) for one in range(self._open.count(number)))
             values: dict[str, Any] = self._values(BundleKernel, {**self._open.kernel(number), "variants": ()})
             values["variants"] = variants
-            found = self._kernels[name] = BundleKernel(**values)
-        return found
+            kernel = self._kernels[name] = BundleKernel(**values)
+        return kernel
 
     def head(self, kernel: int) -> BundleKernel:
-        """A kernel without its variants and its dispatch rules."""
+        """Returns a kernel without its variants and its dispatch rules."""
         row: dict[str, Any] = {**self._open.kernel(kernel), "variants": (), "rules": ()}
         return BundleKernel(**self._values(BundleKernel, row))
 
     def call_head(self, kernel: int) -> CallHead:
-        """The data that calls of a kernel are read by."""
+        """Returns the part of a kernel that is needed to read its calls."""
         row: dict[str, Any] = self._open.kernel(kernel)
         return CallHead(
             row["name"],
@@ -180,7 +180,7 @@ class Manifest:
         )
 
     def packed(self, kernel: int, number: int) -> PackedCode:
-        """The values that loading and calling a variant needs."""
+        """Returns the values that are needed to load and call a variant."""
         row: dict[str, Any] = self._open.variant(kernel, number)
         config: Any = self._open.row("configs", row["config"])
         constants: Any = self._open.row("specializations", row["specialization"])
@@ -196,13 +196,13 @@ class Manifest:
         )
 
     def variant(self, kernel: int, number: int) -> BundleVariant:
-        """One variant of a kernel."""
+        """Returns one variant of a kernel."""
         values = self._values(BundleVariant, self._open.variant(kernel, number))
         values["kernel"], values["source"] = values["source"]
         return _built(BundleVariant, values)
 
     def code(self, kernel: int) -> tuple[VariantCode, ...]:
-        """Variants by target and kind of blob, in order of first occurrence."""
+        """Groups a kernel's variants by target and kind of blob, in order of first occurrence."""
         found: dict[tuple[int, str], list[int]] = {}
         for target, kind, _, _, numbers in self._open.groups(kernel):
             found.setdefault((target, kind), []).extend(numbers)
@@ -211,10 +211,10 @@ class Manifest:
         )
 
     def groups(self, kernel: int, known: Mapping[str, Value] | None = None) -> Iterator[VariantGroup]:
-        """Variants by the facts that decide whether a call may use them, in order of first occurrence.
+        """Groups variants by the facts that decide whether a call may use them, in order of first occurrence.
 
-        Configs are not among the facts. Groups that were compiled for other constants than ``known`` are left out, and
-        not read any further. None leaves out no group.
+        Configs are not among the facts. Groups that were compiled for other constants than ``known`` are left out
+        without reading the rest of them. None leaves out no group.
         """
         wanted = None if known is None else {name: identity_of(value_to_json(value)) for name, value in known.items()}
         for target, kind, signature, specialization, numbers in self._open.groups(kernel):
@@ -230,19 +230,22 @@ class Manifest:
                 )
 
     def _constants(self, specialization: int) -> tuple[tuple[str, object], ...]:
-        """The constants of a row, without its facts: names, and identities of the values' canonical forms."""
+        """Returns the names in a specialization's row of constants, with identities of their values' JSON forms."""
         found = self._rows.get(("constants", specialization))
         if found is None:
             row: Any = self._open.row("specializations", specialization)
             try:
                 found = tuple([(name, identity_of(value)) for name, value in row.get("constants", ())])
             except (AttributeError, TypeError, ValueError):
-                found = ()  # a row of another form is refused when it is read
+                found = ()  # reading the whole row will raise the error
             self._rows["constants", specialization] = found
         return found
 
     def exact(self, kernel: int, wanted: Variant) -> int | None:
-        """The first variant of a kernel that was compiled for exactly this; variants are not checked for that."""
+        """Returns the index of the first variant that was compiled for exactly ``wanted``; None if no variant was.
+
+        Does not check the variants.
+        """
         specialization = wanted.specialization
         if specialization.made_for_some:
             return None
@@ -265,21 +268,21 @@ class Manifest:
 
     # -- Rows ----------------------------------------------------------------------------------------------------------
 
-    def row(self, table: str, number: int) -> Any:  # noqa: ANN401  # of the type of the table's rows
-        """A row of a table as a value, made once."""
+    def row(self, table: str, number: int) -> Any:  # noqa: ANN401  # the table decides the type of its rows
+        """Returns a row of a table as a value, which is made once."""
         found = self._rows.get((table, number))
         if found is None:
             found = self._rows[table, number] = TABLES[table].read(self._open.row(table, number), table)  # pyright: ignore[reportArgumentType]  # JSON
         return found
 
     def _values(self, cls: type, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of an object's members by name, defaults among them."""
+        """Returns the values of an object's members by name, including defaults."""
         return {
             name: self._value(form, row[name], name) if name in row else field.default
             for name, form, field, _ in entry_members(cls)
         }
 
-    def _value(self, form: Any, data: Any, name: str) -> Any:  # noqa: ANN401  # by the form
+    def _value(self, form: Any, data: Any, name: str) -> Any:  # noqa: ANN401  # the form decides the type
         match form:
             case Row(table):
                 return self.row(table, data)
@@ -303,7 +306,7 @@ class Manifest:
 
 
 class _NamedBlobs(Mapping[str, BlobRef]):
-    """Blobs by name, each read when it is first used: a recording has thousands."""
+    """Blobs by name, each read when it is first used, because a recording has thousands."""
 
     def __init__(self, numbers: dict[str, int], read: Callable[[int], BlobRef]) -> None:
         self._numbers = numbers
@@ -319,8 +322,8 @@ class _NamedBlobs(Mapping[str, BlobRef]):
         return len(self._numbers)
 
 
-def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # of the class
-    """A value whose fields have these values; values that are inlined in a manifest's object are made of these too."""
+def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # an object of the class ``cls``
+    """Makes an object of class ``cls`` with these values; objects that the manifest inlines are made of them too."""
     return cls(*[_built(INLINED[name], values) if name in INLINED else values[name] for name in names_of(cls)])
 
 
@@ -328,7 +331,7 @@ def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # of th
 
 
 class OpenKernel:
-    """A kernel as launches see it. Its variants are checked when a call may use them, its head when it is read."""
+    """The view of a kernel that launches use. A variant is checked when a call may use it, the head when it is read."""
 
     def __init__(self, opened: OpenBundle, manifest: Manifest, number: int) -> None:
         self._open = opened
@@ -339,7 +342,7 @@ class OpenKernel:
 
     @cached_property
     def call_head(self) -> CallHead:
-        """The data that its calls are read by."""
+        """The part of the kernel that is needed to read its calls."""
         return self._manifest.call_head(self._number)
 
     @cached_property
@@ -357,29 +360,29 @@ class OpenKernel:
         return found
 
     def packed(self, number: int) -> PackedCode:
-        """The values that loading and calling a variant needs."""
+        """Returns the values that are needed to load and call a variant."""
         return self._manifest.packed(self._number, number)
 
     def blob(self, sha256: str) -> bytes:
-        """The verified bytes of a blob of its bundle."""
+        """Returns the verified bytes of a blob of the bundle."""
         return self._open.read(self._open.find_blob(sha256))
 
     def host_digest(self, number: int) -> str:
-        """The digest of the :class:`silo.core.consent.HostCode` of a variant."""
+        """Returns the digest of the :class:`silo.core.consent.HostCode` of a variant."""
         return self._open.host_digest(self._number, number)
 
     def bind(self, number: int, loaded: LoadedKernel, code: PackedCode, device: Device) -> Binding:
-        """The binding that serves calls by a variant; its tag is a :class:`ServedVariant`.
+        """Makes the binding that serves calls by a variant; its tag is a :class:`ServedVariant`.
 
         Args:
-            number: the variant.
+            number: the index of the variant.
             loaded: its code, as the device loaded it.
-            code: from :meth:`packed`.
-            device: where it runs; its facts are put into the grid.
+            code: the result of :meth:`packed`.
+            device: the device that it runs on, whose facts are put into the grid.
 
         Raises:
             BundleFormatError: the variant has other parameters than the kernel.
-            DeviceError: the code takes something that cannot be passed.
+            DeviceError: the code has a parameter that cannot be passed.
             ExpressionError: the grid reads a name that is neither an argument nor known here.
         """
         facts = dict(device.facts())
@@ -388,44 +391,47 @@ class OpenKernel:
         return bind_variant(self._open, self._number, number, loaded, dict(code.values), target, facts, served)
 
     def exact(self, wanted: Variant) -> BundleVariant | None:
-        """The first variant that was compiled for just this, found without reading any other."""
+        """Returns the first variant that was compiled for exactly ``wanted``, or None. Reads no other variant."""
         number = self._manifest.exact(self._number, wanted)
         return None if number is None else self[number]
 
     def groups(self, known: Mapping[str, Value] | None = None) -> Iterator[VariantGroup]:
-        """The kernel's variants, grouped, without groups that were compiled for other constants than ``known``."""
+        """Groups the kernel's variants, without groups that were compiled for other constants than ``known``."""
         return self._manifest.groups(self._number, known)
 
     @property
     def sources(self) -> frozenset[str]:
-        """The fingerprints of the sources that its variants were compiled from, found without reading any."""
+        """The fingerprints of the sources that its variants were compiled from, found without reading the variants."""
         return self._open.sources(self._number)
 
     @property
     def option_names(self) -> frozenset[str]:
-        """The names of the options that configs of the bundle have, this kernel's among them."""
+        """The names of the options that configs of the bundle have, including those of this kernel."""
         return self._open.names("configs", "options")
 
     @cached_property
     def code(self) -> tuple[VariantCode, ...]:
-        """The kernel's variants by target and kind of blob, without their assumptions."""
+        """The kernel's variants by target and kind of blob, found without reading their specializations."""
         return self._manifest.code(self._number)
 
     def held(self) -> tuple[bytes, bytes, bool]:
-        """Flags of parameters, extents, and whether the guard holds the grid; see ``silo.launch.arguments``."""
+        """Returns parameters' flags, the extents, and whether the guard holds the grid; see silo.launch.arguments."""
         return held(self._open, self._number)
 
     def rank(self, call: RawChoiceCall, place: RawPlace, most: int) -> tuple[int, ...]:
-        """The numbers of the variants that serve a call, best first; ``silo.launch.arguments`` makes the values."""
+        """Returns the indices of the variants that serve a call, best first.
+
+        ``silo.launch.arguments`` makes ``call`` and ``place``.
+        """
         return rank_variants(self._open, self._number, call, place, most)
 
     def decide(self, call: RawChoiceCall, place: RawPlace) -> tuple[tuple[bool, str, str], ...]:
-        """For each variant: whether it serves a call, the variant in one line, and the reason."""
+        """Returns for each variant whether it serves a call, the variant in one line, and the reason."""
         return decide_variants(self._open, self._number, call, place)
 
 
 class ServedVariant:
-    """The variant behind a binding, read when its artifact is."""
+    """The variant of a binding, which is read when its artifact is first used."""
 
     __slots__ = ("_kernel", "_number")
 
@@ -439,12 +445,12 @@ class ServedVariant:
         return self._kernel[self._number].artifact
 
     def blob(self, sha256: str) -> bytes:
-        """The verified bytes of a blob of its bundle."""
+        """Returns the verified bytes of a blob of the bundle."""
         return self._kernel.blob(sha256)
 
 
 class Bundle:
-    """An open bundle. Made by :func:`open_bundle` or :meth:`from_bytes`; usable from many threads.
+    """An open bundle. Made by :func:`open_bundle` or :meth:`from_bytes`; any thread may use it.
 
     ``header`` and ``manifest`` are verified; kernels are parsed and blobs verified at their first use.
     """
@@ -459,7 +465,7 @@ class Bundle:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "bundle") -> Bundle:
-        """A bundle in memory; ``name`` is used in messages."""
+        """Opens a bundle in memory; ``name`` is used in messages."""
         return cls(OpenBundle(data, os.fsencode(name), _file_memory(), _words), name)
 
     @cached_property
@@ -469,14 +475,15 @@ class Bundle:
 
     @property
     def identity(self) -> str:
-        """The sha256 of the stored manifest, which names every blob."""
+        """The SHA-256 of the stored manifest, which names every blob."""
         return self.header.manifest_sha256.hex()
 
     @property
     def signed_bytes(self) -> bytes:
-        """The bytes that a signature covers: the 64 bytes of the header as it was read, even if the file changed later.
+        """The bytes that a signature covers: the 64 bytes of the header as it was read, even if the file changes later.
 
-        They contain the hashes of the manifest and of every blob, so they cover everything that this object returns.
+        They contain the hash of the manifest, which names every blob, so they cover everything that this object
+        returns.
         """
         return pack_header(self.header)
 
@@ -502,31 +509,37 @@ class Bundle:
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
-        """Every blob by content; the rule about host code reads them."""
+        """References to all blobs of the bundle; the rule about host code reads them."""
         return tuple(entry.ref for entry in self.manifest.blobs)
 
     def kernel(self, name: str) -> BundleKernel:
-        """One kernel; ``BundleError`` lists the names of all kernels."""
+        """Returns one kernel. Raises ``BundleError``, which lists the names of all kernels, if it does not exist."""
         return self.manifest.kernel(self._existing_name(name))
 
     def open_kernel(self, name: str) -> OpenKernel:
-        """One kernel, each variant of which is read at its first use; ``BundleError`` lists the existing names."""
+        """Returns one kernel, each variant of which is read at its first use.
+
+        Raises ``BundleError``, which lists the names of all kernels, if it does not exist.
+        """
         return OpenKernel(self._open, self.manifest, self.manifest.number_of(self._existing_name(name)))
 
     def contents(self) -> BundleContents:
-        """Everything but the bytes of the blobs, checked."""
+        """Returns the contents, except the bytes of the blobs. Checks every part."""
         return self.manifest.contents()
 
     def blob(self, sha256: str) -> bytes:
-        """The bytes of a blob, decompressed within their stated size and verified before anyone sees them."""
+        """Returns the bytes of a blob, decompressed within their stated size and verified."""
         return self._open.read(self._blob_number(sha256))
 
     def read(self, entry: BlobEntry) -> bytes:
-        """The verified bytes of one row of :attr:`blobs`."""
+        """Returns the verified bytes of one row of :attr:`blobs`."""
         return self._open.read(self._open.find_blob(entry.sha256, entry.kind))
 
     def verify(self, entry: BlobEntry) -> None:
-        """Check the bytes of one row of :attr:`blobs`, a piece at a time; ``BundleFormatError`` as :meth:`read`."""
+        """Checks the bytes of one row of :attr:`blobs`, a piece at a time.
+
+        Raises ``BundleFormatError`` like :meth:`read`.
+        """
         from silo.bundle.codec import CodecError, digest_of  # noqa: PLC0415  # launches do not need it
 
         try:
@@ -541,25 +554,27 @@ class Bundle:
         return BundleFormatError(f"{self.name}: {message}", field=field, offset=entry.offset)
 
     def stored(self, entry: BlobEntry) -> memoryview:
-        """A blob as it is stored in the file, not verified."""
+        """Returns the stored form of a blob, not verified."""
         return self._view[entry.offset : entry.offset + entry.stored_bytes]
 
     def between(self, start: int, end: int) -> memoryview:
-        """Bytes of the file, not verified."""
+        """Returns bytes of the file, not verified."""
         return self._view[start:end]
 
     def cases(self, name: str) -> tuple[JSON, ...]:
-        """The case recipes of a kernel, in their order."""
+        """Returns the case recipes of a kernel, in their order."""
         return tuple(document for _, document in self.documents(name, CASES_KIND))
 
     def trials(self, name: str) -> tuple[JSON, ...]:
-        """The trials kept of a kernel, in their order."""
+        """Returns the stored trials of a kernel, in their order."""
         return tuple(document for _, document in self.documents(name, TRIALS_KIND))
 
     def documents(self, name: str, kind: str) -> Iterator[tuple[str, JSON]]:
-        """The cases or trials of a kernel one by one, each with its field: parsed, they take far more than their text.
+        """Yields the cases or trials of a kernel, each with its field name.
 
-        All of them are refused if they are more than a reader may keep.
+        They are parsed one by one, because parsed ones take far more memory than their text.
+
+        Raises for all of them if they are more than a reader may keep.
         """
         ref = self._document_ref(name, kind)
         if ref is None:
@@ -579,7 +594,7 @@ class Bundle:
             yield field, document
 
     def checker(self, name: str, kind: str) -> Checker:
-        """Checks of the cases or trials of a kernel."""
+        """Returns a checker for the cases or trials of a kernel."""
         from silo.bundle.checks import Checker  # noqa: PLC0415  # launches do not need it
 
         ref = self._document_ref(name, kind)
@@ -590,8 +605,8 @@ class Bundle:
         return head.cases if kind == CASES_KIND else head.trials
 
     def close(self) -> None:
-        """Let go of the file. Views handed out by :meth:`stored` keep it mapped."""
-        with contextlib.suppress(BufferError):  # for a caller that reads the whole file through it
+        """Unmaps the file. It stays mapped while a view from :meth:`stored` exists."""
+        with contextlib.suppress(BufferError):  # a caller may still hold the view through which it reads the whole file
             self._view.release()
         self._open.close()
 
@@ -623,10 +638,10 @@ class Bundle:
 
 
 def open_bundle(path: str | os.PathLike[str]) -> Bundle:
-    """Map a .silo file and verify its header and manifest.
+    """Maps a .silo file and verifies its header and manifest.
 
     Raises ``BundleFormatError`` (with field and offset) for a foreign, truncated or damaged file,
-    ``BundleVersionError`` for one written by a newer Silo, ``BundleError`` when it cannot be opened.
+    ``BundleVersionError`` for a file that a newer Silo wrote, and ``BundleError`` if the file cannot be opened.
     """
     name = os.fspath(path).rpartition("/")[2]
     try:
@@ -639,9 +654,10 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
 
 
 def stored_blobs(bundles: Iterable[Bundle]) -> Callable[[BlobRef], tuple[str, bytes] | None]:
-    """A function for :func:`silo.bundle.writer.write_bundle` that copies blobs as these bundles have them stored.
+    """Makes a function for :func:`silo.bundle.writer.write_bundle` that copies blobs in their stored form.
 
-    It returns the codec and the stored bytes of a blob, which were verified, or None if no bundle has the blob.
+    It returns the codec and the stored bytes of a blob after verifying them, or None if none of the bundles has the
+    blob.
     """
     places = {(entry.sha256, entry.kind): (bundle, entry) for bundle in bundles for entry in bundle.blobs}
 
@@ -657,20 +673,23 @@ def stored_blobs(bundles: Iterable[Bundle]) -> Callable[[BlobRef], tuple[str, by
 
 
 def _file_memory() -> int:
-    """Bytes of memory that reading a file may take beyond its own size; 0 would be the native module's default."""
+    """Returns the bytes of memory that reading a file may take beyond its own size.
+
+    It is never 0, which would mean the native module's default.
+    """
     return max(1, settings().file_bytes)
 
 
 def _words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The names that plug-ins add. The native module reads them if a file has a name that is not Silo's own."""
-    from silo.core.plugins import installed_words  # noqa: PLC0415  # most files have none
+    """Returns the names that plug-ins add. The native module reads them if a file has a name that is not Silo's own."""
+    from silo.core.plugins import installed_words  # noqa: PLC0415  # most files have no names of plug-ins
 
     return installed_words()
 
 
 def _decompress(frame: bytes, raw_bytes: int) -> bytes:
-    """The bytes in a zstd frame of a bundle, for machines without libzstd."""
-    from silo.bundle.codec import decompress  # noqa: PLC0415  # mostly there is one
+    """Returns the bytes in a zstd frame of a bundle, for machines without libzstd."""
+    from silo.bundle.codec import decompress  # noqa: PLC0415  # most machines have libzstd
 
     return decompress(frame, raw_bytes)
 

@@ -1,4 +1,4 @@
-"""The signature of a bundle, in a file beside it: made if a key is given, removed if the bundle has changed."""
+"""The signature of a bundle, in a file beside it: written if a key is given, removed if the bundle has changed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ SUFFIX: Final = ".minisig"
 
 
 def signature_paths(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The places of a bundle's signature: beside the given name, and beside the file that a link leads to."""
-    given = os.path.abspath(path) + SUFFIX  # noqa: PTH100  # needs no pathlib
+    """Returns the places of a bundle's signature: beside the given name, and beside the file that a link leads to."""
+    given = os.path.abspath(path) + SUFFIX  # noqa: PTH100  # paths are texts here
     return tuple(dict.fromkeys((given, os.path.realpath(path) + SUFFIX)))
 
 
 def read_signature(path: str | os.PathLike[str]) -> bytes | Rejected | None:
-    """The bytes of a bundle's signature, not verified yet; or the reason why they cannot be read.
+    """Returns the bytes of a bundle's signature, not verified yet; or the reason why they cannot be read.
 
     None without a signature.
     """
@@ -67,15 +67,15 @@ def read_signature(path: str | os.PathLike[str]) -> bytes | Rejected | None:
 
 
 def signed_file(bundle: Bundle, path: str | os.PathLike[str]) -> SignedFile:
-    """The signature of a bundle that was opened as ``path``; it is read later."""
+    """Returns the signed header of a bundle that was opened as ``path``; its signature is read later."""
     return SignedFile(bundle.signed_bytes, f"{bundle.name}{SUFFIX}", lambda: read_signature(path))
 
 
-_MAX_NAME = 1000  # characters of a bundle's name that a comment has
+_MAX_NAME = 1000  # the most characters of a bundle's name in a signature's comment
 
 
 def signature_bytes(name: str, header: bytes, key: SecretKey) -> bytes:
-    """The file of a signature of the bundle with this header, which has this name."""
+    """Returns the bytes of a signature file for the bundle with this header and this name."""
     signature = key.sign(header, f"silo bundle identity:{header[32:].hex()} file:{one_line(name)[:_MAX_NAME]}")
     text = (
         f"signature by the key {signature.id} of the first {HEADER_BYTES} bytes, which have the hash of all others; "
@@ -86,28 +86,28 @@ def signature_bytes(name: str, header: bytes, key: SecretKey) -> bytes:
 
 
 def sign_header(path: str | os.PathLike[str], header: bytes, key: SecretKey) -> str:
-    """Write the signature of the bundle with this header beside it; the name of the file that has the signature.
+    """Writes the signature of the bundle with this header beside it; returns the name of the signature's file.
 
     Raises:
-        SignatureError: it cannot be written.
+        SignatureError: the file cannot be written.
     """
     try:
         target = output_place(path)
-        place = Path(f"{target}{SUFFIX}")
+        signature_path = Path(f"{target}{SUFFIX}")
         data = signature_bytes(target.name, header, key)
-        with AtomicFile(place, mode=0o666) as file:
+        with AtomicFile(signature_path, mode=0o666) as file:
             file.write(data)
             file.commit()
         for other in signature_paths(path):
-            if other != str(place):  # it would otherwise be found first
+            if other != str(signature_path):  # an older signature beside a link could be found before the new one
                 Path(other).unlink(missing_ok=True)
     except OSError as error:
         raise SignatureError(f"cannot write the signature of {os.fspath(path)}: {error.strerror or error}") from error
-    return str(place)
+    return str(signature_path)
 
 
 def signature_of(path: str | os.PathLike[str]) -> MinisignSignature | None:
-    """The signature beside a bundle, not verified yet; None without a signature.
+    """Returns the signature beside a bundle, not verified yet; None without a signature.
 
     Raises ``SignatureError`` if the file is not a signature.
     """
@@ -121,7 +121,7 @@ def signature_of(path: str | os.PathLike[str]) -> MinisignSignature | None:
 
 
 def signed_by(path: str | os.PathLike[str], header: bytes, key: PublicKey) -> Decision:
-    """Whether the signature beside a bundle is by this key, and of this header."""
+    """Decides whether the signature beside a bundle was made by this key for this header."""
     try:
         signature = signature_of(path)
     except SignatureError as error:
@@ -130,20 +130,19 @@ def signed_by(path: str | os.PathLike[str], header: bytes, key: PublicKey) -> De
 
 
 def header_of(path: str | os.PathLike[str]) -> bytes | None:
-    """The first 64 bytes of a file; None if they cannot be read."""
+    """Returns the first 64 bytes of a file; None if they cannot be read."""
     try:
-        with open(open_plain(path), "rb") as file:  # noqa: PTH123  # of a descriptor
+        with open(open_plain(path), "rb") as file:  # noqa: PTH123  # pathlib cannot open a descriptor
             return file.read(HEADER_BYTES)
     except OSError:
         return None
 
 
 def settle_signature(path: str | os.PathLike[str], before: bytes | None, after: bytes, key: SecretKey | None) -> str:
-    """Sign a bundle that was written, or remove its outdated signature.
+    """Signs a bundle that was written. Without a key, removes the signature that no longer fits the bundle.
 
-    Returns the action in words, "" if nothing was done.
-
-    ``before`` is the header of the file that it replaced, ``after`` its own.
+    ``before`` is the header of the file that the bundle replaced, and ``after`` is the bundle's header. Returns a
+    message that names the action, or "" if the signature did not change.
     """
     if key is not None:
         return f"signed by {key.public.id}: {Path(sign_header(path, after, key)).name}"
@@ -164,10 +163,10 @@ def settle_signature(path: str | os.PathLike[str], before: bytes | None, after: 
 
 
 class Signing:
-    """The signature of one bundle while it is refined, perhaps several times, and perhaps by others too.
+    """The signature of one bundle while this process refines it, perhaps several times, as other processes may too.
 
-    A key signs only contents that it had signed or that this process made, because another process may exchange the
-    file while it is measured.
+    The key signs only contents that it had signed or that this process made, because another process may replace the
+    file while this one measures.
     """
 
     def __init__(self, opened: bytes, key: SecretKey | None = None) -> None:
@@ -175,10 +174,10 @@ class Signing:
         self._key = key
 
     def settle(self, path: str | os.PathLike[str], before: bytes, after: bytes) -> str:
-        """As :func:`settle_signature`, for a caller that holds the lock of the bundle.
+        """Like :func:`settle_signature`, for a caller that holds the lock of the bundle.
 
         Raises:
-            SignatureError: the bundle that was refined came from elsewhere, so the outcome is not signed.
+            SignatureError: another program replaced the bundle that was refined, so the result is not signed.
         """
         key = self._key
         if key is None or before in self._known or signed_by(path, before, key.public):

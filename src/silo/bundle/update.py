@@ -1,4 +1,4 @@
-"""Refining a bundle in place: new trials, winners and variants, under a lock, by an atomic replacement."""
+"""Refines a bundle in place: adds trials, winners and variants, under a lock, by an atomic replacement."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ __all__ = [
 class KernelUpdate:
     """The additions to one kernel.
 
-    ``trials`` join those that are there, equal ones once; of ``replaced`` studies they take the place of those that
-    are there. ``rules`` replace those for the same target, signature and extents. ``variants`` replace those with the
-    same artifact key; others follow at the end.
+    ``trials`` are added to the bundle's trials, equal ones once; the bundle's trials of ``replaced`` studies are
+    dropped. ``rules`` replace those for the same target, signature and extents. ``variants`` replace those with the
+    same artifact key; other variants are added at the end.
     """
 
     trials: tuple[JSON, ...] = ()
@@ -45,7 +45,7 @@ class KernelUpdate:
 
 
 def document_blob(kind: str, documents: tuple[JSON, ...]) -> tuple[BlobRef, bytes]:
-    r"""Cases or trials as a blob: its reference and its bytes.
+    r"""Returns cases or trials as a blob: its reference and its bytes.
 
     >>> ref, data = document_blob("trials", ({"time_ns": 5},))
     >>> ref.kind, ref.size, data
@@ -56,7 +56,10 @@ def document_blob(kind: str, documents: tuple[JSON, ...]) -> tuple[BlobRef, byte
 
 
 def with_attachments(contents: BundleContents, attachments: Mapping[str, BlobRef]) -> BundleContents:
-    """The contents with these attachments alone. A file that is also the code of a variant is stored once, as code."""
+    """Returns the contents with only these attachments.
+
+    A file that is also the code of a variant is stored once, as code.
+    """
     code = {ref.sha256: ref for kernel in contents.kernels for ref in kernel.refs}
     found = {name: code.get(ref.sha256, ref) for name, ref in attachments.items()}
     return replace(contents, attachments=tuple(sorted(found.items())))
@@ -78,17 +81,17 @@ def update_bundle(
     signing: Signing | None = None,
     attachments: Mapping[str, BlobRef] | None = None,
 ) -> Updated:
-    """Rewrite the bundle with ``updates`` by kernel name, and with ``attachments`` beside the present ones.
+    """Rewrites the bundle with ``updates`` by kernel name, and adds ``attachments`` to the present ones.
 
     ``read_blob`` returns the bytes of new blobs.
 
     Several processes may update one bundle: each adds to the state that the previous one wrote. Blobs that stay are
-    copied as they are stored, after their sha256 was checked. On any failure the bundle is as it was. A signature that
-    no longer matches is removed, or made anew by ``signing``.
+    copied in their stored form, after their SHA-256 was checked. On any failure the bundle is unchanged. A signature
+    that no longer matches is removed, or replaced by ``signing``.
 
     Raises:
         BundleError: the bundle cannot be read or written.
-        SignatureError: it was written, and is not signed.
+        SignatureError: the bundle was written, but is not signed.
     """
     target = place_of_bundle(path)
     with locked_bundle(target), open_bundle(target) as bundle:
@@ -123,7 +126,7 @@ def _merged(bundle: Bundle, kernel: BundleKernel, update: KernelUpdate, document
             for _, document in bundle.documents(kernel.name, TRIALS_KIND)
             if not replaced or not isinstance(document, dict) or canonical_json(document.get("study")) not in replaced
         )
-        # As texts: parsed, they would take far more memory.
+        # Merged as texts, because parsed trials would take far more memory.
         merged = dict.fromkeys(map(canonical_json, chain(earlier, update.trials)))
         data = b"".join(text + b"\n" for text in merged)
         ref = blob_ref(TRIALS_KIND, data)
@@ -142,14 +145,14 @@ def _artifact_key(variant: BundleVariant) -> str:
 
 @contextlib.contextmanager
 def locked_bundle(path: Path) -> Generator[None]:
-    """Hold the lock of a bundle, at a path without links, against other updates by this user's processes.
+    """Holds the lock of a bundle, at a path without links, against other updates by this user's processes.
 
     Raises:
         BundleError: the bundle is missing, or another process holds its lock for longer than ``SILO_LOCK_WAIT``.
     """
     with contextlib.ExitStack() as held:
         try:
-            # Without locks the atomic replacement still keeps the file whole.
+            # On a file system without file locks, the file is still replaced as a whole.
             held.enter_context(lock_of_place(path))
         except OSError as error:
             raise BundleError(f"cannot update the bundle {path}: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""The check of every byte of a bundle, which lists all faults."""
+"""Checks every byte of a bundle, and lists all faults."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from silo.errors import BundleError, BundleFormatError
 __all__ = ["BundleProblem", "shared_by_look_alikes", "verify_bundle", "verify_open"]
 
 
-# ---- The check of every byte of a bundle, which lists all faults ----
+# ---- The check of every byte of a bundle ----
 
 
 @dataclass(frozen=True, slots=True)
 class BundleProblem:
-    """One thing that is wrong: where, and what."""
+    """One fault of a bundle, with its field and offset."""
 
     field: str
     offset: int
@@ -33,9 +33,9 @@ class BundleProblem:
 
 
 def verify_bundle(path: str | os.PathLike[str]) -> tuple[BundleProblem, ...]:
-    """Every problem of a file; empty if every byte is right.
+    """Returns every fault of a file; empty if every byte is right.
 
-    ``BundleVersionError`` and a file that cannot be opened are raised, because nothing can be verified then.
+    Raises ``BundleVersionError``, or ``BundleError`` if the file cannot be opened, because then it cannot be verified.
     """
     try:
         bundle = open_bundle(path)
@@ -46,7 +46,7 @@ def verify_bundle(path: str | os.PathLike[str]) -> tuple[BundleProblem, ...]:
 
 
 def verify_open(bundle: Bundle) -> tuple[BundleProblem, ...]:
-    """Every problem of a bundle whose header and manifest could be read."""
+    """Returns every fault of a bundle whose header and manifest could be read."""
     problems: list[BundleProblem] = []
     offset = bundle.header.manifest_offset
     used = {(ref.sha256, ref.kind) for ref in bundle.attachments.values()}
@@ -100,14 +100,14 @@ def _problem(error: BundleFormatError) -> BundleProblem:
     return BundleProblem(error.field, error.offset, str(error))
 
 
-# ---- Variants of one kernel that share a blob and differ in constexprs that Pytho ----
+# ---- Variants of one kernel that share a blob, and differ in constexprs that Python considers equal ----
 
 
 def shared_by_look_alikes(kernels: Iterable[BundleKernel]) -> tuple[str, ...]:
-    """A line for each pair of variants that share a blob although one has V=1 and the other V=True.
+    """Returns a line for each pair of variants that share a blob although one has V=1 and the other V=True.
 
-    Keys of version 1 are equal for these variants, so the code is one variant's and wrong for the other if the kernel
-    reads the type. A kernel that does not read it may share its code, which cannot be seen from the file.
+    Keys of version 1 are equal for these variants. So the code was compiled for one of them, and is wrong for the other
+    if the kernel reads the type. A kernel that does not read the type may share its code, which the file does not show.
     """
     return tuple(line for kernel in kernels for line in _pairs(kernel))
 
@@ -130,7 +130,7 @@ def _pairs(kernel: BundleKernel) -> Iterator[str]:
 
 
 def _as_python_compares(variant: Variant) -> tuple[object, ...]:
-    """Everything that distinguishes a variant, with constexprs compared as Python does."""
+    """Returns everything that distinguishes a variant; constexprs compare like Python's values (1 == True)."""
     specialization = variant.specialization
     types = tuple((one.name, one.kind, one.dtype) for one in variant.signature.parameters)
     constexprs = tuple(sorted(_constexprs(variant).items(), key=lambda item: item[0]))

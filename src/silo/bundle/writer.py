@@ -1,4 +1,4 @@
-"""Writing a bundle: one pass into a temporary file, then an atomic rename. Same inputs, same bytes."""
+"""Writes a bundle in one pass into a temporary file, then renames it atomically. Same inputs, same bytes."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ from silo.store.privacy import NotPrivateError, output_place
 __all__ = ["ReadBlob", "ReadStored", "Written", "place_of_bundle", "write_bundle"]
 
 ReadBlob = Callable[[str], bytes | None]
-# A blob's codec and stored form, already verified, for blobs that need not be compressed again.
+# Returns a blob's codec and verified stored form if the blob need not be compressed again; else None.
 ReadStored = Callable[[BlobRef], tuple[str, bytes] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The written bundle: its identity (sha256 of its manifest), its header, and sizes in bytes."""
+    """The written bundle: its identity (SHA-256 of its manifest), its header, and sizes in bytes."""
 
     identity: str
     header: bytes
     size_bytes: int
-    blob_bytes: int  # stored, without alignment
-    manifest_bytes: int  # stored
+    blob_bytes: int  # as stored, without alignment
+    manifest_bytes: int  # as stored
     blobs: int
 
 
 def place_of_bundle(path: str | os.PathLike[str]) -> Path:
-    """Return the place without links of a bundle that is to be written: a link keeps pointing at the bundle.
+    """Returns the path, without links, of a bundle that is to be written, so that a link keeps pointing at the bundle.
 
     Raises:
-        BundleError: a link on the way was made by another user.
+        BundleError: a link on the path was made by another user.
     """
     try:
         return output_place(path)
@@ -72,11 +72,11 @@ def write_bundle(
     read_stored: ReadStored | None = None,
     raw: bool = False,
 ) -> Written:
-    """Write ``contents`` and every blob it refers to; ``read_blob`` gives the bytes of a sha256, or None.
+    """Writes ``contents`` and every blob that they refer to. ``read_blob`` returns the bytes for a SHA-256, or None.
 
-    The version of libzstd joins the toolchain, because it decides the bytes. If all is stored ``raw``, so that readers
-    need no libzstd, it decides nothing and leaves the toolchain. On any failure the old file, if there is one, is as it
-    was. Raises ``BundleError``.
+    The version of libzstd is added to the toolchain, because it decides the bytes. If all blobs are stored ``raw``, so
+    that readers need no libzstd, its version is left out of the toolchain. On any failure an existing file is
+    unchanged. Raises ``BundleError``.
     """
     target = place_of_bundle(path)
     toolchain = {name: version for name, version in contents.toolchain if name != "zstd"}
@@ -97,14 +97,14 @@ def write_bundle(
 
 
 def _sorted_refs(contents: BundleContents) -> list[BlobRef]:
-    """Every blob once, sorted by kind and sha256, so that code for drivers is separate from sources and documents."""
-    found: dict[tuple[str, str], BlobRef] = {}
+    """Returns every blob once, by kind and SHA-256, so that code for drivers is apart from sources and documents."""
+    refs: dict[tuple[str, str], BlobRef] = {}
     names = [kernel.name for kernel in contents.kernels]
     if len(set(names)) != len(names):
         raise BundleError(f"two kernels of one bundle have one name: {', '.join(sorted(names))}")
     for kernel in contents.kernels:
         for ref in kernel.refs:
-            if found.setdefault((ref.kind, ref.sha256), ref) != ref:
+            if refs.setdefault((ref.kind, ref.sha256), ref) != ref:
                 raise BundleError(f"kernel {kernel.name}: the blob {ref.sha256} is given two sizes")
             if not (ref.kind in DOCUMENT_KINDS or is_blob_kind(ref.kind)) or ref.size > MAX_BLOB_BYTES:
                 raise BundleError(f"kernel {kernel.name}: a {ref.kind} blob of {ref.size} bytes cannot be in a bundle")
@@ -112,11 +112,11 @@ def _sorted_refs(contents: BundleContents) -> list[BlobRef]:
     if len(set(names)) != len(names) or len(names) > MAX_ATTACHMENTS:
         raise BundleError(f"a bundle holds up to {MAX_ATTACHMENTS} attachments with different names, not {len(names)}")
     for name, ref in contents.attachments:
-        if found.setdefault((ref.kind, ref.sha256), ref) != ref:
+        if refs.setdefault((ref.kind, ref.sha256), ref) != ref:
             raise BundleError(f"attachment {name}: the blob {ref.sha256} is given two sizes")
-    if len(found) > MAX_BLOBS:
-        raise BundleError(f"{len(found)} blobs are more than a bundle holds ({MAX_BLOBS})")
-    return [found[key] for key in sorted(found)]
+    if len(refs) > MAX_BLOBS:
+        raise BundleError(f"{len(refs)} blobs are more than a bundle holds ({MAX_BLOBS})")
+    return [refs[key] for key in sorted(refs)]
 
 
 def _write(

@@ -1,1 +1,1 @@
-"""The judge of kernels by strangers: candidates run confined, and only data leaves their processes."""
+"""Judges kernels by unknown authors: candidates run in confined processes, which send back only data."""

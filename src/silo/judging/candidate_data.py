@@ -1,4 +1,4 @@
-"""The data that leaves a candidate's process: variants as text with their launches. Reading it executes nothing."""
+"""The data that a candidate's process sends: variants as text, with their launches. Reading it executes nothing."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class CandidateError(SiloError):
 
 @frozen
 class ArrayShape:
-    """An array argument as a candidate's process sees it: everything but its values.
+    """The view that a candidate's process has of an array argument: everything except its values.
 
-    ``offset`` is the distance in bytes of its first element from an address that is a multiple of 64.
+    ``offset`` is the address of its first element modulo 64, in bytes.
     """
 
     dtype: str
@@ -45,18 +45,18 @@ class ArrayShape:
     offset: int = 0
 
 
-def _shape(members: Any) -> ArrayShape:  # noqa: ANN401  # the judge's own data
+def _shape(members: Any) -> ArrayShape:  # noqa: ANN401  # JSON that the judge itself made
     return ArrayShape(members["dtype"], tuple(members["shape"]), members["offset"])
 
 
 @frozen
 class CaseShape:
-    """A case as a candidate's process sees it: arguments by name, in order; numbers have their values."""
+    """The view that a candidate's process has of a case: its arguments by name, in order. Numbers have their values."""
 
     arguments: tuple[tuple[str, ArrayShape | int | float | bool], ...]
 
     def to_json(self) -> list[Any]:
-        """Pairs of a name and a number, or the members of an array."""
+        """Returns a pair for each argument: its name, and its number or the members of its array."""
         return [
             [name, {"dtype": one.dtype, "shape": list(one.shape), "offset": one.offset}]
             if isinstance(one, ArrayShape)
@@ -66,13 +66,13 @@ class CaseShape:
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> CaseShape:
-        """The inverse of :meth:`to_json`."""
+        """Parses the result of :meth:`to_json`."""
         return cls(tuple((name, _shape(one) if isinstance(one, dict) else one) for name, one in data))
 
 
 @frozen
 class VariantData:
-    """One compiled form of a candidate: the text that a check compiles, its parameters, and jobs for devices."""
+    """A compiled form of a candidate: the text that a check compiles, its parameters, and jobs that compile it."""
 
     variant: Variant
     text: str
@@ -80,7 +80,7 @@ class VariantData:
     jobs: tuple[CompileJob, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The members as JSON."""
+        """Returns the members as JSON."""
         return {
             "variant": self.variant.to_json(),
             "text": self.text,
@@ -90,7 +90,7 @@ class VariantData:
 
     @classmethod
     def from_json(cls, data: Any) -> VariantData:  # noqa: ANN401  # a candidate's data
-        """The inverse of :meth:`to_json`. Raises ValueError, TypeError, KeyError or SiloError."""
+        """Parses the result of :meth:`to_json`. Raises ValueError, TypeError, KeyError or SiloError."""
         text = data["text"]
         if not isinstance(text, str) or len(text) > _MOST_TEXT:
             raise CandidateError(f"the text of a variant is longer than {_MOST_TEXT >> 20} MiB, or is no text")
@@ -104,7 +104,7 @@ class VariantData:
 
 @frozen
 class LaunchData:
-    """One launch: the number of its case, of its config and of its variant, and the grid."""
+    """One launch: the indices of its case, its config and its variant, and the grid."""
 
     case: int
     config: int
@@ -114,7 +114,7 @@ class LaunchData:
 
 @frozen
 class CandidateData:
-    """All that a candidate is: its kernel's name and kind, its variants and the launches of the cases."""
+    """All data of a candidate: its kernel's name and kind, its variants, and the launches of the cases."""
 
     kernel: str
     kind: str
@@ -122,7 +122,7 @@ class CandidateData:
     launches: tuple[LaunchData, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The members as JSON."""
+        """Returns the members as JSON."""
         return {
             "kernel": self.kernel,
             "kind": self.kind,
@@ -132,10 +132,10 @@ class CandidateData:
 
     @classmethod
     def from_json(cls, data: Any) -> CandidateData:  # noqa: ANN401  # a candidate's data
-        """Reads the data of a candidate's process.
+        """Parses the data that a candidate's process sent.
 
         Raises:
-            CandidateError: it is not such data.
+            CandidateError: the data has another form.
         """
         try:
             kernel, kind = _name(data["kernel"]), _name(data["kind"])
@@ -176,7 +176,9 @@ def _grid(value: Any) -> tuple[int, int, int]:  # noqa: ANN401  # a candidate's 
 
 
 def validate(data: CandidateData, cases: Sequence[CaseShape], configs: int, target: object) -> int:
-    """Compares the launches with the cases: one for each case and config, with facts that hold. Returns the configs.
+    """Checks the launches: one for each case and config, whose variant's facts hold for the case.
+
+    Returns their configs.
 
     Raises:
         CandidateError: a launch is missing, or a variant is not one for its case's arguments.
@@ -236,8 +238,8 @@ def _holds(fact: Fact, value: object) -> bool:
 
 
 def read_messages(reply: bytes) -> list[tuple[dict[str, Any], tuple[bytes, ...]]]:
-    """The messages of a process, up to the first bytes that are no message."""
-    found: list[tuple[dict[str, Any], tuple[bytes, ...]]] = []
+    """Returns the messages of a process, up to the first bytes that are no message."""
+    messages: list[tuple[dict[str, Any], tuple[bytes, ...]]] = []
     place = 0
 
     def take(count: int) -> bytes:
@@ -253,5 +255,5 @@ def read_messages(reply: bytes) -> list[tuple[dict[str, Any], tuple[bytes, ...]]
             header, blobs = read_message(take)
         except (CompileError, EOFError, RecursionError, json.JSONDecodeError):
             break
-        found.append((header, blobs))
-    return found
+        messages.append((header, blobs))
+    return messages

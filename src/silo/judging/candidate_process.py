@@ -1,6 +1,6 @@
-"""The process in which a candidate's Python runs: from its file to data. It is sealed before the file is read.
+"""The process that runs a candidate's Python: it reads the file, and sends data. It is sealed before it reads the file.
 
-The process sees the shapes and dtypes of the cases, and no values: they are drawn after it has ended.
+The process receives the shapes and dtypes of the cases, and no values of arrays: they are drawn after it has ended.
 """
 
 from __future__ import annotations
@@ -39,9 +39,12 @@ __all__ = ["lower_candidate", "read_request", "readable_places", "send", "take_m
 
 
 def warm_up() -> list[tuple[str, VariantData]]:
-    """Imports and computes everything that each candidate needs, in the server, by lowering a kernel of Silo's own."""
+    """Imports and computes everything that each candidate needs, by lowering a kernel of Silo's own.
+
+    Runs in the server.
+    """
     target = device_named("cpu").target
-    found: list[tuple[str, VariantData]] = []
+    variants: list[tuple[str, VariantData]] = []
     for kind in kinds().values():
         if not isinstance(kind, MeasuresCeilings):
             continue
@@ -49,8 +52,8 @@ def warm_up() -> list[tuple[str, VariantData]]:
         assert own is not None
         case = CaseShape((("x", ArrayShape("float32", (64,))), ("out", ArrayShape("float32", (64,))), ("n", 64)))
         lowered = [_variant_data(own, variant, [target]) for variant, _ in _variants(own, own.resolver, case, 1)]
-        found += [(own.source.kind, one) for one in lowered]
-    return found
+        variants += [(own.source.kind, one) for one in lowered]
+    return variants
 
 
 def _blocks(a: Any) -> tuple[Any, ...]:  # noqa: ANN401  # a namespace of tracers
@@ -58,14 +61,14 @@ def _blocks(a: Any) -> tuple[Any, ...]:  # noqa: ANN401  # a namespace of tracer
 
 
 def readable_places() -> list[str]:
-    """The files that processes of the judge may read: Python, its packages, the system's libraries and compilers."""
+    """Returns the files that the judge's processes may read: Python, its packages, system libraries and compilers."""
     system = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/dev/urandom")
     modules = [entry for entry in sys.path if entry and Path(entry).is_dir() and entry != "/"]
     return [*system, sys.prefix, sys.base_prefix, sys.exec_prefix, "/dev/null", "/sys/devices/system/cpu", *modules]
 
 
 def read_request(asked: int) -> tuple[dict[str, Any], tuple[bytes, ...]]:
-    """The message of the judge."""
+    """Reads the message of the judge."""
     with os.fdopen(asked, "rb") as stream:
         return read_messages(stream.read())[0]
 
@@ -78,14 +81,14 @@ def send(answer: int, header: Mapping[str, object], blobs: tuple[bytes, ...] = (
 
 
 def take_measures(answer: int, confined: Confined, *, allow_weak: bool) -> None:
-    """Tells the judge which measures are in force, before any code of the candidate runs; exits if they are too few."""
+    """Sends the judge the measures in force, before any code of the candidate runs. Exits if they are too few."""
     send(answer, {"outcome": "confined", **confined.to_json()})
     if confined.weaknesses and not allow_weak:
         os._exit(0)
 
 
 def lower_candidate(asked: int, answer: int) -> None:
-    """A job of the server: reads the candidate's file, and sends its kernel as data."""
+    """The job of a child of the server: runs the candidate's file, and sends its kernel as data."""
     request, _ = read_request(asked)
     folder = request["folder"]
     limits = Limits(request["memory_bytes"], request["cpu_s"])
@@ -111,11 +114,11 @@ def lower_candidate(asked: int, answer: int) -> None:
 
 
 def _lowered(path: Path, cases: list[CaseShape], targets: list[Target], configs: int) -> CandidateData:
-    found = collect_kernels([path])
-    if len(found) != 1:
-        names = ", ".join(one.name for one in found)
-        raise SourceError(f"a candidate has one kernel; this file has {len(found)}: {names}")
-    kernel = found[0]
+    kernels = collect_kernels([path])
+    if len(kernels) != 1:
+        names = ", ".join(one.name for one in kernels)
+        raise SourceError(f"a candidate has one kernel; this file has {len(kernels)}: {names}")
+    kernel = kernels[0]
     if kernel.grid is None:
         raise SourceError(f"{kernel.name} declares no grid: @silo.kernel(grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))")
     variants: dict[Variant, tuple[int, VariantData]] = {}
@@ -132,7 +135,7 @@ def _lowered(path: Path, cases: list[CaseShape], targets: list[Target], configs:
 def _variants(
     kernel: Kernel, resolver: Resolver, case: CaseShape, configs: int
 ) -> Iterator[tuple[Variant, tuple[int, int, int]]]:
-    """The variant and the grid of one case with each config."""
+    """Yields the variant and the grid of one case for each config."""
     names = _runtime_names(kernel)
     if len(names) != len(case.arguments):
         given = ", ".join(name for name, _ in case.arguments)
@@ -161,7 +164,7 @@ def _variants(
 
 
 def _runtime_names(kernel: DeclaredKernel) -> list[str]:
-    """The parameters that a call passes: all but constexprs that a config or a default sets."""
+    """Returns the parameters that a call passes: all except constexprs that a config or a default sets."""
     return [
         one.name
         for one in kernel.source.signature.parameters
@@ -169,8 +172,8 @@ def _runtime_names(kernel: DeclaredKernel) -> list[str]:
     ]
 
 
-def _argument(value: ArrayShape | float) -> Any:  # noqa: ANN401  # an array, or the number
-    import numpy as np  # noqa: PLC0415  # imported by the server
+def _argument(value: ArrayShape | float) -> Any:  # noqa: ANN401  # a numpy array or a number
+    import numpy as np  # noqa: PLC0415  # the server has imported it
 
     if not isinstance(value, ArrayShape):
         return value

@@ -60,7 +60,7 @@ class _RefusedError(Exception):
 
 @dataclass
 class _State:
-    """One judgement while it goes on."""
+    """The state of one judgement."""
 
     submission: Submission
     shape_seed: int
@@ -73,7 +73,7 @@ class _State:
     codes: DeviceCodes | None = None
 
     def cost(self, stage: str, ended: Ended, begin: float) -> None:
-        """Notes the seconds that a stage took."""
+        """Records the seconds that a stage took."""
         self.figures[f"{stage}_s"] = round(time.monotonic() - begin, 4)
         self.figures["cpu_s"] = round(self.figures.get("cpu_s", 0.0) + ended.cpu_s, 4)
 
@@ -81,11 +81,11 @@ class _State:
 class Judge:
     """Judges candidates of one task.
 
-    ``device`` is where an accepted candidate is timed against the task's baseline: "cpu", or None for no timing. With
-    ``fleet``, agents with a GPU launch each candidate that is right on the CPU, and time it there.
-    ``allow_weak`` accepts a system that confines candidates less than Silo requires. ``seconds`` is the longest to time
-    one candidate. Candidates are also compiled for ``targets``, GPUs that need not be here, and their resources are
-    compared with the task's limits. ``processes`` may be shared between judges; without them the judge has its own.
+    An accepted candidate is timed against the task's baseline on ``device``: "cpu", or None for no timing. With
+    ``fleet``, agents with a GPU launch each candidate that is right on the CPU, and time it there. ``allow_weak``
+    accepts a system that confines candidates less than Silo requires. ``seconds`` is the longest time to measure one
+    candidate. Candidates are also compiled for ``targets``, GPUs that need not be here, and their resources are
+    compared with the task's limits. ``processes`` may be shared between judges; without it the judge starts its own.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Judge:
             self._processes.close()
 
     def prepare(self) -> None:
-        """Judges the task itself: its reference must give results, and its baseline must be accepted.
+        """Judges the task itself: its reference must return results, and its baseline must be accepted.
 
         Raises:
             CaseError: the task is wrong.
@@ -151,7 +151,7 @@ class Judge:
         self._baseline, self._baseline_codes = data, state.codes
 
     def judge(self, submissions: Iterable[Submission], *, jobs: int | None = None) -> Iterator[Verdict]:
-        """The verdicts, in order; ``jobs`` candidates are judged at a time.
+        """Yields the verdicts, in order; ``jobs`` candidates are judged at a time.
 
         Raises:
             CaseError: the task is wrong.
@@ -161,7 +161,7 @@ class Judge:
         with ThreadPoolExecutor(jobs or available_cpus(), thread_name_prefix="silo-judge") as threads:
             yield from threads.map(self._judged, submissions)
 
-    # ---- one candidate
+    # ---- one candidate ----
 
     def _judged(self, submission: Submission) -> Verdict:
         state = _State(submission, secrets.randbits(62))
@@ -187,13 +187,13 @@ class Judge:
         )
 
     def _numbers_right(self, state: _State) -> CandidateData:
-        """All stages but the device's."""
+        """Runs all stages except the device's."""
         shapes = [case.shape for case in self._cases(state.shape_seed, 0)]
         timed = self._timed_case(0).shape
         data = self._lowered(state, [*shapes, timed])
         state.stage = "bounds"
         self._bounded(data)
-        # Values are drawn only now: the candidate's process has ended.
+        # The values are drawn only now, after the candidate's process has ended.
         cases = self._cases(state.shape_seed, secrets.randbits(62))
         if [case.shape for case in cases] != shapes:
             raise CaseError(f"the task {self._task.name} draws other shapes from the same seed: use draw alone")
@@ -225,7 +225,7 @@ class Judge:
             ended = self._processes.run(kind, encode(request, blobs), wall_s=self._task.limits.seconds, most_bytes=most)
         return _Outcome.of(ended, self._allow_weak)
 
-    # ---- compile
+    # ---- the stage "compile" ----
 
     def _lowered(self, state: _State, shapes: list[CaseShape]) -> CandidateData:
         begin = time.monotonic()
@@ -252,11 +252,11 @@ class Judge:
         return data
 
     def _job_targets(self) -> list[str]:
-        """The targets of a variant's jobs, in order: the device, which is the first if there is one, and others."""
+        """Returns the targets of a variant's compile jobs, in order: the device first, if there is one."""
         first = [str(self._target)] if self._timed is not None else []
         return [*first, *([] if self._gpu is None else [self._gpu.target]), *map(str, self._targets)]
 
-    # ---- bounds
+    # ---- the stage "bounds" ----
 
     def _bounded(self, data: CandidateData) -> None:
         most = self._task.limits.programs
@@ -269,12 +269,12 @@ class Judge:
                     "bounds", f"its grid {launch.grid} has {x * y * z} programs; the task allows {most}"
                 )
 
-    # ---- checked, right
+    # ---- the stages "checked" and "right" ----
 
     def _right(self, state: _State, data: CandidateData, cases: list[DrawnCase]) -> None:
         begin = time.monotonic()
         launches = tuple(one for one in data.launches if one.case < len(cases))
-        # The device launches the case that is timed, too, so its variants are compiled with the others.
+        # The GPU also launches the timed case, so the variants of all launches are compiled for it.
         used = sorted({one.variant for one in (launches if self._gpu is None else data.launches)})
         sent = _with(data, launches, used)
         sent_cases = _SentCases(cases, self._task.limits.steps)
@@ -353,7 +353,7 @@ class Judge:
             raise _RefusedError("right", *wrong[:5], *more)
         state.stage = "right"
 
-    # ---- device
+    # ---- the stage "device" ----
 
     def _time(self, state: _State, data: CandidateData, baseline: CandidateData) -> None:
         begin = time.monotonic()
@@ -401,7 +401,7 @@ class Judge:
         state.figures.update({"time_ns": int(best["new_ns"]), "baseline_ns": int(best["old_ns"])})
 
     def _on_gpu(self, gpu: GpuStage, state: _State) -> None:
-        """Launches a case of odd sizes and addresses and the largest on a GPU, and times the largest."""
+        """Launches on a GPU a case of odd sizes and addresses, and the largest case, and times the largest."""
         begin = time.monotonic()
         codes, old = state.codes, self._baseline_codes
         assert codes is not None
@@ -411,7 +411,7 @@ class Judge:
             try:
                 launches, arrays, found = gpu.launch(case, number, codes, baseline, self._task.limits.seconds)
             except (CaseError, TuneError):
-                raise  # the task or the agents are at fault
+                raise  # the fault of the task or of the agents, not of the candidate
             except SiloError as error:
                 reason = f"{case.label}: {type(error).__name__}: {error}"
                 raise _RefusedError("device", reason[:_MESSAGE]) from None
@@ -428,7 +428,7 @@ class Judge:
     def _compared_on_gpu(
         self, case: DrawnCase, launches: Sequence[LaunchData], arrays: Sequence[DrawnArray], found: LaunchResults
     ) -> None:
-        """Raises _RefusedError for wrong arrays: of each launch, and of one more after each was timed."""
+        """Raises _RefusedError if a launch left wrong arrays, or one more launch after it was timed did."""
         names = {id(one): name for name, one in case.arguments}
         for launch, place in found.beside:
             array = names.get(id(arrays[place]), "an array") if place < len(arrays) else "an array"
@@ -451,7 +451,7 @@ class Judge:
 
 @frozen
 class _Outcome:
-    """The messages of a confined process after the one about its confinement, and its end."""
+    """The messages of a confined process, without the first one about its confinement, and how it ended."""
 
     ended: Ended
     confined: Confined
@@ -476,20 +476,23 @@ class _Outcome:
         return cls(ended, confined, tuple(messages))
 
     def ending(self, who: str) -> str:
-        """A sentence about a process whose data is missing or wrong."""
+        """Returns a sentence about a process whose data is missing or wrong."""
         last = self.ended.complaints.strip().splitlines()
         said = f"; its last output: {last[-1][:300]}" if last else ""
         return f"{who} gave no result: {self.ended.how or 'it sent something else'}{said}"
 
 
 def _without_folder(header: dict[str, Any]) -> dict[str, Any]:
-    """The message without the name of the private folder, which is of no use afterwards."""
+    """Returns the message without the name of the private folder, which no longer exists."""
     text = header.get("message")
     return header if not isinstance(text, str) else {**header, "message": _FOLDER.sub("", text)}
 
 
 class _SentCases:
-    """Cases as a kernel's process gets them: each array once, aliases by the same number."""
+    """Cases in the form in which a kernel's process receives them.
+
+    An array that several arguments share is sent once; these arguments have the same index.
+    """
 
     def __init__(self, cases: Sequence[DrawnCase], steps: int) -> None:
         self.blobs: list[bytes] = []
@@ -527,7 +530,7 @@ def _first_case(launch: LaunchData) -> LaunchData:
 
 
 def _with(data: CandidateData, launches: tuple[LaunchData, ...], variants: list[int] | None) -> CandidateData:
-    """The data with some launches and, if they are listed, the variants of these alone."""
+    """Returns the data with only some launches and, if ``variants`` lists them, only these variants."""
     if variants is None:
         return CandidateData(data.kernel, data.kind, data.variants, launches)
     places = {old: new for new, old in enumerate(variants)}

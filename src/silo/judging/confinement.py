@@ -1,8 +1,9 @@
-"""Confinement of a process: namespaces, Landlock, seccomp and limits of resources, by system calls of Linux alone.
+"""Confinement of a process: namespaces, Landlock, seccomp and limits of resources, only by system calls of Linux.
 
 A process is confined in two steps. :func:`confine` is for code that may start programs (a compiler) and write into one
-folder. :func:`seal` is for strangers' code: no program, no process, no file, no socket, no signal to another process.
-Both can only take rights away. Each returns the measures that the kernel took, and the reason for each that it did not.
+folder. :func:`seal` is for unknown code: it starts no program and no process, opens no file for writing and no socket,
+and sends no signal to another process. Both can only take rights away. Each returns the measures in force, and for each
+other measure the reason why the system refused it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from silo.frozen import frozen
 
 __all__ = ["Confined", "Limits", "confine", "is_sealed", "private_files", "seal"]
 
-# ---- values
+# ---- values ----
 
 
 @frozen
@@ -38,14 +39,14 @@ class Limits:
 
 @frozen
 class Confined:
-    """The measures in force, and those that the system does not offer with the reason for each."""
+    """The measures in force, and those that the system does not offer, each with the reason."""
 
     measures: tuple[str, ...]
     missing: tuple[tuple[str, str], ...] = ()
 
     @property
     def weaknesses(self) -> tuple[str, ...]:
-        """Sentences about rights that strangers' code keeps; empty if it keeps none that matters.
+        """Sentences about rights that unknown code keeps; empty if it keeps no right that matters.
 
         >>> Confined(("seccomp",)).weaknesses
         ()
@@ -53,39 +54,40 @@ class Confined:
         3
         """
         has = set(self.measures)
-        found: list[str] = []
+        reasons: list[str] = []
         if not has & {"seccomp", "network namespace"}:
-            found.append("it can reach the network")
+            reasons.append("it can reach the network")
         if not has & {"seccomp", "landlock"}:
-            found.append("it can write files")
+            reasons.append("it can write files")
         if "seccomp" not in has:
-            found.append("it can start programs and send signals to this user's processes")
-        return tuple(found)
+            reasons.append("it can start programs and send signals to this user's processes")
+        return tuple(reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """The measures, and the reasons of missing ones by name."""
+        """Returns the measures, and the reasons for missing ones by name, as JSON."""
         return {"measures": list(self.measures), "missing": dict(self.missing)}
 
     @classmethod
     def from_json(cls, data: object) -> Confined:
-        """The inverse of :meth:`to_json`. Raises ValueError."""
+        """Parses the result of :meth:`to_json`. Raises ValueError for anything else."""
         members: Mapping[str, object] = cast("Mapping[str, object]", data) if isinstance(data, dict) else {}
         measures, missing = members.get("measures"), members.get("missing")
         if not isinstance(measures, list) or not isinstance(missing, dict):
-            raise ValueError("not the measures of a confinement")  # noqa: TRY004  # data from another process
+            raise ValueError("not the measures of a confinement")  # noqa: TRY004  # the JSON of another process has a wrong form
         pairs = cast("Mapping[object, object]", missing).items()
         return cls(tuple(map(str, cast("list[object]", measures))), tuple((str(name), str(why)) for name, why in pairs))
 
 
-# ---- system calls, by the numbers of the two machines
+# ---- system calls, by their numbers on the two machines ----
 
-_MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the table, audit architecture
+# the column of the tables below, and the machine's number in seccomp
+_MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 
-# Refused to sealed code. -1: this machine lacks the call.
+# Calls that fail in sealed code. -1: the machine lacks the call.
 _REFUSED: Final = {
-    # other machines and processes of this one
+    # the following reach other machines, and other processes of this one
     "socket": (41, 198),
     "socketpair": (53, 199),
     "connect": (42, 203),
@@ -117,12 +119,12 @@ _REFUSED: Final = {
     "msgget": (68, 186),
     "semget": (64, 190),
     "mq_open": (240, 180),
-    # programs and processes
+    # the following start programs and processes
     "execve": (59, 221),
     "execveat": (322, 281),
     "fork": (57, -1),
     "vfork": (58, -1),
-    # the system
+    # the following change the system
     "unshare": (272, 97),
     "setns": (308, 268),
     "mount": (165, 40),
@@ -149,7 +151,7 @@ _REFUSED: Final = {
     "syslog": (103, 116),
     "fanotify_init": (300, 262),
     "open_by_handle_at": (304, 265),
-    # files
+    # the following change files
     "creat": (85, -1),
     "mkdir": (83, -1),
     "mkdirat": (258, 34),
@@ -182,8 +184,9 @@ _REFUSED: Final = {
     "utimensat": (280, 88),
     "memfd_create": (319, 279),
 }
-_UNKNOWN: Final = {"clone3": (435, 435), "openat2": (437, 437)}  # "not implemented", so that callers use the older call
-_OPENS: Final = {"open": ((2, -1), 1), "openat": ((257, 56), 2)}  # with the argument that holds the flags
+# fail as "not implemented", so that callers use the older call
+_UNKNOWN: Final = {"clone3": (435, 435), "openat2": (437, 437)}
+_OPENS: Final = {"open": ((2, -1), 1), "openat": ((257, 56), 2)}  # last: the index of the argument with the flags
 _SIGNALS: Final = {"kill": (62, 129), "tgkill": (234, 131)}
 _CLONE: Final = (56, 220)
 _PRLIMIT: Final = (302, 261)
@@ -193,16 +196,16 @@ _CLONE_THREAD = 0x00010000
 _NEW_USER, _NEW_NET, _NEW_IPC, _NEW_UTS = 0x10000000, 0x40000000, 0x08000000, 0x04000000
 _DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2
 _CAPSET: Final = (126, 91)
-_CAPABILITIES = 0x20080522  # the version of the call
+_CAPABILITIES = 0x20080522  # the version of the call capset
 _SET_SECUREBITS, _CAP_AMBIENT, _CAP_AMBIENT_RAISE = 28, 47, 2
-_NO_ROOT = 0x3  # locked: user 0 gets no capabilities by starting a program
+_NO_ROOT = 0x3  # locked secure bits: user 0 gets no capabilities by starting a program
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _SET_DUMPABLE, _FILTER = 38, 22, 4, 2
 
-_sealed: list[int] = []  # the process that was sealed
+_sealed: list[int] = []  # the id of the process that was sealed; a forked child has another id
 
 
 def is_sealed() -> bool:
-    """Whether this very process was sealed, by seccomp or by measures that the caller accepts instead."""
+    """Returns whether this very process was sealed, by seccomp or by the weaker measures that the caller accepts."""
     return os.getpid() in _sealed
 
 
@@ -215,14 +218,14 @@ def _failure() -> str:
 
 
 class _Tally:
-    """Collects the measures that were taken."""
+    """Collects the measures in force, and the reasons for missing ones."""
 
     def __init__(self) -> None:
         self.measures: list[str] = []
         self.missing: dict[str, str] = {}
 
     def take(self, name: str, measure: Callable[[], str]) -> None:
-        """Takes a measure, which returns the reason why it could not be taken, or ""."""
+        """Takes a measure: calls ``measure``, which returns the reason why it failed, or ""."""
         reason = measure() if sys.platform == "linux" else f"{sys.platform} has no such measure"
         if reason:
             self.missing[name] = reason
@@ -236,10 +239,10 @@ class _Tally:
 def confine(
     limits: Limits, *, readable: Iterable[str | Path], writable: Sequence[str | Path] = (), descriptors: Sequence[int]
 ) -> Confined:
-    """Takes this process's rights to the network, to most files and to large resources, and closes its descriptors.
+    """Removes this process's rights to the network, to most files and to large resources, and closes its descriptors.
 
-    It may read and run files below ``readable``, write below ``writable``, and keeps ``descriptors`` and the standard
-    ones. It may start programs, which have the same rights.
+    The process may read and run files below ``readable``, write below ``writable``, and keeps ``descriptors`` and the
+    standard ones. It may start programs, which have the same rights.
     """
     _close_others(descriptors)
     tally = _Tally()
@@ -256,7 +259,7 @@ def confine(
 
 
 def seal(confined: Confined, *, write_nothing: bool = True) -> Confined:
-    """Takes the rights that strangers' code must not have, besides those that :func:`confine` took.
+    """Removes further rights, which unknown code must not have, after :func:`confine`.
 
     Threads remain possible, because libraries start some; every other way to a process, a program, a socket or a
     written file fails with ``EPERM``.
@@ -270,14 +273,14 @@ def seal(confined: Confined, *, write_nothing: bool = True) -> Confined:
     return tally.confined()
 
 
-# ---- the measures
+# ---- the measures ----
 
 
 @functools.cache
 def private_files() -> str:
-    """The reason why root needs its right to read other users' files, which a user namespace takes; "" if it does not.
+    """Returns the reason why root must keep its right to read other users' files; "" if it need not, or isn't root.
 
-    Modules are imported, and headers read, after a process was confined.
+    A user namespace would take this right, but modules are imported, and headers read, after a process was confined.
     """
     own = os.geteuid()
     if own != 0:
@@ -288,29 +291,30 @@ def private_files() -> str:
         file = getattr(module, "__file__", None)
         if isinstance(file, str):
             places |= {Path(file), *Path(file).parents}
-    for place in sorted(places):
+    for path in sorted(places):
         try:
-            found = place.stat()
+            status = path.stat()
         except OSError:
             continue
-        shift = 6 if found.st_uid == own else 3 if found.st_gid in groups else 0
-        wanted = 5 if stat.S_ISDIR(found.st_mode) else 4
-        if (found.st_mode >> shift) & wanted != wanted:
-            return f"{place} is another user's, whose files only a root with its capabilities reads"
+        shift = 6 if status.st_uid == own else 3 if status.st_gid in groups else 0
+        wanted = 5 if stat.S_ISDIR(status.st_mode) else 4
+        if (status.st_mode >> shift) & wanted != wanted:
+            return f"{path} is another user's, whose files only a root with its capabilities reads"
     return ""
 
 
 def _keep_reading_alone() -> str:
-    """Takes all capabilities of root but those by which it reads files; programs that it starts get no others."""
+    """Drops all capabilities of root except those to read files. Programs that this process starts get no others."""
     libc = _libc()
     if libc.prctl(_SET_SECUREBITS, _NO_ROOT, 0, 0, 0) != 0:
         return _failure()
     kept = 1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH
     header = struct.pack("=Ii", _CAPABILITIES, 0)
-    data = struct.pack("=6I", kept, kept, kept, 0, 0, 0)  # effective, permitted, inheritable, of each half
+    # effective, permitted and inheritable, for the low and the high half
+    data = struct.pack("=6I", kept, kept, kept, 0, 0, 0)
     if libc.syscall(_CAPSET[_MACHINES.get(platform.machine(), (0,))[0]], header, data) != 0:
         return _failure()
-    for one in (_DAC_OVERRIDE, _DAC_READ_SEARCH):  # the compiler that this process starts needs them too
+    for one in (_DAC_OVERRIDE, _DAC_READ_SEARCH):  # for the compiler that this process starts
         if libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, one, 0, 0) != 0:
             return _failure()
     return ""
@@ -343,7 +347,7 @@ def _limit(limits: Limits) -> str:
 
 def _no_new_privileges() -> str:
     libc = _libc()
-    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # no other process of this user reads its memory
+    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # other processes of this user cannot read this process's memory now
     return "" if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 else _failure()
 
 
@@ -353,7 +357,8 @@ def _unshare(flags: int) -> str:
 
 _EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE = 1 << 14
-_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}  # by the first version with them
+# all rights, by the first version of Landlock that has them
+_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 
 
 def _landlock(readable: Iterable[str | Path], writable: Sequence[str | Path]) -> str:
@@ -370,7 +375,7 @@ def _landlock(readable: Iterable[str | Path], writable: Sequence[str | Path]) ->
     if ruleset < 0:
         return _failure()
     try:
-        everything = every & ~(1 << 15)  # no control of devices
+        everything = every & ~(1 << 15)  # all rights except controlling devices (ioctl)
         for paths, folder, file in (
             (readable, _EXECUTE | _READ | _LIST, _EXECUTE | _READ),
             (writable, everything, (_EXECUTE | _READ | _WRITE | _TRUNCATE) & every),
@@ -387,18 +392,18 @@ def _landlock(readable: Iterable[str | Path], writable: Sequence[str | Path]) ->
 
 def _allow(libc: Any, ruleset: int, path: Path, folder: int, file: int) -> str:  # noqa: ANN401  # ctypes
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return ""  # an absent path needs no right
+        return ""  # a path that does not exist needs no right
     try:
         allowed = folder if path.is_dir() else file
-        rule = struct.pack("=Qi", allowed, place)
+        rule = struct.pack("=Qi", allowed, descriptor)
         return "" if libc.syscall(_LANDLOCK_ADD, ruleset, 1, rule, 0) == 0 else f"{path}: {_failure()}"
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
-# ---- seccomp
+# ---- seccomp ----
 
 _LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -427,7 +432,7 @@ def _filter_calls() -> str:
 
 def _program(column: int, architecture: int, own: int) -> list[tuple[int, int, int, int]]:
     refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
-    found = [
+    instructions = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture),
         (_RETURN, 0, 0, _KILL),
@@ -438,7 +443,7 @@ def _program(column: int, architecture: int, own: int) -> list[tuple[int, int, i
 
     def on(number: int, *steps: tuple[int, int, int, int]) -> None:
         if number >= 0:
-            found.extend([(_EQUAL, 0, len(steps), number), *steps])
+            instructions.extend([(_EQUAL, 0, len(steps), number), *steps])
 
     def argument(index: int) -> tuple[int, int, int, int]:
         return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)
@@ -455,5 +460,5 @@ def _program(column: int, architecture: int, own: int) -> list[tuple[int, int, i
     steps = (argument(0), (_ANY_BIT, 1, 0, _CLONE_THREAD), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
     on(_CLONE[column], *steps)
     on(_PRLIMIT[column], argument(0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
-    found.append((_RETURN, 0, 0, _ALLOW))
-    return found
+    instructions.append((_RETURN, 0, 0, _ALLOW))
+    return instructions

@@ -1,7 +1,7 @@
 """The last stage of a judgement on a GPU: an agent launches compiled code over the judge's arrays, and times it.
 
-The agent's process gets compiled code, arrays and grids, and no Python of a candidate. Expected values stay here, and
-the arrays that come back are compared here.
+The agent's process receives compiled code, arrays and grids, but no Python of a candidate and no expected values. The
+arrays that it sends back are compared here.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from silo.tuning.agents.sent_launches import LaunchResults, SentLaunch, SentLaun
 __all__ = ["MARGIN_PPM", "DeviceCodes", "GpuStage", "local_fleet"]
 
 MARGIN_PPM: Final = 10_000
-"""A candidate and the baseline are timed until it is known whether they differ by this, on each device."""
+"""Candidate and baseline are timed on each device until it is clear whether they differ by this many millionths."""
 
 
 def local_fleet(device: str, wait_s: float = 120.0) -> Fleet:
-    """An agent on a device of this machine. Raises DeviceError if it is absent."""
+    """Starts an agent for a device of this machine. Raises DeviceError if the device is absent."""
     words = [sys.executable, "-P", "-m", "silo", "agent", "--device", device]
     return Fleet([PipeSource(shlex.join(words), wait_s)])
 
 
 @frozen
 class DeviceCodes:
-    """A candidate's code for the device, by the number of its variant, and its launches."""
+    """A candidate's data, and its code for the device by the index of the variant."""
 
     data: CandidateData
     codes: Mapping[int, tuple[Artifact, bytes]]
 
     @classmethod
-    def read(cls, data: CandidateData, used: Sequence[int], rows: Any, blobs: Sequence[bytes]) -> DeviceCodes:  # noqa: ANN401  # of a process
+    def read(cls, data: CandidateData, used: Sequence[int], rows: Any, blobs: Sequence[bytes]) -> DeviceCodes:  # noqa: ANN401  # rows as a process sent them
         """Reads the rows that a kernel's process sent, one for each of the variants ``used``, with their blobs.
 
         Raises:
-            CandidateError: they are something else.
+            CandidateError: the rows have another form, or one is missing.
         """
         codes: dict[int, tuple[Artifact, bytes]] = {}
         try:
@@ -65,11 +65,11 @@ class DeviceCodes:
 
 
 class GpuStage:
-    """Agents of one device model. Any thread may use it.
+    """The stage "device" on agents of one device model. Any thread may use it.
 
     Args:
         fleet: the agents; closed by the caller.
-        seconds: the longest to time one candidate.
+        seconds: the longest time to measure one candidate.
 
     Raises:
         DeviceError: the agents have no GPU.
@@ -98,7 +98,7 @@ class GpuStage:
         baseline: DeviceCodes | None,
         limit_s: float,
     ) -> tuple[list[LaunchData], list[DrawnArray], LaunchResults]:
-        """Launches case ``number`` with each config, and times each with the baseline's first if there is a baseline.
+        """Launches case ``number`` with each config; times each launch against the baseline's first launch, if given.
 
         Returns the launches in order, the arrays in order, and the agent's results.
 
@@ -143,5 +143,6 @@ class GpuStage:
         own = counts[0]
         if any(launch >= own for launch, _ in found.beside):
             raise CaseError(f"{case.label}: the baseline writes beside its arrays on {self.target}")
-        left = (*found.left[:own], *found.left[len(sent) :])  # without the baseline's, which was judged before
+        # without the arrays that the baseline's launch left, because it was judged earlier
+        left = (*found.left[:own], *found.left[len(sent) :])
         return launches[:own], arrays, LaunchResults(left, found.ratios, found.beside)

@@ -1,4 +1,4 @@
-"""Values of arrays that the judge draws: ordinary ones, and those at which wrong kernels fail."""
+"""Values that the judge draws for arrays: ordinary ones, and those at which wrong kernels fail."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 __all__ = ["VALUES", "draw_integers", "draw_values", "poison"]
 
 VALUES = ("normal", "zeros", "repeated", "integers", "wide", "large", "huge", "denormal", "nan", "infinite")
-"""The ways to draw floats. ``large`` values can be multiplied and summed without an overflow, ``huge`` ones cannot."""
+"""The ways to draw floats. ``large`` values can be multiplied and summed without an overflow; ``huge`` ones cannot."""
 
-# By the bits of the exponent: magnitudes of large, huge and denormal values.
+# Magnitudes of large, huge and denormal values, which fit the exponent of each dtype.
 _LARGE = {"float64": 1e75, "float32": 1e9, "bfloat16": 1e9, "float16": 50.0}
 _HUGE = {"float64": 1.7e308, "float32": 3.3e38, "bfloat16": 3.3e38, "float16": 65000.0}
 _DENORMAL = {"float64": 1e-310, "float32": 1e-40, "bfloat16": 1e-39, "float16": 1e-6}
-_EVERY = 7  # every so many elements at most are special
+_EVERY = 7  # on average one of so many elements is NaN or infinite
 
 
 def draw_values(how: str, element: DType, shape: tuple[int, ...], rng: Generator) -> NDArray[Any]:
-    """An array of floats of one way to draw them."""
+    """Draws an array of floats; ``how`` is one of :data:`VALUES`."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     normal = rng.standard_normal(shape)
@@ -52,12 +52,12 @@ def draw_values(how: str, element: DType, shape: tuple[int, ...], rng: Generator
 
 
 def draw_integers(low: int, high: int, element: DType, shape: tuple[int, ...], rng: Generator) -> NDArray[Any]:
-    """Integers from ``low`` to ``high``, both included."""
+    """Draws integers from ``low`` to ``high``, both included."""
     return rng.integers(low, high, shape, endpoint=True).astype(numpy_dtype(element))
 
 
 def poison(element: DType, shape: tuple[int, ...], rng: Generator) -> NDArray[Any]:
-    """The content of an output before the launch: NaN for floats, and random bytes otherwise."""
+    """Returns the content of an output before the launch: NaN for floats, random bytes for other dtypes."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     wanted = numpy_dtype(element)

@@ -1,8 +1,8 @@
-"""Processes of the judge: one server that has imported everything, and one confined child of it for each job.
+"""The processes of the judge: a server that has imported everything, and a confined child of it for each job.
 
-The server is started with an environment of its own and forks a child for each job, which is killed when its time is
-up. A job is bytes in and bytes out, through pipes; nothing that a child sends is executed. A child that crashes, hangs
-or lies costs its own job.
+The server is started with an environment of its own. It forks a child for each job, which is killed when its time is
+up. A job takes bytes and returns bytes, through pipes; nothing that a child sends is executed. A child that crashes,
+hangs or lies costs only its own job.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from silo.settings import child_environment
 __all__ = ["Ended", "JobProcesses", "clean_environment"]
 
 _START_S = 120.0
-_LATE_S = 5.0  # for the server to kill a child whose time is up
+_LATE_S = 5.0  # seconds that the server has to kill a child whose time is up
 _STDERR = 4096
 _KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "SILO_CC", "CC", "LANG", "LC_ALL")
 
 
 @frozen
 class Ended:
-    """The end of one job: the bytes that its process sent, how the process ended, and what it cost.
+    """The end of one job: the bytes that its process sent, how the process ended, and the time that it took.
 
-    ``how`` is "" if it exited with 0. ``complaints`` is the end of its standard error, which is not to be trusted.
+    ``how`` is "" if it exited with 0. ``complaints`` is the end of its standard error, which must not be trusted.
     """
 
     reply: bytes
@@ -49,7 +49,7 @@ class Ended:
 
 
 def clean_environment() -> dict[str, str]:
-    """The variables of the server: the few that compilers need, and none that hold the user's secrets."""
+    """Returns the server's environment: the few variables that compilers need, and none with secrets of the user."""
     own = {name: value for name, value in child_environment().items() if name in _KEPT}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     nowhere = {"HOME": "/nonexistent", "SILO_HOME": "/nonexistent/silo", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -57,7 +57,7 @@ def clean_environment() -> dict[str, str]:
 
 
 class JobProcesses:
-    """The server and its jobs. Thread-safe: each thread may run a job of its own at the same time."""
+    """The server and its jobs. Several threads may run jobs at the same time."""
 
     def __init__(self) -> None:
         self._lock = Mutex()
@@ -74,7 +74,7 @@ class JobProcesses:
         """Ends the server and all jobs."""
         with self._lock:
             if self._control is not None:
-                self._control.close()  # the server ends at this
+                self._control.close()  # this makes the server end
             if self._server is not None:
                 try:
                     self._server.wait(_LATE_S)
@@ -84,7 +84,7 @@ class JobProcesses:
             self._server = self._control = None
 
     def run(self, kind: str, request: bytes, *, wall_s: float, most_bytes: int) -> Ended:
-        """Runs a job to its end. ``most_bytes`` is the most that it may send.
+        """Runs a job to its end. The job may send at most ``most_bytes`` bytes.
 
         Raises:
             SiloError: the server cannot be started.
@@ -112,7 +112,7 @@ class JobProcesses:
             socket.send_fds(self._control, [json.dumps({"kind": kind, "wall_s": wall_s}).encode()], descriptors)
 
     def _start(self) -> None:
-        self.close()  # of a server that died
+        self.close()  # cleans up after a server that died
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-s", "-m", "silo.judging.job_server", str(theirs.fileno())]
@@ -136,7 +136,7 @@ class JobProcesses:
 
 
 class _Ends(list[tuple[int, int]]):
-    """Pipes, each with its reading and its writing end, that are closed once."""
+    """Pipes, as pairs of a reading and a writing end; each end is closed only once."""
 
     def __init__(self, count: int) -> None:
         super().__init__(os.pipe() for _ in range(count))
@@ -162,7 +162,7 @@ def _pipes(count: int) -> Generator[_Ends]:
 
 
 class _Exchange:
-    """Writes the request, and reads reply, complaints and status as they come."""
+    """Writes the request of a job, and reads its answer, standard error and status as they arrive."""
 
     def __init__(self, ends: _Ends, asked: int, answer: int, errors: int, status: int) -> None:
         self._ends = ends
@@ -170,15 +170,15 @@ class _Exchange:
 
     def finish(self, request: bytes, begin: float, limit_s: float, most_bytes: int) -> Ended:
         rest = memoryview(request)
-        found: dict[int, bytearray] = {one: bytearray() for one in (self._answer, self._errors, self._status)}
+        received: dict[int, bytearray] = {one: bytearray() for one in (self._answer, self._errors, self._status)}
         with selectors.DefaultSelector() as selector:
-            for one in found:
+            for one in received:
                 os.set_blocking(one, False)
                 selector.register(one, selectors.EVENT_READ)
             os.set_blocking(self._asked, False)
             selector.register(self._asked, selectors.EVENT_WRITE)
-            waiting = set(found)
-            # The status comes last: the server sends it when the process is gone.
+            waiting = set(received)
+            # The status arrives last, because the server sends it after the process has ended.
             while self._status in waiting:
                 left = begin + limit_s - time.monotonic()
                 ready = selector.select(max(left, 0.0))
@@ -193,18 +193,18 @@ class _Exchange:
                         selector.unregister(key.fd)
                         waiting.discard(key.fd)
                         continue
-                    if key.fd == self._answer and len(found[key.fd]) + len(part) > most_bytes:
-                        # The end of the status pipe tells the server to kill the process.
+                    if key.fd == self._answer and len(received[key.fd]) + len(part) > most_bytes:
+                        # The caller closes the status pipe, which makes the server kill the process.
                         how, wall_s = "it sent more bytes than its result has", time.monotonic() - begin
-                        return Ended(bytes(found[key.fd]), how, wall_s=wall_s)
-                    found[key.fd] += part
+                        return Ended(bytes(received[key.fd]), how, wall_s=wall_s)
+                    received[key.fd] += part
                     if key.fd == self._errors:
-                        del found[key.fd][:-_STDERR]
-            self._drain(waiting, found, most_bytes)
-        return self._ended(found, begin)
+                        del received[key.fd][:-_STDERR]
+            self._drain(waiting, received, most_bytes)
+        return self._ended(received, begin)
 
     def _drain(self, waiting: set[int], found: dict[int, bytearray], most_bytes: int) -> None:
-        """Reads the rest in the pipes of an ended process."""
+        """Reads the bytes that an ended process left in its pipes."""
         for one in waiting - {self._status}:
             with contextlib.suppress(BlockingIOError):
                 while (part := os.read(one, 1 << 20)) and len(found[one]) < most_bytes:

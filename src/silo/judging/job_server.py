@@ -1,4 +1,4 @@
-"""The server of the judge's jobs: ``python -m silo.judging.job_server FD``, started by ``job_processes`` alone.
+"""The server of the judge's jobs: ``python -m silo.judging.job_server FD``, started only by ``job_processes``.
 
 It imports the modules of jobs, then forks a child for each job. It runs no code of a candidate itself, has one thread,
 and ends with the process that started it.
@@ -28,20 +28,20 @@ Job = Callable[[int, int], None]
 
 
 def _jobs() -> dict[str, Job]:
-    """The function of each kind of job, imported before the first fork."""
+    """Returns the function of each kind of job. Imports everything that they need, before the first fork."""
     from silo.judging.candidate_process import lower_candidate, warm_up  # noqa: PLC0415  # after the process is set up
     from silo.judging.kernel_process import build_once, compiler_places, run_kernel  # noqa: PLC0415
 
     for kind, variant in warm_up():
         build_once(kind, variant)
-    private_files()  # these two once for all children
+    private_files()  # this call and the next are made because their results are cached, for all children
     compiler_places()
     return {"candidate": lower_candidate, "kernel": run_kernel}
 
 
 @frozen
 class _Child:
-    """A child that runs: its descriptor for polling, the pipe for its status, and the time at which it is killed."""
+    """A running child: its descriptor for polling, the pipe for its status, and the time at which it is killed."""
 
     pid: int
     handle: int
@@ -51,7 +51,8 @@ class _Child:
 
 def main(arguments: list[str]) -> None:
     """Serves jobs until the other end of the control socket is closed."""
-    # The end of the socket means that the judge is gone. A signal would come as soon as the starting thread ends.
+    # The end of the socket shows that the judge is gone. A parent-death signal would be sent as soon as the thread that
+    # started this process ends.
     control = socket.socket(fileno=int(arguments[0]))
     try:
         jobs = _jobs()
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> None:
         control.send(f"{type(error).__name__}: {error}".encode()[:4000])
         return
     gc.collect()
-    gc.freeze()  # children share these pages
+    gc.freeze()  # collecting garbage in a child would write to pages that it shares with this process
     control.send(b"ready")
     children: list[_Child] = []
     poll = select.poll()
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> None:
         soonest = min((one.deadline for one in children), default=now + 3600)
         events = {descriptor for descriptor, _ in poll.poll(max(0, int((soonest - now) * 1000) + 1))}
         now = time.monotonic()
-        # Ended children first: a new child may get their descriptor numbers.
+        # Ended children are handled first, because a new child may get their descriptor numbers.
         for one in tuple(children):
             ended = one.handle in events
             if ended or one.status in events or one.deadline <= now:
@@ -83,13 +84,13 @@ def main(arguments: list[str]) -> None:
                 break
             children.append(child)
             poll.register(child.handle, select.POLLIN)
-            poll.register(child.status, 0)  # an error there: the judge waits for this job no longer
+            poll.register(child.status, 0)  # polled for errors: one means that the judge no longer waits for this job
     for one in children:
         _report(one, late=True)
 
 
 def _accept(control: socket.socket, jobs: dict[str, Job]) -> _Child | None:
-    """Starts the next job; None at the end of the control socket."""
+    """Starts the next job. Returns None at the end of the control socket."""
     text, descriptors, _, _ = socket.recv_fds(control, 4096, 4)
     if not text:
         return None
@@ -104,7 +105,7 @@ def _accept(control: socket.socket, jobs: dict[str, Job]) -> _Child | None:
 
 
 def _run(job: Job, asked: int, answer: int, errors: int) -> None:
-    """The life of a child; never returns."""
+    """Runs a job in the child, and exits; never returns."""
     code = 1
     try:
         die_with_parent()
@@ -120,7 +121,7 @@ def _run(job: Job, asked: int, answer: int, errors: int) -> None:
 
 
 def _report(child: _Child, *, late: bool) -> None:
-    """Reaps a child that has ended, or that is killed here because it is late, and sends how it ended."""
+    """Reaps a child and sends how it ended. A ``late`` child is killed first."""
     if late:
         signal.pidfd_send_signal(child.handle, signal.SIGKILL)
     _, code, usage = os.wait4(child.pid, 0)
@@ -130,11 +131,11 @@ def _report(child: _Child, *, late: bool) -> None:
     try:
         os.write(child.status, text)
     except BrokenPipeError:
-        pass  # nobody waits for it
+        pass  # the judge no longer waits for it
     finally:
         os.close(child.status)
 
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-    os._exit(0)  # libraries complain about an ordinary end
+    os._exit(0)  # skips Python's clean-up at exit, during which some libraries print errors

@@ -1,4 +1,4 @@
-"""Comparison of the arrays that a launch left: with the reference, or with their first content if they are inputs."""
+"""Compares the arrays that a launch left with the reference's results, and inputs with their first content."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _NO_SCALES: dict[str, float] = {}
 
 
 def expected_arrays(case: DrawnCase) -> dict[str, NDArray[Any]]:
-    """The reference's results by name, in numpy.
+    """Computes the reference's results by name, in numpy.
 
     Raises:
-        CaseError: the reference fails, leaves out an array, or gives one of another shape.
+        CaseError: the reference fails, leaves out an array, or returns an array of another shape.
     """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     try:
-        with np.errstate(all="ignore"):  # drawn infinities and NaN cause warnings
+        with np.errstate(all="ignore"):  # numpy would warn about drawn infinities and NaN
             given = dict(case.expected())
     except Exception as error:
         raise CaseError(f"the reference fails at {case.label}: {type(error).__name__}: {error}") from error
@@ -49,7 +49,7 @@ def expected_arrays(case: DrawnCase) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _host(value: Any) -> NDArray[Any]:  # noqa: ANN401  # of numpy or torch
+def _host(value: Any) -> NDArray[Any]:  # noqa: ANN401  # an array of numpy or torch
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if hasattr(value, "detach"):
@@ -59,16 +59,16 @@ def _host(value: Any) -> NDArray[Any]:  # noqa: ANN401  # of numpy or torch
 
 
 def scales_of(case: DrawnCase, expected: Mapping[str, NDArray[Any]]) -> dict[str, float]:
-    """The largest finite magnitude of each expected array of floats, rounded to its dtype."""
+    """Returns the largest finite magnitude of each expected array of floats, rounded to its dtype."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
-    found: dict[str, float] = {}
+    scales: dict[str, float] = {}
     for name, values in expected.items():
         if case.arrays[name].dtype.kind is DTypeKind.FLOAT:
             with np.errstate(all="ignore"):
                 size = np.abs(values.astype(numpy_dtype(case.arrays[name].dtype)).astype(np.float64))
-            found[name] = float(np.max(size, where=np.isfinite(size), initial=0.0))
-    return found
+            scales[name] = float(np.max(size, where=np.isfinite(size), initial=0.0))
+    return scales
 
 
 def wrong_results(
@@ -79,19 +79,20 @@ def wrong_results(
     left: Sequence[bytes],
     scales: Mapping[str, float] = _NO_SCALES,
 ) -> list[str]:
-    """The reasons why the bytes that a launch left in ``arrays`` are wrong; empty if they are right.
+    """Returns the reasons why the bytes that a launch left in ``arrays`` are wrong; empty if they are right.
 
-    ``scales`` are magnitudes of the results in a large case of ordinary values: the few results of a small case of such
-    values may all be small because their terms cancel, and their error is the terms' error.
+    ``scales`` are the magnitudes of the results of a large case with ordinary values. They set the tolerance of small
+    cases too: the few results of a small case may all be small because their terms cancel, but their error is that of
+    the terms.
 
     Raises:
-        ValueError: other numbers of arrays or bytes than the case has.
+        ValueError: the number of arrays, or of their bytes, is not the case's.
     """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if [len(one) for one in left] != [one.host.nbytes for one in arrays]:
         raise ValueError("other arrays came back than were sent")
-    found: list[str] = []
+    differences: list[str] = []
     own = scales_of(case, expected)
     for one, content in zip(arrays, left, strict=True):
         name = next(name for name, array in case.arrays.items() if array is one)
@@ -99,13 +100,13 @@ def wrong_results(
         if one.role is Role.INPUT:
             result = unchanged(actual, one.host)
             if not result:
-                found.append(f"{case.label}: it changes {name}, which it must only read: {result.message}")
+                differences.append(f"{case.label}: it changes {name}, which it must only read: {result.message}")
         elif one.role in (Role.OUTPUT, Role.INOUT):
             scale = max(own.get(name, 0.0), scales.get(name, 0.0) if case.ordinary else 0.0)
             reason = _difference(task, one.dtype, actual, expected[name], scale)
             if reason:
-                found.append(f"{case.label}: {name}: {reason}")
-    return found
+                differences.append(f"{case.label}: {name}: {reason}")
+    return differences
 
 
 def _difference(task: Task, element: DType, actual: NDArray[Any], exact: NDArray[Any], scale: float) -> str:
@@ -116,14 +117,15 @@ def _difference(task: Task, element: DType, actual: NDArray[Any], exact: NDArray
         return "" if result else result.message
     doubles = exact.astype(np.float64)
     with np.errstate(all="ignore"):
-        rounded = doubles.astype(actual.dtype)  # a value beyond the dtype's range is infinite in it
+        rounded = doubles.astype(actual.dtype)  # a value beyond the dtype's range becomes infinite
     least, most = _range(actual.dtype)
     rtol, atol = default_tolerance(element, scale)
     rtol = rtol if task.rtol is None else task.rtol
-    atol = max(atol, 4 * least) if task.atol is None else task.atol  # code may flush denormal results
+    atol = max(atol, 4 * least) if task.atol is None else task.atol  # because code may flush denormal results to zero
     with np.errstate(all="ignore"):
         seen = actual.astype(np.float64)
-        near = np.abs(np.abs(doubles) - most) <= (rtol + 1e-3) * most  # either side of an overflow is right
+        # near the largest value of the dtype, both a finite and an infinite result are right
+        near = np.abs(np.abs(doubles) - most) <= (rtol + 1e-3) * most
         right = near & (np.sign(seen) == np.sign(doubles)) & (np.abs(seen) >= most * (1 - 2 * rtol - 1e-3))
     result = compare(np.where(right, rounded, actual), rounded, rtol, atol)
     return "" if result else result.message
@@ -135,7 +137,7 @@ def _range(wanted: Any) -> tuple[float, float]:  # noqa: ANN401  # a numpy dtype
     if wanted.type in (np.float64, np.float32, np.float16):
         info = cast("Any", np.finfo(wanted))
     else:
-        import ml_dtypes  # noqa: PLC0415  # made the dtype
+        import ml_dtypes  # noqa: PLC0415  # installed, because this package made the dtype
 
         info = cast("Any", ml_dtypes.finfo(wanted))
     least, most = float(info.smallest_normal), float(info.max)

@@ -1,7 +1,7 @@
-"""The process in which a candidate's code runs: built from its text by Silo, checked, and launched over given arrays.
+"""The process that runs a candidate's compiled code: it builds the code from text, checks it, and launches it.
 
-No Python of the candidate is in it, nor an expected value. It is confined before it reads the text, and sealed before
-the first launch. The arrays that it sends back are compared by the judge.
+The process holds no Python of the candidate and no expected value. It is confined before it reads the text, and sealed
+before the first launch. The judge compares the arrays that it sends back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OBJECT_BYTES = 64 << 20
 
 
 def run_kernel(asked: int, answer: int) -> None:
-    """A job of the server: builds all variants, then launches each case and sends the arrays that it left."""
+    """The job of a server's child: builds all variants, then launches each case and sends the arrays that result."""
     request, blobs = read_request(asked)
     folder = request["folder"]
     limits = Limits(request["memory_bytes"], request["cpu_s"], _OBJECT_BYTES)
@@ -50,7 +50,7 @@ def run_kernel(asked: int, answer: int) -> None:
     data = CandidateData.from_json(request["data"])
     timed = request.get("timed")
     compiled: list[dict[str, object]] = []
-    codes: list[tuple[dict[str, object], bytes]] = []  # for the device, which another process launches
+    codes: list[tuple[dict[str, object], bytes]] = []  # for the GPU, on which another process launches them
     try:
         if timed is None:
             built = [_checked(data.kind, one) for one in data.variants]
@@ -59,16 +59,16 @@ def run_kernel(asked: int, answer: int) -> None:
                 for place, job in enumerate(one.jobs):
                     if job.target == host:
                         continue
-                    made = select_compiler(data.kind, job.target).compile(job)
-                    compiled.append(_resources(made.launch, job))
+                    result = select_compiler(data.kind, job.target).compile(job)
+                    compiled.append(_resources(result.launch, job))
                     if place == request.get("sent_job"):
                         row: dict[str, object] = {
                             "variant": number,
                             "job": place,
-                            "launch": made.launch.to_json(),
-                            "kind": made.blob.kind,
+                            "launch": result.launch.to_json(),
+                            "kind": result.blob.kind,
                         }
-                        codes.append((row, made.blob.data))
+                        codes.append((row, result.blob.data))
         else:
             both = (*data.variants, *CandidateData.from_json(timed["baseline"]).variants)
             built = [_plain(data.kind, one) for one in both]
@@ -93,24 +93,24 @@ def run_kernel(asked: int, answer: int) -> None:
 
 
 def compiler_places() -> tuple[str, ...]:
-    """The files of the compiler that builds candidates, which may be installed anywhere, such as below /opt."""
+    """Returns the files of the compiler that builds candidates, which may be installed anywhere, such as below /opt."""
     try:
         return installed_places(find_compiler(settings().cc))
     except CompilerMissingError:
-        return ()  # the first compile reports it
+        return ()  # the first compile will report the missing compiler
 
 
 def build_once(kind: str, data: VariantData) -> None:
-    """Builds a variant of Silo's own kernel in the server, so that children have all modules loaded."""
+    """Builds a variant of Silo's own kernel in the server, so that all children have the needed modules loaded."""
     _checked(kind, data)
     _plain(kind, data)
 
 
-# ---- building
+# ---- building ----
 
 
 class _Built:
-    """A variant that is loaded here: a launcher for it, its launch info, and its check if it checks itself."""
+    """A loaded variant: its launcher, its launch info, and its check if the code checks itself."""
 
     def __init__(self, data: VariantData, loaded: Any, launch: LaunchInfo, checked: CheckedKernel | None) -> None:  # noqa: ANN401
         self.launch = launch
@@ -131,7 +131,7 @@ class _Built:
 
 
 def _resources(launch: LaunchInfo, job: CompileJob | None = None) -> dict[str, object]:
-    """The resources of compiled code that are known without launching it."""
+    """Returns the resources of compiled code that are known without launching it."""
     return {
         "target": "cpu" if job is None else str(job.target),
         "scratch_bytes": launch.scratch_bytes,
@@ -159,7 +159,7 @@ def _checked(kind: str, data: VariantData) -> _Built:
 
 
 def _plain(kind: str, data: VariantData) -> _Built:
-    """The variant as it is timed: optimized code for the CPU."""
+    """Builds the form of a variant that is timed: optimized code for the CPU."""
     target = device_named("cpu").target
     job = next((one for one in data.jobs if one.target == target), None)
     if job is None:
@@ -180,17 +180,17 @@ def _loaded(kind: str, job: CompileJob, data: VariantData) -> tuple[Any, LaunchI
     return loaded, compiled.launch
 
 
-# ---- launches
+# ---- launches ----
 
 
 def _arrays(request: Mapping[str, Any], blobs: Sequence[bytes]) -> list[list[Any]]:
-    """The arrays of each launch, in memory of their own with the address that their case wants."""
+    """Copies the arrays of each launch into memory of their own, at the alignment that the case requires."""
     cases = [request["cases"][launch[0]] for launch in request["data"]["launches"]]
     return [[_array(one, blobs) for one in case["arrays"]] for case in cases]
 
 
 def _array(one: Mapping[str, Any], blobs: Sequence[bytes]) -> Any:  # noqa: ANN401  # a numpy array
-    import numpy as np  # noqa: PLC0415  # imported by the server
+    import numpy as np  # noqa: PLC0415  # the server has imported it
 
     data: bytes = blobs[int(one["blob"])]
     content = np.frombuffer(data, np.uint8)
@@ -242,18 +242,20 @@ def _time(
     baseline: CandidateData,
     built: Sequence[_Built],
 ) -> None:
-    """Times each timed launch in turns with the baseline's launch of the same case, over arrays of their own."""
+    """Times each launch in turns with the baseline's launch of the same case; each has arrays of its own."""
     device = device_named("cpu")
     timed = request["timed"]
     old_builds = built[len(data.variants) :]
     for launch, arrays in zip(data.launches, _arrays(request, blobs), strict=True):
         case = request["cases"][launch.case]
-        old = next(one for one in baseline.launches if one.case == launch.case and one.config == timed["config"])
+        baseline_launch = next(
+            one for one in baseline.launches if one.case == launch.case and one.config == timed["config"]
+        )
         first = [one.copy() for one in arrays]
         theirs = [_placed_like(one) for one in arrays]
         sides = (
             (built[launch.variant], launch.grid, arrays),
-            (old_builds[old.variant], old.grid, theirs),
+            (old_builds[baseline_launch.variant], baseline_launch.grid, theirs),
         )
         new_side, old_side = (_contender(one, grid, case, own, first) for one, grid, own in sides)
         try:
@@ -284,7 +286,7 @@ def _contender(
     launcher = built.launcher[grid]
     reset: Callable[[], object] | None = None
     if case["inout"]:
-        reset = lambda: _restore(arrays, first)  # noqa: E731  # one expression
+        reset = lambda: _restore(arrays, first)  # noqa: E731  # a function of one expression
     return Contender(lambda: launcher(**named), reset)
 
 
@@ -294,7 +296,7 @@ def _restore(arrays: Sequence[Any], first: Sequence[Any]) -> None:
 
 
 def _placed_like(array: Any) -> Any:  # noqa: ANN401  # a numpy array
-    import numpy as np  # noqa: PLC0415  # imported by the server
+    import numpy as np  # noqa: PLC0415  # the server has imported it
 
     offset = array.ctypes.data % 64
     memory = np.empty(array.nbytes + 128, np.uint8)

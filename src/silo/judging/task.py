@@ -40,7 +40,7 @@ MakesValues: TypeAlias = "Callable[[Generator, tuple[int, ...]], Any]"
 
 
 ODD: Final = 1
-"""The number of the first case of other sizes and addresses than multiples of 16."""
+"""The number of the first case whose sizes and addresses are not multiples of 16."""
 LARGEST: Final = 3
 """The number of the case of the largest size."""
 
@@ -60,19 +60,18 @@ class Sizes(Enum):
     """How the sizes and addresses of one case are drawn."""
 
     ALIGNED = "aligned"  # multiples of 16, at addresses that are multiples of 64
-    ODD = "odd"  # other sizes, one element beyond an aligned address
-    SMALLEST = "smallest"  # the least size, one element beyond an aligned address
-    LARGEST = "largest"  # the greatest size, aligned
+    ODD = "odd"  # other sizes, at an aligned address plus one element
+    SMALLEST = "smallest"  # the smallest size, at an aligned address plus one element
+    LARGEST = "largest"  # the largest size, at an aligned address
 
 
 @frozen
 class TaskLimits:
-    """The most that one candidate may take.
+    """The limits of one candidate.
 
-    ``configs``: how many of its space are judged. ``programs``: of one grid. ``seconds`` and ``memory_bytes``: for each
-    of its processes.
-    ``scratch_bytes``, ``shared_bytes`` and ``registers`` (of a group of threads): of its code.
-    ``steps``: turns of loops and accesses of one program.
+    ``configs``: how many configs of its space are judged. ``programs``: the programs of one grid. ``seconds`` and
+    ``memory_bytes``: for each of its processes. ``scratch_bytes``, ``shared_bytes`` and ``registers`` (of a group of
+    threads): the resources of its code. ``steps``: iterations of loops, and accesses, of one program.
     """
 
     configs: int = 4
@@ -101,11 +100,11 @@ class DrawnArray:
     @property
     def host(self) -> NDArray[Any]:
         """The values before the launch, in a read-only numpy array."""
-        made = self._host
-        if made is None:
-            made = self._host = self._values()
-            made.flags.writeable = False
-        return made
+        array = self._host
+        if array is None:
+            array = self._host = self._values()
+            array.flags.writeable = False
+        return array
 
     @property
     def double(self) -> NDArray[Any]:
@@ -127,11 +126,11 @@ class DrawnCase:
     label: str
     arguments: tuple[tuple[str, DrawnArray | int | float | bool], ...]
     expected: Callable[[], Mapping[str, Any]]
-    ordinary: bool = False  # its values are of magnitude 1
+    ordinary: bool = False  # whether its values have a magnitude of about 1
 
     @property
     def shape(self) -> CaseShape:
-        """The part that a candidate's process sees."""
+        """The part of the case that a candidate's process receives."""
         return CaseShape(
             tuple(
                 (name, ArrayShape(one.dtype.name, one.shape, one.offset) if isinstance(one, DrawnArray) else one)
@@ -148,8 +147,8 @@ class DrawnCase:
 class Draw:
     """Draws the arguments of one case for a task's function.
 
-    Shapes and numbers come from one generator, values of arrays from another, whose seed is drawn after the candidate's
-    process has ended.
+    Shapes and numbers come from one random generator, the values of arrays from another one, whose seed is drawn after
+    the candidate's process has ended.
     """
 
     def __init__(
@@ -165,7 +164,7 @@ class Draw:
         self._made: list[tuple[DType, tuple[int, ...], DrawnArray]] = []
 
     def size(self, low: int, high: int) -> int:
-        """A size from ``low`` to ``high``, both included."""
+        """Draws a size from ``low`` to ``high``, both included."""
         match self._sizes:
             case Sizes.SMALLEST:
                 return low
@@ -178,23 +177,23 @@ class Draw:
                 return found - 1 if self._sizes is Sizes.ODD and found % 16 == 0 and found > low else found
 
     def integer(self, low: int, high: int) -> int:
-        """An integer from ``low`` to ``high``, both included, in each case alike."""
+        """Draws an integer from ``low`` to ``high``, both included, in the same way for every case."""
         return int(self._shapes.integers(low, high, endpoint=True))
 
     def number(self, low: float, high: float) -> float:
-        """A float between two others."""
+        """Draws a float from ``low`` to ``high``."""
         return float(self._shapes.uniform(low, high))
 
     def choice(self, *options: Any) -> Any:  # noqa: ANN401  # one of them
-        """One of the options."""
+        """Draws one of the options."""
         return options[int(self._shapes.integers(len(options)))]
 
     def array(self, *shape: int, dtype: str = "float32", values: str | MakesValues | None = None) -> DrawnArray:
-        """An array that the kernel reads.
+        """Draws an array that the kernel reads.
 
-        ``values`` is one of the ways of ``silo.task``, the case's own by default, or a function that makes an array of
-        a generator of numpy's and the shape. In the task's last case an earlier array of equal shape and dtype is
-        passed again.
+        ``values`` is one of the ways of ``silo.task``, by default that of the case, or a function that takes a
+        generator of numpy's and the shape, and returns an array. In the task's last case, an earlier array of equal
+        shape and dtype is passed again.
         """
         element = _element(dtype)
         twins = [one for kind, extents, one in self._made if (kind, extents) == (element, shape)]
@@ -205,27 +204,30 @@ class Draw:
         return made
 
     def integers(self, *shape: int, low: int, high: int, dtype: str = "int32") -> DrawnArray:
-        """An array of integers from ``low`` to ``high``, both included, that the kernel reads."""
+        """Draws an array of integers from ``low`` to ``high``, both included, that the kernel reads."""
         element = _element(dtype)
         return self._array(Role.INPUT, element, shape, lambda: draw_integers(low, high, element, shape, self._values))
 
     def inout(self, *shape: int, dtype: str = "float32", values: str | MakesValues | None = None) -> DrawnArray:
-        """An array that the kernel changes in place; ``values`` as of :meth:`array`."""
+        """Draws an array that the kernel changes in place; ``values`` has the meaning that it has for :meth:`array`."""
         element = _element(dtype)
         return self._array(Role.INOUT, element, shape, self._maker(element, shape, values))
 
     def empty(self, *shape: int, dtype: str = "float32") -> DrawnArray:
-        """An array that the kernel writes. It holds NaN, or random bytes, before each launch."""
+        """Returns an array that the kernel writes. It holds NaN, or random bytes, before each launch."""
         element = _element(dtype)
         return self._array(Role.OUTPUT, element, shape, lambda: poison(element, shape, self._values))
 
     def scratch(self, *shape: int, dtype: str = "float32") -> DrawnArray:
-        """Memory like that of :meth:`empty` whose final content does not matter."""
+        """Returns memory like that of :meth:`empty`, whose final content does not matter."""
         element = _element(dtype)
         return self._array(Role.SCRATCH, element, shape, lambda: poison(element, shape, self._values))
 
     def case(self, expected: Callable[[], Mapping[str, Any]], **arguments: DrawnArray | float | bool) -> DrawnCase:
-        """The case: its arguments in the order of the kernel's parameters, and a function of the expected arrays."""
+        """Makes a case of the arguments, in the order of the kernel's parameters.
+
+        ``expected`` is a function that computes the expected arrays, by name.
+        """
         arrays = {name: one for name, one in arguments.items() if isinstance(one, DrawnArray)}
         if not callable(expected):
             raise CaseError(
@@ -293,13 +295,13 @@ def task(
     values: Sequence[str] = VALUES,
     **limits: float,
 ) -> Task | Callable[[Callable[[Draw], DrawnCase]], Task]:
-    """Makes a task for :func:`judge` of a function that draws one case.
+    """Makes a task for :func:`judge` from a function that draws one case.
 
     Args:
         function: takes a :class:`Draw`, and returns ``draw.case(...)``.
         baseline: a file with the kernel that candidates are timed against, beside the task's file.
         rtol: the relative tolerance; by default the dtype's.
-        atol: the absolute tolerance; by default a tenth of ``rtol`` of the largest expected value.
+        atol: the absolute tolerance; by default a tenth of ``rtol``, times the largest expected value.
         cases: the number of cases that are drawn.
         values: the ways to draw floats, of which each case takes one; leave out those that the reference does not
             define (``nan`` for a maximum, ``huge`` for a sum).
@@ -327,21 +329,23 @@ def task(
 
 
 def read_task(path: Path) -> Task:
-    """The task of a Python file, which is run: it is the judge's own.
+    """Reads the task of a Python file, which is run: it must be the judge's own.
 
     Raises:
         SourceError: the file cannot be run, or has no task or several.
     """
-    found = [one for one in vars(load_module(path)).values() if isinstance(one, Task)]
-    if len(found) != 1:
+    tasks = [one for one in vars(load_module(path)).values() if isinstance(one, Task)]
+    if len(tasks) != 1:
         raise SourceError(
-            f"{path} has {len(found)} tasks; a task is one file with one function under @silo.task, which takes draw"
+            f"{path} has {len(tasks)} tasks; a task is one file with one function under @silo.task, which takes draw"
         )
-    return found[0]
+    return tasks[0]
 
 
 def draw_case(of: Task, number: int, shape_seed: int, value_seed: int, *, timed: bool = False) -> DrawnCase:
-    """Case ``number`` of a task. Equal shape seeds give equal shapes; ``timed``: the largest, of ordinary values.
+    """Draws case ``number`` of a task. Equal shape seeds give equal shapes.
+
+    ``timed``: the case is of the largest size, with ordinary values.
 
     Raises:
         CaseError: the task's function fails, or returns anything but a case.
@@ -353,16 +357,16 @@ def draw_case(of: Task, number: int, shape_seed: int, value_seed: int, *, timed:
     sizes = order[number] if number < 4 else order[number % 2]
     if timed:
         sizes = Sizes.LARGEST
-    # The largest size has the first way to draw values; of the other cases each has the next one.
+    # The case of the largest size takes the first way to draw values; each other case takes the next way.
     how = of.values[0] if number == LARGEST or timed else of.values[(number + (number < LARGEST)) % len(of.values)]
     twice = number == of.cases - 1
     mixed = number > max(len(of.values), 4) and not timed
     label = f"case {number} ({sizes.value} sizes, {how} values)"
     rngs = [np.random.Generator(np.random.PCG64([seed, number])) for seed in (shape_seed, value_seed)]
     try:
-        made = of.function(Draw(label, sizes, how, *rngs, mixed=mixed, twice=twice))
+        case = of.function(Draw(label, sizes, how, *rngs, mixed=mixed, twice=twice))
     except Exception as error:
         raise CaseError(f"the task {of.name} fails at {label}: {type(error).__name__}: {error}") from error
-    if not isinstance(made, DrawnCase):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
-        raise CaseError(f"the task {of.name} returned a {type(made).__name__}; return draw.case(...)")
-    return made
+    if not isinstance(case, DrawnCase):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
+        raise CaseError(f"the task {of.name} returned a {type(case).__name__}; return draw.case(...)")
+    return case

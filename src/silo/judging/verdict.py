@@ -1,4 +1,4 @@
-"""Verdicts: how far a candidate came, why it was refused, and its figures."""
+"""Verdicts: the last stage that a candidate reached, the reasons why it was refused, and its figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Verdict:
     ``stage`` is the stage that refused it, or the last stage that it passed; ``reasons`` are sentences, empty if it was
     accepted. ``speedup`` is the baseline's time divided by the candidate's, with the limits of its interval; None if it
     was not timed. ``figures`` are numbers by name: seconds of each stage, cases, configs, times. ``confinement`` lists
-    the measures that the system allowed for the candidate's process, and the reasons for those that it did not.
+    the measures that were in force for the candidate's process, and the reasons for missing ones.
     """
 
     task: str
@@ -44,7 +44,7 @@ class Verdict:
         return words + "".join(f"\n  {reason}" for reason in self.reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """The members as JSON."""
+        """Returns the members as JSON."""
         return {
             "task": self.task,
             "candidate": self.candidate,
@@ -59,7 +59,9 @@ class Verdict:
 
 
 def speedup_of(median_ppm: int, low_ppm: int, high_ppm: int) -> tuple[float, float, float]:
-    """The baseline's time divided by the candidate's, of quotients of the candidate's time.
+    """Returns the quotients of the baseline's time by the candidate's.
+
+    The arguments are quotients of the candidate's time by the baseline's, in millionths.
 
     >>> speedup_of(500_000, 400_000, 1_000_000)
     (2.0, 1.0, 2.5)

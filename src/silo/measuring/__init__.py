@@ -1,1 +1,4 @@
-"""Measuring configs of one study: benches, the process that runs them, lock files. Searches nothing."""
+"""Measures configs of one study: benches, the processes that run candidates, lock files.
+
+The search itself is elsewhere.
+"""

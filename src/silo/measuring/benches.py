@@ -1,4 +1,4 @@
-"""Benches: run candidates in this process, or in a separate process that a fault may end."""
+"""Benches: run candidates in this process, or in a separate process, so that a fault ends only that process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
     "grid_at",
 ]
 
-# Seconds that a candidate may take to run once.
+# The seconds that a candidate may take to run once.
 RUN_LIMIT_S = 10.0
 
 _log = logging.getLogger("silo")
@@ -59,42 +59,46 @@ class ReferenceCode:
 
 
 class Bench(Protocol):
-    """Runs and times candidates on one set of arguments. Failures are LaunchErrors."""
+    """Runs and times candidates on one set of arguments. Failures of a candidate are raised as LaunchErrors."""
 
     def start(self) -> None:
-        """Announces work: begins steps that take long, and returns at once."""
+        """Prepares for the first candidate: begins steps that take long, and returns at once."""
         ...
 
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
-        """Runs a config once on the arguments as they were at first; returns every array's host content afterwards.
+        """Runs a config once on the arguments' first content; returns every array's content afterwards, on the host.
 
-        Valid until the next call of this object; read-only arrays were not written and stay valid.
+        The arrays are valid until the next call of this object. Arrays that were not written are read-only and stay
+        valid.
         """
         ...
 
     def measure(
         self, config: Config, artifact: Artifact, best_ns: int | None, beside: ReferenceCode | None = None
     ) -> Timing:
-        """Samples in nanoseconds, in turns with a reference if one is given.
+        """Measures samples in nanoseconds, in turns with the reference ``beside`` if it is given.
 
-        A config that is far slower than ``best_ns`` is dropped early.
+        Sampling ends early for a config that is far slower than ``best_ns``.
         """
         ...
 
     def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
-        """Samples of each config in nanoseconds, taken in turns."""
+        """Measures configs in turns; returns the samples of each in nanoseconds."""
         ...
 
     def energy(self, config: Config, artifact: Artifact, once_ns: int) -> tuple[float, ...]:
-        """Samples in nanojoules for one launch, which takes about ``once_ns``. DeviceError: nothing counts them."""
+        """Measures energy; returns samples in nanojoules for one launch, which takes about ``once_ns``.
+
+        Raises DeviceError if the device has no energy counter.
+        """
         ...
 
     def interrupt(self) -> None:
-        """Makes the launch that another thread waits for fail soon. Any thread may call it."""
+        """Makes a launch that another thread waits for fail soon. Any thread may call this method."""
         ...
 
     def close(self) -> None:
-        """Releases its resources."""
+        """Releases the bench's resources."""
         ...
 
 
@@ -107,7 +111,7 @@ class LocalBench:
     launcher_of: Callable[[Config, Artifact], Callable[[], object]]
 
     def start(self) -> None:
-        """Does nothing."""
+        """Does nothing: this process is ready."""
 
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
         """See :class:`Bench`."""
@@ -136,7 +140,7 @@ class LocalBench:
         return dict(zip(artifacts, self.side_by_side(tuple(artifacts.items())), strict=True))
 
     def side_by_side(self, codes: Sequence[tuple[Config, Artifact]]) -> Sequence[tuple[int, ...]]:
-        """Like :meth:`compare`, for code that may have equal configs: the samples in the order of ``codes``."""
+        """Like :meth:`compare`, for code that may have equal configs: returns the samples in the order of ``codes``."""
         contenders = {number: self._contender(*code) for number, code in enumerate(codes)}
         with without_hooks():
             taken = interleave(contenders, self._timer, self._policy)
@@ -151,10 +155,10 @@ class LocalBench:
         """Does nothing: a launch in this process cannot be stopped."""
 
     def close(self) -> None:
-        """Does nothing: Python frees all that it holds."""
+        """Does nothing: Python frees the bench's objects."""
 
     @cached_property
-    def _timer(self) -> Any:  # noqa: ANN401  # the device's
+    def _timer(self) -> Any:  # noqa: ANN401  # the types of devices' timers differ
         return self.device.timer()
 
     @cached_property
@@ -163,7 +167,7 @@ class LocalBench:
 
     @cached_property
     def _restorers(self) -> Mapping[str, Callable[[], None]]:
-        """One function per array that restores its first content, from a copy made before the first launch."""
+        """For each array, a function that restores its first content from a copy made before the first launch."""
         return restorers(self.arguments)
 
     def _contender(self, config: Config, artifact: Artifact) -> Contender:
@@ -173,9 +177,10 @@ class LocalBench:
 def contender_of(
     launch: Callable[[], object], artifact: Artifact, restore: Mapping[str, Callable[[], None]]
 ) -> Contender:
-    """A candidate to time: arguments that the kernel both reads and writes are restored before each sample.
+    """Makes the contender that times a candidate.
 
-    ``restore`` has a function for each array that restores its first content; shared arrays share the function.
+    Before each sample it restores the arguments that the kernel both reads and writes. ``restore`` holds, for each
+    array, a function that restores its first content; arguments that share an array share the function.
     """
     parameters = artifact.variant.signature.parameters
     touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
@@ -194,8 +199,8 @@ class ConfinedBench:
     Args:
         device: the device to run on.
         arguments: copied when the first bench that uses them starts, and never written.
-        grid_of: the grid of a config, given its artifact.
-        code_of: an artifact's code, with consent to load it if it needs consent.
+        grid_of: returns the grid of a config, given its artifact.
+        code_of: returns an artifact's code, with consent to load it if it needs consent.
         limit_s: seconds that a candidate may take to run once.
         yields: the process runs only on CPUs that no other process wants.
     """
@@ -225,7 +230,7 @@ class ConfinedBench:
         return self._made
 
     def hold(self) -> None:
-        """Copies the arguments now, so that the caller may change them; the copy is kept until this is closed."""
+        """Copies the arguments now, so that the caller may change them. The copy is kept until this bench is closed."""
         if not self._held:
             copy = self._copy.take()
             self._held = True
@@ -254,7 +259,7 @@ class ConfinedBench:
         return dict(zip(artifacts, self.side_by_side(tuple(artifacts.items())), strict=True))
 
     def side_by_side(self, codes: Sequence[tuple[Config, Artifact]]) -> Sequence[tuple[int, ...]]:
-        """Like :meth:`compare`, for code that may have equal configs: the samples in the order of ``codes``."""
+        """Like :meth:`compare`, for code that may have equal configs: returns the samples in the order of ``codes``."""
         return self._process.compare([self._candidate(config, artifact) for config, artifact in codes])
 
     def energy(self, config: Config, artifact: Artifact, once_ns: int) -> tuple[float, ...]:
@@ -267,7 +272,7 @@ class ConfinedBench:
             self._made.interrupt()
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process, and releases the copy of the arguments."""
         if self._made is not None:
             self._made.close()
         if self._held:
@@ -289,7 +294,7 @@ def benches_on(
     in_library: bool = False,
     yields: bool = False,
 ) -> list[ConfinedBench]:
-    """A bench on each device, in processes that share one copy of the arguments; empty if these cannot be shared.
+    """Makes a bench on each device, in processes that share one copy of the arguments; none if these cannot be shared.
 
     ``devices[0]`` holds the arrays; of the others only devices of the same model are used. If memory does not suffice
     for every device's results, fewer benches are returned. ``code_of`` reads the session's store by default.
@@ -319,9 +324,9 @@ def _stored(artifact: Artifact) -> VouchedCode:
 
 
 def confines(kernel: str, device: Device, arguments: Mapping[str, object], *, in_library: bool = False) -> bool:
-    """Whether candidates run in a separate process, so that a fault or an endless run costs only that process.
+    """Returns whether candidates run in a separate process, so that a fault or an endless run costs only that process.
 
-    If the arguments cannot be passed to another process, that is logged.
+    Logs the reason if the arguments cannot be passed to another process.
     """
     if device.measuring is not Measuring.CONFINED:
         return False
@@ -332,7 +337,7 @@ def confines(kernel: str, device: Device, arguments: Mapping[str, object], *, in
 
 
 def _described(descriptor: Any) -> ArrayExtent:  # noqa: ANN401  # any class of descriptors
-    """A descriptor's own shape and strides, over its base."""
+    """Returns a descriptor's own shape and strides, as an extent of its base array."""
     return replace(extent_of(descriptor.base), shape=tuple(descriptor.shape), strides=tuple(descriptor.strides))
 
 
@@ -343,10 +348,10 @@ def grid_at(
     config: Mapping[str, Value],
     facts: Mapping[str, int],
 ) -> tuple[int, ...]:
-    """The grid of a call: its own (integers, or a function of arguments and config), or else the declared grid.
+    """Returns the grid of a call: ``given`` (integers, or a function of arguments and config) or the declared grid.
 
     Raises:
-        ArgumentError: neither exists, or it is not a grid.
+        ArgumentError: there is neither, or the value is not a grid.
         ExpressionError: the declared grid cannot be evaluated for these arguments.
     """
     if given is None:

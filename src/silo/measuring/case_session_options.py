@@ -1,4 +1,4 @@
-"""The options of a session for a case or a first call: seeds, refinement, and the limit of spills."""
+"""The options of a session for a case or a first call: seeds, refinements, and the limit of spills."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["imported_seeds", "refiner_of", "spill_limit_of", "study_seeds"]
 
-# Configs of imported files that are tried first: enough to profit, too few to use up a budget.
+# The most configs of imported files that are tried first: enough to profit, too few to use up a budget.
 _IMPORTED = 8
 
 
@@ -37,10 +37,10 @@ def study_seeds(
     near: Sequence[Neighbour] | None = None,
     tried: Container[bytes] = (),
 ) -> tuple[Seed, ...]:
-    """The configs to try first: the deployed config of ``lock``, the best of near studies, other tuners' results.
+    """Returns the configs to try first: the one deployed in ``lock``, the best of near studies, other tuners' configs.
 
-    ``near`` are the nearest studies if the caller has them already. Configs whose order keys are in ``tried`` are left
-    out.
+    ``near`` are the nearest studies, if the caller has looked them up. Configs whose order keys are in ``tried`` are
+    left out.
     """
     near = neighbours(study, records) if near is None else near
     close = seeds(configs, near, deployed=deployed_config(lock, study), tried=tried)
@@ -50,23 +50,23 @@ def study_seeds(
 
 
 def imported_seeds(kernel: str, records: RecordStore) -> tuple[Config, ...]:
-    """Other tuners' configs for the kernel of this name, best first; see :mod:`silo.tuning.foreign_results`."""
+    """Returns other tuners' configs for kernels of this name, best first; see :mod:`silo.tuning.foreign_results`."""
     return seeds_from_records(records.read(seeds_key(kernel)))
 
 
 def refiner_of(context: CallContext, grid_of: Callable[[Config], Sequence[int]]) -> Refiner:
-    """The refiner of a call's candidates; ``grid_of`` returns the grid of a launch with a config."""
+    """Makes the refiner of a call's candidates; ``grid_of`` returns the grid of a launch with a config."""
 
     def programs(config: Config) -> int | None:
         try:
             return math.prod(grid_of(config))
         except SiloError:
-            return None  # a launch with this config fails with the reason
+            return None  # unknown here; a launch with this config fails with the reason
 
     occupancy = Occupancy.of(context.device.facts())
     return Refiner(context.candidates, occupancy, programs, context.reach.fixed)
 
 
 def spill_limit_of(context: CallContext) -> int | None:
-    """The most values that a candidate of a call may spill and still be measured with the others."""
+    """Returns how many values a candidate of a call may spill and still be measured with the others; None: no limit."""
     return spill_limit(context.device.target, by_heuristic=context.rule is not None, asked=settings().spills)

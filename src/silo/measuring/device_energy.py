@@ -1,8 +1,8 @@
-"""The energy of launches, from a counter of the device that advances in steps of some ten milliseconds.
+"""The energy of launches, read from a device's counter, which advances in steps of some ten milliseconds.
 
-A sample repeats the launch for half a second or more, from one step of the counter to another, so the width of a step
-is not part of the error. Nothing is subtracted: the sample includes the energy that an idle device would have used, and
-for a kernel that updates its arguments the copies that restore them before each launch.
+A sample repeats the launch for half a second or more, from one step of the counter to another, so that the width of a
+step adds no error. Nothing is subtracted: the sample includes the energy that an idle device would have used, and for a
+kernel that updates its arguments the copies that restore them before each launch.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["energy_of", "measure_energy", "meter_of"]
 
 _WINDOW_NS = 500_000_000
 _SAMPLES = 3
-_BATCH_NS = 2_000_000  # the counter is read after about so much work
+_BATCH_NS = 2_000_000  # the counter is read each time after launches that take about this long
 _MOST_BATCH = 10_000
-_STILL_NS = 2_000_000_000  # a counter that does not advance for so long, under load, does not count
+_STILL_NS = 2_000_000_000  # a counter that does not advance for this long under load does not work
 _NJ_IN_MJ = 1_000_000
 
 
@@ -32,7 +32,9 @@ def measure_energy(
     once_ns: int,
     clock: Callable[[], int],
 ) -> tuple[float, ...]:
-    """Samples in nanojoules for one launch, which takes about ``once_ns``; ``clock`` returns monotonic nanoseconds.
+    """Measures the energy of one launch, which takes about ``once_ns``; returns samples in nanojoules.
+
+    ``clock`` returns monotonic nanoseconds.
 
     Raises:
         DeviceError: the counter does not advance, or runs backwards.
@@ -60,7 +62,7 @@ def measure_energy(
 def _advanced(
     read: Callable[[], int], step: Callable[[], int], before_mj: int, least_ns: int, clock: Callable[[], int]
 ) -> tuple[int, int]:
-    """Launches for ``least_ns`` and until the counter advances; returns its value and the number of launches."""
+    """Launches for ``least_ns``, and on until the counter advances; returns its value and the number of launches."""
     begun = moved = clock()
     launches, last = 0, before_mj
     while True:
@@ -80,14 +82,14 @@ def _advanced(
 
 
 def meter_of(device: Device) -> EnergyMeter | Rejected:
-    """The device's energy counter, or the reason why it cannot be read."""
+    """Returns the device's energy counter, or the reason why it cannot be read."""
     if isinstance(device, MetersEnergy):
         return device.energy_meter()
     return Rejected(f"Silo reads no energy counter of devices of kind {device.target.kind}")
 
 
 def energy_of(device: Device, contender: Contender, once_ns: int) -> tuple[float, ...]:
-    """Samples in nanojoules for one launch, which takes about ``once_ns``.
+    """Measures the energy of one launch, which takes about ``once_ns``; returns samples in nanojoules.
 
     Raises:
         DeviceError: the device has no counter, or it cannot be read.

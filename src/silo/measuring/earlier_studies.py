@@ -1,9 +1,9 @@
-"""Trials of an earlier compiler: they count for configs whose code is the same, and predict the others.
+"""Trials of an earlier compiler: they count for configs whose code is the same today, and predict the others.
 
 A compiler's identity changes with every release; the code of most kernels does not. A study of another identity that
-equals today's study in everything else is an *earlier study*. Its trials are *carried over* if a config's code is the
-same as today's, byte for byte. Otherwise the earlier winner and its nearest rivals are the *contenders*: they are
-measured before anything else, side by side.
+equals today's study in everything else is an *earlier study*. Its trials of a config are *carried over* if the config's
+code is the same as today's, byte for byte. If it is not, the earlier winner and its nearest rivals are the
+*contenders*: they are measured before all other configs, side by side.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ __all__ = [
     "earlier_studies",
 ]
 
-_MOST_STUDIES = 3  # the latest ones: each costs compiling its contenders
-_RIVALS = 3  # as many as are compared with a winner when a search ends
+_MOST_STUDIES = 3  # only the latest studies, because the contenders of each must be compiled
+_RIVALS = 3  # as many as a session compares with a winner at its end
 
 
 @dataclass(frozen=True)
 class EarlierStudy:
-    """A study of another compiler identity, and its trials of configs that count for a space."""
+    """A study of another compiler identity, and those of its trials whose configs count for a space."""
 
     study: Study
     trials: tuple[Trial, ...]
@@ -61,7 +61,7 @@ class EarlierStudy:
 
     @cached_property
     def ranking(self) -> tuple[Config, ...]:
-        """The configs that worked, the winner first, then the configs with other trials."""
+        """The configs that worked, the winner first, then all other configs with trials."""
         winner = self.winner
         best = () if winner is None else (winner.config, *(one.config for one in winner.runners_up))
         ordered = (*best, *(trial.config for trial in self.trials))
@@ -76,26 +76,26 @@ class EarlierStudy:
 
     @property
     def decisive(self) -> tuple[Config, ...]:
-        """The contenders and their references: if all of these have the same code today, the winner is known."""
+        """The contenders and their references: if all of them have the same code today, the winner is known."""
         return self.with_references(self.contenders)
 
     def with_references(self, configs: Iterable[Config]) -> tuple[Config, ...]:
-        """Configs, and the references that their trials were measured beside, each once."""
-        found = {config.order_key: config for config in configs}
-        wanted = frozenset(found)
+        """Returns the configs and the references that their trials were measured beside, each once."""
+        by_key = {config.order_key: config for config in configs}
+        wanted = frozenset(by_key)
         for trial in self.trials:
             if trial.reference is not None and trial.config.order_key in wanted:
-                found.setdefault(trial.reference.config.order_key, trial.reference.config)
-        return tuple(found.values())
+                by_key.setdefault(trial.reference.config.order_key, trial.reference.config)
+        return tuple(by_key.values())
 
     def artifacts_of(self, config: Config) -> tuple[str, ...]:
-        """The keys of the artifacts that trials of a config were made with, each once."""
+        """Returns the keys of the artifacts that trials of a config were made with, each once."""
         key = config.order_key
         return tuple(dict.fromkeys(one.artifact for one in self.trials if one.config.order_key == key and one.artifact))
 
 
 def differing_in_compiler(study: Study, studies: Iterable[Study]) -> tuple[Study, ...]:
-    """The studies that differ from ``study`` in the compiler's identity and in nothing else, in their order. Pure."""
+    """Returns the studies that differ from ``study`` only in the compiler's identity, in their order. Pure."""
     return tuple(
         one
         for one in studies
@@ -104,22 +104,27 @@ def differing_in_compiler(study: Study, studies: Iterable[Study]) -> tuple[Study
 
 
 def earlier_studies(study: Study, records: RecordStore, reach: ReachableConfigs) -> tuple[EarlierStudy, ...]:
-    """The earlier studies of ``study`` that have a winner within ``reach``, the latest begun first."""
-    found: list[EarlierStudy] = []
+    """Returns the earlier studies of ``study`` that have a winner within ``reach``, the latest begun first."""
+    studies: list[EarlierStudy] = []
     for other in reversed(differing_in_compiler(study, studies_of(study.kernel, records))):
         trials = read_trials(other, records)
         if not trials and catch_up(other, records):
             trials = read_trials(other, records)
         earlier = EarlierStudy(other, tuple(trial for trial in trials if trial.config in reach))
         if earlier.winner is not None:
-            found.append(earlier)
-        if len(found) == _MOST_STUDIES:
+            studies.append(earlier)
+        if len(studies) == _MOST_STUDIES:
             break
-    return tuple(found)
+    return tuple(studies)
 
 
 def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str, str]:
-    """The keys of those artifacts of ``trials`` that ``known`` holds carried over, each with today's key. Pure."""
+    """Finds artifacts of ``trials`` that were carried over earlier; returns each key with the key of today's artifact.
+
+    Pure.
+
+    ``known`` are the trials of today's study, which include the carried ones.
+    """
     today: dict[bytes, list[Trial]] = {}
     for trial in known:
         today.setdefault(trial.config.order_key, []).append(trial)
@@ -132,10 +137,10 @@ def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str,
 
 
 def carried_trials(trials: Iterable[Trial], same: Mapping[str, str]) -> tuple[Trial, ...]:
-    """The trials that count under today's compiler, with today's artifacts. Pure.
+    """Returns the trials that count under today's compiler, with today's artifacts. Pure.
 
-    A trial counts if its code is the same, and the code of the reference that it was measured beside is the same too.
-    It keeps the name of the compiler that it was made with.
+    A trial counts if both its code and the code of the reference that it was measured beside are the same today. It
+    keeps the name of the compiler that it was made with.
 
     Args:
         trials: the trials of an earlier study.
@@ -152,9 +157,9 @@ def carried_trials(trials: Iterable[Trial], same: Mapping[str, str]) -> tuple[Tr
 
 _log = logging.getLogger("silo")
 
-_AT_A_TIME = 32  # configs that are handed to the compile workers between two looks at the clock
+_AT_A_TIME = 32  # configs that are handed to the compile workers before the time is checked again
 _GONE = "the store has its artifact no longer"
-_TIME_SHARE = 0.5  # part of a session's budget; the rest is for measuring
+_TIME_SHARE = 0.5  # the fraction of a session's time budget that comparing code may use; the rest is for measuring
 
 
 def carry_decision(
@@ -188,14 +193,14 @@ def carry_trials(
 ) -> int:
     """Carries over the trials of every config that compiles to the same code today, and returns their number.
 
-    The configs of earlier studies without a trial in ``study`` are compiled, the best first: at most as many as the
-    budget lets a session evaluate, and for half of its time.
+    The configs of earlier studies that have no trial in ``study`` are compiled, the best first: at most as many as the
+    budget lets a session evaluate, and during at most half of its time.
     """
     begin, carried = time.monotonic(), 0
-    left = budget.evaluations
+    remaining = budget.evaluations
     for earlier in earlier_studies(study, store.records, reach):
         ledger = Ledger(study, store.records)
-        wanted = [one for one in earlier.ranking if earlier.artifacts_of(one) and not ledger.of(one)][:left]
+        wanted = [one for one in earlier.ranking if earlier.artifacts_of(one) and not ledger.of(one)][:remaining]
         same = carried_before(earlier.trials, ledger.trials)
         for start in range(0, len(wanted), _AT_A_TIME):
             if budget.seconds is not None and time.monotonic() - begin > budget.seconds * _TIME_SHARE:
@@ -204,12 +209,12 @@ def carry_trials(
             others = [one for one in together if not {*earlier.artifacts_of(one)} <= same.keys()]
             same |= _same(earlier, others, artifacts, store)
         carried += _keep(study, earlier, same, store.records)
-        left = None if left is None else left - len(wanted)
+        remaining = None if remaining is None else remaining - len(wanted)
     return carried
 
 
 def contenders_of(study: Study, records: RecordStore, reach: ReachableConfigs) -> tuple[Config, ...]:
-    """The contenders of the latest earlier study, if there are several and its tuning was not cut off; else ()."""
+    """Returns the contenders of the latest earlier study; () if fewer than two, or if its tuning was cut off."""
     for earlier in earlier_studies(study, records, reach):
         if len(earlier.contenders) > 1 and not read_effort(earlier.study, records).is_cut_off:
             return earlier.contenders
@@ -230,7 +235,7 @@ def _same(
             today = artifacts.get(config)
         except CompilerMissingError:
             raise
-        except SiloError as error:  # the config's own error, which measuring it would record
+        except SiloError as error:  # an error of the config itself; measuring the config would record it
             other[config] = str(error)
             continue
         for key in earlier.artifacts_of(config):
@@ -250,7 +255,7 @@ def _same(
 
 
 def _keep(study: Study, earlier: EarlierStudy, same: dict[str, str], records: RecordStore) -> int:
-    """Stores the trials that count in ``study``, and returns their number."""
+    """Stores in ``study`` the earlier trials that count for it, and returns their number."""
     count = Ledger(study, records).take_over(carried_trials(earlier.trials, same))
     if count:
         _log.info("%s: %d trials count although the compiler changed: the code is the same", study, count)

@@ -1,4 +1,4 @@
-"""Evaluators with real compilers and devices, and the measurements that evaluators of one study share."""
+"""Evaluators with real compilers and devices, and the measurements that the evaluators of one study share."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One measurement of some code: the config it ran with, its samples and the reference's, in nanoseconds.
+    """One measurement of some code: the config that it ran with, its samples and the reference's, in nanoseconds.
 
-    ``counts_ns`` is its median relative to the reference.
+    ``counts_ns`` is the median of the samples, scaled by the reference.
     """
 
     config: Config
@@ -58,9 +58,10 @@ class Measured:
 
 
 class Findings:
-    """The best time, the reference, and the measurements by code (the sha256 of its blob), shared between threads.
+    """The best time, the reference, and the measurement of each code (by its blob's SHA-256), shared between threads.
 
-    Configs that compile to the same code (a CPU ignores ``num_warps``) share one measurement: noise must not rank them.
+    Configs that compile to the same code (a CPU ignores ``num_warps``) share one measurement, so that noise does not
+    rank them.
     """
 
     def __init__(self) -> None:
@@ -72,18 +73,18 @@ class Findings:
 
     @property
     def best_ns(self) -> int | None:
-        """The smallest median that counts, in nanoseconds; None before the first measurement."""
+        """The smallest scaled median, in nanoseconds; None before the first measurement."""
         return self._best_ns
 
     @property
     def known_reference(self) -> ReferenceConfig | None:
-        """The default reference, if it was measured."""
+        """The default reference; None while it has not been measured."""
         return self._reference
 
     def reference(self, measured: Callable[[], ReferenceConfig]) -> ReferenceConfig:
-        """The default reference: the first config, which ``measured`` measures and returns.
+        """Returns the default reference. The first call measures it by calling ``measured``.
 
-        ``measured`` is called at most once until it returns; other threads wait meanwhile.
+        If ``measured`` raises, the next call tries again. Other threads wait meanwhile.
         """
         with self._first:
             if self._reference is None:
@@ -91,7 +92,10 @@ class Findings:
             return self._reference
 
     def claim(self, code: str) -> Measured | None:
-        """The measurement of ``code``; waits for a thread that makes it. None: the caller measures and settles it."""
+        """Returns the measurement of ``code``, or None if the caller must measure it and then call ``settle``.
+
+        Waits if another thread is measuring the code.
+        """
         while True:
             with self._lock:
                 cell = self._codes.get(code)
@@ -103,20 +107,23 @@ class Findings:
                 return found
 
     def hear(self, best_ns: int | None) -> None:
-        """Takes a time that was measured elsewhere into account for the best time."""
+        """Updates the best time by a time that was measured elsewhere."""
         if best_ns is not None:
             with self._lock:
                 self._best_ns = best_ns if self._best_ns is None else min(self._best_ns, best_ns)
 
     def take(self, code: str, found: Measured) -> None:
-        """Takes a measurement of ``code`` from elsewhere; a measurement made here takes precedence."""
+        """Adds a measurement of ``code`` that was made elsewhere.
+
+        One that is made or being made here takes precedence.
+        """
         with self._lock:
             if code not in self._codes:
                 self._codes[code] = Future()
                 self._codes[code].set_result(found)
 
     def settle(self, code: str, found: Measured | None) -> None:
-        """Ends a claim with its measurement; None leaves the code to the next claim."""
+        """Ends a claim with its measurement, or with None, after which the next caller of ``claim`` must measure."""
         with self._lock:
             cell = self._codes[code]
             if found is None:
@@ -136,7 +143,7 @@ _log = logging.getLogger("silo")
 
 @dataclass(frozen=True, slots=True)
 class CompiledCandidate:
-    """A config's artifact, its key ("" if it is from a bundle), and the time that compiling took."""
+    """A config's artifact, its key ("" if it is from a bundle), and the nanoseconds that compiling it took."""
 
     artifact: Artifact
     key: str = ""
@@ -147,15 +154,15 @@ class CandidateArtifacts(Protocol):
     """The source of configs' artifacts."""
 
     def expect(self, configs: Sequence[Config]) -> None:
-        """Announces configs: begins steps that take long, and returns at once."""
+        """Announces configs, so that slow preparations can begin; returns at once."""
         ...
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Starts compiling; returns at once."""
+        """Starts compiling configs; returns at once."""
         ...
 
     def get(self, config: Config) -> CompiledCandidate:
-        """Waits for the artifact. Raises the config's own errors."""
+        """Waits for the artifact of a config and returns it. Raises the errors that the config causes."""
         ...
 
     def forget(self, config: Config) -> None:
@@ -174,14 +181,14 @@ class CompiledArtifacts:
     _found: dict[bytes, CompiledCandidate] = field(default_factory=dict[bytes, CompiledCandidate])
 
     def expect(self, configs: Sequence[Config]) -> None:
-        """Starts the workers. Errors of a config are raised when it is used."""
-        if self._pending:  # the workers run already
+        """Starts the compile workers. An error of a config is raised when the config is used."""
+        if self._pending:  # the workers are running
             return
         with contextlib.suppress(SiloError):
             self.compilation.expect([self.variant_of(config) for config in configs])
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Lowers in this process, and hands the jobs to the workers."""
+        """Lowers configs in this process, and hands the compile jobs to the workers."""
         for config in configs:
             with self._lock:
                 self._start(config)
@@ -198,21 +205,21 @@ class CompiledArtifacts:
 
     def get(self, config: Config) -> CompiledCandidate:
         """See :class:`CandidateArtifacts`."""
-        found = self._found.get(config.order_key)
-        if found is not None:
-            return found
+        candidate = self._found.get(config.order_key)
+        if candidate is not None:
+            return candidate
         begin = time.monotonic_ns()
         with self._lock:
             pending = self._start(config)
         if isinstance(pending, SiloError):
             raise pending
-        pending.wait()  # outside of the lock: other threads wait for other artifacts
+        pending.wait()  # without the lock, because other threads wait for other artifacts
         with self._lock:
             artifact = self.compilation.finish(pending)
         compile_ns = time.monotonic_ns() - begin if pending.fresh else 0
-        found = CompiledCandidate(artifact, pending.asked.artifact_key(pending.compiler), compile_ns)
-        self._found[config.order_key] = found
-        return found
+        candidate = CompiledCandidate(artifact, pending.asked.artifact_key(pending.compiler), compile_ns)
+        self._found[config.order_key] = candidate
+        return candidate
 
     def forget(self, config: Config) -> None:
         """See :class:`CandidateArtifacts`."""
@@ -225,16 +232,16 @@ class CompiledArtifacts:
 
 @dataclass(frozen=True)
 class KnownArtifacts:
-    """Existing artifacts, by the order key of their config."""
+    """Artifacts that exist already, by the order key of their config."""
 
     artifacts: Mapping[bytes, Artifact]
 
     def expect(self, configs: Sequence[Config]) -> None:
-        """Does nothing: everything is compiled."""
+        """Does nothing: all configs are compiled."""
         del configs
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Does nothing: everything is compiled."""
+        """Does nothing: all configs are compiled."""
         del configs
 
     def get(self, config: Config) -> CompiledCandidate:
@@ -242,7 +249,7 @@ class KnownArtifacts:
         return CompiledCandidate(self.artifacts[config.order_key])
 
     def forget(self, config: Config) -> None:
-        """Does nothing: a bundle's code cannot be lost, and cannot be compiled again."""
+        """Does nothing: code of a bundle cannot be lost, and cannot be compiled again."""
         del config
 
 
@@ -256,7 +263,7 @@ class BenchEvaluator:
         check: checks results; None compares them with the results of the first of ``configs`` that runs.
         configs: the space, used for this comparison.
         findings: measurements shared with the evaluators of other devices.
-        metrics: what is measured besides times.
+        metrics: the metrics to measure besides times.
     """
 
     def __init__(
@@ -280,7 +287,7 @@ class BenchEvaluator:
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Starts compiling, and prepares the bench meanwhile."""
-        # The workers, the bench's process and this process, which lowers, all work until the first config is ready.
+        # The compile workers and the bench's process start while this process lowers the variants.
         self._artifacts.expect(configs)
         self._bench.start()
         self._artifacts.prepare(configs)
@@ -292,8 +299,8 @@ class BenchEvaluator:
     def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
         """Waits for the artifact, checks its result and measures it.
 
-        Measuring takes turns with the reference, which is by default the first config.
-        Code that left the store is compiled again.
+        Measuring takes turns with the reference, which is by default the first config. Code that the store has lost is
+        compiled again.
         """
         return self._with_code([config, *self._beside(reference)], lambda: self._evaluated(config, reference))
 
@@ -311,11 +318,11 @@ class BenchEvaluator:
             return step()
 
     def _evaluated(self, config: Config, reference: ReferenceConfig | None) -> Trial:
-        found = self._artifacts.get(config)
-        artifact = found.artifact
+        compiled = self._artifacts.get(config)
+        artifact = compiled.artifact
         comparison = self._compared(config)
         if not comparison.ok:
-            return self._wrong(config, found, comparison)
+            return self._wrong(config, compiled, comparison)
         code = artifact.blob.sha256
         known, note = self._findings.claim(code), ""
         if known is None:
@@ -323,7 +330,7 @@ class BenchEvaluator:
             try:
                 taken, comparison, note = self._timed(config, artifact, comparison, reference)
                 if not comparison.ok:
-                    return self._wrong(config, found, comparison)
+                    return self._wrong(config, compiled, comparison)
                 known = measured = replace(taken, metrics=self._more(config, artifact, taken))
             finally:
                 self._findings.settle(code, measured)
@@ -333,9 +340,9 @@ class BenchEvaluator:
             config,
             Status.OK,
             known.samples,
-            compile_ns=found.compile_ns,
+            compile_ns=compiled.compile_ns,
             message=note,
-            artifact=found.key,
+            artifact=compiled.key,
             max_error=comparison.max_error,
             resources=resources_of(artifact.launch),
             reference=known.reference,
@@ -343,7 +350,7 @@ class BenchEvaluator:
         )
 
     def _more(self, config: Config, artifact: Artifact, taken: Measured) -> tuple[tuple[str, tuple[float, ...]], ...]:
-        """Samples of the metrics besides time."""
+        """Measures the samples of the metrics besides time."""
         return self._metrics.taken(
             taken.samples,
             lambda: self._bench.energy(config, artifact, median(taken.samples)),
@@ -354,14 +361,17 @@ class BenchEvaluator:
     def _timed(
         self, config: Config, artifact: Artifact, comparison: ResultComparison, reference: ReferenceConfig | None
     ) -> tuple[Measured, ResultComparison, str]:
-        """Samples. If a time is too fast to be true, the result is checked again and a second measurement counts."""
+        """Measures a config; returns the measurement, the latest check of its result, and a note for the trial.
+
+        If a time is suspiciously short, the result is checked again, and a second measurement replaces the first.
+        """
         best_ns = self._findings.best_ns
-        taken = self._sampled(config, artifact, best_ns, reference)
-        if best_ns is None or not is_suspicious([taken.counts_ns], best_ns):
-            return taken, comparison, ""
+        measured = self._sampled(config, artifact, best_ns, reference)
+        if best_ns is None or not is_suspicious([measured.counts_ns], best_ns):
+            return measured, comparison, ""
         comparison = self._compared(config)
         if not comparison.ok:
-            return taken, comparison, ""
+            return measured, comparison, ""
         again = self._sampled(config, artifact, best_ns, reference)
         note = "" if is_suspicious([again.counts_ns], best_ns) else "measured twice: the first time was not repeated"
         return again, comparison, note
@@ -369,7 +379,7 @@ class BenchEvaluator:
     def _sampled(
         self, config: Config, artifact: Artifact, best_ns: int | None, reference: ReferenceConfig | None
     ) -> Measured:
-        """The samples of a config and of the reference beside it; the first config is its own reference."""
+        """Measures the samples of a config and of the reference beside it. The first config is its own reference."""
         alone: list[Measured] = []
 
         def first() -> ReferenceConfig:
@@ -387,7 +397,7 @@ class BenchEvaluator:
         return Measured(config, timing.samples, median(counted), ReferenceSamples(reference.config, timing.reference))
 
     def _code_of(self, reference: ReferenceConfig) -> ReferenceCode | None:
-        """The reference's code; None if it does not compile any more, and then configs are measured alone."""
+        """Returns the reference's code. None if it no longer compiles: then configs are measured alone."""
         try:
             return ReferenceCode(reference, self._artifacts.get(reference.config).artifact)
         except CompilerMissingError:
@@ -410,7 +420,7 @@ class BenchEvaluator:
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """Measures finalists side by side. Code that left the store is compiled again."""
+        """Measures finalists side by side. Code that the store has lost is compiled again."""
         return self._with_code(configs, lambda: self._side_by_side(configs))
 
     def _side_by_side(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
@@ -422,7 +432,7 @@ class BenchEvaluator:
         return {config: taken[first[artifacts[config].blob.sha256]] for config in configs}
 
     def _results(self, config: Config) -> Mapping[str, NDArray[Any]]:
-        # A config that faulted or never ended would do so again, at the same cost.
+        # A config that faulted or timed out would do so again, at the same cost.
         if (known := self._failed.get(config.order_key)) is not None:
             raise known
         try:
@@ -456,7 +466,10 @@ def evaluators(
     configs: Sequence[Config],
     metrics: MetricPlan = TIMES_ALONE,
 ) -> Generator[Lanes]:
-    """An evaluator on each bench, side by side, which share their measurements; see :class:`BenchEvaluator`."""
+    """Makes an evaluator on each bench; they work side by side and share their measurements.
+
+    See :class:`BenchEvaluator`.
+    """
     findings = Findings()
     with ExitStack() as stack:
         made = [

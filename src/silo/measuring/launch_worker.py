@@ -1,8 +1,8 @@
-"""The process that launches code over bytes which another machine sent (``python -m silo.measuring.launch_worker``).
+"""The process that launches code over bytes that another machine sent (``python -m silo.measuring.launch_worker``).
 
-:mod:`silo.tuning.agents.sent_launches` starts it. It imports nothing of the code's author and holds no expected value,
-so code under trial finds nothing there but its own arguments. Every array stands between bytes that no launch may
-change.
+:mod:`silo.tuning.agents.sent_launches` starts it. It imports no module of the code's author and holds no expected
+result, so the launched code finds nothing in this process except its own arguments. Every array lies between guard
+bytes that no launch may change.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from silo.tuner.measure import Contender, MeasurePolicy, compare_times
 
 __all__ = ["main"]
 
-_MODULUS: Final = 256  # of addresses; every allocator of device memory aligns to it
-_MARGIN: Final = 4096  # bytes on either side of an array
+_MODULUS: Final = 256  # addresses are equal modulo this on both machines; every allocator of device memory aligns to it
+_MARGIN: Final = 4096  # guard bytes before and after an array
 _PATTERN: Final = 0xA5
 
 
 class _Array:
-    """One array on the device, ``offset`` bytes behind a multiple of 256, with a margin on either side."""
+    """One array on the device: its address is ``offset`` modulo 256, and guard bytes surround it."""
 
     def __init__(self, content: bytes, offset: int, device: str) -> None:
         self.content = content
@@ -51,7 +51,7 @@ class _Array:
             self._memory.copy_from(self.content, at=self._first)
 
     def read(self) -> tuple[bytes, bool]:
-        """The present content, and whether the margins are as they were."""
+        """Returns the present content, and whether the guard bytes are unchanged."""
         whole = bytearray(self._memory.nbytes)
         self._memory.copy_to(whole)
         end = self._first + len(self.content)
@@ -60,7 +60,7 @@ class _Array:
 
 
 class _Launches:
-    """Answers requests to launch, one after the other."""
+    """Carries out requests to launch, one after the other."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -70,7 +70,7 @@ class _Launches:
             self._timer.settle()
 
     def answer(self, message: Message) -> bytes:
-        """The outcome of one request: the arrays that each launch left, and the ratios of those that are timed."""
+        """Carries out one request; returns the arrays that each launch left, and the ratio of each timed pair."""
         header, blobs = message
         try:
             return self._launched(header, list(blobs))
@@ -123,14 +123,14 @@ class _Launches:
                 self._device.synchronize()
                 names = ("median_ppm", "low_ppm", "high_ppm", "rounds", "new_ns", "old_ns")
                 ratios.append({"speed": ratio.speed.value, **{name: getattr(ratio, name) for name in names}})
-                run(new)  # code that counts its launches, and stops computing, shows it here
+                run(new)  # one more launch, which exposes code that stops computing after some launches
         return encode({"outcome": "done", "beside": beside, "ratios": ratios}, left)
 
     def _call(
         self, run: Mapping[str, Any], code: Mapping[str, Any], codes: Sequence[bytes], arrays: Sequence[_Array]
     ) -> Callable[[], object]:
         variant, launch = Variant.from_json(code["variant"]), LaunchInfo.from_json(code["launch"])
-        # Without consent: native code of the host is refused here.
+        # Loaded without consent, so that native code of the host is refused.
         blob = codes[int(run["code"])]
         loaded = self._device.load(launch, blob, str(code["kind"]), variant.kernel, consent=None)
         config = {**variant.specialization.constant_values, **variant.config.as_dict()}
@@ -144,8 +144,8 @@ class _Launches:
         return lambda: call(**given)
 
 
-def _value(given: Any, arrays: Sequence[_Array]) -> float:  # noqa: ANN401  # of a request
-    """The number of an argument: its own, or the address in an array."""
+def _value(given: Any, arrays: Sequence[_Array]) -> float:  # noqa: ANN401  # a value of a request in JSON
+    """Returns the value to pass for an argument: its number, or an address in an array."""
     if not isinstance(given, dict):
         return given
     place = cast("Mapping[str, int]", given)
@@ -153,10 +153,10 @@ def _value(given: Any, arrays: Sequence[_Array]) -> float:  # noqa: ANN401  # of
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs ``main([device])``."""
+    """Serves requests for a device: ``main([device])``."""
 
     def start() -> Callable[[Message], bytes]:
-        gc.disable()  # a collection would fall into a sample
+        gc.disable()  # a garbage collection would lengthen a sample
         return _Launches(device_named(arguments[0])).answer
 
     serve(start)

@@ -1,4 +1,4 @@
-"""Lock files: read by every process that launches, written by ``silo tune --lock``."""
+"""Lock files, which every process that launches reads, and ``silo tune --lock`` writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ __all__ = ["LockRow", "add_decisions", "deployed_config", "lock_of", "read_lock"
 
 @dataclass(frozen=True, slots=True)
 class LockRow:
-    """The decision of an update for one study. ``config`` is None, and nothing is written, if no config can be used."""
+    """The decision about one study in an update of a lock file.
+
+    ``config`` is None, and nothing is written, if no config can be used.
+    """
 
     study: Study
     config: Config | None
@@ -42,10 +45,10 @@ _read: dict[str, tuple[tuple[int, ...], Lock]] = {}
 
 
 def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
-    """The lock of a kernel's calls, with its path: the kernel's own (``lock=``), else ``SILO_LOCK``; None without one.
+    """Returns the lock of a kernel's calls with its path: the kernel's own (``lock=``), else ``SILO_LOCK``; or None.
 
     Raises:
-        LockError: it is named and cannot be read.
+        LockError: a lock file is named and cannot be read.
     """
     named = settings().lock if kernel.lock is None else kernel.lock
     if named is None:
@@ -57,10 +60,10 @@ def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
 
 
 def read_lock(path: Path) -> Lock:
-    """The lock in a file, parsed once for each version of the file.
+    """Returns the lock in a file. A version of the file is parsed only once.
 
     Raises:
-        LockError: the file is missing, cannot be read, or is not a lock; names the wrong entry.
+        LockError: the file is missing, cannot be read, or is not a lock; names the faulty entry.
     """
     try:
         status = path.stat()
@@ -85,7 +88,7 @@ def read_lock(path: Path) -> Lock:
 
 
 def deployed_config(path: Path | None, study: Study) -> Config | None:
-    """The config that the lock file holds for a study's slot; None without a file."""
+    """Returns the config that the lock file holds for a study's slot; None without a file or an entry."""
     return read_lock(path).deployed(study) if path is not None and path.exists() else None
 
 
@@ -93,7 +96,7 @@ def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
     """Decides the study of each outcome, starting from the file's present content, and writes the file in one piece.
 
     A deployed config stays unless another is faster beyond the noise; see :func:`silo.tuner.lock.choose`. Entries of
-    other studies stay. Several processes may update one file: each starts from the content that the last one wrote.
+    other studies stay. Several processes may update one file: each starts from the content that the previous one wrote.
 
     Raises:
         LockError: the file exists and is not a lock, or cannot be written; it is unchanged then.
@@ -120,7 +123,7 @@ def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
 def add_decisions(path: Path, winners: Sequence[ForeignWinner]) -> tuple[int, int]:
     """Adds decisions of other programs' tuners to the lock file; returns the numbers added and already present.
 
-    A missing file is created. A decision that exists stays, because it may be deployed.
+    A missing file is created. An existing decision stays, because it may be deployed.
 
     Raises:
         LockError: the file exists and is not a lock, or cannot be written; it is unchanged then.
@@ -131,11 +134,14 @@ def add_decisions(path: Path, winners: Sequence[ForeignWinner]) -> tuple[int, in
 
 
 def _rewrite(path: Path, change: Callable[[Lock], Lock]) -> tuple[Lock, Lock]:
-    """Replaces the lock file by ``change`` of it, under its lock; returns both. Raises LockError."""
+    """Replaces the lock in a file by ``change(lock)``, under the file's lock; returns the old and the new lock.
+
+    Raises LockError if the file is not a lock, or cannot be written.
+    """
     try:
         target = output_place(path)
         sweep_abandoned(target.parent)
-        # Without file locks the atomic replacement still keeps the file whole.
+        # On a file system without file locks, the file is still replaced as a whole.
         with lock_of_place(target):
             before = read_lock(target) if target.exists() else Lock()
             after = change(before)

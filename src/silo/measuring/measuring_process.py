@@ -1,4 +1,4 @@
-"""The measuring process: candidates run and are timed there, so that a fault or hang costs one config."""
+"""The measuring process: candidates run and are timed in it, so that a fault or a hang costs only one config."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["ArgumentCopy", "MeasuredCandidate", "MeasuringProcess", "measuring_e
 
 _log = logging.getLogger("silo")
 
-# Seconds for loading code and copying arguments to a device; a kernel's own limit is the caller's.
+# Seconds for loading code and copying arguments to a device. The limit for running a kernel is the caller's.
 _SETUP_LIMIT_S = 300.0
 
 
@@ -46,16 +46,16 @@ class MeasuredCandidate:
 
     @property
     def key(self) -> str:
-        """The candidate's identity within a session."""
+        """The identity of the candidate in the measuring process: a digest of its code, and its grid."""
         consent = self.code.consent
         code = self.artifact.host_code() if consent is None else consent.host_code
         return f"{code.digest} {self.grid}"
 
 
 class ArgumentCopy:
-    """One copy of a call's arguments for all processes that measure them, on any device.
+    """One copy of a call's arguments, which all processes that measure them share, on any device.
 
-    Made for the first process, and released with the last. Used by any thread.
+    Made for the first process, and released with the last. Any thread may use it.
 
     Args:
         device: the device that holds the arrays.
@@ -72,14 +72,14 @@ class ArgumentCopy:
 
     @property
     def arrays(self) -> list[str]:
-        """The arguments that are arrays, by name."""
+        """The names of the arguments that are arrays."""
         return [name for name, value in self._arguments.items() if array_behind(value) is not None]
 
     def take(self) -> SharedArguments:
-        """The copy, to hold until :meth:`give_back`."""
+        """Returns the copy. The caller must call :meth:`give_back` when it no longer needs it."""
         with self._lock:
             if self._shared is None:
-                # By now everything that writes the arrays was enqueued; wait until it is done.
+                # All launches that write the arrays have been enqueued; wait until they are done.
                 self._device.synchronize()
                 self._shared = SharedArguments(self._arguments)
                 self.made += 1
@@ -87,7 +87,7 @@ class ArgumentCopy:
             return self._shared
 
     def give_back(self) -> None:
-        """Releases one holder's use of the copy."""
+        """Ends one holder's use of the copy; the last one frees it."""
         with self._lock:
             self._holders -= 1
             if self._holders == 0 and self._shared is not None:
@@ -96,10 +96,11 @@ class ArgumentCopy:
 
 
 class MeasuringProcess:
-    """A device and arguments in another process. Used only by the thread that made it.
+    """A device and arguments in another process. Only the thread that made this object may use it.
 
-    After a fault the process is replaced: its next use starts another with the arguments as they were. A candidate that
-    faults after others ran in its process is tried once more in a new process, because these may be to blame.
+    After a fault the process is replaced: its next use starts another one, with the arguments' first content. A
+    candidate that faults after other candidates ran in its process is tried once more in a new process, because these
+    may be to blame.
 
     Args:
         device: the device to run on.
@@ -119,30 +120,31 @@ class MeasuringProcess:
             stack.callback(self._results.close)
             self._held = stack.pop_all()
         self._process: WorkerProcess | None = None
-        self._ready = False  # the process confirmed that it has the arguments
+        self._ready = False  # whether the process confirmed that it has the arguments
         self._loaded: set[str] = set()
         self._noted: set[str] = set()
         self.started = 0
         self._given_up = False
 
     def start(self) -> None:
-        """Starts the process unless it runs, and sends it the arguments without waiting for it."""
+        """Starts the process unless it runs, and sends it the arguments without waiting for its answer."""
         if self._process is None:
             self._process = self._spawn()
             self.started += 1
-            self._shared.fill()  # while it starts
+            self._shared.fill()  # while the process starts
             request = encode({"do": "arguments", "arguments": self._shared.to_json()})
             with self._arguments():
                 self._reply(lambda process: process.send(request), _SETUP_LIMIT_S, "copying the arguments")
 
     def results(self, candidate: MeasuredCandidate, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
-        """Runs once on the arguments as they were; the content of the arrays ``names`` afterwards, until the next call.
+        """Runs a candidate once on the arguments' first content; returns the arrays ``names`` afterwards.
 
-        Arrays that the candidate does not write are read-only, and always the same objects.
+        They are valid until the next call. Arrays that the candidate does not write are read-only, and always the same
+        objects.
 
         Raises:
             LaunchError: the driver refused, the device faulted, or the process died.
-            LaunchTimeoutError: it did not end in time.
+            LaunchTimeoutError: the run did not end in time.
         """
         reply = self._ask(candidate, {"do": "run"}, self._limit_s)
         written = set(reply["written"])
@@ -151,7 +153,9 @@ class MeasuringProcess:
     def measure(
         self, candidate: MeasuredCandidate, best_ns: int | None, beside: tuple[MeasuredCandidate, int] | None = None
     ) -> Timing:
-        """Samples in nanoseconds; see :func:`silo.tuner.measure.measure`. Raises the errors of :meth:`results`.
+        """Measures samples in nanoseconds; see :func:`silo.tuner.measure.measure`.
+
+        Raises the errors of :meth:`results`.
 
         ``beside`` is the reference and the time in nanoseconds that it counts as. A candidate that fails beside it is
         measured alone, and so is every candidate once the reference cannot be loaded.
@@ -171,7 +175,10 @@ class MeasuringProcess:
         return True
 
     def compare(self, candidates: Sequence[MeasuredCandidate]) -> list[tuple[int, ...]]:
-        """Samples of each candidate in nanoseconds, taken in turns. Raises the errors of :meth:`results`."""
+        """Measures candidates in turns; returns the samples of each in nanoseconds.
+
+        Raises the errors of :meth:`results`.
+        """
         for candidate in candidates:
             self._load(candidate)
         keys = [candidate.key for candidate in candidates]
@@ -180,7 +187,10 @@ class MeasuringProcess:
         return [tuple(map(int, reply["samples"][key])) for key in keys]
 
     def energy(self, candidate: MeasuredCandidate, once_ns: int) -> tuple[float, ...]:
-        """Samples in nanojoules for one launch, which takes about ``once_ns``. Raises the errors of :meth:`results`."""
+        """Measures the energy of one launch, which takes about ``once_ns``; returns samples in nanojoules.
+
+        Raises the errors of :meth:`results`.
+        """
         reply = self._ask(candidate, {"do": "energy", "once_ns": once_ns}, 10 * self._limit_s)
         return tuple(float.fromhex(text) for text in reply["energy"])
 
@@ -189,9 +199,9 @@ class MeasuringProcess:
         try:
             return self._ask_once(candidate, request, limit_s)
         except LaunchTimeoutError:
-            raise  # costly, and leftovers of other candidates hardly ever make a launch endless
+            raise  # not tried again: that is slow, and other candidates hardly ever make a launch endless
         except LaunchError as error:
-            if not others or self._process is not None or self._given_up:  # no other config ran in the process
+            if not others or self._process is not None or self._given_up:  # no other candidate ran in the process
                 raise
             reply = self._ask_once(candidate, {**request, "reference": None}, limit_s)
             _log.info("%s ran in a process of its own, and not after others: %s", candidate.artifact.variant, error)
@@ -218,7 +228,7 @@ class MeasuringProcess:
             "consent": consent_to_json(candidate.code),
         }
         request = encode(header, [candidate.code.blob])
-        # The process stays usable if the driver rejects code because it needs more than the device has.
+        # Not fatal: the process stays usable if the driver rejects code that needs more than the device has.
         reply = self._exchange(request, _SETUP_LIMIT_S, str(artifact.variant.config), fatal=False)
         self._loaded.add(candidate.key)
         for note in set(reply["notes"]) - self._noted:
@@ -251,11 +261,11 @@ class MeasuringProcess:
             raise self._unusable(error) from error
 
     def _unusable(self, error: Exception) -> TuneError:
-        """The error for a failure that no config caused, and that every config would meet."""
+        """Returns the error for a failure that no config caused, and that every config would meet."""
         return TuneError(f"the measuring process on {self._device} cannot be used: {error}")
 
     def _exchange(self, request: bytes, limit_s: float, what: str, *, fatal: bool = True) -> dict[str, Any]:
-        """Sends a request and returns the reply. Stops the process if it may be unusable, as after a fatal error."""
+        """Sends a request and returns the reply. If the reply is an error and ``fatal``, the process is stopped."""
         return self._reply(lambda process: process.exchange(request, limit_s), limit_s, what, fatal=fatal)
 
     def _reply(
@@ -270,12 +280,12 @@ class MeasuringProcess:
         except WorkerDiedError:
             how = self._stop(died=True)
             raise LaunchError(f"{what} ended the process it ran in: {how}") from None
-        except BaseException:  # Ctrl-C: the next request would read this one's answer
+        except BaseException:  # Ctrl-C: otherwise the next request would read the answer to this one
             self._stop()
             raise
         reply = {} if message is None else message[0]
         if reply.get("outcome") == "error":
-            # After a fault the device may reject everything, as CUDA devices do.
+            # After a fault a device may reject every further launch, as CUDA devices do.
             if fatal:
                 self._stop()
             raise rebuilt(str(reply["class"]), str(reply["message"]))
@@ -288,7 +298,7 @@ class MeasuringProcess:
         return "" if process is None else process.close(died=died)
 
     def interrupt(self) -> None:
-        """Ends the process, so that the thread that waits for it continues. Any thread may call it."""
+        """Kills the process, so that the thread that waits for it continues. Any thread may call this method."""
         self._given_up = True
         process = self._process
         if process is not None:
@@ -296,7 +306,7 @@ class MeasuringProcess:
 
     def close(self) -> None:
         """Stops the process and releases the shared memory."""
-        with self._held:  # released once, however often this is called
+        with self._held:  # releases only once, however often this method is called
             self._stop()
 
     def __enter__(self) -> Self:
@@ -307,9 +317,9 @@ class MeasuringProcess:
 
 
 def measuring_environment() -> dict[str, str]:
-    """The variables by which a process that measures has this process's settings."""
+    """Returns the environment variables that give a measuring process this process's settings."""
     here = settings()
-    # Writing the launch log would be measured too.
+    # Without a launch log, because writing it would be measured too.
     environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads), "SILO_LAUNCH_LOG": ""}
     if here.nvml_library:
         environment["SILO_NVML_LIBRARY"] = here.nvml_library
@@ -321,9 +331,9 @@ def measuring_environment() -> dict[str, str]:
 
 
 def rebuilt(name: str, message: str) -> SiloError:
-    """The error of the other process: launch errors and missing consent as they are, all others as LaunchError.
+    """Rebuilds an error of the measuring process: LaunchErrors and TrustErrors as they are, all others as LaunchErrors.
 
-    A missing consent is not the config's fault; any other error means that the config failed.
+    A TrustError (missing consent) is not the config's fault; any other error means that the config failed.
     """
     kind = error_named(name)
     if kind is not None and issubclass(kind, LaunchError | TrustError):

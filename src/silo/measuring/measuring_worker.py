@@ -1,8 +1,8 @@
 """The process that runs candidates (``python -m silo.measuring.measuring_worker``).
 
-:mod:`silo.measuring.measuring_process` starts it. Code under trial may write where it should not, fault or never end.
-Here that costs one config: this process is stopped, and the next one starts with the arguments as they were. It loads
-no framework and no compiler.
+:mod:`silo.measuring.measuring_process` starts it. A candidate may write outside of its arrays, fault or never end. In
+this process that costs one config: the process is stopped, and the next one starts with the arguments' first content.
+It loads no framework and no compiler.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["main"]
 
 
 class _Array:
-    """One argument's memory on the device, and its first content."""
+    """The memory of one argument on the device, and the argument's first content."""
 
     def __init__(self, slot: ArraySlot, given: memoryview, results: memoryview, device: str) -> None:
         self._slot = slot
@@ -47,8 +47,8 @@ class _Array:
         self._memory = Buffer(slot.size + 2 * ADDRESS_MODULUS, "uint8", device)
         base = self._memory.data_ptr()
         self._first = (slot.shift - base) % ADDRESS_MODULUS
-        # The first content, if this process owns a copy: on the device, or a view of page-locked memory. None: it is
-        # read from the shared memory.
+        # This process's own copy of the first content: on the device, or a view of page-locked memory. None: the
+        # content is read from the shared memory.
         self._pristine: Buffer | memoryview | None = None
         self._kept = False
         self._memory.copy_from(self._given, at=self._first)
@@ -59,10 +59,10 @@ class _Array:
         return self._arguments[self._slot.offset : self._slot.offset + self._slot.size]
 
     def keep(self, free: int | None) -> str:
-        """Copies the first content to where restoring it is fast: to the device, or else to page-locked host memory.
+        """Copies the first content to memory that restores it fast: on the device, or else page-locked on the host.
 
-        ``free`` is the number of unused bytes on the device, None if unknown. If they do not suffice, returns a note on
-        the replacement; else "".
+        ``free`` is the number of unused bytes on the device, None if unknown. If they do not suffice, returns a note
+        about the memory that is used instead; else "".
         """
         if self._kept:
             return ""
@@ -84,14 +84,14 @@ class _Array:
         self._memory.copy_from(self._given if self._pristine is None else self._pristine, at=self._first)
 
     def give_back(self) -> None:
-        """Writes the present content to the memory for results."""
+        """Writes the present content to the shared memory for results."""
         slot = self._slot
         self._memory.copy_to(self._results[slot.offset : slot.offset + slot.size], at=self._first)
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """One loaded variant: its launch, the arrays that it may write, and the written arrays that it reads as well."""
+    """One loaded variant: its launch, the arrays that it may write, and among these the arrays that it also reads."""
 
     launch: Callable[[], object]
     writes: frozenset[int]
@@ -116,7 +116,7 @@ class _Bench:
         self._dirty: set[int] = set()
 
     def answer(self, message: Message) -> bytes:
-        """The outcome of one request."""
+        """Carries out one request and returns the encoded answer."""
         header, blobs = message
         try:
             reply = getattr(self, f"_do_{header['do']}")(header, blobs)
@@ -147,7 +147,7 @@ class _Bench:
         signature = variant.signature
         config = {**variant.specialization.constant_values, **variant.config.as_dict()}
         binding = bind(cast("Any", loaded), launch, signature, variant.specialization, config)
-        # Constants are in the code, so calls leave them out.
+        # Constants are part of the code, so calls do not pass them.
         constants = [p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR]
         launcher = make_launcher(variant.kernel, signature, on_miss=lambda _: binding, config_names=constants)
         given: dict[str, object] = {
@@ -227,17 +227,18 @@ class _Bench:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs ``main([device, arguments, results, when])``: the device, and file descriptors that this process inherited.
+    """Serves requests: ``main([device, arguments, results, when])``.
 
-    With ``when`` equal to ``idle`` it leaves the CPUs to every other process that wants them.
-    Other processes map the same arguments, so they are mapped read-only.
+    ``arguments`` and ``results`` are file descriptors that this process inherited. If ``when`` is ``idle``, the process
+    leaves the CPUs to every other process that wants them. Other processes map the same arguments, so they are mapped
+    read-only.
     """
     name, given, results, when = arguments
     if when == "idle":
         run_when_idle()
 
     def start() -> Callable[[Message], bytes]:
-        gc.disable()  # a collection would fall into a sample; this process makes few cycles
+        gc.disable()  # a garbage collection would lengthen a sample, and this process makes few cycles
         read = memoryview(mmap.mmap(int(given), 0, access=mmap.ACCESS_READ))
         return _Bench(device_named(name), read, memoryview(mmap.mmap(int(results), 0))).answer
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["TIMES_ALONE", "MetricFunction", "MetricPlan", "plan_metrics", "wanted_objective"]
 
 MetricFunction: TypeAlias = "Callable[[Mapping[str, NDArray[Any]], Mapping[str, Any]], float]"
-"""A metric of a user's: from host copies of the arrays after a launch, and the config's members, to a number."""
+"""A user's metric: takes host copies of the arrays after a launch, and the config's members; returns a number."""
 
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """The names of the metrics to measure, the case's ``flops``, and its own metrics."""
+    """The metrics to measure by name, the case's number of operations, and the functions of the case's own metrics."""
 
     names: tuple[str, ...] = ()
     flops: int | None = None
@@ -39,7 +39,7 @@ class MetricPlan:
         results: Callable[[], Mapping[str, Any]],
         config: Config,
     ) -> tuple[tuple[str, tuple[float, ...]], ...]:
-        """The samples of each metric for a config with these times."""
+        """Measures the metrics of a config whose times are ``samples_ns``; returns the samples of each metric."""
         found: dict[str, tuple[float, ...]] = {}
         for name in self.names:
             if name in self.functions:
@@ -49,7 +49,7 @@ class MetricPlan:
         return tuple(sorted([*found.items(), *self.of_times(samples_ns)]))
 
     def of_times(self, samples_ns: Sequence[int]) -> tuple[tuple[str, tuple[float, ...]], ...]:
-        """The samples of the metrics that follow from times, measured here or by an agent."""
+        """Returns the samples of the metrics that are computed from times, which may have been measured by an agent."""
         if "gflops" not in self.names or "gflops" in self.functions or self.flops is None:
             return ()
         return (("gflops", tuple(self.flops / max(sample, 1) for sample in samples_ns)),)
@@ -59,7 +59,7 @@ TIMES_ALONE = MetricPlan()
 
 
 def wanted_objective() -> Objective:
-    """The objective of this process (SILO_OBJECTIVE). Raises TuneError if the setting cannot be read."""
+    """Returns the objective of this process (SILO_OBJECTIVE). Raises TuneError if the setting cannot be read."""
     text = settings().objective
     try:
         return TIME if text == "time" else Objective.parse(text)
@@ -74,10 +74,10 @@ def plan_metrics(
     flops: int | None,
     functions: Mapping[str, MetricFunction] | None = None,
 ) -> MetricPlan:
-    """The plan for a case on a device (None: agents measure).
+    """Makes the plan for a case on a device; ``device`` is None if agents measure.
 
     Raises:
-        TuneError: the objective names a metric that cannot be measured for this case, or there.
+        TuneError: the objective names a metric that cannot be measured for this case or on this device.
     """
     own = functions or {}
     for name in objective.measured:

@@ -1,4 +1,4 @@
-"""A call on its way to another process: array contents in shared memory, code with its consent, the rest as JSON."""
+"""The form in which a call is sent to another process: arrays in shared memory, code with consent, the rest as JSON."""
 
 from __future__ import annotations
 
@@ -43,15 +43,16 @@ __all__ = [
 ]
 
 _PAGE = 4096
-_MOST = 8 << 30  # bytes
+_MOST = 8 << 30  # the most bytes of arrays that are copied
 
-# A copy keeps its address modulo this many bytes: the alignment of every allocator of device memory.
+# The address of a copy equals the array's address modulo this many bytes, to which every allocator of device memory
+# aligns.
 ADDRESS_MODULUS = 256
 
 
 @frozen
 class ArraySlot(PersistedRow):
-    """One array. Its bytes are at ``offset`` in the arguments, and in the results if a kernel wrote it.
+    """The place of one array in the shared memory for arguments and, if it is written, in the memory for results.
 
     ``shift`` is the lowest address modulo 256, ``low`` the number of bytes before the first element.
     """
@@ -65,11 +66,11 @@ class ArraySlot(PersistedRow):
 
 
 def shared_limit(processes: int = 1) -> int:
-    """The most bytes of arrays that are copied, so that they fit into half of the available memory.
+    """Returns the most bytes of arrays that are copied, so that all copies fit into half of the available memory.
 
-    They are stored once, and once more as the results of each of the ``processes``, because a kernel may write them
-    all. Copying more than :data:`_MOST` to the host and back to the device would take longer than tuning a first call
-    may.
+    The arrays are stored once, and once more as the results of each of the ``processes``, because a kernel may write
+    them all. Copying more than :data:`_MOST` to the host and back to the device would take longer than tuning a first
+    call may.
     """
     available = available_memory()
     return _MOST // 2 if available is None else min(available // (2 * (1 + processes)), _MOST)
@@ -94,7 +95,7 @@ def describable(arguments: Mapping[str, object], limit: int | None = None) -> De
 
 
 class SharedArguments:
-    """Owns shared memory that :meth:`fill` copies the arrays' content to. Nothing else writes to arrays or copies.
+    """Owns shared memory to which :meth:`fill` copies the arrays' content. Nothing else writes to the arrays or copies.
 
     Args:
         arguments: by name; arguments that share an array share its copy.
@@ -103,7 +104,7 @@ class SharedArguments:
     def __init__(self, arguments: Mapping[str, object]) -> None:
         self._slots: list[ArraySlot] = []
         self._extents: list[ArrayExtent] = []
-        self._numbers: dict[str, int] = {}  # the slot of each argument
+        self._numbers: dict[str, int] = {}  # the index in _slots of each argument
         self._values: dict[str, JSON] = {}
         self._descriptors: dict[str, JSON] = {}
         arrays: list[object] = []
@@ -127,30 +128,30 @@ class SharedArguments:
                 at += span
             self._numbers[name] = position
         self._shared = _SharedMemory(max(at, 1))
-        self._arrays = arrays  # until they are copied
+        self._arrays = arrays  # dropped once they are copied
         self._given: dict[str, NDArray[Any]] = {}
-        self._lock = Mutex()  # held while arrays are copied, and while an array is added to _given
+        self._lock = Mutex()  # guards copying, and adding to _given
 
     def fill(self) -> None:
-        """Copies the arrays' content, once: further calls wait until that is done. Any thread may call it."""
+        """Copies the arrays' content, once. Any thread may call it; other calls wait until the copy is done."""
         with self._lock:
             for array, slot, extent in zip(self._arrays, self._slots, self._extents, strict=False):
                 if slot.size:
                     extent.view(self._shared.part(slot.offset, slot.size))[...] = host_bits(array)
-            self._arrays = []  # only now: if an array cannot be copied, the next call raises too
+            self._arrays = []  # only after all were copied: if one cannot be copied, the next call raises again
 
     @property
     def file(self) -> int:
-        """The descriptor that another process inherits."""
+        """The file descriptor of the memory, which another process inherits."""
         return self._shared.file
 
     @property
     def size(self) -> int:
-        """The number of bytes in all."""
+        """The size of the memory in bytes."""
         return self._shared.size
 
     def to_json(self) -> JSON:
-        """The form that :func:`read_arguments` reads."""
+        """Returns the description of the arguments that :func:`read_arguments` reads."""
         return {
             "arrays": [slot.to_json() for slot in self._slots],
             "places": dict(self._numbers),
@@ -159,7 +160,7 @@ class SharedArguments:
         }
 
     def given(self, name: str) -> NDArray[Any]:
-        """The first content of an array: always the same read-only object. Any thread may call it."""
+        """Returns the first content of an array, always as the same read-only object. Any thread may call it."""
         with self._lock:
             if name not in self._given:
                 array = self.array_in(self._shared, name)
@@ -168,13 +169,13 @@ class SharedArguments:
             return self._given[name]
 
     def array_in(self, memory: _SharedMemory, name: str) -> NDArray[Any]:
-        """An array at its place in other memory."""
+        """Returns an array in another memory that has the same layout."""
         number = self._numbers[name]
         slot, extent = self._slots[number], self._extents[number]
         return extent.typed(extent.view(memory.part(slot.offset, slot.size)))
 
     def close(self) -> None:
-        """Releases the memory; arrays from :meth:`given` that are still held keep theirs."""
+        """Releases the memory. Arrays from :meth:`given` that a caller still holds stay valid."""
         self._shared.close()
 
     def __enter__(self) -> Self:
@@ -185,7 +186,7 @@ class SharedArguments:
 
 
 class SharedResults:
-    """Owns the results of one process for ``arguments``; takes memory only for pages that the process writes."""
+    """Owns the memory for one process's results; pages that the process does not write take no memory."""
 
     def __init__(self, arguments: SharedArguments) -> None:
         self._arguments = arguments
@@ -193,15 +194,15 @@ class SharedResults:
 
     @property
     def file(self) -> int:
-        """The descriptor that the process inherits."""
+        """The file descriptor of the memory, which the process inherits."""
         return self._shared.file
 
     def returned(self, name: str) -> NDArray[Any]:
-        """The content that the process returned for an array; overwritten when it returns again."""
+        """Returns the content that the process wrote for an array. The process's next result overwrites it."""
         return self._arguments.array_in(self._shared, name)
 
     def close(self) -> None:
-        """Releases the memory; arrays from :meth:`returned` that are still held keep theirs."""
+        """Releases the memory. Arrays from :meth:`returned` that a caller still holds stay valid."""
         self._shared.close()
 
 
@@ -214,7 +215,7 @@ class _SharedMemory:
         self._memory: mmap.mmap | None = mmap.mmap(self.file, size)
 
     def part(self, offset: int, size: int) -> memoryview:
-        """Some of its bytes."""
+        """Returns a view of ``size`` bytes at ``offset``."""
         if self._memory is None:
             raise ValueError("this memory was given back")
         return memoryview(self._memory)[offset : offset + size]
@@ -251,7 +252,10 @@ class _Memory:
 
 
 def read_descriptors(data: Any, address_of: Callable[[str], int]) -> dict[str, TensorDescriptor]:  # noqa: ANN401
-    """The tensor descriptors among the arguments, over arrays whose address ``address_of`` returns by argument."""
+    """Returns the tensor descriptors among the arguments.
+
+    ``address_of`` returns the address of an argument's array.
+    """
     return {
         str(name): TensorDescriptor(
             _Memory(address_of(str(name)), str(form["dtype"])),
@@ -266,7 +270,7 @@ def read_descriptors(data: Any, address_of: Callable[[str], int]) -> dict[str, T
 
 
 def _anonymous_file(size: int) -> int:
-    """A descriptor of memory that ends with the processes that have it open, however they end."""
+    """Returns a file descriptor of memory that is freed when the last process that has it open ends."""
     try:
         if hasattr(os, "memfd_create"):
             descriptor = os.memfd_create("silo-arguments", os.MFD_CLOEXEC)
@@ -280,7 +284,7 @@ def _anonymous_file(size: int) -> int:
 
 
 def read_arguments(data: Any) -> tuple[Sequence[ArraySlot], dict[str, int], dict[str, object]]:  # noqa: ANN401
-    """The arrays' slots, the number of each argument's slot, and the values of the other arguments."""
+    """Returns the arrays' slots, the index of each array argument's slot, and the values of the other arguments."""
     slots = [ArraySlot.from_json(slot) for slot in data["arrays"]]
     places = {str(name): int(number) for name, number in data["places"].items()}
     values: dict[str, object] = {str(name): value_from_json(value) for name, value in data["values"].items()}
@@ -288,7 +292,7 @@ def read_arguments(data: Any) -> tuple[Sequence[ArraySlot], dict[str, int], dict
 
 
 def consent_to_json(code: VouchedCode) -> dict[str, Any] | None:
-    """Describes the consent to some code for another process: the digest, and the facts that process lacks."""
+    """Describes the consent to some code, for another process: the digest, and the facts that this process lacks."""
     consent = code.consent
     if consent is None:
         return None
@@ -299,7 +303,10 @@ def consent_to_json(code: VouchedCode) -> dict[str, Any] | None:
 def received_consent(
     given: Mapping[str, Any] | None, kind: str, variant: Variant, launch: LaunchInfo, blob: bytes, who: str
 ) -> Consent | None:
-    """The consent of ``who``, the requesting process. Raises TrustError if it is for other code than arrived."""
+    """Returns the consent that the requesting process ``who`` sent; None if it sent none.
+
+    Raises TrustError if the consent is for other code than arrived.
+    """
     if given is None:
         return None
     code = HostCode(

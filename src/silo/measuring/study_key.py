@@ -1,4 +1,4 @@
-"""The study key of a call: the study of its bucket, and the studies of other buckets as dispatch rules."""
+"""The study key of a call: the study of its bucket, and dispatch rules made from the studies of other buckets."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = ["StudyKey", "measure_policy"]
 
 
 def measure_policy(device: Device) -> str:
-    """The identity of the way this device is measured, part of every trial's key."""
+    """Returns the identity of a device's measurement policy, which is part of every study's key."""
     return MeasurePolicy.of(device.timing).identity
 
 
 @dataclass(frozen=True)
 class StudyKey:
-    """One kernel, typed signature, target and device: its studies differ by bucket and specialization only."""
+    """The facts that all studies of one kernel on one device share; the studies differ in bucket and specialization."""
 
     kernel: str
     source: str
@@ -45,7 +45,7 @@ class StudyKey:
     records: RecordStore
 
     def study(self, specialization: Specialization, bucket: Bucket) -> Study:
-        """The study of one bucket."""
+        """Returns the study of one bucket."""
         return Study(
             kernel=self.kernel,
             source=self.source,
@@ -63,22 +63,22 @@ class StudyKey:
     def trials(
         self, specialization: Specialization, bucket: Bucket, reach: ReachableConfigs | None = None
     ) -> tuple[Trial, ...]:
-        """The stored trials of one bucket; with ``reach`` only trials of its configs."""
+        """Returns the stored trials of one bucket; with ``reach``, only trials of configs within it."""
         trials = read_trials(self.study(specialization, bucket), self.records)
         return trials if reach is None else tuple(trial for trial in trials if trial.config in reach)
 
     def winner(
         self, specialization: Specialization, bucket: Bucket, reach: ReachableConfigs | None = None
     ) -> Winner | None:
-        """The winner among :meth:`trials`."""
+        """Returns the winner among :meth:`trials`, or None."""
         return choose_winner(self.trials(specialization, bucket, reach), wanted_objective())
 
     def catch_up(self, specialization: Specialization, bucket: Bucket) -> bool:
-        """Fetches the records of a bucket from the remote store, if one is set; whether any were new."""
+        """Fetches the records of a bucket from the remote store, if one is set; returns whether any were new."""
         return catch_up(self.study(specialization, bucket), self.records)
 
     def failures(self, specialization: Specialization, bucket: Bucket) -> dict[bytes, str]:
-        """The reason why each failed config failed, by the config's order key."""
+        """Returns the reason why each failed config failed, by the config's order key."""
         trials = self.trials(specialization, bucket)
         return {
             trial.config.order_key: f"{trial.status.value}: {trial.message.splitlines()[0] if trial.message else ''}"
@@ -87,25 +87,26 @@ class StudyKey:
         }
 
     def known(self) -> tuple[Study, ...]:
-        """Every stored study of this key, in the order in which they were begun."""
+        """Returns every stored study of this key, in the order in which they were begun."""
         return tuple(study for study in studies_of(self.kernel, self.records) if self._holds(study))
 
     def _holds(self, study: Study) -> bool:
-        if study.bucket_names != self.key:  # another kernel of the same name, or this one with another key
+        # a study of another kernel with this name, or of this kernel with another key
+        if study.bucket_names != self.key:
             return False
         return study.key == self.study(study.specialization, study.bucket).key
 
     def rules(self, like: Specialization, reach: ReachableConfigs) -> DispatchRules | None:
-        """The rules of :meth:`generalization`, or None."""
+        """Returns the rules of :meth:`generalization`, or None."""
         found = self.generalization(like, reach)
         return None if found is None else found.rules
 
     def generalization(self, like: Specialization, reach: ReachableConfigs) -> Generalization | None:
-        """The winners of every bucket studied with the same constexpr values and extents, and rules for other buckets.
+        """Makes rules of the winners of all buckets that were studied with the same constexpr values and extents.
 
-        None without a measured bucket. Only trials within ``reach`` count; the first config of its space is the
-        fallback. Of several studies of one bucket (other alignments), the study with most facts decides. Rules for
-        other buckets are fitted to all of these trials, and may name any of their configs
+        Returns None if no bucket was measured. Only trials within ``reach`` count; the first config of its space is the
+        fallback. Of several studies of one bucket (with other alignments), the one that assumes most facts decides.
+        Rules for other buckets are fitted to all of these trials, and may choose any of their configs
         (:mod:`silo.tuner.generalization`).
         """
         samples: dict[Bucket, Sample] = {}
@@ -125,7 +126,10 @@ class StudyKey:
         return generalize(self.key, tuple(samples.values()), reach.space.default, tried.listed, named(objective))
 
     def guess(self, specialization: Specialization, bucket: Bucket, configs: Container[Config]) -> Config | None:
-        """The config of ``configs`` that did best in the nearest studies: of other devices, drivers or compilers."""
+        """Returns the config of ``configs`` that did best in the nearest studies, or None.
+
+        These may be studies of other devices, drivers or compilers.
+        """
         study = self.study(specialization, bucket)
         found = seeds(configs, neighbours(study, self.records), limit=1)
         return found[0].config if found else None

@@ -1,1 +1,4 @@
-"""Reports: summaries of a kernel's trials, in figures and pictures. No I/O: pages are text."""
+"""Reports: summaries of a kernel's trials as figures, charts and pages of HTML.
+
+No I/O: the pages are returned as text.
+"""

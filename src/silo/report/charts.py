@@ -1,4 +1,4 @@
-"""Charts as SVG text: the best so far over the trials, one parameter's values; axes with round values."""
+"""Charts as SVG text: the progress of a search, the times for each value of a parameter, and rooflines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from silo.tuner.trial import Status, Trial
 
 __all__ = ["LinearScale", "LogScale", "RooflinePoint", "effect_chart", "progress_chart", "roofline_chart"]
 
-# ---- Axes: from values to places, and the round values that label them ----
+# ---- Axes: scales that map values to coordinates, and the round values that label them ----
 
 
 @dataclass(frozen=True, slots=True)
 class LinearScale:
-    """From ``low`` to ``high``, drawn from ``start`` to ``end``."""
+    """A linear axis. The values from ``low`` to ``high`` are drawn at the coordinates from ``start`` to ``end``."""
 
     low: float
     high: float
@@ -29,12 +29,12 @@ class LinearScale:
     end: float
 
     def place(self, value: float) -> float:
-        """The place of a value."""
+        """Returns the coordinate of a value."""
         span = self.high - self.low
         return self.start + (self.end - self.start) * ((value - self.low) / span if span else 0.5)
 
     def ticks(self, count: int = 6) -> list[float]:
-        """Round values in the range, about ``count`` of them.
+        """Returns about ``count`` round values in the range.
 
         >>> LinearScale(1, 12, 0, 1).ticks()
         [2, 4, 6, 8, 10, 12]
@@ -47,7 +47,7 @@ class LinearScale:
 
 @dataclass(frozen=True, slots=True)
 class LogScale:
-    """Like :class:`LinearScale`, with equal factors equally far apart. ``low`` is positive."""
+    """A logarithmic axis, with the members of :class:`LinearScale`. ``low`` is positive."""
 
     low: float
     high: float
@@ -55,13 +55,13 @@ class LogScale:
     end: float
 
     def place(self, value: float) -> float:
-        """The place of a value; values that are not positive are at the low end."""
+        """Returns the coordinate of a value. A value below ``low``, for example 0, has the coordinate of ``low``."""
         span = math.log(self.high / self.low)
         share = math.log(max(value, self.low) / self.low) / span if span else 0.5
         return self.start + (self.end - self.start) * share
 
     def ticks(self, count: int = 6) -> list[float]:
-        """Round values: 1, 2, 5 and powers of ten over wide ranges, linear steps within a factor of four.
+        """Returns round values: 1, 2, 5 and powers of ten over wide ranges, linear steps within a factor of four.
 
         >>> LogScale(3, 700, 0, 1).ticks()
         [5, 10, 20, 50, 100, 200, 500]
@@ -75,7 +75,7 @@ class LogScale:
 
 
 def _round_step(raw: float) -> float:
-    """The least of 1, 2, 5 times a power of ten that is at least ``raw``; an integer if possible."""
+    """Returns the least of 1, 2, 5 times a power of ten that is at least ``raw``; as an int if it is one."""
     if raw <= 0:
         return 1
     power = 10.0 ** math.floor(math.log10(raw) + 1e-9)
@@ -83,11 +83,11 @@ def _round_step(raw: float) -> float:
     return int(step) if step >= 1 else step
 
 
-# ---- Charts as SVG text: the best so far over the trials, and the times for one parameter's values ----
+# ---- Charts as SVG text: the progress of a search, and the times for the values of a parameter ----
 
-# Above this many points they are drawn as one path, without a text for each.
+# A chart with more points than this draws them as one path; single points have a tooltip each.
 _MOST_MARKS = 3000
-_MARGIN = 1.12  # how far the axis extends beyond the drawn values
+_MARGIN = 1.12  # the axis extends beyond the least and the largest value by this factor
 
 
 def _escaped(text: str) -> str:
@@ -126,12 +126,13 @@ def _range(times: Iterable[float]) -> tuple[float, float]:
 
 
 def progress_chart(trials: Sequence[Trial], *, default_ns: int | None = None, least_ns: float | None = None) -> str:
-    """Each trial of a search in the order it was made, the best so far as a line; failures in a row below.
+    """Draws each trial of a search in the order of trials, the best time so far as a line, and failures in a row below.
 
-    ``default_ns`` and ``least_ns`` are the default's time and the speed of light in nanoseconds, drawn as lines.
+    ``default_ns`` and ``least_ns`` are the times in nanoseconds of the default config and of the speed of light; each
+    is drawn as a line across.
     """
     width, left, right, top, bottom = 1120, 76, 1000, 14, 262
-    # Failed configs have a row of their own below the times.
+    # The row of failed configs is below the times.
     foot = bottom + (28 if any(trial.status is not Status.OK for trial in trials) else 4)
     height = foot + 44
     times = [float(median(trial.samples_ns)) for trial in trials if trial.samples_ns]
@@ -187,7 +188,7 @@ def _marks(trials: Sequence[Trial], x: LinearScale, y: LogScale, floor: float) -
 
 
 def _notes(notes: Sequence[tuple[float, str, str]], y: LogScale, left: float, right: float) -> list[str]:
-    """Lines across with their names at the right, which are moved apart if they would overlap."""
+    """Draws lines across the chart. Their labels, at the right, are moved apart if they would overlap."""
     parts: list[str] = []
     above = -100.0
     for time, kind, label in sorted(notes, key=lambda note: -note[0]):
@@ -201,7 +202,7 @@ def _notes(notes: Sequence[tuple[float, str, str]], y: LogScale, left: float, ri
 
 
 def effect_chart(effect: ParameterEffect) -> str:
-    """The times of the configs with each value of a parameter: all as dots, the median as a bar, the best filled."""
+    """Draws, for each value of a parameter, its configs' times as dots, the median as a bar, and the best as a mark."""
     count = len(effect.levels)
     left, top, bottom = 70, 10, 150
     step = max(26, min(50, 420 // count))
@@ -237,7 +238,10 @@ def _column(text: str, times: Sequence[int], centre: float, step: int, y: LogSca
 
 
 def _scatter(text: str) -> float:
-    """A place in [0, 1) that looks random and is the same each time, so that dots do not overlap."""
+    """Returns a number in [0, 1) that looks random but depends on the text only.
+
+    It moves dots sideways off each other.
+    """
     return hashlib.blake2b(text.encode(), digest_size=2).digest()[0] / 256
 
 
@@ -250,7 +254,7 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RooflinePoint:
-    """One case: its operations for each byte, the operations per second that the winner reaches, and its page."""
+    """A case in a roofline: its operations for each byte, the winner's operations per second, and its page's link."""
 
     label: str
     intensity: float
@@ -259,12 +263,12 @@ class RooflinePoint:
 
 
 def roofline_chart(points: Sequence[RooflinePoint], copies: Sequence[int], dots: Sequence[tuple[str, int]]) -> str:
-    """Rates by intensity, both logarithmic, below the roofs that were measured.
+    """Draws operations per second by operations for each byte, both logarithmic, below the device's measured limits.
 
     Args:
         points: at least one.
-        copies: bytes per second of copies: the slowest and the fastest become slopes.
-        dots: by the dtype of the factors, operations per second of matrix products: each becomes a level.
+        copies: rates of copying in bytes per second; the slowest and the fastest are drawn as slopes.
+        dots: for each dtype of the factors, the operations per second of matrix products, drawn as a level.
     """
     width, height, left, right, top, bottom = 1120, 380, 84, 960, 16, 326
     xs, ys = [point.intensity for point in points], [point.rate for point in points]
@@ -298,7 +302,7 @@ def roofline_chart(points: Sequence[RooflinePoint], copies: Sequence[int], dots:
 
 
 def _operations(rate: float) -> str:
-    """A rate of operations.
+    """Formats a rate of operations.
 
     >>> _operations(2.5e9), _operations(1e12)
     ('2.5 GFLOP/s', '1 TFLOP/s')

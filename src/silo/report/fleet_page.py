@@ -1,4 +1,4 @@
-"""One page of HTML over shared stores: decisions, coverage, spread over device models, failures and changes."""
+"""A page of HTML about several shared stores: winners, coverage and spread over device models, failures, changes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from silo.text_tables import format_time
 
 __all__ = ["FleetFailure", "FleetStudy", "coverage", "fleet_page", "spread"]
 
-_MOST_CONFIGS = 8  # of a group of failures that are named
-_DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{8,}\b")  # in a column of the page its first digits are enough
+_MOST_CONFIGS = 8  # the page names at most this many configs of a group of failures
+_DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{8,}\b")  # the page shows only the first eight digits of a digest
 
 
 @dataclass(frozen=True)
 class FleetFailure:
-    """A failed config: its kind, and the first line of its message."""
+    """A failed config: its name, the kind of the failure, and the first line of the message."""
 
     config: str
     kind: str
@@ -29,8 +29,9 @@ class FleetFailure:
 class FleetStudy:
     """The numbers of one study on the page.
 
-    ``medians`` are the times in nanoseconds of the usable configs by name, ``decided_s`` is Unix time, 0 if unknown,
-    and ``before`` the winner before the moment since which changes are shown, None for a study that is new since then.
+    ``medians`` are the times in nanoseconds of the usable configs, by config name. ``decided_s`` is the Unix time at
+    which the winner was decided, 0 if unknown. ``before`` is the winner at the date after which changes are shown, None
+    for a study that did not exist then.
     """
 
     store: str
@@ -53,12 +54,12 @@ class FleetStudy:
 
     @property
     def time_ns(self) -> int | None:
-        """The winner's time."""
+        """The time of the winner in nanoseconds."""
         return None if self.winner is None else self.medians[self.winner]
 
 
 def newest(studies: Iterable[FleetStudy]) -> dict[tuple[str, str, str], FleetStudy]:
-    """The latest study with a winner, or else the latest, of each kernel, sizes and device."""
+    """Returns the latest study of each kernel, sizes and device. Studies with a winner take precedence."""
     found: dict[tuple[str, str, str], FleetStudy] = {}
     for study in sorted(studies, key=lambda one: (one.winner is not None, one.decided_s)):
         found[study.kernel, study.sizes, study.device] = study
@@ -67,7 +68,7 @@ def newest(studies: Iterable[FleetStudy]) -> dict[tuple[str, str, str], FleetStu
 
 @dataclass(frozen=True)
 class Coverage:
-    """A kernel's sizes by device model; None: not measured there."""
+    """A table of one kernel's studies: a row for each case's sizes, a column for each device model; None: no study."""
 
     kernel: str
     devices: tuple[str, ...]
@@ -75,29 +76,30 @@ class Coverage:
 
     @property
     def covered(self) -> tuple[int, int]:
-        """The pairs of sizes and devices with a winner, and all pairs."""
+        """How many cells of the table have a winner, and how many cells it has."""
         cells = [cell for _, row in self.rows for cell in row]
         return sum(cell is not None and cell.winner is not None for cell in cells), len(cells)
 
 
 def coverage(studies: Sequence[FleetStudy]) -> list[Coverage]:
-    """Returns which sizes of each kernel were measured on which of all device models. Pure."""
+    """Returns the table of each kernel; all have the same columns: all device models of the studies. Pure."""
     cells = newest(studies)
     devices = tuple(sorted({study.device for study in studies}))
-    found: list[Coverage] = []
+    tables: list[Coverage] = []
     for kernel in sorted({study.kernel for study in studies}):
         sizes = sorted({size for name, size, _ in cells if name == kernel}, key=lambda text: (len(text), text))
         rows = tuple((size, tuple(cells.get((kernel, size, device)) for device in devices)) for size in sizes)
-        found.append(Coverage(kernel, devices, rows))
-    return found
+        tables.append(Coverage(kernel, devices, rows))
+    return tables
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The winners of one kernel and size on several device models.
+    """The winners of one kernel and sizes on several device models.
 
-    ``together`` is the config that loses least on its worst device, among configs measured on all of them, and
-    ``regret`` its time over the winner's there; None without such a config.
+    ``together`` is the config that loses least on its worst device, among the configs measured on all of the devices.
+    ``regret`` is that config's time on its worst device, divided by the winner's time on the same device. Both are None
+    if no config was measured on all devices.
     """
 
     kernel: str
@@ -113,12 +115,15 @@ class Spread:
 
 
 def spread(studies: Sequence[FleetStudy]) -> list[Spread]:
-    """How the winners of each kernel and size differ over device models, the widest first. Pure."""
+    """Returns how the winners differ over device models. Sizes measured on one model only are left out. Pure.
+
+    The entries with the most different winners come first.
+    """
     groups: dict[tuple[str, str], list[FleetStudy]] = {}
     for (kernel, sizes, _), study in newest(studies).items():
         if study.winner is not None:
             groups.setdefault((kernel, sizes), []).append(study)
-    found: list[Spread] = []
+    spreads: list[Spread] = []
     for (kernel, sizes), group in groups.items():
         if len(group) < 2:
             continue
@@ -129,12 +134,12 @@ def spread(studies: Sequence[FleetStudy]) -> list[Spread]:
         }
         best = min(regrets, key=lambda config: (regrets[config], config), default=None)
         winners = tuple((study.device, study.winner or "") for study in sorted(group, key=lambda one: one.device))
-        found.append(Spread(kernel, sizes, winners, best, None if best is None else regrets[best]))
-    return sorted(found, key=lambda one: (-one.distinct, -(one.regret or 0), one.kernel, one.sizes))
+        spreads.append(Spread(kernel, sizes, winners, best, None if best is None else regrets[best]))
+    return sorted(spreads, key=lambda one: (-one.distinct, -(one.regret or 0), one.kernel, one.sizes))
 
 
 def fleet_page(stores: Sequence[str], studies: Sequence[FleetStudy], since: str = "") -> str:
-    """The page. ``since`` is the date after which changes are listed, "" for none.
+    """Returns the page. ``since`` is the date after which changes are listed; "" lists no changes.
 
     Raises:
         PackageError: Jinja2 is not installed.
@@ -200,14 +205,14 @@ def _spread(one: Spread) -> dict[str, Any]:
 
 
 def _failures(studies: Sequence[FleetStudy]) -> list[dict[str, Any]]:
-    """Failed configs by kernel, device, kind and message, the largest groups first."""
+    """Groups the failed configs by kernel, device, kind of failure and message; the largest groups come first."""
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for study in studies:
         for failure in study.failures:
             configs = groups.setdefault((study.kernel, study.device, failure.kind, failure.message), [])
             if failure.config not in configs:
                 configs.append(failure.config)
-    found = [
+    rows = [
         {
             "kernel": kernel,
             "device": device,
@@ -219,4 +224,4 @@ def _failures(studies: Sequence[FleetStudy]) -> list[dict[str, Any]]:
         }
         for (kernel, device, kind, message), configs in groups.items()
     ]
-    return sorted(found, key=lambda one: (-one["count"], one["kernel"], one["device"]))
+    return sorted(rows, key=lambda one: (-one["count"], one["kernel"], one["device"]))

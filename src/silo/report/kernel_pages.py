@@ -1,4 +1,7 @@
-"""Pages of HTML: one for each kernel, and the index of a report; everything inline, readable without scripts."""
+"""Pages of HTML: one page for each kernel, and the index of a report.
+
+They contain all they need, and work without scripts.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,14 @@ __all__ = [
     "study_report",
 ]
 
-_ABOVE = 1.05  # measured rates of two moments differ by less
-_LONGEST_CODE = 200_000  # characters of one form of a config's code on a page
+# A kernel exceeds a measured ceiling only beyond this factor: rates measured at two moments differ by less.
+_ABOVE = 1.05
+_LONGEST_CODE = 200_000  # a page shows at most this many characters of one text of a config's code
 
 
 @dataclass(frozen=True)
 class ConfigCode:
-    """The code of one config: ``forms`` holds its texts by name (``ttir``, ``c``, ``ptx``, ``sass``)."""
+    """The code of one config. ``forms`` are pairs of a name (``ttir``, ``c``, ``ptx``, ``sass``) and a text."""
 
     config: Config
     forms: tuple[tuple[str, str], ...]
@@ -54,7 +58,7 @@ class ConfigCode:
 
 @dataclass(frozen=True)
 class StudyReport:
-    """The numbers of one study on a page."""
+    """The numbers of one study that a page shows."""
 
     kept: KeptStudy
     winner: Winner | None
@@ -65,7 +69,7 @@ class StudyReport:
 
     @property
     def label(self) -> str:
-        """The study's name on the page: its cases, or its bucket."""
+        """The name of the study on the page: its cases, or its bucket if it was not made from cases."""
         study = self.kept.study
         sizes = ", ".join(f"{name}={value}" for name, value in zip(study.bucket_names, study.bucket, strict=True))
         return "; ".join(self.kept.cases) or (f"calls with {sizes}" if sizes else "calls")
@@ -78,10 +82,10 @@ class StudyReport:
 
 @dataclass(frozen=True)
 class OtherSizes:
-    """Predictions for other sizes, from the measured sizes of a kernel on a device: a head and rows of a table.
+    """A table of predictions for other sizes, made from the measured sizes of a kernel on a device.
 
-    Each row has a measured size, its winner, and the loss at this size of the config that the other sizes predict for
-    it ("" if it was not held out).
+    Each row has a measured size, its winner, and the loss at this size of the config that the other measured sizes
+    predict for it; the loss is "" if the size was not left out of a fit.
     """
 
     label: str
@@ -90,7 +94,7 @@ class OtherSizes:
 
     @classmethod
     def of(cls, study: Study, learnt: Generalization) -> OtherSizes:
-        """The table of one generalization; ``study`` is one of its studies."""
+        """Returns the table of one generalization. ``study`` is one of the studies that it was learnt from."""
         held_out = [f"{one / 10_000:.1f} %" for one in learnt.fitted.held_out] or [""] * len(learnt.samples)
         rows = tuple(
             (
@@ -104,7 +108,10 @@ class OtherSizes:
 
 
 def study_report(kept: KeptStudy, ceilings: Ceilings | None, objective: Objective = TIME) -> StudyReport:
-    """The figures of one study. If the default config is unknown, the config that was tried first replaces it."""
+    """Returns the numbers of one study.
+
+    If the default config is unknown, the config that was tried first replaces it.
+    """
     winner = choose_winner(kept.trials, objective)
     default = kept.default or kept.trials[0].config
     comparison = compare(kept.trials, winner, default, kept.study.key) if winner else None
@@ -115,7 +122,9 @@ def study_report(kept: KeptStudy, ceilings: Ceilings | None, objective: Objectiv
 
 
 def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport], others: Sequence[OtherSizes] = ()) -> str:
-    """The page of one kernel. ``origin`` is the name of the file whose trials are shown; ``others`` are predictions.
+    """Returns the page of one kernel.
+
+    ``origin`` is the name of the file whose trials are shown; ``others`` are predictions.
 
     Raises:
         PackageError: Jinja2 is not installed.
@@ -128,8 +137,8 @@ def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport], others
     return render_page("page.html", kernel=kernel, origin=origin, sections=sections, others=others)
 
 
-def render_page(template: str, **values: Any) -> str:  # noqa: ANN401  # what the template takes
-    """A page of the report with its style and its script; no other script runs, and nothing is fetched.
+def render_page(template: str, **values: Any) -> str:  # noqa: ANN401  # the values that the template needs
+    """Renders a template to a page with the report's style and script; no other script runs, and nothing is fetched.
 
     Raises:
         PackageError: Jinja2 is not installed.
@@ -142,7 +151,7 @@ def render_page(template: str, **values: Any) -> str:  # noqa: ANN401  # what th
 @cache
 def _template(name: str) -> Template:
     try:
-        import jinja2  # noqa: PLC0415  # an extra
+        import jinja2  # noqa: PLC0415  # Jinja2 is optional
     except ImportError:
         raise PackageError(
             "silo report needs Jinja2, which is not installed: pip install 'kernel-silo[report]'"
@@ -154,12 +163,15 @@ def _template(name: str) -> Template:
 
 
 def _shown(value: object) -> object:
-    """Texts without invisible marks that a browser obeys, like marks of direction; charts are already sanitized."""
+    """Removes invisible characters, like marks of direction, from texts.
+
+    Charts are unchanged: their texts are clean already.
+    """
     return value if isinstance(value, int | float) or hasattr(value, "__html__") else printable(str(value))
 
 
 def _resource(name: str) -> str:
-    """The text of a file beside the pages' modules."""
+    """Reads a text file of this package."""
     return (files("silo.report") / name).read_text(encoding="utf-8")
 
 
@@ -208,7 +220,10 @@ def _section(number: int, report: StudyReport) -> dict[str, Any]:
 
 
 def roofline_point(report: StudyReport, label: str, href: str = "") -> RooflinePoint | None:
-    """The study's place in a roofline; None if its case does not declare bytes and operations, or without a winner."""
+    """Returns the study's point in a roofline.
+
+    None without a winner, or if the study's case does not declare bytes and operations.
+    """
     work, winner = report.kept.work, report.winner
     if work is None or winner is None or not work.bytes or not work.flops:
         return None
@@ -243,8 +258,8 @@ _METRICS = {"energy": "nanojoules of a launch"}
 
 
 def _fronts(report: StudyReport) -> list[dict[str, Any]]:
-    """The fronts of time and another metric that offer a choice: more than one config."""
-    found: list[dict[str, Any]] = []
+    """Returns a table for each metric that leaves a choice: several configs of which none is best in it and in time."""
+    tables: list[dict[str, Any]] = []
     measured = sorted({name for trial in report.kept.trials for name, _ in trial.metrics} - {"gflops"})
     for metric, title in {**_RESOURCES, **{name: _METRICS.get(name, name) for name in measured}}.items():
         points = front(report.kept.trials, metric)
@@ -258,8 +273,8 @@ def _fronts(report: StudyReport) -> list[dict[str, Any]]:
                 }
                 for point in points
             ]
-            found.append({"title": title, "rows": rows})
-    return found
+            tables.append({"title": title, "rows": rows})
+    return tables
 
 
 def _facts(stored: KeptStudy) -> list[tuple[str, str]]:
@@ -336,7 +351,7 @@ def _bar(name: str, rate: float, ceiling: float, unit: str, measured: str, work:
 
 
 def _rate(giga: float, unit: str) -> str:
-    """A rate in 10^9 (or 10^12) units per second.
+    """Formats a rate, given in 10^9 units per second.
 
     >>> _rate(1234.0, "B/s"), _rate(3.871, "B/s")
     ('1.234 TB/s', '3.871 GB/s')
@@ -383,12 +398,12 @@ def _row(number: int, trial: Trial, names: Sequence[str], best: int | None, repo
 
 
 def _sortable(value: object) -> object:
-    """The sort key of a cell, if its text does not sort correctly."""
+    """Returns the number that the page's script sorts a cell by, or None if the cell's text sorts correctly."""
     return value if isinstance(value, float) else None
 
 
 def index_page(origin: str, pages: Mapping[str, tuple[str, Sequence[StudyReport]]]) -> str:
-    """The page that leads to the pages of kernels.
+    """Returns the index: a page with links to the pages of kernels.
 
     Args:
         origin: the name of the file whose trials are shown.
@@ -412,11 +427,11 @@ def index_page(origin: str, pages: Mapping[str, tuple[str, Sequence[StudyReport]
 
 
 def _rooflines(studies: Sequence[tuple[str, str, StudyReport]]) -> list[dict[str, str]]:
-    """A chart for each device whose rates are known and whose cases declare bytes and operations."""
+    """Draws a chart for each device whose rates are known and that has a case with declared bytes and operations."""
     by_device: dict[str, list[tuple[str, str, StudyReport]]] = {}
     for one in studies:
         by_device.setdefault(str(one[2].kept.study.device), []).append(one)
-    found: list[dict[str, str]] = []
+    charts: list[dict[str, str]] = []
     for device, ones in by_device.items():
         lights = [report.light for _, _, report in ones if report.light is not None]
         points = [roofline_point(report, f"{kernel} {report.label}", href) for href, kernel, report in ones]
@@ -425,8 +440,8 @@ def _rooflines(studies: Sequence[tuple[str, str, StudyReport]]) -> list[dict[str
             ceilings: Ceilings = lights[0].ceilings
             dots = list({light.dot: (light.dot, rate) for light in lights if (rate := light.dot_ceiling)}.values())
             chart = roofline_chart(drawn, [rate for _, rate in ceilings.copies], dots)
-            found.append({"device": device, "chart": chart})
-    return found
+            charts.append({"device": device, "chart": chart})
+    return charts
 
 
 def _index_row(href: str, kernel: str, report: StudyReport) -> dict[str, Any]:

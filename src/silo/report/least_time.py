@@ -1,4 +1,4 @@
-"""The least time of a case: its bytes and operations at the rates that the device was measured to reach."""
+"""The least time of a case: the time for its bytes and operations at the best rates measured on the device."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def _read_copies(data: JSON, what: str) -> tuple[tuple[int, int], ...]:
 class Ceilings(Persisted):
     """The best rates measured on a device model, in bytes and operations per second.
 
-    ``copies`` has the rate of copying for several sizes, the smallest first: bytes read and written by one launch, and
-    the rate. Small copies stay in warm caches; with cold caches they end before a GPU is busy. ``dots`` has the
-    operations of matrix products by the dtype of their factors. All are measured, not taken from a data sheet: a kernel
-    may exceed one.
+    ``copies`` are pairs of a size and a rate, the smallest size first: the bytes read and written by one launch that
+    copies memory, and the bytes per second. Small copies stay in warm caches; with cold caches they end before a GPU is
+    busy. ``dots`` has the operations per second of matrix products, by the dtype of their factors. All rates are
+    measured, not taken from a data sheet, so a kernel may exceed them.
     """
 
     title = "measured ceilings"
@@ -40,7 +40,9 @@ class Ceilings(Persisted):
     dots: tuple[tuple[str, int], ...] = field(form=named(NATURAL))
 
     def copy_rate(self, moved: int) -> tuple[int, int] | None:
-        """The size and the rate to compare ``moved`` bytes with: the better of the nearest sizes below and above.
+        """Returns the size and the rate of the copy that ``moved`` bytes are compared with.
+
+        Of the nearest measured sizes below and above, it is the one with the higher rate. None if no copy was measured.
 
         >>> Ceilings(((1000, 50), (4000, 30), (9000, 10)), ()).copy_rate(5000)
         (4000, 30)
@@ -52,7 +54,7 @@ class Ceilings(Persisted):
 
 @dataclass(frozen=True)
 class SpeedOfLight:
-    """The least time of a launch, if the measured rates are the limit, and the rate that limits it (``bound``)."""
+    """The least time of a launch at the measured rates. ``bound`` names the rate that limits it."""
 
     least_ns: float
     bound: str
@@ -61,7 +63,7 @@ class SpeedOfLight:
     dot: str
 
     def reached(self, time_ns: int) -> float:
-        """The fraction of the measured ceiling that a launch of this time reaches; above 1 it exceeds the ceiling.
+        """Returns the fraction of the ceiling that a launch of this time reaches; above 1, it exceeds the ceiling.
 
         >>> light = speed_of_light(Work(bytes=1000), Ceilings(((1000, 10**9),), ()), "float32")
         >>> light.bound, light.least_ns, light.reached(2000)
@@ -71,12 +73,12 @@ class SpeedOfLight:
 
     @property
     def dot_ceiling(self) -> int | None:
-        """Operations per second of matrix products of the dtype that counts here."""
+        """The measured operations per second of matrix products with factors of dtype ``dot``; None if unknown."""
         return dict(self.ceilings.dots).get(self.dot)
 
 
 def speed_of_light(work: Work, ceilings: Ceilings, dot: str) -> SpeedOfLight | None:
-    """The longer of the times for the bytes and for the operations. None if neither has a ceiling.
+    """Returns the longer of the times for the bytes and for the operations. None if no rate is known for either.
 
     This is the roofline model (Williams, Waterman, Patterson, 2009) with both ceilings measured.
     """
@@ -94,9 +96,10 @@ def speed_of_light(work: Work, ceilings: Ceilings, dot: str) -> SpeedOfLight | N
 
 
 def dot_dtype(signature: Signature) -> str:
-    """The dtype of dots to compare a kernel with: its narrowest floating-point arrays', else float32.
+    """Returns the dtype of the matrix products whose rate a kernel is compared with.
 
-    bfloat16 counts as float16, which devices multiply at the same rate. Narrower and wider dtypes have no ceiling.
+    It is the narrowest floating-point dtype of the kernel's arrays, or float32 without such arrays. bfloat16 counts as
+    float16, which devices multiply at the same rate. Narrower and wider dtypes have no ceiling.
     """
     floats = [
         parameter.dtype for parameter in signature.parameters if parameter.dtype and parameter.dtype.kind in _FLOATS

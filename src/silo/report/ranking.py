@@ -1,4 +1,4 @@
-"""Summaries of trials: the best so far, each parameter's effect, failures by kind, the winner beside the default."""
+"""Summaries of trials: the best time so far, the effect of each parameter, failures by kind, and a winner's speedup."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = [
 ]
 
 _RESAMPLES = 1000
-_MOST_SAMPLES = 200  # of each side; more make a bootstrap slower and no better
+_MOST_SAMPLES = 200  # the most samples of either config; more make the bootstrap slower and the interval hardly better
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigComparison:
-    """The default's time over the winner's: a ratio of medians with its 95 % interval."""
+    """The default config's time divided by the winner's: the ratio of the medians, and its 95 % interval."""
 
     ratio: float
     low: float
@@ -45,7 +45,7 @@ class ConfigComparison:
 
 @dataclass(frozen=True, slots=True)
 class FrontPoint:
-    """A config that no other one beats in both time (nanoseconds of a launch) and the value of another metric."""
+    """A config of a front: every faster config has a larger ``amount`` of the front's metric."""
 
     config: Config
     time_ns: int
@@ -53,23 +53,24 @@ class FrontPoint:
 
 
 def front(trials: Sequence[Trial], metric: str) -> tuple[FrontPoint, ...]:
-    """The front of time and another metric (:mod:`silo.tuner.objective`), the fastest config first. Pure.
+    """Returns the configs of which no other one is better in both time and another metric, the fastest first. Pure.
 
-    Each config after the first needs less of the metric than all faster ones, so the front answers "the fastest config
-    with at most 40 registers". Configs whose trials do not hold the metric are left out.
+    :mod:`silo.tuner.objective` lists the metrics. Each config after the first has less of the metric than all faster
+    configs, so the front answers "the fastest config with at most 40 registers". Configs whose trials do not have the
+    metric are left out.
     """
     amounts = {config.order_key: value for config, value in values_of(metric, trials).items()}
-    found: list[FrontPoint] = []
+    points: list[FrontPoint] = []
     for standing in standings(trials):
         amount = amounts.get(standing.config.order_key)
-        if amount is not None and (not found or amount < found[-1].amount):
-            found.append(FrontPoint(standing.config, standing.time.median_ns, amount))
-    return tuple(found)
+        if amount is not None and (not points or amount < points[-1].amount):
+            points.append(FrontPoint(standing.config, standing.time.median_ns, amount))
+    return tuple(points)
 
 
 @dataclass(frozen=True, slots=True)
 class ValueLevel:
-    """One value of a parameter: median times of the configs that have it, ascending, and the number of failures."""
+    """The configs that have one value of a parameter: their median times, ascending, and the number that failed."""
 
     text: str
     times_ns: tuple[int, ...]
@@ -77,7 +78,7 @@ class ValueLevel:
 
     @property
     def best_ns(self) -> int | None:
-        """The fastest config's time with this value, in nanoseconds."""
+        """The time in nanoseconds of the fastest config with this value; None if all failed."""
         return self.times_ns[0] if self.times_ns else None
 
 
@@ -85,7 +86,7 @@ class ValueLevel:
 class ParameterEffect:
     """A parameter that was tried with more than one value.
 
-    ``share`` is the part of the variance of log times that its value alone explains (eta squared, 0 to 1).
+    ``share`` is the part of the variance of log times that the parameter's value alone explains (eta squared, 0 to 1).
     """
 
     name: str
@@ -95,7 +96,10 @@ class ParameterEffect:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Configs with the same failure: one kind, one first line of a message; ``detail`` is a whole message."""
+    """Configs whose failures have the same kind and the same first line.
+
+    ``detail`` is the whole message of one of them.
+    """
 
     kind: str
     headline: str
@@ -104,7 +108,7 @@ class FailureGroup:
 
 
 def parameter_names(trials: Iterable[Trial]) -> tuple[str, ...]:
-    """The names in all configs: values, then options, in the order of first appearance."""
+    """Returns the names in all configs, in the order of first appearance; the options come last."""
     values: dict[str, None] = {}
     options: dict[str, None] = {}
     for trial in trials:
@@ -114,19 +118,19 @@ def parameter_names(trials: Iterable[Trial]) -> tuple[str, ...]:
 
 
 def best_so_far(trials: Sequence[Trial]) -> list[int | None]:
-    """Returns the least median of configs that worked after each trial; None before the first that worked."""
-    found: list[int | None] = []
+    """Returns the least median of the working configs up to each trial; None before the first working config."""
+    least: list[int | None] = []
     best: int | None = None
     for trial in trials:
         if trial.samples_ns:
             time = median(trial.samples_ns)
             best = time if best is None else min(best, time)
-        found.append(best)
-    return found
+        least.append(best)
+    return least
 
 
 def effects(trials: Sequence[Trial]) -> tuple[ParameterEffect, ...]:
-    """Every parameter with more than one value, the parameter that explains most first."""
+    """Returns the effect of every parameter with more than one value; the parameter that explains most comes first."""
     times = {standing.config.order_key: standing.time.median_ns for standing in standings(trials)}
     configs = {trial.config.order_key: trial.config for trial in trials}
     found = [_effect(name, configs, times) for name in parameter_names(trials)]
@@ -147,14 +151,14 @@ def _effect(name: str, configs: Mapping[bytes, Config], times: Mapping[bytes, in
 
 
 def _order(value: Value) -> tuple[object, ...]:
-    """Numbers by size, then everything else by its text."""
+    """Returns a sort key that puts numbers in order of size, and then all other values in order of their text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (0, value, "")
     return (1, 0, value_text(value))
 
 
 def value_text(value: Value) -> str:
-    """A value as people write it."""
+    """Returns a value as people write it."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -171,7 +175,7 @@ def _share(groups: Sequence[Sequence[int]]) -> float:
 
 
 def failure_groups(trials: Iterable[Trial]) -> tuple[FailureGroup, ...]:
-    """Failed configs by kind and the first line of the message, the largest group first."""
+    """Groups the failed configs by the kind and the first line of the failure; the largest groups come first."""
     groups: dict[tuple[str, str], dict[bytes, Trial]] = {}
     for trial in trials:
         if trial.status is not Status.OK:
@@ -185,10 +189,10 @@ def failure_groups(trials: Iterable[Trial]) -> tuple[FailureGroup, ...]:
 
 
 def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str) -> ConfigComparison | None:
-    """The default against the winner, by samples taken side by side if they exist; None if the default has no samples.
+    """Compares the default with the winner. None if one of them has no samples.
 
-    The interval is from a bootstrap of the ratio of medians (1000 resamples, seeded by ``seed``: the same trials give
-    the same interval).
+    The samples are those that were taken of both in turns, if they exist. The interval is from a bootstrap of the ratio
+    of medians (1000 resamples, seeded by ``seed``, so that the same trials give the same interval).
     """
     scales = Scales(trials)
     for stage in (Stage.FINAL, Stage.SEARCH):

@@ -1,1 +1,1 @@
-"""Sharing of bundles: signing, cutting, joining, registries."""
+"""Ships bundles: signs them, cuts and joins them, and exchanges them with registries."""

@@ -1,12 +1,13 @@
-"""Caches of other GPU runtimes, carried in a bundle: DeepGEMM's cubins, FlashInfer's cubins.
+"""Caches of other GPU runtimes that a bundle carries: the cubins of DeepGEMM and of FlashInfer.
 
 A program that uses one of these runtimes beside Triton finds its code in a folder that an environment variable names.
 ``silo exec --record K.silo --caches NAMES`` gives each runtime a new folder, and puts the files that the program left
-there into ``K.silo`` as attachments; ``silo exec --bundle K.silo`` writes them into a folder of the store and sets the
-variable. The runtime itself decides by its own key whether a file serves.
+in it into ``K.silo`` as attachments. ``silo exec --bundle K.silo`` writes the files into a folder of the store and sets
+the variable. The runtime itself decides by its own key whether it can use a file.
 
 Only texts and code for GPUs are carried: no file of these patterns is loaded into the process, compiled or executed on
-the host. A cubin is an ELF file for the machine ``EM_CUDA``; a file of that name with another content is refused.
+the host. A cubin is an ELF file for the machine ``EM_CUDA``; a file named ``*.cubin`` with any other content is
+refused.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _ATTACHED = "caches/"
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@-]{0,199}")
 _MOST_PARTS = 12
 _ELF = b"\x7fELF"
-_EM_CUDA = 190  # of the System V ABI's list of machines
+_EM_CUDA = 190  # the number of NVIDIA's GPUs in the System V ABI's list of machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,12 @@ class CacheFolder:
     """The cache folder of one runtime.
 
     Args:
-        name: the name in ``--caches`` and in a bundle.
-        project: the runtime.
+        name: the name of the cache in ``--caches`` and in a bundle.
+        project: the name of the runtime.
         variable: the environment variable that names the folder.
-        patterns: the files that are carried, by their path in the folder; ``*`` matches ``/`` too.
-        frozen: variables with which the runtime refuses code that the folder lacks; set with ``--frozen``.
+        patterns: patterns for the paths, within the folder, of the files that are carried; ``*`` also matches ``/``.
+        frozen: environment variables that make the runtime refuse to get code that the folder lacks. ``--frozen`` sets
+            them.
     """
 
     name: str
@@ -73,7 +75,7 @@ class CacheFolder:
     frozen: tuple[tuple[str, str], ...] = ()
 
     def holds(self, path: str) -> bool:
-        """Whether a file of the folder is carried.
+        """Returns whether bundles carry a file with this path in the folder.
 
         >>> CACHES["deep_gemm"].holds("cache/kernel.gemm.01ab/kernel.cubin")
         True
@@ -83,9 +85,9 @@ class CacheFolder:
         return any(fnmatch.fnmatchcase(path, pattern) for pattern in self.patterns)
 
 
-# DeepGEMM: csrc/jit/compiler.hpp (DG_JIT_CACHE_DIR; cache/kernel.NAME.DIGEST/kernel.{cu,cubin}) at 54e2261.
-# FlashInfer: flashinfer/jit/{env,cubin_loader}.py (FLASHINFER_CUBIN_DIR, FLASHINFER_NO_DOWNLOAD) at fb28d7242; it
-# compares each file with its own SHA-256.
+# DeepGEMM names its files in csrc/jit/compiler.hpp (DG_JIT_CACHE_DIR; cache/kernel.NAME.DIGEST/kernel.{cu,cubin}), read
+# at commit 54e2261. FlashInfer does so in flashinfer/jit/{env,cubin_loader}.py (FLASHINFER_CUBIN_DIR,
+# FLASHINFER_NO_DOWNLOAD), read at commit fb28d7242; it compares each file with the file's recorded SHA-256.
 CACHES: Mapping[str, CacheFolder] = {
     folder.name: folder
     for folder in (
@@ -107,7 +109,7 @@ CACHES: Mapping[str, CacheFolder] = {
 
 
 def cache_folder(name: str) -> CacheFolder:
-    """Return the folder of this name.
+    """Returns the cache folder of this name.
 
     Raises:
         SettingsError: the name is unknown.
@@ -118,7 +120,7 @@ def cache_folder(name: str) -> CacheFolder:
 
 
 def check_file(path: str, data: bytes) -> Decision:
-    """Whether a file may be carried: its path is plain and relative, and a cubin is code for a GPU. Pure.
+    """Decides whether a bundle may carry a file: its path is plain and relative, and a cubin is code for a GPU. Pure.
 
     >>> check_file("cache/../kernel.cu", b"")
     Rejected(reason="'..' is not a plain name")
@@ -144,11 +146,14 @@ def check_file(path: str, data: bytes) -> Decision:
 
 
 def cached_files(folder: Path, cache: CacheFolder) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
-    """Return the files of ``folder`` that are carried, by their relative paths, and those refused, with the reasons.
+    """Reads the files of ``folder`` that a bundle may carry.
 
-    Links are not followed; a file larger than ``SILO_FILE_BYTES`` is refused.
+    Links are not followed. A file larger than ``SILO_FILE_BYTES`` is refused.
+
+    Returns:
+        The contents of the files by relative path, and a list of (path, reason) for each file that was refused.
     """
-    found: dict[str, bytes] = {}
+    carried: dict[str, bytes] = {}
     refused: list[tuple[str, str]] = []
     for path in sorted(_files(folder)):
         name = PurePosixPath(path.relative_to(folder)).as_posix()
@@ -163,8 +168,8 @@ def cached_files(folder: Path, cache: CacheFolder) -> tuple[dict[str, bytes], li
         if isinstance(allowed, Rejected):
             refused.append((name, allowed.reason))
         else:
-            found[name] = data
-    return found, refused
+            carried[name] = data
+    return carried, refused
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -173,10 +178,14 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def add_caches(path: str | os.PathLike[str], caches: Mapping[str, Mapping[str, bytes]]) -> tuple[int, str]:
-    """Put files into the bundle at ``path``, by cache and relative path.
+    """Puts files into the bundle at ``path``; ``caches`` has each cache's files by their relative paths.
 
-    The bundle is made if it is missing. A file of the same place is replaced. On any failure the bundle is as it was.
-    Returns the number of files that are new there, and what became of the bundle's signature, "" without one.
+    A missing bundle is made. A file that the bundle holds under the same path is replaced. On any failure the bundle
+    remains unchanged.
+
+    Returns:
+        The number of files that the bundle did not hold before, and what happened to the bundle's signature, or ""
+        if it had none.
 
     Raises:
         BundleError: the bundle cannot be read or written.
@@ -204,24 +213,24 @@ def add_caches(path: str | os.PathLike[str], caches: Mapping[str, Mapping[str, b
 
 
 def carried_caches(attachments: Iterable[str]) -> dict[str, list[str]]:
-    """Return the relative paths of the files that a bundle carries, by cache.
+    """Returns, by cache, the relative paths of the files that a bundle carries.
 
     >>> carried_caches(["caches/deep_gemm/cache/kernel.a.b/kernel.cubin", "triton/winners.jsonl"])
     {'deep_gemm': ['cache/kernel.a.b/kernel.cubin']}
     """
-    found: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     for attachment in sorted(attachments):
         name, separator, relative = attachment.removeprefix(_ATTACHED).partition("/")
         if attachment.startswith(_ATTACHED) and separator:
-            found.setdefault(name, []).append(relative)
-    return found
+            paths.setdefault(name, []).append(relative)
+    return paths
 
 
 def write_caches(bundle: Bundle, names: Iterable[str]) -> dict[str, Path]:
-    """Write the files that a bundle carries for the caches ``names`` into folders of the store; return the folders.
+    """Writes the files that a bundle carries for the caches ``names`` into folders of the store; returns the folders.
 
-    A folder is named after its files, so another bundle has another folder. Existing files are kept, because only this
-    user can write to the folder.
+    A folder's name is a hash of its files, so a bundle with other files gets another folder. Files that exist already
+    are not written again, because only this user can have written to the folder.
 
     Raises:
         BundleError: a file may not be carried, or cannot be written.
@@ -241,7 +250,7 @@ def write_caches(bundle: Bundle, names: Iterable[str]) -> dict[str, Path]:
 
 
 def write_cache(bundle: Bundle, name: str, root: Path) -> None:
-    """Write the files that a bundle carries for one cache into the folder ``root``, which is this user's alone.
+    """Writes the files that a bundle carries for one cache into the folder ``root``, which only this user may change.
 
     Raises:
         BundleError: a file may not be carried, or cannot be written.
@@ -264,7 +273,8 @@ def _carried(bundle: Bundle, name: str) -> dict[str, BlobRef]:
 
 
 def _write_file(bundle: Bundle, cache: CacheFolder, root: Path, relative: str, ref: BlobRef) -> None:
-    # A bundle may come from a stranger, so its names and bytes are checked like a folder's.
+    # A bundle may come from a stranger, so the names and bytes of its files pass the checks that files of a folder
+    # pass.
     allowed: Decision = Accepted() if cache.holds(relative) else Rejected(f"{cache.project} keeps no such file")
     place, data = root / relative, b""
     if allowed:

@@ -1,7 +1,8 @@
 """``silo push`` and ``silo pull``: bundles in a registry, as OCI artifacts with a layer for each target.
 
-Each layer is a slice, a bundle by itself, so a machine pulls only the code that it runs. Signatures are artifacts that
-refer to the bundle's manifest. Native code from a registry needs consent before it runs, as from any other file.
+Each layer is a slice: a whole bundle with the code for one target. So a machine pulls only the code that it runs.
+Signatures are artifacts that refer to the bundle's manifest. Native code from a registry needs consent before it runs,
+as native code from any other file does.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["OciReference", "PullSummary", "PushSummary", "pull_bundle", "push_bu
 # ---- References ----
 
 
-# From the OCI distribution specification.
+# The pattern of repository names in the OCI distribution specification.
 _REPOSITORY = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
 _FORM = re.compile(
     r"oci://(?P<host>(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?)"
@@ -54,7 +55,7 @@ class OciReference:
 
     @classmethod
     def parse(cls, text: str) -> OciReference:
-        """Reads a reference. Raises RegistryError for anything else.
+        """Parses a reference. Raises RegistryError if the text is not one.
 
         >>> OciReference.parse("oci://example.org/team/kernels:1.0").tag
         '1.0'
@@ -67,7 +68,7 @@ class OciReference:
         return cls(found["host"], found["repository"], found["tag"] or "", found["digest"] or "")
 
     def at(self, digest: str) -> OciReference:
-        """A reference to the bundle with this digest in the same repository."""
+        """Returns a reference to the bundle with this digest in the same repository."""
         return replace(self, digest=digest)
 
     def __str__(self) -> str:
@@ -88,7 +89,7 @@ _MOST_LAYERS = 1024
 
 @dataclass(frozen=True, slots=True)
 class PushSummary:
-    """A pushed bundle: its reference by digest, identity, targets, number of layers sent, number of signatures."""
+    """A pushed bundle: its reference by digest, identity, targets, and the numbers of sent layers and of signatures."""
 
     reference: str
     identity: str
@@ -99,10 +100,10 @@ class PushSummary:
 
 @dataclass(frozen=True, slots=True)
 class PullSummary:
-    """A bundle that was pulled.
+    """A pulled bundle.
 
-    ``reference`` names it by digest. ``whole`` is True if it equals the pushed bundle byte for byte. ``signature``
-    describes the state of the signature beside the file.
+    ``reference`` names the bundle by digest. ``whole`` is True if the written file equals the pushed file byte for
+    byte. ``signature`` describes the signature beside the file.
     """
 
     path: str
@@ -117,11 +118,11 @@ class PullSummary:
 def push_bundle(
     path: Path, reference: str, *, key: SecretKey | None = None, login: Path | None = None, plain: bool = False
 ) -> PushSummary:
-    """Pushes a bundle with the signature beside it, after checking every byte; ``key`` signs each layer too.
+    """Pushes a bundle and the signature beside it after checking every byte of the bundle; ``key`` signs each layer.
 
     Raises:
         BundleError: the bundle cannot be read, or is damaged.
-        RegistryError: the reference is invalid, or the registry cannot be reached or rejects it.
+        RegistryError: the reference is invalid, or the registry cannot be reached or rejects the bundle.
     """
     where = OciReference.parse(reference)
     if where.digest:
@@ -167,9 +168,9 @@ def pull_bundle(
     login: Path | None = None,
     plain: bool = False,
 ) -> PullSummary:
-    """Pulls a bundle, or its code for some targets: then only their layers are transferred.
+    """Pulls a bundle. With ``targets``, only the layers with code for these targets are transferred.
 
-    Without ``output`` the file has the name that it was pushed from, in the current folder.
+    Without ``output``, the file is written into the current folder under the name that the pushed file had.
 
     Raises:
         RegistryError: the bundle does not exist, or the registry sends other data than requested.
@@ -187,7 +188,7 @@ def pull_bundle(
     if not chosen:
         has = ", ".join(one.annotations.get(_TARGET, "?") for one in layers) or "nothing"
         raise RegistryError(f"{where} has no code for {', '.join(targets or ())}; it has code for {has}")
-    made = Descriptor.of_bytes(MANIFEST, data)
+    manifest = Descriptor.of_bytes(MANIFEST, data)
     path = output or Path(_safe_name(notes.get(_TITLE, "")))
     if path.suffix != ".silo":
         raise RegistryError(
@@ -205,10 +206,10 @@ def pull_bundle(
         expected = notes.get(_IDENTITY, "") if len(chosen) == len(layers) else ""
         if len(chosen) == 1:
             expected = chosen[0].annotations.get(_IDENTITY, "")
-        notice = _take_signature(registry, made.digest, path, bundle.identity) or removed or "it is not signed"
+        notice = _take_signature(registry, manifest.digest, path, bundle.identity) or removed or "it is not signed"
         return PullSummary(
             str(path),
-            str(where.at(made.digest)),
+            str(where.at(manifest.digest)),
             bundle.identity,
             tuple(map(str, targets_of(bundle.contents()))),
             bundle.size_bytes,
@@ -225,7 +226,7 @@ def _registry(where: OciReference, login: Path | None, *, plain: bool) -> Regist
 def _manifest(
     kind: str, layers: Sequence[Descriptor], notes: dict[str, str], subject: Descriptor | None = None
 ) -> bytes:
-    """An artifact's manifest: equal contents have equal bytes, and so the same digest."""
+    """Returns the manifest of an artifact. Equal contents give equal bytes, and so the same digest."""
     data: dict[str, JSON] = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
@@ -238,7 +239,7 @@ def _manifest(
 
 
 def _layers(data: bytes, what: str, kind: str) -> tuple[list[Descriptor], dict[str, str]]:
-    """The layers of an artifact of one kind, and its annotations."""
+    """Parses the manifest of an artifact of type ``kind``; returns its layers and its annotations."""
     reason = f"no artifact of type {kind}"
     try:
         manifest = parse_json(data)
@@ -271,14 +272,17 @@ def _serves(layer: Descriptor, wanted: Sequence[Target]) -> bool:
 
 
 def _safe_name(name: str) -> str:
-    """A name from a registry, if it names a file in this folder. Raises RegistryError otherwise."""
+    """Returns a name that a registry sent. Raises RegistryError unless it names a file in the current folder."""
     if not name or "/" in name or "\0" in name or name.startswith("."):
         raise RegistryError(f"the bundle's name {name!r} is none for a file here: name the file with -o")
     return name
 
 
 def _publish(parts: Sequence[Path], path: Path, before: bytes | None) -> str:
-    """Checks every byte of the parts and writes them to ``path`` in one step; returns the fate of an old signature."""
+    """Checks every byte of the parts and writes them to ``path`` in one step.
+
+    Returns a message if the signature of the file that was there before was removed, otherwise "".
+    """
     for part in parts:
         with open_bundle(part) as bundle:
             if problems := verify_open(bundle):
@@ -301,24 +305,28 @@ def _put_signatures(registry: Registry, subject: Descriptor, signatures: dict[st
         layers.append(Descriptor.of_bytes(_SIGNATURE, data, {_IDENTITY: identity, _TITLE: f"{identity[:16]}{SUFFIX}"}))
         registry.put_blob(layers[-1], data)
     data = _manifest(_SIGNATURE, layers, {}, Descriptor(subject.media_type, subject.digest, subject.size, {}))
-    made = Descriptor.of_bytes(MANIFEST, data)
-    if registry.put_manifest(made.digest, MANIFEST, data):
+    descriptor = Descriptor.of_bytes(MANIFEST, data)
+    if registry.put_manifest(descriptor.digest, MANIFEST, data):
         return
-    # This registry does not track referrers, so clients keep a list of them under a tag.
+    # This registry keeps no list of the manifests that refer to a manifest. The specification has clients keep the
+    # list, under a tag made of the manifest's digest.
     referrers = {one.digest: one.to_json() for one in registry.referrers(subject.digest)}
-    referrers[made.digest] = made.to_json() | {"artifactType": _SIGNATURE}
+    referrers[descriptor.digest] = descriptor.to_json() | {"artifactType": _SIGNATURE}
     index = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(referrers.values())})
     registry.put_manifest(subject.digest.replace(":", "-"), INDEX, index)
 
 
 def _take_signature(registry: Registry, digest: str, path: Path, identity: str) -> str:
-    """Writes the signature of the pulled bundle beside it, whatever its key; returns "" without a signature."""
+    """Writes the signature of a pulled bundle beside the bundle, whichever key signed it.
+
+    Returns a message that names the file, or "" if the registry has no signature of the bundle.
+    """
     for referrer in registry.referrers(digest):
         data = registry.manifest(referrer.digest)
         try:
             layers, _ = _layers(data or b"", referrer.digest, _SIGNATURE)
         except RegistryError:
-            continue  # another kind of artifact that refers to the bundle
+            continue  # this artifact refers to the bundle, but isn't a signature
         for layer in layers:
             if layer.annotations.get(_IDENTITY) == identity and layer.size <= MAX_SIGNATURE_BYTES:
                 place = Path(signature_paths(path)[-1])

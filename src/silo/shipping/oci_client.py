@@ -1,7 +1,8 @@
-"""An HTTP client of a registry: blobs and manifests of one repository, by the OCI distribution specification.
+"""An HTTP client for one repository of a registry: its blobs and manifests, by the OCI distribution specification.
 
-A registry is not trusted: each download must have the requested size and SHA-256, or it is rejected. A password is sent
-by TLS, only to its own registry or to the token server that the registry names; it follows no redirection.
+A registry is not trusted: every download must have the requested size and SHA-256, or it is rejected. A password is
+sent over TLS, and only to its own registry or to the token server that the registry names. It is not sent to the target
+of a redirection.
 """
 
 from __future__ import annotations
@@ -26,24 +27,25 @@ __all__ = ["EMPTY", "INDEX", "MANIFEST", "Descriptor", "Registry", "Sink", "dige
 MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 INDEX: Final = "application/vnd.oci.image.index.v1+json"
 
-_TIMEOUT_S: Final = 30  # of a request and its answer, and of the wait for the next bytes
-_BYTES_A_SECOND: Final = 16 << 10  # this many received bytes extend the deadline of a request by a second
-_MAX_DOCUMENT_BYTES: Final = 4 << 20  # of a manifest, an index, a token; the limit of registries
+_TIMEOUT_S: Final = 30  # the most seconds for a request and its answer, and for each wait for the next bytes
+_BYTES_A_SECOND: Final = 16 << 10  # the deadline of a request moves by a second for this many received bytes
+# the most bytes of a manifest, an index or a token; registries have the same limit
+_MAX_DOCUMENT_BYTES: Final = 4 << 20
 _MAX_REDIRECTIONS: Final = 5
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Sink(Protocol):
-    """A receiver of bytes."""
+    """An object that downloaded bytes are written to, for example a file."""
 
     def write(self, data: bytes, /) -> object:
-        """Writes all of the bytes."""
+        """Writes all of ``data``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A blob or a manifest by its content: media type, SHA-256 and size, with annotations."""
+    """The description by which a manifest refers to a blob: media type, SHA-256, size in bytes, and annotations."""
 
     media_type: str
     digest: str
@@ -52,19 +54,19 @@ class Descriptor:
 
     @classmethod
     def of_bytes(cls, media_type: str, data: bytes, annotations: Mapping[str, str] | None = None) -> Descriptor:
-        """The descriptor of bytes."""
+        """Returns the descriptor of these bytes."""
         return cls(media_type, digest_of(data), len(data), annotations or {})
 
     @classmethod
     def of_file(cls, media_type: str, path: Path, annotations: Mapping[str, str]) -> Descriptor:
-        """The descriptor of a file."""
+        """Returns the descriptor of a file's bytes."""
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return cls(media_type, f"sha256:{digest}", path.stat().st_size, annotations)
 
     @classmethod
     def from_json(cls, data: JSON) -> Descriptor:
-        """Reads a descriptor in a manifest. Raises ValueError for anything else; ignores unknown members."""
+        """Parses a descriptor of a manifest. Raises ValueError if ``data`` isn't one; ignores unknown members."""
         match data:
             case {"mediaType": str(media_type), "digest": str(digest), "size": int(size)} if (
                 re.fullmatch(r"sha256:[0-9a-f]{64}", digest) and size >= 0
@@ -77,13 +79,13 @@ class Descriptor:
                 raise ValueError("a descriptor without mediaType, sha256 digest or size")
 
     def to_json(self) -> dict[str, JSON]:
-        """Its form in a manifest."""
+        """Returns the descriptor in the form that manifests have."""
         data: dict[str, JSON] = {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
         return data | ({"annotations": dict(self.annotations)} if self.annotations else {})
 
 
 def digest_of(data: bytes) -> str:
-    """The SHA-256 in a registry's form."""
+    """Returns the SHA-256 of bytes in the form that registries use: ``sha256:`` and 64 hex digits."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
@@ -91,7 +93,7 @@ EMPTY: Final = Descriptor.of_bytes("application/vnd.oci.empty.v1+json", b"{}")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, for which plain HTTP is used.
+    """Returns whether a host is this machine. Plain HTTP is used for this machine alone.
 
     >>> is_loopback("localhost:5000"), is_loopback("127.0.0.1"), is_loopback("[::1]:80"), is_loopback("localhost.org")
     (True, True, True, False)
@@ -101,7 +103,9 @@ def is_loopback(host: str) -> bool:
 
 
 def read_login(path: Path, host: str) -> str:
-    """A registry's login from a file of ``docker login``, as ``USER:PASSWORD`` in base64; "" without one.
+    """Reads the login for a registry from a file of ``docker login``.
+
+    Returns ``USER:PASSWORD`` in base64, or "" if the file has no login for the registry.
 
     Raises:
         RegistryError: the file cannot be read, or the password is kept by a helper program, which Silo does not run.
@@ -124,7 +128,7 @@ def read_login(path: Path, host: str) -> str:
 
 
 class Registry:
-    """One repository of a registry. ``login`` is ``USER:PASSWORD`` in base64, or ""."""
+    """One repository of a registry. ``login`` is ``USER:PASSWORD`` in base64, or "" for no login."""
 
     def __init__(self, host: str, repository: str, *, login: str = "", plain: bool = False) -> None:
         self.host = host
@@ -141,7 +145,10 @@ class Registry:
     # ---- reading ----
 
     def manifest(self, name: str, *, accept: str = MANIFEST) -> bytes | None:
-        """A manifest by tag or digest, None if it does not exist. A manifest by digest is checked against it."""
+        """Downloads the manifest that a tag or a digest names; None if it does not exist.
+
+        Raises RegistryError if a manifest that was requested by digest has another digest.
+        """
         headers = {"Accept": accept}
         data = self._document(f"manifests/{name}", headers)
         if data is not None and name.startswith("sha256:") and digest_of(data) != name:
@@ -149,9 +156,9 @@ class Registry:
         return data
 
     def referrers(self, digest: str) -> list[Descriptor]:
-        """The manifests whose subject is this one."""
+        """Returns the manifests whose subject is the manifest with this digest: those of its signatures."""
         data = self._document(f"referrers/{digest}", {"Accept": INDEX})
-        if data is None:  # for registries without this request, clients keep a list under a tag
+        if data is None:  # if a registry does not answer this request, clients keep the list under a tag
             data = self.manifest(digest.replace(":", "-"), accept=INDEX)
         if data is None:
             return []
@@ -162,20 +169,23 @@ class Registry:
                 raise self._error("sent a list of signatures that is none")
 
     def fetch(self, blob: Descriptor, into: Sink) -> None:
-        """Writes a blob; raises RegistryError unless it has the size and the SHA-256 of its descriptor."""
-        found, size = hashlib.sha256(), 0
+        """Downloads a blob and writes it into ``into``.
+
+        Raises RegistryError, after bytes were written, unless they have the size and the SHA-256 of the descriptor.
+        """
+        hasher, size = hashlib.sha256(), 0
         with self._asked("GET", f"blobs/{blob.digest}", (200,), most=blob.size) as reply:
             for piece in reply.pieces():
                 size += len(piece)
-                found.update(piece)
+                hasher.update(piece)
                 into.write(piece)
-        if size != blob.size or f"sha256:{found.hexdigest()}" != blob.digest:
+        if size != blob.size or f"sha256:{hasher.hexdigest()}" != blob.digest:
             raise self._error(f"sent other bytes than {blob.digest}")
 
     # ---- writing ----
 
     def put_blob(self, blob: Descriptor, body: Body) -> bool:
-        """Uploads a blob unless it exists; returns whether it was sent."""
+        """Uploads a blob that the repository lacks; returns whether it was uploaded."""
         with self._asked("HEAD", f"blobs/{blob.digest}", (200, 404)) as known:
             if known.status == 200:
                 return False
@@ -190,7 +200,10 @@ class Registry:
             return True
 
     def put_manifest(self, name: str, media_type: str, data: bytes) -> bool:
-        """Writes a manifest under a tag or its digest; returns whether the registry tracks its subject."""
+        """Writes a manifest under a tag or its digest.
+
+        Returns whether the registry lists it among the manifests that refer to its subject.
+        """
         headers = {"Content-Type": media_type, "Content-Length": str(len(data))}
         with self._asked("PUT", f"manifests/{name}", (201, 202), body=data, headers=headers) as reply:
             return bool(reply.header("OCI-Subject"))
@@ -212,14 +225,20 @@ class Registry:
         headers: Mapping[str, str] | None = None,
         most: int = 0,
     ) -> Generator[Reply]:
-        """The reply to a request, with one of the expected statuses and a body of ``most`` bytes at most."""
+        """Sends a request; yields the reply, whose body may have ``most`` bytes.
+
+        Raises RegistryError if the status of the reply is not among the expected ones.
+        """
         with self._http.request(method, place, _limits(most), body, headers) as reply:
             if reply.status not in expected:
                 raise self._refused(method, self._http.url(place), reply.status)
             yield reply
 
     def _authorized(self, challenge: str) -> str:
-        """The header that answers a challenge. Raises RegistryError without a login for it."""
+        """Returns the value of the Authorization header that a challenge asks for.
+
+        Raises RegistryError if the login does not answer the challenge.
+        """
         kind = challenge.partition(" ")[0].lower()
         fields = dict(_CHALLENGE.findall(challenge))
         if kind == "basic" and self._login:
@@ -263,7 +282,7 @@ class Registry:
         return self._error(f"refuses {method} {urlsplit(url).path}: {status}, {reason}")
 
     def _error_of(self, fault: HttpFault) -> RegistryError:
-        """The error of a request that failed."""
+        """Converts a failed request to the error that is raised."""
         match fault.kind:
             case "address":
                 return self._error(fault.words)

@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class KeySummary:
-    """A new pair of keys: its number, the public key to give to others, and both files."""
+    """A new pair of keys: the number of the pair, the public key to give to others, and the paths of both files."""
 
     id: str
     key: str
@@ -41,7 +41,7 @@ class KeySummary:
 
 @dataclass(frozen=True, slots=True)
 class SignSummary:
-    """A new signature: its bundle, its key, and its file."""
+    """A new signature: the bundle, the key, and the signature's file."""
 
     path: str
     identity: str
@@ -51,7 +51,7 @@ class SignSummary:
 
 @dataclass(frozen=True, slots=True)
 class SignatureSummary:
-    """Whether a trusted or named key signed a bundle, and the reason; see :class:`VerifySummary`."""
+    """Whether a trusted or named key signed a bundle, and the reason. :class:`VerifySummary` explains the members."""
 
     reason: str
     signed: bool = False
@@ -61,12 +61,12 @@ class SignatureSummary:
 
 @dataclass(frozen=True, slots=True)
 class VerifySummary:
-    """The state of a bundle after every byte and its signature were checked.
+    """The result of checking every byte of a bundle and its signature.
 
-    ``signed`` is True if the named key, or else a trusted key, signed it; ``reason`` is the reason for that. ``id`` is
-    the number of the key that the signature names, "" without a signature. ``comment`` is the comment that the key
-    signed too, "" unless ``signed``. ``problems`` are faults of the file, ``doubts`` are variants whose code may belong
-    to another (:mod:`silo.bundle.verify`).
+    ``signed`` is True if the named key, or without one a trusted key, signed the bundle; ``reason`` is the reason.
+    ``id`` is the number of the key that the signature names, "" without a signature. ``comment`` is the comment that
+    the key signed together with the bundle, "" unless ``signed``. ``problems`` are faults of the file, and ``doubts``
+    are variants whose code may belong to another variant (:mod:`silo.bundle.verify`).
     """
 
     path: str
@@ -80,14 +80,15 @@ class VerifySummary:
 
     @property
     def good(self) -> bool:
-        """Whether it is signed and undamaged."""
+        """Whether the bundle is signed and undamaged."""
         return self.signed and not self.problems
 
 
 def make_keys(secret: Path, password: Callable[[], str | None]) -> KeySummary:
-    """Makes a pair of keys: ``secret``, for its owner alone, and beside it the public key, whose name ends in ``.pub``.
+    """Makes a pair of keys in two files: ``secret``, readable by its owner only, and ``*.pub`` beside it, for others.
 
-    ``password`` is called once a key can be made; it returns the password, or None for no encryption.
+    ``password`` is called only once it is sure that a key can be made; it returns the password, or None for no
+    encryption.
 
     Raises:
         SignatureError: one of the files exists already, or cannot be written.
@@ -118,11 +119,13 @@ def sign_bundle(path: Path, key: SecretKey) -> SignSummary:
 
 
 def verify_bundle_signature(path: Path, key: PublicKey | None = None) -> VerifySummary:
-    """Checks every byte of a bundle, and whether ``key`` signed it, or without ``key`` whether a trusted key did.
+    """Checks every byte of a bundle, and whether ``key`` signed it.
+
+    Without ``key``, any trusted key may have signed it.
 
     Raises:
         BundleError: the bundle cannot be read, or its header or manifest is damaged.
-        PackageError: the package that checks is not installed.
+        PackageError: the package that checks signatures is not installed.
     """
     with open_bundle(path) as bundle:
         problems = tuple(str(problem) for problem in verify_open(bundle))
@@ -134,7 +137,7 @@ def verify_bundle_signature(path: Path, key: PublicKey | None = None) -> VerifyS
 
 
 def look_at_signature(path: Path, bundle: Bundle) -> SignatureSummary:
-    """The state of the signature beside an open bundle; records nothing in the trust ledger."""
+    """Checks the signature beside an open bundle; records nothing in the trust ledger."""
     try:
         return _looked_at(path, bundle, None)
     except PackageError as error:
@@ -161,12 +164,15 @@ def _looked_at(path: Path, bundle: Bundle, key: PublicKey | None) -> SignatureSu
 
 
 def _covers_file(signature: MinisignSignature, path: Path, key: PublicKey | None) -> bool:
-    """Whether the named key, or else a trusted key, signed all bytes of the file instead of its header."""
+    """Returns whether the signature covers all bytes of the file, while a bundle's signature covers only the header.
+
+    Signatures by ``key`` count, or without ``key`` those by trusted keys.
+    """
     keys = (PublicKey.parse(entry.text) for entry in session().store.trust.keys.trusted()) if key is None else (key,)
     signers = [one for one in keys if one.number == signature.number]
     if not signers:
         return False
-    with open(open_plain(path), "rb") as file:  # noqa: PTH123  # of a descriptor
+    with open(open_plain(path), "rb") as file:  # noqa: PTH123  # pathlib cannot open a descriptor
         return isinstance(signer_among(signature, signers, file.read()), PublicKey)
 
 

@@ -1,4 +1,4 @@
-"""``silo slice`` and ``silo merge``: bundles cut by target, and joined again."""
+"""``silo slice`` and ``silo merge``: cut bundles by target, and join bundles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["MergeSummary", "SliceSummary", "merge_bundles", "slice_bundle", "sli
 
 @dataclass(frozen=True, slots=True)
 class SliceSummary:
-    """A slice that was written: its file, targets, identity, size, and the state of its signature."""
+    """A slice that was written: its file, targets, identity and size in bytes, and the state of its signature."""
 
     path: str
     targets: tuple[str, ...]
@@ -35,11 +35,11 @@ class SliceSummary:
 
 @dataclass(frozen=True, slots=True)
 class MergeSummary:
-    """A bundle that was joined.
+    """The bundle that a merge wrote.
 
-    ``whole`` is True if it equals, byte for byte, the bundle that the slices were cut from. ``of`` is the identity of
-    that bundle, "" if they are not slices of one bundle. ``remarks`` name the buckets that trials of a later bundle
-    decided.
+    ``of`` is the identity of the bundle that the parts were cut from, "" if they are not slices of one bundle.
+    ``whole`` is True if the written bundle equals that bundle byte for byte. ``remarks`` name the buckets for which the
+    trials of a later bundle decided.
     """
 
     path: str
@@ -53,7 +53,7 @@ class MergeSummary:
 
 
 def slice_bundle(path: Path, targets: Sequence[str], output: Path, *, key: SecretKey | None = None) -> SliceSummary:
-    """Writes a bundle's code for some targets as a separate bundle, signed with ``key``.
+    """Writes a bundle's code for some targets as a separate bundle, and signs it with ``key``, if given.
 
     Raises:
         BundleError: the bundle cannot be read, lacks code for one of the targets, or the slice cannot be written.
@@ -64,7 +64,7 @@ def slice_bundle(path: Path, targets: Sequence[str], output: Path, *, key: Secre
 
 
 def slice_by_target(path: Path, folder: Path, *, key: SecretKey | None = None) -> list[SliceSummary]:
-    """Writes a slice for each target of a bundle into a folder, which is created.
+    """Writes a slice for each target of a bundle into a folder, which is created if it is missing.
 
     Raises:
         BundleError: the bundle cannot be read, or a slice cannot be written.
@@ -81,10 +81,10 @@ def slice_by_target(path: Path, folder: Path, *, key: SecretKey | None = None) -
 
 
 def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None = None) -> MergeSummary:
-    """Joins bundles into one, signed with ``key``: slices of one bundle, or builds of one source for several targets.
+    """Joins slices of one bundle, or builds of one source for several targets, into one bundle, signed with ``key``.
 
-    Code of several compilers is kept side by side. Native code that may be run here on the cases and by the plans of
-    each of the bundles may also be run by the cases and plans of the joined one.
+    Code of several compilers is kept side by side. If this user consented to run each part's native code on the part's
+    cases and by its plans, the consent also holds for the cases and plans of the joined bundle.
 
     Raises:
         BundleError: a bundle cannot be read, two bundles contradict each other on a kernel, or writing fails.
@@ -96,7 +96,8 @@ def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None 
         joined = join_slices(bundles)
         written = _write(output, joined, bundles)
         if joined.of not in ("", written.identity):
-            # Only a part of the bundle: a later merge with the rest needs the original order of everything.
+            # The slices are only a part of the original bundle, so the order of all its members is written into the
+            # joined bundle. A later merge with the other slices needs it.
             joined = join_slices(bundles, noted=True)
             written = _write(output, joined, bundles)
         _keep_consent([bundle.contents() for bundle in bundles], joined.contents)
@@ -113,23 +114,23 @@ def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None 
 
 
 def _keep_consent(parts: Sequence[BundleContents], joined: BundleContents) -> None:
-    """Notes consent to the cases and plans of a joined bundle if each part's are consented to, with the part's code.
+    """Records consent to cases or plans of a joined bundle if the user consented to the same of every part.
 
-    Consent to cases covers all native code of a kernel together, and each part has some of that code. Consent to the
-    code itself does not change.
+    Consent to cases covers all native code of a kernel together, and each part has only some of that code. Consent to
+    the code itself does not change.
     """
     trust = session().store.trust
-    known: dict[tuple[str, str], list[HostCases | HostPlan]] = {}
+    subjects: dict[tuple[str, str], list[HostCases | HostPlan]] = {}
     for contents in parts:
         for key, subject in _subjects(contents):
-            known.setdefault(key, []).append(subject)
+            subjects.setdefault(key, []).append(subject)
     for key, subject in _subjects(joined):
-        if len(known[key]) > 1 and all(map(trust.decide, known[key])) and not trust.decide(subject):
+        if len(subjects[key]) > 1 and all(map(trust.decide, subjects[key])) and not trust.decide(subject):
             trust.note_built(subject)
 
 
 def _subjects(contents: BundleContents) -> Iterator[tuple[tuple[str, str], HostCases | HostPlan]]:
-    """The cases and plans of a bundle whose native code needs consent, by their kind and name."""
+    """Yields the cases and plans of a bundle whose native code needs consent, each after its kind and name."""
     for kernel in contents.kernels:
         calls = calls_of(kernel)
         codes = [host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host]
@@ -159,7 +160,7 @@ def _cut(bundle: Bundle, targets: Sequence[Target], output: Path, key: SecretKey
 
 
 def _write(output: Path, made: Slice, bundles: Sequence[Bundle]) -> Written:
-    """Writes a bundle of blobs that other bundles hold, in their stored form."""
+    """Writes a bundle, and copies its blobs from other bundles as they are stored there, compressed or not."""
     return write_bundle(output, made.contents, made.documents.get, read_stored=stored_blobs(bundles))
 
 

@@ -1,10 +1,10 @@
 """The tables of compiled code: artifacts, outcomes of compile jobs, and files of another compiler's cache.
 
-Variants whose jobs are equal share blobs through the job key. Failures are not kept here: a compiler that failed
-because of memory or time must be called again.
+Variants with equal compile jobs share blobs through the job key. Failures are not stored, because a compiler that
+failed for lack of memory or time must be called again.
 
-They are neither sent to a remote store nor taken from one, because only this store, which is its user's alone, vouches
-for them. Native code for the host among them is used with the consent of the store's trust ledger alone.
+Files of another compiler's cache are neither sent to a remote store nor fetched from one: only this store, which is its
+user's alone, vouches for them. Native code for the host is used only with the consent of the store's trust ledger.
 """
 
 from __future__ import annotations
@@ -42,72 +42,75 @@ class Blobs(Protocol):
     """The part of a blob store that artifacts use."""
 
     def put(self, data: bytes) -> str:
-        """Keep ``data``; its sha256 in hex."""
+        """Stores ``data``; returns its SHA-256 in hex."""
         ...
 
     def get(self, sha256: str) -> bytes | None:
-        """The bytes, verified, or None."""
+        """Returns the verified bytes of a blob, or None."""
         ...
 
     def map(self, sha256: str) -> memoryview | None:
-        """A read-only view of the bytes, verified, or None."""
+        """Returns a read-only view of the verified bytes of a blob, or None."""
         ...
 
     def holds(self, sha256: str, size: int) -> bool:
-        """Whether a blob of this name and size seems to be here."""
+        """Returns whether a blob of this name and size is here, as far as can be seen without reading it."""
         ...
 
 
 class BuiltLedger(Protocol):
-    """The compile path notes here the host code that it made; code found in the store is checked against it."""
+    """The part of the trust ledger that vouches for native code compiled here, and decides on code in the store."""
 
     def note_built(self, *codes: HostCode) -> None:
-        """Vouch for native code that was compiled here."""
+        """Records consent to native code that was compiled here."""
         ...
 
     def note_variants(self, *codes: HostCode) -> None:
-        """Vouch for native code as variants call it, by the word that was given for the outcome of its compile job."""
+        """Records consent to native code of variants, if there is consent to the outcome of its compile job."""
         ...
 
     def decide(self, code: HostCode) -> Decision:
-        """Whether native code may be loaded."""
+        """Decides whether native code may be loaded."""
         ...
 
 
 class FromAfar(Protocol):
-    """A remote store, used if this store lacks an entry. Its results were verified, are trusted and kept."""
+    """The remote store as the table of artifacts uses it.
+
+    Entries that it returns are verified, trusted and stored here.
+    """
 
     def expect(self, keys: Sequence[str]) -> None:
-        """Begin to fetch the artifacts of these keys, and return at once."""
+        """Begins to fetch the artifacts of these keys, and returns at once."""
         ...
 
     @property
     def asks(self) -> bool:
-        """Whether requests can be made."""
+        """Whether the remote store can be used."""
         ...
 
     def has_come(self, key: str) -> bool:
-        """Whether something has come already that was expected under an artifact key. Waits for nothing."""
+        """Returns whether the artifact of a key that was expected has arrived. Does not wait."""
         ...
 
     def submit(self, step: Callable[[], T]) -> Future[T]:
-        """Run ``step``, which uses the remote store, on another thread; a future of its result."""
+        """Runs ``step``, which uses the remote store, on another thread; returns a future of its result."""
         ...
 
     def artifact(self, key: str) -> Artifact | None:
-        """The artifact of an artifact key, or None."""
+        """Fetches the artifact of an artifact key; None if the remote store lacks it or it may not be used."""
         ...
 
     def outcome(self, key: str) -> Outcome | None:
-        """The outcome of a compile job, or None."""
+        """Fetches the outcome of a compile job; None if the remote store lacks it or it may not be used."""
         ...
 
     def bring(self, refs: Sequence[BlobRef]) -> None:
-        """Fetch the blobs that are missing here."""
+        """Fetches those of the blobs that are missing here."""
         ...
 
     def send(self, part: str, key: str, document: JSON) -> None:
-        """A document of ``artifacts`` or ``jobs`` was kept here: send it."""
+        """Sends a document of ``artifacts`` or ``jobs`` that was stored here."""
         ...
 
 
@@ -124,24 +127,24 @@ class Outcome(Persisted):
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
-        """Every blob, the driver's first."""
+        """The references of all blobs, that of the code first."""
         return (self.blob, *self.sidecars)
 
     @property
     def runs_on_host(self) -> bool:
-        """Whether it is native code, which is used only with consent."""
+        """Whether the code is native code of the host, which is used only with consent."""
         return is_host_code(self.blob.kind)
 
     @property
     def host_code(self) -> HostCode:
-        """The note about its native code, without calls, which belong to the variants made of it."""
+        """The description of the native code for the trust ledger. The calls are left out: they belong to variants."""
         return HostCode(self.blob.sha256, self.blob.kind, self.launch, text=text_of(self.sidecars))
 
 
 class Artifacts:
-    """Artifacts and job outcomes.
+    """Artifacts and outcomes of compile jobs.
 
-    An entry with a missing or damaged blob is a miss, and so is native code that is not trusted for its calls.
+    An entry with a missing or damaged blob counts as absent, and so does native code to which nobody consented.
     """
 
     def __init__(
@@ -163,24 +166,24 @@ class Artifacts:
         self._notices = notices
 
     def expect(self, keys: Sequence[str]) -> None:
-        """Begin to fetch the artifacts of these keys."""
+        """Begins to fetch the artifacts of these keys from the remote store."""
         if self._afar is not None:
             self._afar.expect(keys)
 
     def put(self, key: str, artifact: Artifact) -> None:
-        """Publish an artifact under its artifact key, and note its native code as built by this user.
+        """Stores an artifact under its artifact key, and records consent to its native code.
 
-        Its code must come from :meth:`put_compiled` or :meth:`outcome`.
+        The code must come from :meth:`put_compiled` or :meth:`outcome`.
         """
         document: JSON = {"schema": "artifact/1", "value": artifact.to_json()}
         if artifact.runs_on_host:
             self._built.note_variants(artifact.host_code())
         self._artifacts.put(key, document)
-        if self._afar is not None and not artifact.runs_on_host:  # which no other process would use
+        if self._afar is not None and not artifact.runs_on_host:  # other machines do not fetch artifacts of native code
             self._afar.send("artifacts", key, document)
 
     def get(self, key: str) -> Artifact | None:
-        """The artifact of an artifact key, or None."""
+        """Returns the artifact of an artifact key, from this store or the remote store; or None."""
         artifact = self._here(key)
         if artifact is None and self._afar is not None:
             artifact = self._usable_artifact(self._afar.artifact(key))
@@ -188,7 +191,10 @@ class Artifacts:
         return artifact
 
     def here(self, key: str) -> Artifact | None:
-        """The artifact of an artifact key, or None; the remote store is used at most for its code."""
+        """Returns the artifact of an artifact key if this store has it, or None.
+
+        Only its code may be fetched from elsewhere.
+        """
         artifact = self._here(key)
         self._count_hit(artifact)
         return artifact
@@ -197,12 +203,12 @@ class Artifacts:
         return self._usable_artifact(self._read(self._artifacts, "artifact", key, Artifact.from_json))
 
     def _count_hit(self, artifact: Artifact | None) -> None:
-        """Counts code that was found; code that was not is counted once it is compiled."""
+        """Counts a hit if an artifact was found. A miss is counted later, when the code is compiled."""
         if self._counts is not None and artifact is not None:
             self._counts.note(found=True)
 
     def described(self, key: str) -> Artifact | None:
-        """The artifact of an artifact key for a comparison, or None. Its code may be gone or not trusted."""
+        """Returns the artifact of an artifact key for a comparison, or None. Its code may be missing or not trusted."""
         found = self._read(self._artifacts, "artifact", key, Artifact.from_json)
         if found is None and self._afar is not None:
             found = self._afar.artifact(key)
@@ -210,21 +216,21 @@ class Artifacts:
 
     @property
     def asks(self) -> bool:
-        """Whether a remote store is used, which takes a while: then call :meth:`aside`."""
+        """Whether a remote store is used, so that looking up an artifact may take a while: see :meth:`submit`."""
         return self._afar is not None and self._afar.asks
 
     def has_come(self, key: str) -> bool:
-        """Whether the remote store has something under an artifact key, as far as it has answered."""
+        """Returns whether the remote store's entry for an artifact key has arrived. Does not wait."""
         return self._afar is not None and self._afar.has_come(key)
 
     def submit(self, step: Callable[[], T]) -> Future[T]:
-        """A future of a step's result, for example of :meth:`get`.
+        """Runs a step, for example :meth:`get`, and returns a future of its result.
 
-        With a remote store the step runs on another thread.
+        With a remote store the step runs on another thread, otherwise before this method returns.
         """
         if self._afar is not None:
             return self._afar.submit(step)
-        from concurrent.futures import Future  # noqa: PLC0415  # with logging; a launch asks for nothing
+        from concurrent.futures import Future  # noqa: PLC0415  # imports logging, which launches do not need
 
         future: Future[T] = Future()
         future.set_result(step())
@@ -236,7 +242,7 @@ class Artifacts:
         return artifact if not artifact.runs_on_host or self._vouched(artifact.host_code()) else None
 
     def put_compiled(self, job_key: str, compiled: Compiled) -> Outcome:
-        """Keep the outcome of a compile job that ran here, and vouch for its native code."""
+        """Stores the outcome of a compile job that ran here, and records consent to its native code."""
         refs = tuple(
             BlobRef(self._blobs.put(blob.data), blob.kind, len(blob.data))
             for blob in (compiled.blob, *compiled.sidecars)
@@ -253,14 +259,17 @@ class Artifacts:
         return outcome
 
     def outcome(self, job_key: str) -> Outcome | None:
-        """The outcome of a compile job, its blobs not read; None if it or one of its blobs is absent."""
+        """Returns the outcome of a compile job without reading its blobs; None if the outcome or a blob is absent."""
         outcome = self.outcome_here(job_key)
         if outcome is None and self._afar is not None:
             outcome = self._usable_outcome(self._afar.outcome(job_key))
         return outcome
 
     def outcome_here(self, job_key: str) -> Outcome | None:
-        """The outcome of a compile job, or None; the remote store is used at most for its code."""
+        """Returns the outcome of a compile job if this store has it, or None.
+
+        Only its code may be fetched from elsewhere.
+        """
         return self._usable_outcome(self._read(self._jobs, "job", job_key, Outcome.from_json))
 
     def _usable_outcome(self, outcome: Outcome | None) -> Outcome | None:
@@ -269,7 +278,7 @@ class Artifacts:
         return outcome if not outcome.runs_on_host or self._vouched(outcome.host_code) else None
 
     def compiled(self, job_key: str) -> Compiled | None:
-        """The outcome of a compile job with its verified bytes; None if a part is missing or damaged."""
+        """Returns the outcome of a compile job with its verified bytes; None if a part is missing or damaged."""
         outcome = self.outcome(job_key)
         if outcome is None:
             return None
@@ -311,14 +320,14 @@ class Artifacts:
         return all(self._blobs.holds(ref.sha256, ref.size) for ref in refs)
 
 
-MOST_BYTES = 64 << 20  # of the files under one key
+MOST_BYTES = 64 << 20  # the most bytes of all files under one key
 _KIND = "files"
-_LEVEL = 1  # level of compression: most of the bytes are texts of compilers
+_LEVEL = 1  # fast compression: most of the bytes are texts of compilers
 
 
 @frozen
 class _Kept(Persisted):
-    """The blob that holds the files of a key one after the other, and the name and size of each."""
+    """The entry for the files of a key: the blob that holds them one after the other, and the name and size of each."""
 
     title = "files in the store"
     tags = MappingProxyType({"schema": "files/1"})
@@ -328,7 +337,7 @@ class _Kept(Persisted):
 
 
 class KeptFiles:
-    """Files by key and name. All files of a key are one blob, which the store's pruning takes like any other.
+    """Files by key and name. All files of a key are in one blob, which the store prunes like any other blob.
 
     >>> from silo.store.store import MemoryStore
     >>> kept = MemoryStore().files
@@ -346,17 +355,17 @@ class KeptFiles:
         self._notices = notices
 
     def holds(self, key: str) -> bool:
-        """Whether files of a key (a sha256 in hex) seem to be here; their bytes are not read."""
+        """Returns whether the files of a key (a SHA-256 in hex) seem to be here, without reading them."""
         found = self._read(key)
         return found is not None and self._blobs.holds(found.blob.sha256, found.blob.size)
 
     def blob_of(self, key: str) -> str | None:
-        """The sha256 of the blob that holds the files of a key, or None."""
+        """Returns the SHA-256 of the blob that holds the files of a key, or None."""
         found = self._read(key)
         return None if found is None else found.blob.sha256
 
     def put(self, key: str, files: Mapping[str, bytes]) -> bool:
-        """Keep files by name under a key, for others that were there; False: they have too many bytes."""
+        """Stores files by name under a key, replacing its earlier files. Returns False if they have too many bytes."""
         if sum(len(data) for data in files.values()) > MOST_BYTES:
             return False
         packed = zlib.compress(b"".join(files.values()), _LEVEL)
@@ -365,7 +374,7 @@ class KeptFiles:
         return True
 
     def get(self, key: str) -> Mapping[str, bytes] | None:
-        """The files that were kept under a key, in their order; None if they are absent, damaged or pruned.
+        """Returns the files of a key, in the order in which they were stored; None if absent, damaged or pruned.
 
         Damaged and missing files are reported once.
         """
@@ -378,7 +387,7 @@ class KeptFiles:
             return None
         packed = self._blobs.get(ref.sha256)
         if packed is None:
-            return None  # the blobs have reported it
+            return None  # reading the blob has reported the damage
         total = sum(size for _, size in sizes)
         try:
             data = zlib.decompressobj().decompress(packed, total + 1)
@@ -409,7 +418,7 @@ class KeptFiles:
 
 
 def blobs_kept_here(root: Path) -> frozenset[str]:
-    """The blobs of the store at ``root`` that hold these files; they are not sent to a remote store."""
+    """Returns the blobs of the store at ``root`` that hold stored files; they are not sent to a remote store."""
     notices = Notices("silo.store")
     entries = DiskEntries(root, "files", notices)
     keys = [path.stem for path in (root / "files").glob("??/*.json") if len(path.stem) == 64]

@@ -1,4 +1,4 @@
-"""Writing files so that a crash leaves the old file or the new one."""
+"""Writes files so that after a crash either the old file or the new one is there."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ __all__ = [
     "write_all",
 ]
 
-# Names of unfinished files: never read, swept away when they are old and their writer is gone.
+# The prefix of unfinished files, which are never read. They are removed once they are old and their writer is gone.
 TEMPORARY_PREFIX = ".silo-tmp-"
 
 _BLOCK_BYTES = 4096
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write every byte, or raise ``OSError`` (a full disk shows as a short write first, as ENOSPC next)."""
+    """Writes every byte, or raises ``OSError``.
+
+    (A full disk first accepts only a part of a write; the next raises ENOSPC.)
+    """
     view = memoryview(data)
     while view:
         written = os.write(descriptor, view)
@@ -43,15 +46,15 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 class AtomicFile:
     """A file that appears under its name complete and durable, or not at all.
 
-    Used as a context manager; leaving without :meth:`commit` removes the new file. The temporary file is in the same
-    directory, so that the final rename is atomic.
+    Used as a context manager; leaving the block without :meth:`commit` removes the new file. The temporary file is in
+    the same directory, so that the final rename is atomic.
     """
 
     def __init__(self, path: Path, *, mode: int = 0o600) -> None:
         self.path = path
         self._temporary = path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
         self._descriptor = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-        # Tells sweepers that the writer lives.
+        # The lock shows other processes that the writer is alive, so that they do not remove the file.
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._position = 0
@@ -59,22 +62,22 @@ class AtomicFile:
 
     @property
     def position(self) -> int:
-        """Bytes written so far."""
+        """The number of bytes written so far."""
         return self._position
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append to the file."""
+        """Appends to the file."""
         write_all(self._descriptor, data)
         self._position += len(data)
 
     def patch(self, offset: int, data: bytes) -> None:
-        """Overwrite bytes that were written before."""
+        """Overwrites bytes that were written before."""
         os.lseek(self._descriptor, offset, os.SEEK_SET)
         write_all(self._descriptor, data)
         os.lseek(self._descriptor, self._position, os.SEEK_SET)
 
     def commit(self, *, permissions: int | None = None) -> None:
-        """Make the bytes durable and give the file its name, replacing any former file."""
+        """Makes the bytes durable and gives the file its name, replacing any earlier file."""
         if permissions is not None:
             os.fchmod(self._descriptor, permissions)
         os.fsync(self._descriptor)
@@ -95,9 +98,10 @@ class AtomicFile:
 
 
 def sweep_abandoned(directory: Path, *, older_than_s: float = 60) -> tuple[int, int]:
-    """Remove the unfinished files of killed writers in one directory; returns their number and their bytes.
+    """Removes the unfinished files of killed writers in one directory; returns their number and their bytes.
 
-    A living writer holds the lock of its file; the age covers the moment between making a file and locking it.
+    A living writer holds the lock of its file. Younger files are spared, because a writer locks its file only after it
+    has made it.
     """
     count = freed = 0
     now_s = time.time()
@@ -116,14 +120,14 @@ def sweep_abandoned(directory: Path, *, older_than_s: float = 60) -> tuple[int, 
 
 
 def disk_bytes(length: int) -> int:
-    """The bytes that a file of this length takes on most disks: whole blocks of 4 KiB."""
+    """Returns the bytes that a file of this length takes on most disks: whole blocks of 4 KiB."""
     return -(-length // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
 def publish(path: Path, data: bytes) -> None:
-    """Write a small file of the store atomically and durably; its directory is made when it is missing.
+    """Writes a small file of the store atomically and durably; makes its directory if that is missing.
 
-    ``OSError`` if the disk refuses, or if others may write that directory.
+    Raises ``OSError`` if the disk refuses, or if others may write that directory.
     """
     make_directory(path.parent)
     check_folder(path.parent)

@@ -1,17 +1,18 @@
-"""Files that are this user's alone: the check that a store is private, opening its files, and locks between processes.
+"""Files that only this user may write: checks that a store is private, opening its files, and locks between processes.
 
 Compiled code of the store runs in its user's processes, so anybody who may write there could run code as that user. Two
 checks make sure that only this user may. Before a store is used, :func:`examine` walks from ``/`` to its root and over
-its folders. Whenever a file of it is opened, :func:`open_private` checks the folder and the opened file itself. An
-exchange between these checks does no harm: a file that is read was written by this user, whatever path led to it.
+its folders. Whenever one of its files is opened, :func:`open_private` checks the folder and the opened file. If
+somebody replaces a file between these checks, no harm is done: a file that is read was written by this user, whatever
+path led to it.
 
-Files that Silo keeps beside others, perhaps in a folder that somebody else made (journals, leases), are opened by
-:func:`open_own`, which checks the file alone; :func:`output_place` returns the place where a file of the user is
+Files that Silo keeps beside other files, perhaps in a folder that somebody else made (journals, leases), are opened by
+:func:`open_own`, which checks only the file. :func:`output_place` returns the place where a file of the user is
 written.
 
-Anybody who may read a file may lock it with ``flock``, another user of the machine too. So Silo locks files that only
-their user can open: files of the store, journals and leases directly, everything else (a bundle, a lock file) through a
-file of its own in the user's private folder (:func:`lock_of_place`).
+Anybody who may read a file may lock it with ``flock``, even another user of the machine. So Silo locks only files that
+nobody else can open: files of the store, journals and leases directly, and every other file (a bundle, a lock file)
+through a file of its own in the user's private folder (:func:`lock_of_place`).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class NotPrivateError(FileRefusedError):
 
 @frozen
 class Node:
-    """One name on the way to a store, or in it, with its ``lstat`` result."""
+    """One file, folder or link on the path to a store, or in the store, with its ``lstat`` result."""
 
     path: str
     mode: int
@@ -78,12 +79,12 @@ class Node:
 
     @property
     def rights(self) -> str:
-        """Owner and mode, for people."""
+        """The owner and the mode, for people."""
         return f"owner {_user_name(self.owner)}, mode {stat.S_IMODE(self.mode):o}"
 
 
 def is_private(mode: int, owner: int, user: int) -> Decision:
-    """Whether the contents of a file or folder can only be the user's own, so that its word may be taken.
+    """Decides whether only the user can have written a file or folder, so that its contents may be trusted.
 
     >>> is_private(0o100644, 1000, 1000)
     Accepted(reason='')
@@ -102,14 +103,14 @@ def is_private(mode: int, owner: int, user: int) -> Decision:
 
 
 def is_safe_on_the_way(node: Node, user: int, *, own_group: int | None = None, unmapped: int | None = None) -> Decision:
-    """Whether only the user and root could replace the entries of a folder.
+    """Decides whether only the user and root can replace the entries of a folder on the path to a store.
 
-    The owner of a link decides where the path continues. A folder that others may write passes with the sticky bit, as
-    ``/tmp`` has it: only the owner of an entry may replace it, and that owner is checked next.
+    The owner of a link decides where the path continues. A folder that others may write is accepted if it has the
+    sticky bit, like ``/tmp``: only the owner of an entry may replace it, and that owner is checked next.
 
-    ``own_group``, a group whose only member is the user, may write too: systems with such groups make folders writable
-    for them. ``unmapped`` is the owner that this user namespace shows for every unmapped user, including root; None if
-    root is mapped.
+    ``own_group``, a group whose only member is the user, may write too, because systems with such groups make folders
+    writable for them. ``unmapped`` is the owner that this user namespace shows for every unmapped user, including root;
+    None if root is mapped.
 
     >>> is_safe_on_the_way(Node("/tmp", 0o41777, 0, 0), 1000)
     Accepted(reason='')
@@ -129,24 +130,22 @@ def is_safe_on_the_way(node: Node, user: int, *, own_group: int | None = None, u
 
 
 def examine(root: Path, names: tuple[str, ...]) -> Decision:
-    """Whether the store at ``root`` can only hold this user's files.
-
-    A rejection names the path, the reason and the cure.
+    """Decides whether the store at ``root`` can hold only this user's files. A rejection gives path, reason and cure.
 
     Checks the folders and links from ``/`` on, ``root`` itself and the ``names`` in it, as far as they exist. A name
-    that cannot be examined cannot be read either, and passes.
+    that cannot be examined cannot be read either, so it is accepted.
     """
     user = os.geteuid()
-    way, found = _way_to(str(root))
+    way, real_path = _way_to(str(root))
     for node in way:
         safe = is_safe_on_the_way(node, user)
-        if not safe:  # usually it is, and neither of these is read
+        if not safe:  # usually safe, so the group and the namespace are looked up only now
             safe = is_safe_on_the_way(node, user, own_group=_own_group(user), unmapped=_unmapped_owner())
         if isinstance(safe, Rejected):
             return Rejected(f"{node.path} ({node.rights}): {safe.reason}; {_mended_on_the_way(node, user)}")
-    if found is None:
+    if real_path is None:
         return Accepted()
-    for path in (found, *(f"{found}/{name}" for name in names)):
+    for path in (real_path, *(f"{real_path}/{name}" for name in names)):
         node = _look(path)
         private = Accepted() if node is None else is_private(node.mode, node.owner, user)
         if node is not None and isinstance(private, Rejected):
@@ -155,11 +154,11 @@ def examine(root: Path, names: tuple[str, ...]) -> Decision:
 
 
 def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a file of the store that only its user may have written, in a folder of which that is true too.
+    """Opens a file of the store after checking that only its user may have written it and its folder.
 
     Raises:
         NotPrivateError: one of them is another user's, others may write it, or it is a link or no plain file.
-        OSError: it cannot be opened.
+        OSError: the file cannot be opened.
     """
     check_folder(path.parent)
     descriptor, _ = _opened(path, flags)
@@ -167,21 +166,21 @@ def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a file that Silo keeps beside another one, in any folder; its contents are this user's own.
+    """Opens a file that Silo keeps beside another one, in any folder, after checking that only this user may write it.
 
-    No link leads to it. It is a plain file of this user, which others may not write, under this one name: a second name
-    (a hard link) could present another file of the user as this one. A new one has the mode 0600, and an older one gets
-    it when it is opened to be written, because anybody who can read a file can lock it.
+    The path must not be a link, and the file must be a plain file of this user with only one name: a second name (a
+    hard link) could present another file of the user as this one. A new file gets the mode 0600, and an older file gets
+    it when it is opened for writing, because anybody who can read a file can lock it.
 
     Raises:
-        NotPrivateError: it is something else.
-        OSError: it cannot be opened.
+        NotPrivateError: the file is of another kind, or others may write it.
+        OSError: the file cannot be opened.
     """
-    descriptor, found = _opened(path, flags)
-    if found.st_nlink > 1:  # none: it was removed a moment ago
+    descriptor, status = _opened(path, flags)
+    if status.st_nlink > 1:  # 0 if it was just removed
         os.close(descriptor)
-        raise NotPrivateError(f"it is a file with {found.st_nlink} names (hard links), perhaps one of yours", path)
-    if flags & (os.O_RDWR | os.O_WRONLY) and stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        raise NotPrivateError(f"it is a file with {status.st_nlink} names (hard links), perhaps one of yours", path)
+    if flags & (os.O_RDWR | os.O_WRONLY) and stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
         os.fchmod(descriptor, 0o600)
     return descriptor
 
@@ -192,30 +191,30 @@ def _opened(path: Path, flags: int) -> tuple[int, os.stat_result]:
     except FileRefusedError as error:
         raise NotPrivateError(error.strerror or "", path) from None
     try:
-        found = os.fstat(descriptor)
-        _check(path, found)
+        status = os.fstat(descriptor)
+        _check(path, status)
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor, found
+    return descriptor, status
 
 
 def output_place(path: str | os.PathLike[str]) -> Path:
-    """Return the place without links of a file that is to be written or replaced: a link that the user made is kept.
+    """Returns the path, without links, of a file that is to be written or replaced; links of the user stay in place.
 
-    A link of another user would lead the write to a file of this user which that one chose, so it is refused.
+    A link of another user is refused, because with it that user would choose which file of this user is overwritten.
 
     Raises:
-        NotPrivateError: a link on the way belongs to neither this user nor root.
+        NotPrivateError: a link on the path belongs to neither this user nor root.
         SettingsError: the path is relative, and the working folder was deleted.
     """
     wanted = absolute_path(Path(path))
     for _ in range(_MOST_LINKS):
-        # All facts about a name are read in one call: a link may be put in its place meanwhile.
+        # One call reads all facts about a name, because somebody may replace it by a link meanwhile.
         if (found := _way_of_own_links(wanted)) is not None:
             return found
         if (folder := _way_of_own_links(wanted.parent)) is None:
-            return wanted  # its folder is missing: the write itself raises the error
+            return wanted  # the folder is missing: writing the file will raise the error
         wanted = folder / wanted.name
         node = _look(str(wanted))
         if node is None or not stat.S_ISLNK(node.mode):
@@ -226,12 +225,12 @@ def output_place(path: str | os.PathLike[str]) -> Path:
 
 
 def _way_of_own_links(path: Path) -> Path | None:
-    """The target of a path; None if it does not exist. Raises NotPrivateError for links of other users."""
-    way, found = _way_to(str(path))
+    """Returns the target of a path; None if it does not exist. Raises NotPrivateError for links of other users."""
+    way, real_path = _way_to(str(path))
     for node in way:
         if stat.S_ISLNK(node.mode):
             _refuse_foreign_link(node)
-    return None if found is None else Path(found)
+    return None if real_path is None else Path(real_path)
 
 
 def _refuse_foreign_link(node: Node) -> None:
@@ -241,24 +240,24 @@ def _refuse_foreign_link(node: Node) -> None:
 
 
 def read_private(path: Path) -> bytes:
-    """The bytes of a file that :func:`open_private` opens, with its errors."""
+    """Returns the bytes of a file that :func:`open_private` opens. Raises its errors."""
     with os.fdopen(open_private(path), "rb") as file:
         return file.read()
 
 
 def private_size(path: Path) -> int | None:
-    """The size of a file that :func:`open_private` would open; None if it would not."""
+    """Returns the size of a file that :func:`open_private` would open; None if it would refuse the file."""
     try:
         check_folder(path.parent)
-        found = path.lstat()
-        _check(path, found)
+        status = path.lstat()
+        _check(path, status)
     except OSError:
         return None
-    return found.st_size
+    return status.st_size
 
 
 def check_folder(path: Path) -> None:
-    """Raise :class:`NotPrivateError` unless a folder of the store is its user's alone; ``OSError`` if it is missing."""
+    """Raises :class:`NotPrivateError` if others may write a folder of the store, ``OSError`` if it is missing."""
     found = path.lstat()
     private = is_private(found.st_mode, found.st_uid, os.geteuid())
     if isinstance(private, Rejected):
@@ -266,9 +265,9 @@ def check_folder(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable. File systems that cannot do so are left as they are.
+    """Makes the names in a directory durable.
 
-    So is a directory that may be written and not read.
+    Does nothing if the file system cannot do so, or if the directory can be written but not read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -284,7 +283,7 @@ def sync_directory(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory and its missing parents, private to the user and durable."""
+    """Creates a directory and its missing parents, durably and with mode 0700."""
     if path.is_dir():
         return
     if path.parent != path:
@@ -305,7 +304,7 @@ def _check(path: Path, found: os.stat_result) -> None:
 
 
 def _way_to(root: str) -> tuple[list[Node], str | None]:
-    """The folders and links that lead to ``root``, and its path without links; None while it does not exist."""
+    """Returns the folders and links on the path to ``root``, and its path without links; None if it does not exist."""
     way: list[Node] = []
     rest, links = _parts(root), 0
     node = _look("/")
@@ -346,14 +345,14 @@ def _look(path: str) -> Node | None:
 
 def _target(path: str) -> str | None:
     try:
-        return os.readlink(path)  # noqa: PTH115  # needs no pathlib
+        return os.readlink(path)  # noqa: PTH115  # paths are texts here
     except OSError:
         return None
 
 
 def _own_group(user: int) -> int | None:
-    """The group that is this user's alone: the primary one, if it bears the user's name and lists no other member."""
-    import grp  # noqa: PLC0415  # both may ask a server, and are seldom needed
+    """Returns the user's primary group if it has the user's name and lists no other member; else None."""
+    import grp  # noqa: PLC0415  # seldom needed, and looking up a group may ask a server
     import pwd  # noqa: PLC0415
 
     try:
@@ -365,7 +364,7 @@ def _own_group(user: int) -> int | None:
 
 
 def _unmapped_owner() -> int | None:
-    """The owner of root's files in a user namespace without root (a sandbox); None in any other."""
+    """Returns the owner of root's files in a user namespace without root (a sandbox); None in other namespaces."""
     try:
         text = Path("/proc/self/uid_map").read_text(encoding="utf-8")
         overflow = int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="utf-8"))
@@ -375,7 +374,7 @@ def _unmapped_owner() -> int | None:
 
 
 def _user_name(user: int) -> str:
-    import pwd  # noqa: PLC0415  # see _own_group
+    import pwd  # noqa: PLC0415  # seldom needed
 
     try:
         return f"{user} ({pwd.getpwuid(user).pw_name})"
@@ -384,7 +383,7 @@ def _user_name(user: int) -> str:
 
 
 def _mended_on_the_way(node: Node, user: int) -> str:
-    import shlex  # noqa: PLC0415  # only where something is wrong
+    import shlex  # noqa: PLC0415  # only the message of a refusal needs it
 
     if node.owner == user:
         return f"mend it with: chmod go-w {shlex.quote(node.path)}"
@@ -392,7 +391,7 @@ def _mended_on_the_way(node: Node, user: int) -> str:
 
 
 def _mended(node: Node, user: int) -> str:
-    import shlex  # noqa: PLC0415  # see _mended_on_the_way
+    import shlex  # noqa: PLC0415  # only the message of a refusal needs it
 
     path = shlex.quote(node.path)
     if stat.S_ISLNK(node.mode):
@@ -412,13 +411,13 @@ _HELD = frozenset({errno.EAGAIN, errno.EACCES})
 
 _FIRST_NAP_S, _LAST_NAP_S = 0.0005, 0.01
 _SILENT_S = 10.0  # shorter waits are not logged
-_LEFT_S = 3600.0  # a lock file that is older and not held was left by a killed process
-_MOST_COMMAND = 120  # characters of a command line that a message shows
-_MOST_HOLDER = 4096  # bytes of a lock file that name its holder
+_LEFT_S = 3600.0  # a lock file that is older and that no process holds was left by a killed process
+_MOST_COMMAND = 120  # the most characters of a command line in a message
+_MOST_HOLDER = 4096  # the most bytes of a lock file that name its holder
 
 
 class HeldLockError(OSError):
-    """Another process held a lock for longer than ``SILO_LOCK_WAIT``. ``strerror`` names it and the cure."""
+    """Another process held a lock for longer than ``SILO_LOCK_WAIT``. ``strerror`` names that process and the cure."""
 
     def __init__(self, path: object, holder: str, limit_s: float) -> None:
         super().__init__(
@@ -429,11 +428,12 @@ class HeldLockError(OSError):
         )
 
 
-_locking: dict[int, int] = {}  # descriptors that hold a lock or wait for it, with the thread
+_locking: dict[int, int] = {}  # file descriptors that hold a lock or wait for one, each with its thread
 
 
 def _let_go() -> None:
-    # Closing them would leave their numbers to files that the child opens, which a finalizer could then close.
+    # The descriptors now refer to /dev/null and stay open. If they were closed, files that the child opens could get
+    # their numbers, and a finalizer could then close these.
     for descriptor, thread in list(_locking.items()):
         if thread != threading.get_ident():
             nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -447,13 +447,13 @@ in_child(_let_go)
 
 @contextlib.contextmanager
 def file_lock(descriptor: int, path: str | os.PathLike[str], *, exclusive: bool) -> Generator[bool]:
-    """Hold an advisory lock on an open file; yields False if the file system lacks locks. ``path`` is for messages.
+    """Holds an advisory lock on an open file; yields False if the file system lacks locks. ``path`` is for messages.
 
-    The lock belongs to the open file, so a killed process never leaves it behind. A child made by fork meanwhile shares
-    the open file, so it closes it: otherwise the lock of a killed holder would last as long as the child.
+    The lock belongs to the open file, so a killed process never leaves it behind. A child that is forked meanwhile
+    shares the open file, so it closes the file: otherwise the lock of a killed holder would last as long as the child.
 
     Raises:
-        HeldLockError: another process holds it for longer than ``SILO_LOCK_WAIT``.
+        HeldLockError: another process holds the lock for longer than ``SILO_LOCK_WAIT``.
     """
     maker = os.getpid()
     _locking[descriptor] = threading.get_ident()
@@ -462,14 +462,15 @@ def file_lock(descriptor: int, path: str | os.PathLike[str], *, exclusive: bool)
         try:
             yield has_locks
         finally:
-            if has_locks and os.getpid() == maker:  # a child that leaves the block would unlock its parent's file
+            # a forked child that leaves the block would unlock its parent's file
+            if has_locks and os.getpid() == maker:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         del _locking[descriptor]
 
 
 def _take(descriptor: int, path: str | os.PathLike[str], kind: int) -> bool:
-    """Lock the file, after a wait if need be; False if its file system lacks locks."""
+    """Locks the file, and waits for it if necessary. Returns False if its file system lacks locks."""
     begun_s, nap_s, reported = time.monotonic(), _FIRST_NAP_S, False
     while True:
         try:
@@ -486,9 +487,9 @@ def _take(descriptor: int, path: str | os.PathLike[str], kind: int) -> bool:
             raise HeldLockError(path, holder_of(descriptor), limit_s)
         if waited_s >= _SILENT_S and not reported:
             reported = True
-            import logging  # noqa: PLC0415  # takes milliseconds, and nobody waits as a rule
+            import logging  # noqa: PLC0415  # importing takes milliseconds, and locks are usually free
 
-            from silo.sanitized_text import one_line  # noqa: PLC0415  # few locks are waited for
+            from silo.sanitized_text import one_line  # noqa: PLC0415  # locks are usually free
 
             logging.getLogger("silo").warning(
                 "%s: waiting, for at most %g s (SILO_LOCK_WAIT), for %s, which holds its lock",
@@ -502,13 +503,13 @@ def _take(descriptor: int, path: str | os.PathLike[str], kind: int) -> bool:
 
 @contextlib.contextmanager
 def lock_of_place(path: Path) -> Generator[bool]:
-    """Hold the exclusive lock of a file's place, whether or not a file is there; yields False without locks.
+    """Holds the exclusive lock of a path, whether or not a file is there; yields False without locks.
 
-    ``path`` is without links. The lock is a file in a folder of this user's, named after the file's name and the inode
-    of its folder, so it does not change when the file is replaced. It is removed again.
+    ``path`` must not contain links. The lock is a file in a folder of this user's, named after the file's name and the
+    inode of its folder, so it stays the same when the file is replaced. The lock file is removed at the end.
 
     Raises:
-        HeldLockError: another process holds it for longer than ``SILO_LOCK_WAIT``.
+        HeldLockError: another process holds the lock for longer than ``SILO_LOCK_WAIT``.
         OSError: the folder of ``path`` is missing.
     """
     place = f"{path.parent.stat().st_ino}/{path.name}"
@@ -523,7 +524,7 @@ def lock_of_place(path: Path) -> Generator[bool]:
         descriptor = open_own(lock, os.O_RDWR | os.O_CREAT)
         try:
             with file_lock(descriptor, path, exclusive=True) as has_locks:
-                if not is_file_at(lock, descriptor):  # its last holder has removed it
+                if not is_file_at(lock, descriptor):  # the last holder has removed the file: open a new one
                     continue
                 write_holder(descriptor)
                 try:
@@ -537,7 +538,7 @@ def lock_of_place(path: Path) -> Generator[bool]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the lock files that killed processes left, once a process; a file that is held stays."""
+    """Removes the lock files that killed processes left, once per process. A file that a process holds stays."""
     if folder in _swept:
         return
     _swept.add(folder)
@@ -552,7 +553,7 @@ def _sweep(folder: Path) -> None:
 
 
 def is_file_at(path: Path, descriptor: int) -> bool:
-    """Whether ``path`` is the name of the file that is open."""
+    """Returns whether ``path`` is the name of the open file."""
     try:
         named = path.lstat()
     except FileNotFoundError:
@@ -562,7 +563,7 @@ def is_file_at(path: Path, descriptor: int) -> bool:
 
 
 def _lock_folder() -> Path | None:
-    """The folder of locks, the same for every process of this user, whatever its store; None if there can be none."""
+    """Returns the folder of locks, the same for every process of this user; None if no folder can be used."""
     reasons: list[str] = []
     for folder in (_cache_folder(), Path("/tmp", f"silo-locks-{os.geteuid()}")):  # noqa: S108  # checked to be private
         try:
@@ -579,22 +580,22 @@ def _lock_folder() -> Path | None:
 
 
 def _cache_folder() -> Path:
-    import platformdirs  # noqa: PLC0415  # only what writes asks
+    import platformdirs  # noqa: PLC0415  # only processes that write need it
 
     return Path(platformdirs.user_cache_dir("silo-locks", appauthor=False))
 
 
 def write_holder(descriptor: int) -> None:
-    """Write the holder into the lock file, for processes that cannot see it in the system's table (other machines)."""
+    """Writes the holder into the lock file, for processes on other machines, whose lock table does not show it."""
     text = f"process {os.getpid()} on {os.uname().nodename} ({_shown(sys.argv)})".encode(errors="replace")
-    with contextlib.suppress(OSError):  # a full disk costs this note, and no lock
+    with contextlib.suppress(OSError):  # on a full disk only this note is missing
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text[:_MOST_HOLDER], 0)
 
 
 def holder_of(descriptor: int) -> str:
-    """Return the name of the process that holds the lock of an open file, as text that is fit for a terminal."""
-    from silo.sanitized_text import one_line  # noqa: PLC0415  # few locks are waited for
+    """Returns the name of the process that holds the lock of an open file, as text that is safe to print."""
+    from silo.sanitized_text import one_line  # noqa: PLC0415  # locks are usually free
 
     status = os.fstat(descriptor)
     if (process := _locking_process(status.st_dev, status.st_ino)) is not None:
@@ -606,23 +607,23 @@ def holder_of(descriptor: int) -> str:
 
 
 def _locking_process(device: int, inode: int) -> int | None:
-    """The process in ``/proc/locks`` that holds a ``flock`` of a file; None if the system lacks the table."""
+    """Returns the process that holds a ``flock`` of a file, by ``/proc/locks``; None if the system lacks this table."""
     try:
         rows = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
-    found: dict[bool, int] = {}
+    processes: dict[bool, int] = {}
     for row in rows:
-        # 1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF; a waiting process has -> before FLOCK
+        # a row: "1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF"; that of a waiting process has -> before FLOCK
         words = row.split()
         if len(words) < 6 or words[1] != "FLOCK" or not words[4].isdigit():
             continue
         major, minor, number = words[5].split(":")
         if int(number) == inode and int(words[4]) > 0:
-            # Some file systems show another device there than to stat.
+            # some file systems show another device here than in stat()
             exact = (int(major, 16), int(minor, 16)) == (os.major(device), os.minor(device))
-            found.setdefault(exact, int(words[4]))
-    return found.get(True, found.get(False))
+            processes.setdefault(exact, int(words[4]))
+    return processes.get(True, processes.get(False))
 
 
 def _described(process: int) -> str:
@@ -638,7 +639,7 @@ def _described(process: int) -> str:
 
 
 def _shown(command: list[str]) -> str:
-    from silo.sanitized_text import one_line  # noqa: PLC0415  # few locks are waited for
+    from silo.sanitized_text import one_line  # noqa: PLC0415  # locks are usually free
 
     text = one_line(" ".join(command))
     return text if len(text) <= _MOST_COMMAND else f"{text[:_MOST_COMMAND]}..."

@@ -1,12 +1,13 @@
-"""Records: append-only lists of JSON by key, and the logs that keep them.
+"""Records: append-only lists of JSON values by key; and the logs that hold them.
 
 A log is one file to which many processes of a user add frames, each whole and durable. An append is one ``O_APPEND``
-write and fsync under a lock. A write that a full disk cuts short is undone; a write that a kill cuts short leaves a
-torn frame, which readers skip. The layout of frames in the file is a value (:class:`LogFraming`). The contents of
-frames are the user's, and so is the function that opens the file: :func:`silo.store.privacy.open_private` in a store,
-:func:`silo.store.privacy.open_own` in any folder.
+write and fsync under a lock. A write that a full disk cuts short is undone; a write that is cut short by a kill leaves
+a torn frame, which readers skip. The layout of frames in the file is a value (:class:`LogFraming`). The users of a log
+decide the contents of its frames, and the function that opens the file: :func:`silo.store.privacy.open_private` in a
+store, :func:`silo.store.privacy.open_own` in any folder.
 
-Records are frames of one line, ``records/<key>.jsonl`` in a store; a recording's journal has frames of its own.
+A record is a frame of one line, in ``records/<key>.jsonl`` of a store; a recording's journal has frames of its own
+form.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ class CutLogError(OSError):
 class LogFraming:
     """The layout of frames in a log's file.
 
-    ``heading`` makes the ``heading_bytes`` bytes that a new file begins with. ``end`` is the byte that every frame ends
-    with, which is added to a torn frame before the next one; empty if readers find the next frame without it.
+    ``heading`` returns the ``heading_bytes`` bytes that a new file begins with. ``end`` is the byte that every frame
+    ends with; it is added to a torn frame before the next frame is written. It is empty if readers find the next frame
+    without it.
     """
 
     heading: Callable[[], bytes] | None = None
@@ -65,7 +67,7 @@ class LogFraming:
 
 
 class LogFile:
-    """A log that is open, until the block ends; with a lock, if its file system has locks."""
+    """An open log, which is closed at the end of a ``with`` block. It is locked if its file system has locks."""
 
     def __init__(self, path: Path, descriptor: int, framing: LogFraming) -> None:
         self.path = path
@@ -75,13 +77,13 @@ class LogFile:
 
     @property
     def descriptor(self) -> int:
-        """The open file. Only within the block."""
+        """The descriptor of the open file; valid only within the block."""
         assert self._descriptor is not None, "the log is closed"
         return self._descriptor
 
     @property
     def size(self) -> int:
-        """Bytes in the file."""
+        """The number of bytes in the file."""
         return os.fstat(self.descriptor).st_size
 
     def __enter__(self) -> Self:
@@ -92,10 +94,10 @@ class LogFile:
         self._descriptor = None
 
     def read(self, offset: int, size: int) -> bytes:
-        """The ``size`` bytes from ``offset`` on.
+        """Returns the ``size`` bytes from ``offset`` on.
 
         Raises:
-            CutLogError: the file has fewer.
+            CutLogError: the file is shorter.
         """
         parts: list[bytes] = []
         while size:
@@ -107,7 +109,7 @@ class LogFile:
         return b"".join(parts)
 
     def read_all(self) -> bytes:
-        """Every byte that is there now."""
+        """Returns all bytes that are in the file now."""
         parts: list[bytes] = []
         offset = 0
         while part := os.pread(self.descriptor, _CHUNK, offset):
@@ -116,40 +118,41 @@ class LogFile:
         return b"".join(parts)
 
     def begin(self, *, is_locked: bool) -> bool:
-        """Write the heading of a file without one (and so without frames). Returns whether it is new."""
+        """Writes the heading if the file has none (and so no frames). Returns whether the file is new."""
         self._is_locked = is_locked
         size, framing = self.size, self._framing
-        if framing.heading is not None and size < framing.heading_bytes:  # new, or its maker was killed meanwhile
+        # the file is new, or its writer was killed while it wrote the heading
+        if framing.heading is not None and size < framing.heading_bytes:
             os.ftruncate(self.descriptor, 0)
             write_all(self.descriptor, framing.heading())
             return True
         return size == 0
 
     def append(self, frames: bytes) -> None:
-        """Add whole frames, durably.
+        """Adds whole frames, durably.
 
         Raises:
-            OSError: the disk refuses; the frames that were there stay.
+            OSError: the disk refuses; the earlier frames are unchanged.
         """
         size, end = self.size, self._framing.end
         if end and size and os.pread(self.descriptor, 1, size - 1) != end:
             frames = end + frames
         try:
             write_all(self.descriptor, frames)
-            # Under the lock too, so that whatever a reader has seen is durable.
+            # Under the lock, so that everything that a reader has seen is durable.
             os.fsync(self.descriptor)
         except OSError:
-            if self._is_locked:  # only then is it certain that no process has appended since
+            if self._is_locked:  # otherwise another process may have appended since
                 with contextlib.suppress(OSError):
                     os.ftruncate(self.descriptor, size)
             raise
 
 
 class AppendLog:
-    """The log at one path. Usable from many threads: no file is held open between calls.
+    """The log at one path. Many threads may use it: no file stays open between calls.
 
     Args:
-        opened: opens the file at a path with flags of ``os.open``, and refuses a file that is not this user's alone.
+        opened: opens the file at a path with flags of ``os.open``, and refuses a file that others may have written.
     """
 
     def __init__(self, path: Path, framing: LogFraming, opened: Callable[[Path, int], int]) -> None:
@@ -160,7 +163,7 @@ class AppendLog:
 
     @contextlib.contextmanager
     def writing(self) -> Generator[LogFile]:
-        """Keep readers and other writers out; the file is made if it is missing.
+        """Opens the log and keeps out readers and other writers; makes the file if it is missing.
 
         Raises:
             HeldLockError: another process holds the lock for longer than ``SILO_LOCK_WAIT``.
@@ -172,7 +175,8 @@ class AppendLog:
                 LogFile(self.path, descriptor, self._framing) as file,
                 file_lock(descriptor, self.path, exclusive=True) as is_locked,
             ):
-                if not is_file_at(self.path, descriptor):  # it was removed while this process waited
+                # the file was removed while this process waited: make a new one
+                if not is_file_at(self.path, descriptor):
                     continue
                 if file.begin(is_locked=is_locked) or not self._is_named:
                     sync_directory(self.path.parent)
@@ -182,7 +186,7 @@ class AppendLog:
 
     @contextlib.contextmanager
     def reading(self) -> Generator[LogFile]:
-        """Keep writers out while the file is read. Nothing is written or made.
+        """Opens the log for reading and keeps out writers. Nothing is written or made.
 
         Raises:
             FileNotFoundError: the file does not exist.
@@ -194,12 +198,12 @@ class AppendLog:
             yield file
 
 
-# ---- Records on lines: frames of JSON that a torn, altered or foreign line is never taken for ----
+# ---- Records as lines of JSON, in a form that shows if a line is torn, altered or from another file ----
 
-# ``LENGTH CHECKSUM PAYLOAD\n``: eight hex digits, sixteen hex digits, then canonical JSON. The checksum also covers a
-# scope (the subject of the record), so a line copied under another name does not count.
+# A line is ``LENGTH CHECKSUM PAYLOAD\n``: eight hex digits, sixteen hex digits, then canonical JSON. The checksum also
+# covers a scope (the subject of the record), so a line that was copied to another file does not count.
 MAX_RECORD_BYTES = 64 << 20
-LINES = LogFraming(end=b"\n")  # header of a log of these lines
+LINES = LogFraming(end=b"\n")  # the framing of a log of lines, which has no heading
 
 _HEAD = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{16}) ")
 
@@ -209,7 +213,7 @@ def _checksum(scope: str, payload: bytes) -> bytes:
 
 
 def encode_line(scope: str, record: JSON) -> bytes:
-    r"""The line of one record, newline included; ``StoreError`` when it is longer than 64 MiB.
+    r"""Returns the line of one record, newline included. Raises ``StoreError`` if it is longer than 64 MiB.
 
     >>> encode_line("record/k", {"a": 1})
     b'00000007 6095dd3db46e8448 {"a":1}\n'
@@ -221,7 +225,7 @@ def encode_line(scope: str, record: JSON) -> bytes:
 
 
 def decode_line(scope: str, line: bytes) -> JSON:
-    """The record on one line without its newline; ``ValueError`` names its fault."""
+    """Returns the record on a line without its newline. Raises ``ValueError``, which names the fault."""
     head = _HEAD.match(line)
     if head is None:
         raise ValueError("not a record line")
@@ -234,20 +238,20 @@ def decode_line(scope: str, line: bytes) -> JSON:
 
 
 DiskWrite: TypeAlias = Callable[[Callable[[], object]], bool]
-"""Lets a write through to the disk of a store, and returns whether it got there."""
+"""Runs a function that writes to the disk of a store; returns whether it succeeded."""
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
 
 def check_key(key: str) -> str:
-    """``key`` itself; ``StoreError`` when it cannot be a file name everywhere."""
+    """Returns ``key``. Raises ``StoreError`` if it is not a valid file name on every system."""
     if not _KEY.fullmatch(key):
         raise StoreError(f"not a store key: {key!r}; letters, digits, '_', '-' and '.', at most 200, no '.' first")
     return key
 
 
 class MemoryRecords:
-    """Records of this process only.
+    """Records that only this process has.
 
     >>> records = MemoryRecords()
     >>> records.append("k", {"a": 1})
@@ -259,36 +263,39 @@ class MemoryRecords:
         self._lines: dict[str, list[bytes]] = {}
 
     def append(self, key: str, record: JSON) -> None:
-        """Add one record."""
+        """Adds one record."""
         self._lines.setdefault(check_key(key), []).append(canonical_json(record))
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
-        """Add those records that the list does not hold yet."""
+        """Adds those of the records that the list does not hold yet."""
         lines = self._lines.setdefault(check_key(key), [])
         known = set(lines)
         lines += [line for record in records if (line := canonical_json(record)) not in known]
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
-        """Add the record that ``judge`` returns of all records of the key; None adds nothing."""
+        """Adds the record that ``judge`` returns, given all records of the key.
+
+        If it returns None, nothing is added.
+        """
         record = judge(self.read(key))
         if record is not None:
             self.append(key, record)
         return record
 
     def read(self, key: str) -> Iterator[JSON]:
-        """Every record of the key, in the order they were appended."""
+        """Returns all records of the key, in the order in which they were appended."""
         return (parse_json(line) for line in tuple(self._lines.get(check_key(key), ())))
 
     def keys(self) -> tuple[str, ...]:
-        """The keys that have records, sorted."""
+        """Returns the keys that have records, sorted."""
         return tuple(sorted(self._lines))
 
 
 class DiskRecords:
     """Records in one directory, an :class:`~silo.store.records.AppendLog` of lines for each key.
 
-    Readers skip a torn line, and the next writer closes it with a newline. ``wrote`` is called with the bytes of each
-    append, after it.
+    Readers skip a torn line, and the next writer ends it with a newline. After each append, ``wrote`` is called with
+    the number of bytes.
     """
 
     def __init__(self, directory: Path, notices: Notices, wrote: Callable[[int], None] = lambda _: None) -> None:
@@ -304,12 +311,18 @@ class DiskRecords:
         return log
 
     def append(self, key: str, record: JSON) -> None:
-        """Add one record, atomically and durably. ``OSError`` when the disk refuses; nothing kept is lost."""
+        """Adds one record, atomically and durably.
+
+        Raises ``OSError`` if the disk refuses; earlier records are unchanged.
+        """
         line = encode_line(f"record/{key}", record)
         self._write(key, lambda _: line)
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
-        """Add those records that the list does not hold yet, all or none. ``OSError`` when the disk refuses."""
+        """Adds those of the records that the list does not hold yet, all or none.
+
+        Raises ``OSError`` if the disk refuses.
+        """
         lines = dict.fromkeys(encode_line(f"record/{key}", record) for record in records)
 
         def missing(file: LogFile) -> bytes:
@@ -319,9 +332,9 @@ class DiskRecords:
         self._write(key, missing)
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
-        """Add the record that ``judge`` returns of all records of the key; None adds nothing.
+        """Adds the record that ``judge`` returns, given all records of the key. If it returns None, nothing is added.
 
-        No other process adds one meanwhile. ``OSError`` when the disk refuses.
+        No other process adds a record meanwhile. Raises ``OSError`` if the disk refuses.
         """
         added: list[JSON] = [None]
 
@@ -333,7 +346,7 @@ class DiskRecords:
         return added[0]
 
     def _write(self, key: str, made: Callable[[LogFile], bytes]) -> None:
-        """Append the lines that ``made`` returns of the log that this process has locked."""
+        """Locks the log, and appends the lines that ``made`` returns for it."""
         log = self._log(key)
         make_directory(self._directory)
         with log.writing() as file:
@@ -342,7 +355,10 @@ class DiskRecords:
         self._wrote(len(lines))
 
     def read(self, key: str) -> Iterator[JSON]:
-        """Every whole record of the key, in the order they were appended; damaged lines are skipped and logged once."""
+        """Yields every whole record of the key, in the order in which they were appended.
+
+        Damaged lines are skipped, which is logged once.
+        """
         log = self._log(key)
         path = log.path
         try:
@@ -368,12 +384,12 @@ class DiskRecords:
             yield record
 
     def keys(self) -> tuple[str, ...]:
-        """The keys that have records, sorted."""
+        """Returns the keys that have records, sorted."""
         return tuple(sorted(path.stem for path in self._directory.glob("*.jsonl") if _KEY.fullmatch(path.stem)))
 
 
 class FallbackRecords:
-    """Records on disk, followed by records of this process that the disk refused."""
+    """Records on disk, followed by the records of this process that the disk refused."""
 
     def __init__(self, write: DiskWrite, disk: DiskRecords) -> None:
         self._write = write
@@ -381,18 +397,21 @@ class FallbackRecords:
         self._memory = MemoryRecords()
 
     def append(self, key: str, record: JSON) -> None:
-        """Add one record."""
+        """Adds one record."""
         if not self._write(lambda: self._disk.append(key, record)):
             self._memory.append(key, record)
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
-        """Add those records that the list does not hold yet."""
+        """Adds those of the records that the list does not hold yet."""
         if not self._write(lambda: self._disk.extend(key, records)):
             here = {canonical_json(record) for record in self._disk.read(key)}
             self._memory.extend(key, [record for record in records if canonical_json(record) not in here])
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
-        """Add the record that ``judge`` returns of all records of the key; None adds nothing."""
+        """Adds the record that ``judge`` returns, given all records of the key.
+
+        If it returns None, nothing is added.
+        """
         added: list[JSON] = []
         memory = tuple(self._memory.read(key))
         if self._write(lambda: added.append(self._disk.append_judged(key, lambda disk: judge(chain(disk, memory))))):
@@ -403,9 +422,9 @@ class FallbackRecords:
         return record
 
     def read(self, key: str) -> Iterator[JSON]:
-        """Every whole record of the key, in the order they were appended."""
+        """Yields every whole record of the key, in the order in which they were appended."""
         return chain(self._disk.read(key), self._memory.read(key))
 
     def keys(self) -> tuple[str, ...]:
-        """The keys that have records, sorted."""
+        """Returns the keys that have records, sorted."""
         return tuple(sorted({*self._disk.keys(), *self._memory.keys()}))

@@ -1,10 +1,10 @@
-"""Signatures as minisign makes them: signing, checking, files of keys, and keys that vouch for native code.
+"""Signatures in minisign's format: signing, checking, files of keys, and keys that vouch for native code.
 
 A secret key may be encrypted with a password: its bytes are combined by XOR with the output of scrypt for the password
 and a salt.
 
-Checking a signature imports a large package. So the ledger notes that a key signed a header, and believes its note as
-long as the key is trusted: taking the key back takes its receipts back too.
+Checking a signature imports a large package. So the trust ledger records that a key signed a header (a receipt), and
+relies on this receipt as long as the key is trusted. Withdrawing trust in the key removes its receipts too.
 """
 
 from __future__ import annotations
@@ -50,31 +50,31 @@ __all__ = [
     "signer_among",
 ]
 
-# ---- Ed25519 by the package ``cryptography``, which is imported here alone ----
+# ---- Ed25519 by the package ``cryptography``, which only these functions import ----
 
 
 def public_point(seed: bytes) -> bytes:
-    """The public half of the key that has this secret half. ``PackageError`` without the package."""
+    """Returns the public half of the key with this secret half. Raises ``PackageError`` without the package."""
     try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415  # 50 ms
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415  # importing takes 50 ms
     except ModuleNotFoundError as error:
         raise _missing() from error
     return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
 
 
 def signed(seed: bytes, message: bytes) -> bytes:
-    """The signature of a message. ``PackageError`` without the package."""
+    """Returns the signature of a message. Raises ``PackageError`` without the package."""
     try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415  # as above
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415  # importing takes 50 ms
     except ModuleNotFoundError as error:
         raise _missing() from error
     return Ed25519PrivateKey.from_private_bytes(seed).sign(message)
 
 
 def is_signed_by(point: bytes, signature: bytes, message: bytes) -> bool:
-    """Whether this is a signature of the message by the key with this public half. ``PackageError`` as above."""
+    """Returns whether the key with this public half signed the message. Raises ``PackageError`` without the package."""
     try:
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415  # as above
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415  # importing takes 50 ms
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing() from error
@@ -96,18 +96,18 @@ def _missing() -> PackageError:
 
 @frozen
 class SecretKey:
-    """A key to sign with. It is shown nowhere: ``seed``, its secret half, is left out of ``repr``."""
+    """A key to sign with. ``seed``, its secret half, is left out of ``repr``, so that it is never shown."""
 
     number: bytes
     seed: bytes = field(repr=False)
 
     @property
     def public(self) -> PublicKey:
-        """The key that its signatures are checked with."""
+        """The public key that checks signatures of this key."""
         return PublicKey(self.number, public_point(self.seed))
 
     def sign(self, message: bytes, comment: str) -> MinisignSignature:
-        """The signature of a message, and of a comment beside it, which is one line.
+        """Signs a message, and a comment of one line that is stored beside the signature.
 
         Equal inputs give equal signatures.
         """
@@ -118,7 +118,7 @@ class SecretKey:
 
 
 def check_signature(signature: MinisignSignature, key: PublicKey, message: bytes) -> Decision:
-    """Whether ``key`` signed ``message``, and the comment with it.
+    """Decides whether ``key`` signed ``message``, and the comment with it.
 
     Raises:
         PackageError: the package that checks is not installed.
@@ -133,9 +133,9 @@ def check_signature(signature: MinisignSignature, key: PublicKey, message: bytes
 
 
 def signer_among(signature: MinisignSignature, keys: Iterable[PublicKey], message: bytes) -> PublicKey | Rejected:
-    """Which of ``keys`` signed ``message``; why none did.
+    """Returns the key among ``keys`` that signed ``message``; otherwise the reason why none did.
 
-    Numbers of keys are their makers' choice, so several may have one: each is tried.
+    The makers of keys choose their numbers, so several keys may have the same number: each of them is tried.
 
     Raises:
         PackageError: the package that checks is not installed.
@@ -161,7 +161,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 @frozen
 class ScryptLimits:
-    """What deriving a key from a password may take, as libsodium counts it: operations and bytes.
+    """The most work that deriving a key from a password may take, in libsodium's units: operations and bytes.
 
     The defaults are minisign's: a second of time and 1 GiB of memory.
     """
@@ -170,7 +170,10 @@ class ScryptLimits:
     memory_bytes: int = 1 << 30
 
     def derive(self, password: str, salt: bytes, size: int) -> bytes:
-        """The bytes that scrypt makes, with libsodium's parameters. ``SignatureError`` beyond the defaults."""
+        """Returns ``size`` bytes of scrypt's output, with libsodium's parameters.
+
+        Raises ``SignatureError`` if the limits exceed the defaults.
+        """
         most = ScryptLimits()
         if self.operations > most.operations or self.memory_bytes > most.memory_bytes:
             raise SignatureError(
@@ -192,32 +195,32 @@ class ScryptLimits:
 def make_key_files(
     secret: Path, public: Path, password: Callable[[], str | None], limits: ScryptLimits | None = None
 ) -> PublicKey:
-    """Make a pair of keys: ``secret``, with mode 0600, and ``public``. A ``password`` of None leaves it unencrypted.
+    """Makes a pair of keys: ``secret``, with mode 0600, and ``public``. A ``password`` of None leaves it unencrypted.
 
     Raises:
-        SignatureError: one of the files is there already, or cannot be written; none is left half written.
+        SignatureError: one of the files exists already, or cannot be written; no file is left half written.
     """
     key = SecretKey(secrets.token_bytes(8), secrets.token_bytes(32))
-    made = key.public
+    public_key = key.public
     for path in (secret, public):
         if os.path.lexists(path):
             raise SignatureError(
                 f"{path} is there already, and a key that is lost cannot be made again: name another file"
             )
-    _write_new(secret, _secret_text(key, made, password(), limits or ScryptLimits()), 0o600)
+    _write_new(secret, _secret_text(key, public_key, password(), limits or ScryptLimits()), 0o600)
     try:
-        _write_new(public, made.file_text, 0o644)
+        _write_new(public, public_key.file_text, 0o644)
     except BaseException:
         secret.unlink()
         raise
-    return made
+    return public_key
 
 
 def read_public_key(text_or_path: str) -> PublicKey:
-    """A public key: its 56 characters, or the name of a file that holds them.
+    """Reads a public key: its 56 characters, or the name of a file that holds them.
 
     Raises:
-        SignatureError: neither.
+        SignatureError: the text is neither a key nor the name of a file with one.
     """
     if PublicKey.looks_like(text_or_path):
         return PublicKey.parse(text_or_path)
@@ -228,10 +231,10 @@ def read_public_key(text_or_path: str) -> PublicKey:
 
 
 def read_secret_key(path: Path, password: Password) -> SecretKey:
-    """A key to sign with; ``password`` is called if the file is encrypted.
+    """Reads a key to sign with; ``password`` is called if the file is encrypted.
 
     Raises:
-        SignatureError: others may read the file, it is damaged, of another kind, or the password is wrong.
+        SignatureError: others may read the file, it is damaged or of another kind, or the password is wrong.
         PackageError: the package that signs is not installed.
     """
     try:
@@ -272,11 +275,11 @@ def _secret_key(data: bytes, password: Password) -> SecretKey:
     if derivation == _SCRYPT:
         hidden = _mixed(hidden, ScryptLimits(operations, memory_bytes).derive(password(), salt, len(hidden)))
     number, seed, point, check = _HIDDEN.unpack(hidden)
-    # In a key without a password minisign writes none.
+    # minisign writes no checksum for a key without a password
     unchecked = derivation == _NO_SCRYPT and check == bytes(len(check))
     if not unchecked and not secrets.compare_digest(check, _checksum(number, seed, point)):
         raise SignatureError("the password is wrong" if derivation == _SCRYPT else "damaged: its checksum differs")
-    # Signing with a public half that is not the secret one's would give the secret away.
+    # Signing with a public half that does not belong to the secret half would reveal the secret half.
     if public_point(seed) != point:
         raise SignatureError(f"its halves do not belong together, so it is not the key {number_text(number)}")
     return SecretKey(number, seed)
@@ -303,13 +306,13 @@ def _mixed(data: bytes, stream: bytes) -> bytes:
 
 
 def _read(path: Path) -> tuple[bytes, os.stat_result]:
-    """The bytes of a small plain file, and the ``stat`` result of that same file."""
+    """Returns the bytes of a small plain file, and the ``stat`` result of that same file."""
     try:
         descriptor = open_plain(path)
     except OSError as error:
         raise SignatureError(f"it cannot be opened: {error.strerror}; silo keygen makes a pair of keys") from None
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
         data = os.read(descriptor, _MAX_FILE_BYTES + 1)
     except OSError as error:
         raise SignatureError(f"it cannot be read: {error.strerror}") from None
@@ -317,11 +320,11 @@ def _read(path: Path) -> tuple[bytes, os.stat_result]:
         os.close(descriptor)
     if len(data) > _MAX_FILE_BYTES:
         raise SignatureError(f"it is larger than the {_MAX_FILE_BYTES} bytes that a key may have")
-    return data, found
+    return data, status
 
 
 def _write_new(path: Path, text: str, mode: int) -> None:
-    """Write a file that does not exist yet; it has ``mode`` from the first moment."""
+    """Writes a file that must not exist yet. It has ``mode`` from the first moment."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
@@ -343,10 +346,11 @@ Stamp = tuple[int, int, int]
 
 
 class SignedFile:
-    """A file's signed header, as it was read and is used, and the signature beside the file.
+    """The signed header of a file, in the form that is used, and the signature beside the file.
 
-    The header has the hash of all the rest, so its signer vouches for the bytes that were read, whatever the file holds
-    now. ``name`` is the signature's file, for people; ``read`` returns its bytes, None without a signature.
+    The header holds the hash of the rest of the file, so its signer vouches for the bytes that were read, even if the
+    file is changed later. ``name`` is the name of the signature's file, for people; ``read`` returns its bytes, None
+    without a signature.
     """
 
     __slots__ = ("_data", "_read", "header", "name")
@@ -358,7 +362,7 @@ class SignedFile:
         self._data: bytes | Rejected | None = None
 
     def signature(self) -> bytes | Rejected | None:
-        """The bytes of the signature, or the reason why it cannot be read; None without a signature.
+        """Returns the bytes of the signature, or the reason why it cannot be read; None without a signature.
 
         The result is remembered.
         """
@@ -369,7 +373,7 @@ class SignedFile:
 
 @frozen
 class KeyEntry:
-    """A key that is trusted: its 56 characters, the file it came from, and since when, in seconds of Unix time."""
+    """A trusted key: its 56 characters, the file that it came from, and since when, in seconds of Unix time."""
 
     text: str
     origin: str
@@ -377,17 +381,17 @@ class KeyEntry:
 
 
 class _Listing:
-    """The list as it was last read: keys by their text, and for each the headers that it has signed."""
+    """The list of trusted keys when it was last read: keys by their text, and the headers that they have signed."""
 
     def __init__(self) -> None:
         self.keys: dict[str, KeyEntry] = {}
-        self.receipts: dict[str, str] = {}  # headers, in hex, and the text of a key
-        self.refused: set[str] = set()  # headers of files that signatures vouch for no longer
+        self.receipts: dict[str, str] = {}  # by header in hex: the text of the key that signed it
+        self.refused: set[str] = set()  # headers of files for which signatures no longer count
         self.read: Stamp | None = None
         self.is_read = False
 
     def take(self, record: JSON) -> None:
-        """Apply one record; invalid records are skipped."""
+        """Applies one record; invalid records are skipped."""
         match record:
             case {"key": str(text), "origin": str(origin), "at": int(at)}:
                 self.keys[text] = KeyEntry(text, origin, at)
@@ -405,9 +409,9 @@ class _Listing:
 
 
 class TrustedKeys:
-    """The part of the trust ledger that is about keys; :class:`silo.store.trust_ledger.TrustLedger` has it.
+    """The part of the trust ledger that is about keys; a :class:`silo.store.trust_ledger.TrustLedger` owns it.
 
-    ``stamp`` changes when the list on disk does; None if it is unknown.
+    ``stamp`` returns a value that changes when the list on disk changes; None if that is unknown.
     """
 
     def __init__(self, records: RecordStore, stamp: Callable[[str], Stamp | None]) -> None:
@@ -416,32 +420,35 @@ class TrustedKeys:
         self._listing = _Listing()
 
     def note_key(self, key: PublicKey, origin: str, at: int) -> bool:
-        """Trust the files that a key signs. Returns whether that is new. ``origin`` is a note for people."""
+        """Trusts the files that a key signs. Returns False if the key was trusted already.
+
+        ``origin`` is a note for people.
+        """
         if key.text in self._refreshed().keys:
             return False
         self._add({"key": key.text, "origin": origin, "at": at})
         return True
 
     def untrust(self, text: str, at: int) -> bool:
-        """Withdraw trust in a key and in all files that it signed; whether it was trusted."""
+        """Withdraws trust in a key and in all files that it signed; returns whether it was trusted."""
         if text not in self._refreshed().keys:
             return False
         self._add({"untrusted key": text, "at": at})
         return True
 
     def untrust_file(self, file: SignedFile, at: int) -> bool:
-        """Let no signature vouch for one file, by any key; whether one did."""
+        """Makes signatures of one file count no longer, whoever signed it; returns whether one did count."""
         if not self.decide(file):
             return False
         self._add({"untrusted file": file.header.hex(), "at": at})
         return True
 
     def trusted(self) -> tuple[KeyEntry, ...]:
-        """The keys that are trusted, the oldest first."""
+        """Returns the trusted keys, the oldest first."""
         return tuple(self._refreshed().keys.values())
 
     def decide(self, file: SignedFile) -> Decision:
-        """Whether a trusted key signed this file. A signature that is found good is noted, and not checked again."""
+        """Decides whether a trusted key signed this file. A good signature is recorded, and not checked again."""
         header = file.header.hex()
         listing = self._refreshed()
         by = listing.receipts.get(header)
@@ -476,7 +483,7 @@ class TrustedKeys:
         self._listing.take(record)
 
     def _refreshed(self) -> _Listing:
-        """The list as it is now: another process may have taken a key back."""
+        """Returns the present list, because another process may have withdrawn trust in a key."""
         stamp = self._stamp(KEYS)
         if not self._listing.is_read or stamp is None or stamp != self._listing.read:
             fresh = _Listing()

@@ -1,4 +1,4 @@
-"""The store: blobs, records, artifacts and trust under one directory, or in memory.
+"""The store: blobs, records, artifacts and trust in one directory, or in memory.
 
 ::
 
@@ -14,9 +14,9 @@
     size                        bytes on disk, as processes add to it between two listings of the store
     counts.log                  look-ups that found code, and that did not, a line for each process
 
-Nothing in the directory names its own place, so it can be moved or copied; every write is atomic, so many processes use
-it at once and any of them may be killed. It belongs to its user alone: a directory that others own or may write is not
-used (:mod:`silo.store.privacy`).
+No file in the directory names its path, so the directory can be moved or copied. Every write is atomic, so many
+processes may use it at once and any of them may be killed. It belongs only to its user: a directory that others own or
+may write is not used (:mod:`silo.store.privacy`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _NAMES = (_SCHEMA_FILE, "blobs", "artifacts", "jobs", "files", "records", "trust
 
 
 class _DamagedError(OSError):
-    """The schema file is damaged, so the store is neither read nor added to. ``strerror`` is the cure."""
+    """The schema file is damaged, so the store is neither read nor written. ``strerror`` is the cure."""
 
     def __init__(self, path: Path) -> None:
         reason = (
@@ -71,35 +71,35 @@ class _DamagedError(OSError):
         super().__init__(errno.EINVAL, reason, str(path))
 
 
-# For all stores of the process: each set of settings opens a store, and a directory's fault is reported once.
+# Shared by all stores of the process: each set of settings opens a store, but a directory's fault is reported once.
 _refused = Notices("silo.store")
 
 
 def privacy_of(root: Path) -> Decision:
-    """Whether a store in this directory can only hold this user's files; if not, it must not be used."""
+    """Decides whether a store in this directory can hold only this user's files; otherwise it must not be used."""
     return examine(root.absolute(), _NAMES)
 
 
 class KeyedRecords(Protocol):
-    """Append-only lists of records by key, with the keys known."""
+    """Append-only lists of records by key, whose keys can be listed."""
 
     def append(self, key: str, record: JSON) -> None:
-        """Add one record, atomically and durably."""
+        """Adds one record, atomically and durably."""
         ...
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
-        """Add the record that ``judge`` returns of all records of the key, or nothing for None; return it.
+        """Adds the record that ``judge`` returns, given all records of the key, and returns it; adds nothing for None.
 
-        Nobody adds a record between. ``judge`` may be called more than once.
+        No other process adds a record in between. ``judge`` may be called more than once.
         """
         ...
 
     def read(self, key: str) -> Iterator[JSON]:
-        """Every whole record of the key, in the order they were appended."""
+        """Yields every whole record of the key, in the order in which they were appended."""
         ...
 
     def keys(self) -> tuple[str, ...]:
-        """The keys that have records, sorted."""
+        """Returns the keys that have records, sorted."""
         ...
 
 
@@ -111,9 +111,10 @@ class _Parts(NamedTuple):
 
 
 class StoreBase:
-    """What every store has: ``blobs``, ``records``, ``artifacts``, ``files`` and ``trust``.
+    """The parts that every store has: ``blobs``, ``records``, ``artifacts``, ``files`` and ``trust``.
 
-    A program that launches from a bundle reads ``trust`` alone: the other parts are made when one is first read.
+    A program that launches from a bundle reads only ``trust``, so the other parts are made when one of them is first
+    used.
     """
 
     trust: TrustLedger
@@ -154,7 +155,7 @@ class StoreBase:
 
 
 def _in_memory(trust: TrustLedger, notices: Notices, link: RemoteClient | None = None) -> _Parts:
-    from silo.store.stored_objects import (  # noqa: PLC0415  # a program that launches from a bundle needs none
+    from silo.store.stored_objects import (  # noqa: PLC0415  # programs that launch from a bundle do not need these
         MemoryBlobs,
         MemoryEntries,
     )
@@ -174,7 +175,7 @@ def _assembled(
     link: RemoteClient | None,
     counts: Counts | None = None,
 ) -> _Parts:
-    from silo.store.artifacts import Artifacts, KeptFiles  # noqa: PLC0415  # see _in_memory
+    from silo.store.artifacts import Artifacts, KeptFiles  # noqa: PLC0415  # programs that launch from a bundle do not need these
 
     files_store = KeptFiles(files, blobs, notices)
     if link is None:
@@ -192,7 +193,7 @@ def _assembled(
 
 
 class MemoryStore(StoreBase):
-    """A store of this process only, with the interface of :class:`Store`.
+    """A store that only this process has, with the interface of :class:`Store`.
 
     >>> store = MemoryStore()
     >>> store.blobs.get(store.blobs.put(b"code"))
@@ -206,7 +207,7 @@ class MemoryStore(StoreBase):
         self.trust = TrustLedger(MemoryRecords())
 
     def tidy(self) -> None:
-        """Nothing: the store ends with its process."""
+        """Does nothing, because the store ends with its process."""
 
     def _make(self) -> _Parts:
         return _in_memory(self.trust, Notices("silo.store"))
@@ -215,10 +216,10 @@ class MemoryStore(StoreBase):
 class Store(StoreBase):
     """A store in a directory, which is made at the first write.
 
-    ``StoreError`` when the directory was written by a newer Silo. A directory that cannot be written is not an error:
-    its entries are used, new results stay in memory, and one warning reports it. Nor is a directory of several users,
-    or with a damaged schema file: it is not read, all results stay in memory, and one warning names the wrong path and
-    the cure. Missing entries are fetched from the remote store of ``link``, and new results are sent there.
+    Raises ``StoreError`` if a newer Silo wrote the directory. Other faults raise nothing, but lead to a warning. If the
+    directory cannot be written, its entries are used, and new results stay in memory. If others may write it, or its
+    schema file is damaged, it is not read, and all results stay in memory; the warning names the path and the cure.
+    Missing entries are fetched from the remote store of ``link``, and new results are sent there.
     """
 
     def __init__(self, root: Path, link: RemoteClient | None = None) -> None:
@@ -229,7 +230,7 @@ class Store(StoreBase):
         self._lock = Mutex()
         self._prepared = False
         self._upkeep: Upkeep | None = None
-        self.unused: str = ""  # why the directory is not used; "" where it is
+        self.unused: str = ""  # the reason why the directory is not used; "" if it is used
         self._notices = Notices("silo.store")
         self.trust = TrustLedger(MemoryRecords())
         private = privacy_of(self._directory)
@@ -257,7 +258,7 @@ class Store(StoreBase):
     def _make(self) -> _Parts:
         if self.unused:
             return _in_memory(self.trust, self._notices, self.link)
-        from silo.store.stored_objects import DiskBlobs, DiskEntries, FallbackBlobs, FallbackEntries  # noqa: PLC0415  # see _in_memory  # noqa: PLC0415
+        from silo.store.stored_objects import DiskBlobs, DiskEntries, FallbackBlobs, FallbackEntries  # noqa: PLC0415  # programs that launch from a bundle do not need these  # noqa: PLC0415
         from silo.store.upkeep import Counts, Upkeep  # noqa: PLC0415
 
         write, root, notices = self._write, self._directory, self._notices
@@ -276,7 +277,10 @@ class Store(StoreBase):
         )
 
     def tidy(self) -> None:
-        """Remove code that the store need not keep (:class:`silo.store.upkeep.Upkeep`): after a tuning session."""
+        """Removes code that the store need not keep (:class:`silo.store.upkeep.Upkeep`).
+
+        Called after a tuning session.
+        """
         if self._upkeep is not None:
             self._upkeep.tidy()
 
@@ -284,7 +288,7 @@ class Store(StoreBase):
         return f"Store({str(self._directory)!r})"
 
     def _check_schema(self) -> bool:
-        """Whether the schema file is there and known; ``StoreError`` when a newer Silo has written the store.
+        """Returns whether the schema file exists. Raises ``StoreError`` if a newer Silo wrote the store.
 
         Raises:
             _DamagedError: the file is not a schema file.
@@ -309,7 +313,10 @@ class Store(StoreBase):
         return True
 
     def _write(self, action: Callable[[], object]) -> bool:
-        """Whether ``action`` reached the disk. A full disk is tried again next time: it may have been emptied."""
+        """Runs ``action``, which writes to the disk; returns whether it succeeded.
+
+        Every call tries again, because a full disk may have been emptied.
+        """
         try:
             self._prepare()
             action()
@@ -327,7 +334,7 @@ class Store(StoreBase):
     def _prepare(self) -> None:
         with self._lock:
             if not self._prepared:
-                # Another thread or process may have made it meanwhile.
+                # The directory is checked after it exists, because another process may have made it.
                 make_directory(self._directory)
                 private = privacy_of(self._directory)
                 if isinstance(private, Rejected):
@@ -341,13 +348,13 @@ class Store(StoreBase):
 
 
 def remote_link(current: Settings) -> RemoteClient | None:
-    """The client of the remote store, without connecting to it; None without a remote store.
+    """Returns the client of the remote store, without connecting to it; None without a remote store.
 
-    A process has one client for each address, mode and key, whatever the other settings, because a fault turns it off.
+    A process has one client for each address, mode and key, whatever its other settings, because a fault turns it off.
     """
     if current.remote is None:
         return None
-    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few programs have one
+    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few programs have a remote store
     from silo.store.remote.client import RemoteClient  # noqa: PLC0415
     from silo.store.remote.signed_outcomes import Sealer  # noqa: PLC0415
 
@@ -366,7 +373,7 @@ _stores: dict[Settings, Store] = {}
 
 
 def store_of(current: Settings) -> Store:
-    """The store of these settings. A process opens one for each set of settings."""
+    """Returns the store of these settings. A process opens one store for each set of settings."""
     link = remote_link(current)
     with _lock:
         store = _stores.get(current)

@@ -1,4 +1,4 @@
-"""Objects of a store, on disk or in memory: blobs named by their sha256, and one JSON document a key."""
+"""Objects of a store, on disk or in memory: blobs named by their SHA-256, and JSON documents by key."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ _DAY_S = 86400
 
 
 def check_sha256(sha256: str) -> str:
-    """``sha256`` itself; raises ``StoreError`` unless it is a lower-case hex sha256 (which is safe as a file name)."""
+    """Returns ``sha256``.
+
+    Raises ``StoreError`` unless it is a lower-case hex SHA-256 (which is safe as a file name).
+    """
     if not _SHA256.fullmatch(sha256):
         raise StoreError(f"not a sha256 in lower-case hex: {sha256!r}")
     return sha256
 
 
 class MemoryBlobs:
-    """Blobs of this process only.
+    """Blobs that only this process has.
 
     >>> blobs = MemoryBlobs()
     >>> blobs.get(blobs.put(b"code"))
@@ -53,30 +56,30 @@ class MemoryBlobs:
         self._data: dict[str, bytes] = {}
 
     def put(self, data: bytes) -> str:
-        """Keep ``data``; its sha256 in hex."""
+        """Stores ``data``; returns its SHA-256 in hex."""
         sha256 = hashlib.sha256(data).hexdigest()
         self._data[sha256] = bytes(data)
         return sha256
 
     def get(self, sha256: str) -> bytes | None:
-        """The bytes, or None."""
+        """Returns the bytes of a blob, or None."""
         return self._data.get(check_sha256(sha256))
 
     def map(self, sha256: str) -> memoryview | None:
-        """A read-only view of the bytes, or None."""
+        """Returns a read-only view of the bytes of a blob, or None."""
         data = self.get(sha256)
         return None if data is None else memoryview(data)
 
     def holds(self, sha256: str, size: int) -> bool:
-        """Whether a blob of this name and size is here."""
+        """Returns whether a blob of this name and size is here."""
         data = self.get(sha256)
         return data is not None and len(data) == size
 
 
 class DiskBlobs:
-    """Blobs under ``root/blobs``; damaged ones are moved to ``root/damaged`` and count as absent.
+    """Blobs under ``root/blobs``. Damaged ones are moved to ``root/damaged`` and count as absent.
 
-    Safe for many processes at once: a blob is published by an atomic rename, and two writers of one name write the
+    Many processes may use it at once: a blob is published by an atomic rename, and two writers of one name write the
     same bytes.
     """
 
@@ -88,7 +91,10 @@ class DiskBlobs:
         return self._root / "blobs" / check_sha256(sha256)[:2] / sha256
 
     def put(self, data: bytes) -> str:
-        """Store ``data`` durably; returns its sha256 in hex. ``OSError`` if the disk refuses; stored blobs stay."""
+        """Stores ``data`` durably; returns its SHA-256 in hex.
+
+        Raises ``OSError`` if the disk refuses; stored blobs stay.
+        """
         sha256 = hashlib.sha256(data).hexdigest()
         path = self._path(sha256)
         try:
@@ -96,7 +102,7 @@ class DiskBlobs:
         except OSError:
             present = False
         if present:
-            # A fresh time protects the blob from pruning until the caller has published the entry that refers to it.
+            # A new time protects the blob from pruning until the caller has published the entry that refers to it.
             with contextlib.suppress(OSError):
                 os.utime(path)
         else:
@@ -104,7 +110,7 @@ class DiskBlobs:
         return sha256
 
     def get(self, sha256: str) -> bytes | None:
-        """The verified bytes; None on a miss or a damaged entry."""
+        """Returns the verified bytes of a blob; None if it is absent or damaged."""
         path = self._path(sha256)
         try:
             data = read_private(path)
@@ -118,7 +124,7 @@ class DiskBlobs:
         return data
 
     def map(self, sha256: str) -> memoryview | None:
-        """The verified bytes as a read-only view of the file's pages; None on a miss or a damaged entry.
+        """Returns the verified bytes of a blob as a read-only view of the file's pages; None if absent or damaged.
 
         The view stays valid after the blob was pruned: files are replaced and unlinked, never written in place.
         """
@@ -130,7 +136,7 @@ class DiskBlobs:
         try:
             status = os.fstat(descriptor)
             size = status.st_size
-            # POSIX does not map empty files.
+            # POSIX cannot map empty files
             view = memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)) if size else memoryview(b"")
         finally:
             os.close(descriptor)
@@ -141,13 +147,16 @@ class DiskBlobs:
 
     @staticmethod
     def _note_use(path: Path, modified_s: float) -> None:
-        """Give a blob the time of its use, to a day: pruning takes the longest unused ones first."""
+        """Sets the time of a blob to the time of its use, to a day: pruning removes the longest unused blobs first."""
         if time.time() - modified_s > _DAY_S:
-            with contextlib.suppress(OSError):  # a store that is only read
+            with contextlib.suppress(OSError):  # the store may be read-only
                 os.utime(path)
 
     def holds(self, sha256: str, size: int) -> bool:
-        """Whether a blob of this name and size is here; its bytes are not read, and it may be gone a moment later."""
+        """Returns whether a blob of this name and size is here, without reading it.
+
+        Another process may remove it at any time.
+        """
         return private_size(self._path(sha256)) == size
 
     def _unreadable(self, sha256: str, error: OSError) -> None:
@@ -169,7 +178,7 @@ class DiskBlobs:
 
 
 def set_aside(root: Path, path: Path) -> str:
-    """Move a damaged file to ``root/damaged``. Returns the action in words."""
+    """Moves a damaged file to ``root/damaged``; returns text for people about the result."""
     try:
         (root / "damaged").mkdir(mode=0o700, exist_ok=True)
         path.replace(root / "damaged" / path.name)
@@ -190,7 +199,7 @@ class FallbackBlobs:
         self._memory = MemoryBlobs()
 
     def put(self, data: bytes) -> str:
-        """Keep ``data``; its sha256 in hex."""
+        """Stores ``data``; returns its SHA-256 in hex."""
         sha256 = ""
 
         def action() -> None:
@@ -203,58 +212,58 @@ class FallbackBlobs:
         return sha256
 
     def get(self, sha256: str) -> bytes | None:
-        """The verified bytes; None on a miss or a damaged entry."""
+        """Returns the verified bytes of a blob; None if it is absent or damaged."""
         data = self._memory.get(sha256)
         return self._disk.get(sha256) if data is None else data
 
     def map(self, sha256: str) -> memoryview | None:
-        """A read-only view of the verified bytes; None on a miss or a damaged entry."""
+        """Returns a read-only view of the verified bytes of a blob; None if it is absent or damaged."""
         view = self._memory.map(sha256)
         return self._disk.map(sha256) if view is None else view
 
     def holds(self, sha256: str, size: int) -> bool:
-        """Whether a blob of this name and size seems to be here."""
+        """Returns whether a blob of this name and size is here, as far as can be seen without reading it."""
         return self._memory.holds(sha256, size) or self._disk.holds(sha256, size)
 
 
 class Entries(Protocol):
-    """JSON documents by key (a sha256 in hex)."""
+    """JSON documents by key (a SHA-256 in hex)."""
 
     def put(self, key: str, document: JSON) -> None:
-        """Keep a document under ``key``, replacing any other."""
+        """Stores a document under ``key``, replacing any other."""
         ...
 
     def get(self, key: str) -> JSON:
-        """The document, or None (documents themselves are never None)."""
+        """Returns the document of a key, or None (a document itself is never None)."""
         ...
 
     def remove(self, key: str) -> None:
-        """Remove the document, if it exists."""
+        """Removes the document of a key, if it exists."""
         ...
 
 
 class MemoryEntries:
-    """Entries of this process only."""
+    """Entries that only this process has."""
 
     def __init__(self) -> None:
         self._documents: dict[str, bytes] = {}
 
     def put(self, key: str, document: JSON) -> None:
-        """Keep a document under ``key``, replacing any other."""
+        """Stores a document under ``key``, replacing any other."""
         self._documents[check_sha256(key)] = canonical_json(document)
 
     def get(self, key: str) -> JSON:
-        """The document, or None."""
+        """Returns the document of a key, or None."""
         text = self._documents.get(check_sha256(key))
         return None if text is None else parse_json(text)
 
     def remove(self, key: str) -> None:
-        """Remove the document, if it exists."""
+        """Removes the document of a key, if it exists."""
         self._documents.pop(check_sha256(key), None)
 
 
 class DiskEntries:
-    """Entries in a directory of the store; a damaged one is moved to ``root/damaged`` and counts as absent.
+    """Entries in a directory of the store. A damaged one is moved to ``root/damaged`` and counts as absent.
 
     ``wrote`` is called with the bytes on disk of each entry that is put.
     """
@@ -272,13 +281,13 @@ class DiskEntries:
         return f"{self._name}/{key}"
 
     def put(self, key: str, document: JSON) -> None:
-        """Keep a document under ``key``, replacing any other. ``OSError`` when the disk refuses."""
+        """Stores a document under ``key``, replacing any other. Raises ``OSError`` if the disk refuses."""
         line = encode_line(self._scope(key), document)
         publish(self._path(key), line)
         self._wrote(disk_bytes(len(line)))
 
     def get(self, key: str) -> JSON:
-        """The document, or None on a miss or a damaged entry."""
+        """Returns the document of a key; None if it is absent or damaged."""
         path = self._path(key)
         try:
             data = read_private(path)
@@ -295,7 +304,7 @@ class DiskEntries:
             return None
 
     def remove(self, key: str) -> None:
-        """Remove the document, if it exists."""
+        """Removes the document of a key, if it exists."""
         self._path(key).unlink(missing_ok=True)
 
 
@@ -308,18 +317,18 @@ class FallbackEntries:
         self._memory = MemoryEntries()
 
     def put(self, key: str, document: JSON) -> None:
-        """Keep a document under ``key``, replacing any other."""
+        """Stores a document under ``key``, replacing any other."""
         if self._write(lambda: self._disk.put(key, document)):
             self._memory.remove(key)
         else:
             self._memory.put(key, document)
 
     def get(self, key: str) -> JSON:
-        """The document, or None."""
+        """Returns the document of a key, or None."""
         document = self._memory.get(key)
         return self._disk.get(key) if document is None else document
 
     def remove(self, key: str) -> None:
-        """Remove the document, if it exists."""
+        """Removes the document of a key, if it exists."""
         self._memory.remove(key)
         self._write(lambda: self._disk.remove(key))

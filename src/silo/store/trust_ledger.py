@@ -1,12 +1,11 @@
-"""The trust ledger: native code runs only if this user built it, trusts it or who signed it, or allows it this once.
+"""The trust ledger: native code runs only if this user built it, trusts it or its signer, or allows this one load.
 
-The subject of trust is a :class:`silo.core.consent.HostCode`: the bytes and everything that decides the effect of
-calling them, by its digest. Mapping native code requires a :class:`silo.core.consent.Consent`, and only this module
-gives them: by the ledger of a store, to code compiled in this process, and to code that the parent process trusts.
+The subject of trust is a :class:`silo.core.consent.HostCode`: the bytes, and everything that decides the effect of
+calling them, named by its digest. Mapping native code requires a :class:`silo.core.consent.Consent`, and only this
+module issues them: by the ledger of a store, for code compiled in this process, and for code that the parent process
+trusts. A trusted key vouches for all files that it signs (:mod:`silo.store.signatures`).
 
-A key that is trusted vouches for all that it signs (:mod:`silo.store.signatures`).
-
-Notes that an older Silo took cover the bytes alone. They give no consent; a refusal mentions them.
+Notes of an older Silo cover only the bytes. They give no consent; a refusal mentions them.
 """
 
 from __future__ import annotations
@@ -55,11 +54,12 @@ def may_load(
     signed: Decision | None = None,
     older: str = "",
 ) -> Decision:
-    """Whether native code with this digest may be loaded, and on whose trust.
+    """Decides whether native code with this digest may be loaded, and on whose trust.
 
     ``built`` holds code that this user's store compiled, ``trusted`` code that the user trusted with ``silo trust``,
-    ``trust`` is the caller's consent to this one load. ``signed``: whether a key that is trusted here signed the file
-    that brings the code; None if it was not checked. ``older`` names the list of an older Silo that has its bytes.
+    and ``trust`` is the caller's consent to this one load. ``signed``: whether a key that is trusted here signed the
+    file that holds the code; None if that was not checked. ``older`` names the list of an older Silo that has the
+    code's bytes.
 
     >>> may_load("ab" * 32, built=(), trusted=())
     Rejected(reason='nobody here built it, and nobody vouched for it')
@@ -85,10 +85,10 @@ def may_load(
 
 @frozen
 class TrustEntry:
-    """What ``silo trust`` noted of one piece of native code.
+    """The record that ``silo trust`` made about one piece of native code.
 
-    ``digest`` and ``blob`` are sha256s: of the code as it is called, and of its bytes. ``kernel`` names the code,
-    ``origin`` the file it came from, ``since`` the time in seconds of Unix time; 0: an older Silo noted no time.
+    ``digest`` and ``blob`` are SHA-256s: of the code with its calls, and of its bytes. ``kernel`` names the code,
+    ``origin`` the file it came from, ``since`` the time in seconds of Unix time; 0 if an older Silo recorded no time.
     """
 
     digest: str
@@ -99,16 +99,16 @@ class TrustEntry:
 
 
 class _Listing:
-    """One list as it was last read: its digests, the note about each, and the blobs of an older Silo's notes."""
+    """One list when it was last read: its digests, the record about each, and the blobs in records of an older Silo."""
 
     def __init__(self) -> None:
         self.entries: dict[str, TrustEntry | None] = {}
         self.older: dict[str, TrustEntry] = {}
-        self.read: tuple[int, int, int] | None = None  # the file as it was then
+        self.read: tuple[int, int, int] | None = None  # the stamp of the file when it was read
         self.is_read = False
 
     def take(self, record: JSON) -> None:
-        """Apply one record; invalid records are skipped."""
+        """Applies one record; invalid records are skipped."""
         if not isinstance(record, dict):
             return
         origin, at = record.get("origin", ""), record.get("at", 0)
@@ -130,102 +130,107 @@ class _Listing:
 
 
 class TrustLedger:
-    """What native code was built here or trusted here, and consent to load it.
+    """The native code that was built here or is trusted here; issues consent to load it.
 
-    ``directory`` is where ``records`` live, None if they are in memory; lists that others could have written are never
-    read (:mod:`silo.store.privacy`).
+    ``directory`` is the directory of ``records``, None if they are in memory. Lists that others could have written are
+    never read (:mod:`silo.store.privacy`).
     """
 
     def __init__(self, records: RecordStore, directory: Path | None = None) -> None:
         self._records = records
         self._directory = directory
         self._lists: dict[str, _Listing] = {BUILT: _Listing(), TRUSTED: _Listing()}
-        # Entries that this process added; they count even if they could not be written to the disk.
+        # The entries that this process added. They count even if they could not be written to the disk.
         self._vouched: dict[str, dict[str, TrustEntry | None]] = {BUILT: {}, TRUSTED: {}}
 
     @cached_property
     def keys(self) -> TrustedKeys:
         """The keys whose signatures are trusted."""
-        from silo.store.signatures import TrustedKeys  # noqa: PLC0415  # what is known otherwise asks for no signature
+        from silo.store.signatures import TrustedKeys  # noqa: PLC0415  # most code is trusted without a signature
 
         return TrustedKeys(self._records, self._stamp)
 
     def trusted_keys(self) -> tuple[KeyEntry, ...]:
-        """The keys that are trusted, the oldest first."""
+        """Returns the trusted keys, the oldest first."""
         return self.keys.trusted()
 
     def note_built(self, *codes: Vouchable) -> None:
-        """Vouch for native code that was compiled here, for cases that were written down here and C text made here.
+        """Records consent to native code that was compiled here, and to cases and C text that were written here.
 
         Called by the compile path, by a build, and for the launches that programs of jax name.
         """
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)
-        # Entries that other processes added since then are added twice: reading the list for each compile takes longer.
+        # Entries that other processes added since the list was read are added again: reading it for each compile takes
+        # longer.
         noted = self._lists[BUILT].entries.keys() | self._vouched[BUILT].keys()
         new = [digest for digest in dict.fromkeys(code.digest for code in codes) if digest not in noted]
         if new:
             self._add(BUILT, dict.fromkeys(new), {"built": new})
 
     def note_variants(self, *codes: HostCode) -> None:
-        """Vouch for native code as variants call it, by the word that was given for the outcome of its compile job."""
+        """Records consent to native code of variants, if there is consent to the outcome of its compile job."""
         built: list[HostCode] = []
         for code in codes:
             word = self._word(HostCode(code.blob, code.kind, code.launch, text=code.text))
             if word is None:
                 built.append(code)
-            else:  # it came from a remote store: withdrawing that consent withdraws this one too
+            # the outcome came from a remote store: the same origin, so that consent to both is withdrawn together
+            else:
                 self.note_trusted([(code, word.kernel)], word.origin)
         if built:
             self.note_built(*built)
 
     def _word(self, outcome: HostCode) -> TrustEntry | None:
-        """The note about an outcome that this user's store did not compile; None if it did."""
+        """Returns the record of consent to an outcome from a remote store; None if this user's store compiled it."""
         digest = outcome.digest
         if self._has(BUILT, digest) or not self._has(TRUSTED, digest):
             return None
         return self._vouched[TRUSTED].get(digest) or self._lists[TRUSTED].entries.get(digest)
 
     def trust_remote(self, name: str) -> bool:
-        """Use native code that comes from this remote store from now on; whether that is new."""
+        """Trusts native code that comes from this remote store from now on. Returns False if it was trusted before."""
         if name in self.remotes():
             return False
         self._records.append(REMOTES, {"remote": name, "at": _seconds()})
         return True
 
     def distrust_remote(self, name: str) -> int:
-        """Take that back, and the word for all that came from there; how much that was, with the remote store."""
+        """Withdraws trust in a remote store and in all code that came from it.
+
+        Returns the number of withdrawn entries, including that of the store.
+        """
         listed = name in self.remotes()
         if listed:
             self._records.append(REMOTES, {"distrusted": name, "at": _seconds()})
         return listed + self.take_back(name)
 
     def take_back(self, origin: str) -> int:
-        """Take back the word for all code that is from there; how much that was."""
+        """Withdraws consent to all code that came from ``origin``; returns how much code that was."""
         digests = {entry.digest or entry.blob for entry in self.trusted() if entry.origin == origin}
         return self.untrust(digests) if digests else 0
 
     def remotes(self) -> dict[str, int]:
-        """The remote stores that are trusted, and since when, in seconds of Unix time."""
-        found: dict[str, int] = {}
+        """Returns the trusted remote stores, and since when, in seconds of Unix time."""
+        trusted_at: dict[str, int] = {}
         for record in self._records.read(REMOTES):
             match record:
                 case {"remote": str(name), "at": int(at)}:
-                    found.setdefault(name, at)
+                    trusted_at.setdefault(name, at)
                 case {"distrusted": str(name)}:
-                    found.pop(name, None)
+                    trusted_at.pop(name, None)
                 case _:
                     pass
-        return found
+        return trusted_at
 
     def trusts_remote(self, name: str) -> bool:
-        """Whether this user trusts a remote store by ``silo trust --remote``."""
+        """Returns whether this user trusts a remote store by ``silo trust --remote``."""
         return name in self.remotes()
 
     def note_trusted(self, codes: Iterable[tuple[Vouchable, str]], origin: str) -> int:
-        """Vouch for native code and cases for it; its owner and its origin are notes for people.
+        """Records consent to native code, and to cases for it; returns the number of new entries.
 
-        The number of new entries.
+        The kernel beside each code, and ``origin``, are notes for people.
         """
         now = _seconds()
         entries = {
@@ -239,44 +244,51 @@ class TrustLedger:
         return len(entries)
 
     def untrust(self, names: Collection[str]) -> int:
-        """Take back every word for the code with these digests, or with these blobs; how much code that was.
+        """Withdraws all consent to the code with these digests, or with these blobs; returns how much code that was.
 
-        It holds for code that was built here too. A program keeps the code that it has loaded.
+        This includes code that was built here. A program keeps the code that it has loaded.
         """
-        taken: set[str] = set()
+        withdrawn: set[str] = set()
         for name in (BUILT, TRUSTED):
             self._refresh(name)
             listing = self._lists[name]
-            found = [
+            entries = [
                 digest
                 for digest, entry in (listing.entries | self._vouched[name]).items()
                 if digest in names or (entry is not None and entry.blob in names)
             ]
             older = [blob for blob in listing.older if blob in names]
-            if found or older:
-                self._records.append(name, {"untrusted": [*found, *older], "at": _seconds()})
-                for digest in found:
+            if entries or older:
+                self._records.append(name, {"untrusted": [*entries, *older], "at": _seconds()})
+                for digest in entries:
                     self._vouched[name].pop(digest, None)
                     listing.entries.pop(digest, None)
                 for blob in older:
                     listing.older.pop(blob, None)
-            taken.update(found, older)
-        return len(taken)
+            withdrawn.update(entries, older)
+        return len(withdrawn)
 
     def trusted(self) -> tuple[TrustEntry, ...]:
-        """What ``silo trust`` noted, in that order; of an older Silo's notes, which give no consent, with no digest."""
+        """Returns the entries of ``silo trust``, in the order in which they were made.
+
+        Entries of an older Silo, which give no consent, come first and have no digest.
+        """
         self._refresh(TRUSTED)
         listing = self._lists[TRUSTED]
         entries = listing.entries | self._vouched[TRUSTED]
         return (*listing.older.values(), *(one for one in entries.values() if one is not None))
 
     def built(self) -> int:
-        """How much code was noted as built here."""
+        """Returns how many pieces of code were recorded as built here."""
         self._refresh(BUILT)
         return len(self._lists[BUILT].entries | self._vouched[BUILT])
 
     def decide(self, code: Vouchable, *, trust: bool = False, signed: Callable[[], Decision] | None = None) -> Decision:
-        """Whether this native code may be loaded, or run on these cases; ``signed`` is called last."""
+        """Decides whether the native code may be loaded, or run on the cases, that ``code`` describes.
+
+        ``trust`` is the caller's word for it. ``signed`` decides whether a trusted key signed the file; it is called
+        only if nothing else decides.
+        """
         digest = code.digest
         built = (digest,) if self._has(BUILT, digest) else ()
         trusted = (digest,) if not built and self._has(TRUSTED, digest) else ()
@@ -293,7 +305,7 @@ class TrustLedger:
         trust: bool = False,
         signed: Callable[[], SignedFile] | None = None,
     ) -> Consent:
-        """Consent to load ``code``, which came from ``origin``. Raises ``TrustError`` if it is not trusted.
+        """Returns consent to load ``code``, which came from ``origin``. Raises ``TrustError`` if it is not trusted.
 
         ``signed`` returns the file that the code is from, as it was read: a trusted key may have signed it.
         """
@@ -311,9 +323,9 @@ class TrustLedger:
         signed: Callable[[], SignedFile] | None = None,
         exported: bool = False,
     ) -> None:
-        """``TrustError`` unless all of this may be loaded and run: called before anything is prepared for a launch.
+        """Raises ``TrustError`` unless all of this code may be loaded and run. Called before a launch is prepared.
 
-        With ``exported``, before anything is written that other programs will load and run.
+        With ``exported``, called before files are written that other programs will load and run.
         """
         check = self._signature_check(signed)
         refused = [
@@ -325,7 +337,7 @@ class TrustLedger:
             raise _refusal(refused, origin, exported=exported)
 
     def _signature_check(self, signed: Callable[[], SignedFile] | None) -> Callable[[], Decision] | None:
-        """A function that decides, once, whether a trusted key signed the file that ``signed`` returns."""
+        """Returns a function that decides, once, whether a trusted key signed the file that ``signed`` returns."""
         return None if signed is None else cache(lambda: self.keys.decide(signed()))
 
     def _add(self, name: str, entries: Mapping[str, TrustEntry | None], record: JSON) -> None:
@@ -334,13 +346,13 @@ class TrustLedger:
         self._vouched[name].update(entries)
 
     def _has(self, name: str, digest: str) -> bool:
-        # Another process may have vouched for it since the list was read.
+        # another process may have added it since the list was read
         if digest not in self._lists[name].entries and digest not in self._vouched[name]:
             self._refresh(name)
         return digest in self._lists[name].entries or digest in self._vouched[name]
 
     def _refresh(self, name: str) -> None:
-        """Read a list, unless it is as it was."""
+        """Reads a list, unless the file is unchanged."""
         listing = self._lists[name]
         stamp = self._stamp(name)
         if listing.is_read and stamp is not None and stamp == listing.read:
@@ -372,9 +384,9 @@ def consent_to_compiled(code: HostCode, reason: str) -> Consent:
 
 
 def consent_to_confirmed(code: HostCode, digest: object, who: str) -> Consent:
-    """For code that the parent process trusts; the parent passes the digest that it has consent for.
+    """Returns consent to code that the requesting process trusts, which sends the digest that it has consent for.
 
-    The parent of a measuring process, or the machine for which somebody started ``silo agent``.
+    That process is the parent of a measuring process, or the machine for which a user started ``silo agent``.
 
     Raises:
         TrustError: the code that arrived has another digest.
@@ -409,13 +421,13 @@ def _refusal(refused: Sequence[tuple[Vouchable, Rejected]], origin: str, *, expo
 
 
 def _counted(named: Sequence[str]) -> str:
-    """A few names, and the number of the others."""
+    """Returns a few names as text, and the number of the others."""
     more = len(named) - _MOST_NAMED
     return ", ".join(named[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _seconds() -> int:
-    import time  # noqa: PLC0415  # a launch notes nothing
+    import time  # noqa: PLC0415  # launches record nothing
 
     return int(time.time())
 

@@ -45,20 +45,20 @@ COUNTS_FILE = "counts.log"
 
 _DAY_S = 86400
 _LOSERS_OLDER_S = _DAY_S
-# Part of the limit: a process that has written this much adds it to the store's size, which it checks. So 16 writers
-# have written a sixteenth of the limit that is not counted.
+# A process that has written limit / _SHARE bytes adds them to the recorded size of the store, and checks it. So 16
+# processes that write have at most a sixteenth of the limit that is not recorded.
 _SHARE = 256
-_SIZE_BYTES = 64  # bytes of the line of the size in the file of upkeep
-_WAIT_S, _NAP_S = 60.0, 0.05  # for another process that prunes
-_RETRY_S = 60  # after a pruning that could not remove enough, because all of it is young
-_MOST_COUNTS_BYTES = 1 << 20  # bytes of the file of counts; then it begins anew
+_SIZE_BYTES = 64  # the length of the line in the file ``size``
+_WAIT_S, _NAP_S = 60.0, 0.05  # how long, and how often, to look whether another process has ended pruning
+_RETRY_S = 60  # seconds until the next check after a pruning that could not remove enough, because all code is young
+_MOST_COUNTS_BYTES = 1 << 20  # a longer file of counts is emptied
 
 
 class Upkeep:
-    """Keeps the store at ``root`` below ``SILO_STORE_BYTES`` on disk. Several processes do so in turn.
+    """Keeps the store at ``root`` below ``SILO_STORE_BYTES`` on disk. Only one process prunes at a time.
 
-    The size of the store is read from the disk when a session ends and when pruning. Between, processes add what they
-    write to the last size in the file ``size``, so that a large store is not listed again and again.
+    The size of the store is read from the disk when a session ends and when pruning. In between, each process adds the
+    bytes that it writes to the last size, in the file ``size``, so that a large store is not listed again and again.
     """
 
     def __init__(self, root: Path, records: ListedRecords, notices: Notices) -> None:
@@ -68,16 +68,16 @@ class Upkeep:
         self._lock = Mutex()
         self._written = 0
         self._is_pruning = False
-        self._not_before_s = 0.0  # time.monotonic of the next check of the size
+        self._not_before_s = 0.0  # the time.monotonic before which the size is not checked
 
     def note(self, size: int) -> None:
-        """Adds bytes on disk that this process has written; :meth:`wrote` counts them."""
+        """Counts bytes on disk that this process has written; the next :meth:`wrote` adds them to the store's size."""
         self._written += size
 
     def wrote(self, size: int) -> None:
-        """Adds the bytes on disk of a blob that this process has stored; checks the store's size from time to time.
+        """Counts the bytes on disk of a blob that this process has stored; checks the store's size from time to time.
 
-        While another process prunes the store, this waits: otherwise many writers would fill it faster than one process
+        Waits while another process prunes the store: otherwise many writers would fill it faster than one process
         removes.
         """
         limit = settings().store_bytes
@@ -88,7 +88,7 @@ class Upkeep:
                 self._in_turn(lambda: self._keep_below(limit), wait_s=_WAIT_S)
 
     def tidy(self) -> None:
-        """Keeps the limit now. Once a day, losing configs that were not used for a day lose their code."""
+        """Enforces the limit now. Once a day, also removes the code of losing configs that was not used for a day."""
         if limit := settings().store_bytes:
             self._written = 0
             self._in_turn(lambda: self._keep_below(limit))
@@ -96,7 +96,7 @@ class Upkeep:
 
     def _keep_below(self, limit: int) -> None:
         """If the store takes more than seven eighths of ``limit`` bytes, prunes it to three quarters."""
-        from silo.store.usage import store_bytes  # noqa: PLC0415  # a launch prunes nothing
+        from silo.store.usage import store_bytes  # noqa: PLC0415  # launches prune nothing
 
         begun = self._note_size(lambda known: known or 0)
         listed = store_bytes(self._root)
@@ -104,16 +104,16 @@ class Upkeep:
             self._prune(limit // 4 * 3)
 
     def _size_after(self, added: int) -> int:
-        """The size of the store after a write of this process, as far as processes noted theirs."""
+        """Adds bytes that this process wrote to the recorded size; returns the new size."""
         from silo.store.usage import store_bytes  # noqa: PLC0415
 
         return self._note_size(lambda known: store_bytes(self._root) if known is None else known + added)
 
     def _note_size(self, change: Callable[[int | None], int]) -> int:
-        """Writes the size that ``change`` makes of the noted one (None: none is noted), and returns it."""
+        """Updates the recorded size by ``change``, which takes None if no size is recorded; returns the new size."""
         try:
             descriptor = open_private(self._root / SIZE_FILE, os.O_RDWR | os.O_CREAT)
-        except OSError:  # this process cannot write to the store, so nothing is noted
+        except OSError:  # this process cannot write to the store, so no size is recorded
             return change(None)
         try:
             with file_lock(descriptor, self._root / SIZE_FILE, exclusive=True):
@@ -130,18 +130,18 @@ class Upkeep:
         from silo.store.usage import PruneRule, prune  # noqa: PLC0415
 
         begun = self._note_size(lambda known: known or 0)
-        found = prune(self._root, PruneRule(max_bytes, losers=losing_artifacts(self._records), every_loser=True))
-        self._note_size(lambda known: found.left_bytes + max((known or begun) - begun, 0))
-        if found.left_bytes > max_bytes:
+        pruned = prune(self._root, PruneRule(max_bytes, losers=losing_artifacts(self._records), every_loser=True))
+        self._note_size(lambda known: pruned.left_bytes + max((known or begun) - begun, 0))
+        if pruned.left_bytes > max_bytes:
             self._not_before_s = time.monotonic() + _RETRY_S
             self._notices.once(
                 "limit",
-                f"the store {self._root} takes {found.left_bytes >> 20} MiB on disk. Its trials, which are always "
-                f"kept, take {found.records_bytes >> 20} MiB, and the rest was used too recently to be removed; raise "
+                f"the store {self._root} takes {pruned.left_bytes >> 20} MiB on disk. Its trials, which are always "
+                f"kept, take {pruned.records_bytes >> 20} MiB, and the rest was used too recently to be removed; raise "
                 "SILO_STORE_BYTES if this machine needs that much",
             )
-        if found.blobs or found.entries:
-            _log_info("the store was pruned: %d blobs, %d MiB, are gone", found.blobs, found.freed_bytes >> 20)
+        if pruned.blobs or pruned.entries:
+            _log_info("the store was pruned: %d blobs, %d MiB, are gone", pruned.blobs, pruned.freed_bytes >> 20)
 
     def _drop_losers(self) -> None:
         from silo.store.usage import PruneRule, prune  # noqa: PLC0415
@@ -152,9 +152,10 @@ class Upkeep:
             _log_info("losing configs lost their code: %d blobs, %d MiB", found.blobs, found.freed_bytes >> 20)
 
     def _in_turn(self, work: Callable[[], None], *, at_most_every_s: float = 0, wait_s: float = 0) -> None:
-        """Runs ``work`` unless another process or thread is pruning, or did ``work`` a short while ago.
+        """Runs ``work`` unless another process or thread is pruning, or ran ``work`` within ``at_most_every_s``.
 
-        With ``wait_s``, waits up to so many seconds for the other process, and does nothing after it.
+        With ``wait_s``, first waits for another process that is pruning, at most so many seconds, and then does
+        nothing.
         """
         with self._lock:
             if self._is_pruning:
@@ -178,7 +179,10 @@ class Upkeep:
 
 
 def _locked(descriptor: int, wait_s: float) -> bool:
-    """Takes the lock of pruning processes, waiting up to ``wait_s``. True if no wait was needed: else others pruned."""
+    """Takes the lock of pruning processes, waiting up to ``wait_s``.
+
+    Returns False if it had to wait, because then another process has pruned.
+    """
     until_s, has_waited = time.monotonic() + wait_s, False
     while True:
         try:
@@ -203,7 +207,7 @@ class Counted:
 
 
 def _log_info(message: str, *values: object) -> None:
-    import logging  # noqa: PLC0415  # takes milliseconds, and a launch logs nothing
+    import logging  # noqa: PLC0415  # importing takes milliseconds, and launches log nothing
 
     logging.getLogger("silo.store").info(message, *values)
 
@@ -217,14 +221,17 @@ class Counts:
         self._process = 0
 
     def note(self, *, found: bool) -> None:
-        """Counts a look-up."""
-        if self._process != os.getpid():  # its first look-up, or that of a child that fork made
+        """Counts a look-up of an artifact, as found or as not found."""
+        if self._process != os.getpid():  # the first look-up of this process, which may be a forked child
             self._process, self._found = os.getpid(), [0, 0]
             atexit.register(self.write)
         self._found[not found] += 1
 
     def write(self) -> None:
-        """Adds the counts of this process to the file. A store that is not there or cannot be written is left so."""
+        """Adds the counts of this process to the file.
+
+        Does nothing if the store does not exist or cannot be written.
+        """
         if self._process != os.getpid() or not any(self._found):
             return
         line = f"{int(time.time())} {self._found[0]} {self._found[1]}\n".encode()
@@ -240,17 +247,17 @@ class Counts:
 
 
 def counted(root: Path) -> Counted:
-    """The counts of the store at ``root``; lines that a kill or another program cut are skipped."""
-    found = Counted()
+    """Returns the counts of the store at ``root``; incomplete lines are skipped."""
+    total = Counted()
     try:
         descriptor = open_private(root / COUNTS_FILE, os.O_RDONLY)
     except OSError:
-        return found
+        return total
     with os.fdopen(descriptor, "rb") as file:
         rows = [line.split() for line in file.read(2 * _MOST_COUNTS_BYTES).splitlines()]
     rows = [[int(word) for word in row] for row in rows if len(row) == 3 and all(word.isdigit() for word in row)]
     if not rows:
-        return found
+        return total
     return Counted(sum(row[1] for row in rows), sum(row[2] for row in rows), len(rows), min(row[0] for row in rows))
 
 
@@ -263,12 +270,15 @@ KEPT_RIVALS = 3
 
 
 def losing_artifacts(records: ListedRecords) -> frozenset[str]:
-    """The artifact keys of the configs that were tried, and that no study of the store needs."""
+    """Returns the artifact keys of the configs that were tried and that no study of the store needs."""
     return losing_of((study, read_trials(study, records)) for study in every_study(records))
 
 
 def losing_of(studies: Iterable[tuple[Study, Sequence[Trial]]]) -> frozenset[str]:
-    """The same for studies with their trials. A config that loses one study and leads another is not among them."""
+    """Returns the artifact keys of the configs that were tried and that none of these studies needs.
+
+    A config that loses one study and is among the best of another is needed.
+    """
     tried, needed = set[str](), set[str]()
     for _, trials in studies:
         tried.update(trial.artifact for trial in trials)
@@ -277,9 +287,9 @@ def losing_of(studies: Iterable[tuple[Study, Sequence[Trial]]]) -> frozenset[str
 
 
 def kept_artifacts(trials: Sequence[Trial]) -> frozenset[str]:
-    """The artifact keys that a study needs: of its winner, the next three, and the configs it measures others by.
+    """Returns the artifact keys that a study needs: of its winner, the next three, and the reference configs.
 
-    So for time, for every other metric that its trials hold, and for the objective of this process.
+    Winners are chosen by time, by every other metric that the trials hold, and by the objective of this process.
     """
     names = sorted({name for trial in trials for name, _ in trial.metrics})
     text = settings().objective

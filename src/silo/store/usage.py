@@ -1,6 +1,6 @@
 """The size of a store on disk, and pruning it.
 
-The size of a file is the larger of its length and the blocks that it takes: most files of a store are shorter than a
+The size of a file is the larger of its length and the blocks that it takes. Most files of a store are shorter than a
 block, and a file system that has not placed a new file yet counts no blocks for it.
 """
 
@@ -32,18 +32,18 @@ __all__ = [
     "usage",
 ]
 
-# What `clear` may remove. Trust is not a cache: it holds the user's word.
+# The parts that ``clear`` may remove. Trust is not among them: it records the user's decisions, and is no cache.
 PARTS = ("blobs", "artifacts", "jobs", "files", "records", "damaged")
 GRACE_S = 3600
 LOSERS_GRACE_S = 60
 
 
-_BLOCK = 512  # the unit of st_blocks, whatever the file system's own
+_BLOCK = 512  # bytes in the unit of st_blocks, whatever the block size of the file system
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Files and bytes by part of the store; ``total_bytes`` counts every file, also trust and counts."""
+    """Files and bytes by part of the store. ``total_bytes`` counts every file, including trust and counts."""
 
     files: dict[str, int]
     size_bytes: dict[str, int]
@@ -54,10 +54,10 @@ class Usage:
 class PruneRule:
     """Selects the code to remove, and the size at which removing ends.
 
-    ``max_bytes`` is the size of the whole store at which removing ends; None: all that the rule covers is removed.
-    ``older_s`` spares code that was used in this many last seconds. ``losers`` are the artifact keys of losing configs
+    ``max_bytes`` is the size of the whole store at which removing ends; None: all selected code is removed. ``older_s``
+    spares code that was used within this many seconds. ``losers`` are the artifact keys of losing configs
     (:mod:`silo.store.upkeep`); with ``losers_alone`` no other code is removed, and with ``every_loser`` the code of all
-    of them is, even if fewer would do for ``max_bytes``.
+    of them is removed, even if ``max_bytes`` is reached before.
     """
 
     max_bytes: int | None = None
@@ -73,7 +73,7 @@ class PruneRule:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The files that a pruning removed, and the bytes that are left: of the whole store, and of its records."""
+    """The numbers of files that a pruning removed, and the bytes that are left, in all and in records."""
 
     blobs: int
     entries: int
@@ -92,7 +92,10 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An artifact, a job or files, with its blobs; ``job`` and ``kernel`` are an artifact's, else ""."""
+    """An entry of a store: an artifact, a job or files, with its blobs.
+
+    ``job`` and ``kernel`` are "" unless it is an artifact.
+    """
 
     file: _File
     part: str
@@ -103,7 +106,7 @@ class _Entry:
 
 
 def usage(root: Path) -> Usage:
-    """Files and bytes of each part of the store at ``root``; zeros without a store."""
+    """Returns the files and bytes of each part of the store at ``root``; zeros without a store."""
     found = {part: tuple(_files(root / part)) for part in PARTS}
     return Usage(
         files={part: len(files) for part, files in found.items()},
@@ -114,7 +117,7 @@ def usage(root: Path) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class KernelUsage:
-    """The code of one kernel: its artifacts, those whose code is stored, bytes, and the same for losing configs.
+    """The code of one kernel: the number of its artifacts, the number whose code is ``present``, and bytes of code.
 
     ``used_s`` is the Unix time of the last use, to a day. A blob that kernels share counts for the first of them. Code
     that belongs to no artifact has the kernel "".
@@ -129,25 +132,25 @@ class KernelUsage:
 
 
 def kernel_usage(root: Path, losers: frozenset[str] = frozenset()) -> tuple[KernelUsage, ...]:
-    """The code of each kernel in the store at ``root``, the largest first."""
-    found = _Contents.of(root)
+    """Returns the code of each kernel in the store at ``root``, the largest first."""
+    contents = _Contents.of(root)
     rows: dict[str, list[float]] = {}
-    left = dict(found.blobs)
-    # Winners first, so that code that they share with a losing config is not counted as lost.
-    for entry in sorted(found.entries, key=lambda entry: (entry.part != "artifacts", entry.key in losers)):
+    unassigned = dict(contents.blobs)
+    # Winners come first, so that code that they share with a losing config does not count as the loser's.
+    for entry in sorted(contents.entries, key=lambda entry: (entry.part != "artifacts", entry.key in losers)):
         row = rows.setdefault(entry.kernel, [0, 0, 0, 0, 0.0])
-        own = [left.pop(name) for name in sorted(entry.refs) if name in left]
+        own = [unassigned.pop(name) for name in sorted(entry.refs) if name in unassigned]
         size = sum(file.size for file in own)
-        here = bool(entry.refs) and entry.refs <= found.blobs.keys()
+        here = bool(entry.refs) and entry.refs <= contents.blobs.keys()
         row[0] += entry.part == "artifacts"
         row[1] += entry.part == "artifacts" and here
         row[2] += size + entry.file.size
         row[3] += size if entry.part == "artifacts" and entry.key in losers else 0
         row[4] = max([row[4], entry.file.modified_s, *(file.modified_s for file in own)])
-    if left:
+    if unassigned:
         row = rows.setdefault("", [0, 0, 0, 0, 0.0])
-        row[2] += sum(file.size for file in left.values())
-        row[4] = max([row[4], *(file.modified_s for file in left.values())])
+        row[2] += sum(file.size for file in unassigned.values())
+        row[4] = max([row[4], *(file.modified_s for file in unassigned.values())])
     usages = [
         KernelUsage(name, int(artifacts), int(present), int(size), int(lost), used_s)
         for name, (artifacts, present, size, lost, used_s) in rows.items()
@@ -156,24 +159,24 @@ def kernel_usage(root: Path, losers: frozenset[str] = frozenset()) -> tuple[Kern
 
 
 def code_bytes(root: Path) -> int:
-    """The bytes of blobs, artifacts, jobs and files; their contents are not read."""
+    """Returns the bytes of blobs, artifacts, jobs and files, without reading them."""
     parts = ("blobs", "artifacts", "jobs", "files")
     return sum(size for part in parts for _, size, _ in _walk(root / part, temporary=False))
 
 
 def store_bytes(root: Path) -> int:
-    """The bytes of every file of the store: code, trials, trust, counts, and what writers have not finished."""
+    """Returns the bytes of every file of the store: code, trials, trust, counts, and unfinished files."""
     return sum(size for _, size, _ in _walk(root, temporary=True))
 
 
 def prune(root: Path, rule: PruneRule, *, grace_s: float = GRACE_S) -> Pruned:
-    """Remove code from the store at ``root`` until it is small enough; records (trials) are never pruned.
+    """Removes code from the store at ``root`` until it is small enough. Records (trials) are never removed.
 
-    Blobs that nothing refers to go first, then the code of losing configs, then their descriptions, then the oldest
-    artifacts, jobs and files with the blobs that only they refer to. A losing config keeps its artifact's description,
-    with which a later compiler's code is compared, while the size permits it. Files younger than ``grace_s`` seconds
-    stay, because another process may be about to refer to it; code of losing configs stays for a minute. A process that
-    finds a blob missing makes it again.
+    Blobs that no entry refers to are removed first, then the code of losing configs, then their descriptions, then the
+    oldest artifacts, jobs and files with the blobs that only they refer to. A losing config keeps its artifact's
+    description while the size permits it, because a later compiler's code is compared with it. Files younger than
+    ``grace_s`` seconds are kept, because another process may be about to refer to them; code of losing configs is kept
+    for a minute. A process that finds a blob missing compiles it again.
     """
     now_s = time.time()
     temporary = freed = 0
@@ -182,19 +185,21 @@ def prune(root: Path, rule: PruneRule, *, grace_s: float = GRACE_S) -> Pruned:
         temporary, freed = temporary + count, freed + size
     for file in tuple(_files(root / "damaged")):
         freed += _unlink(file) or 0
-    found = _Contents.of(root)
+    contents = _Contents.of(root)
     young = max(grace_s, rule.older_s)
     losing_young = max(min(grace_s, LOSERS_GRACE_S), rule.older_s)
     if not rule.losers_alone:
-        strays = [name for name, holders in found.holders.items() if not holders]
-        found.drop_blobs(strays, rule.max_bytes, now_s - young)
-    found.drop_losers(rule.losers, None if rule.every_loser else rule.max_bytes, now_s - losing_young)
+        strays = [name for name, holders in contents.holders.items() if not holders]
+        contents.drop_blobs(strays, rule.max_bytes, now_s - young)
+    contents.drop_losers(rule.losers, None if rule.every_loser else rule.max_bytes, now_s - losing_young)
     if not rule.losers_alone:
-        losing = [one for one in found.entries if one.part == "artifacts" and one.key in rule.losers]
-        found.drop_entries(losing, rule.max_bytes, now_s - losing_young)
-        found.drop_entries(found.entries, rule.max_bytes, now_s - young)
+        losing = [one for one in contents.entries if one.part == "artifacts" and one.key in rule.losers]
+        contents.drop_entries(losing, rule.max_bytes, now_s - losing_young)
+        contents.drop_entries(contents.entries, rule.max_bytes, now_s - young)
     records = sum(file.size for file in _files(root / "records"))
-    return Pruned(found.removed_blobs, found.removed_entries, temporary, freed + found.freed, found.left, records)
+    return Pruned(
+        contents.removed_blobs, contents.removed_entries, temporary, freed + contents.freed, contents.left, records
+    )
 
 
 class _Contents:
@@ -216,14 +221,14 @@ class _Contents:
         """Reads the store at ``root``: its blobs, and its entries, the longest unused first."""
         blobs = {file.path.name: file for file in _files(root / "blobs")}
 
-        def used_s(entry: _Entry) -> float:  # a blob that is used gets the time of that
+        def used_s(entry: _Entry) -> float:  # the use of a blob counts as a use of its entries
             return max([entry.file.modified_s, *(blobs[name].modified_s for name in entry.refs & blobs.keys())])
 
         entries = sorted(_entries(root), key=lambda entry: (used_s(entry), entry.file.path.name))
         return cls(blobs, entries, store_bytes(root))
 
     def drop_blobs(self, names: Iterable[str], max_bytes: int | None, before_s: float) -> None:
-        """Remove blobs, oldest first, until ``max_bytes`` are left; not those used after ``before_s``."""
+        """Removes blobs, oldest first, until ``max_bytes`` are left; keeps those used after ``before_s``."""
         for name in sorted(names, key=lambda name: (self.blobs[name].modified_s, name)):
             if _is_enough(self.left, max_bytes):
                 return
@@ -232,7 +237,7 @@ class _Contents:
                 self.left, self.freed, self.removed_blobs = self.left - size, self.freed + size, self.removed_blobs + 1
 
     def drop_losers(self, losers: frozenset[str], max_bytes: int | None, before_s: float) -> None:
-        """Remove the blobs that losing artifacts and their jobs alone hold, and the jobs."""
+        """Removes the blobs that only losing artifacts and their jobs refer to, and these jobs."""
         losing = [entry for entry in self.entries if entry.part == "artifacts" and entry.key in losers]
         jobs = {entry.job for entry in losing} - {
             entry.job for entry in self.entries if entry.part == "artifacts" and entry.key not in losers
@@ -251,7 +256,7 @@ class _Contents:
                 self._drop_entry(job, before_s=None)
 
     def drop_entries(self, entries: Iterable[_Entry], max_bytes: int | None, before_s: float) -> None:
-        """Remove some of the entries, in their order, with the blobs that only they held."""
+        """Removes some of the entries, in their order, with the blobs that only they refer to."""
         for entry in entries:
             if entry.file.path in self._gone:
                 continue
@@ -278,7 +283,7 @@ def _is_enough(left: int, max_bytes: int | None) -> bool:
 
 
 def clear(root: Path, parts: tuple[str, ...] = PARTS) -> int:
-    """Remove whole parts of the store; the bytes freed. ``ValueError`` for a part that does not exist."""
+    """Removes whole parts of the store; returns the bytes freed. Raises ``ValueError`` for an unknown part."""
     unknown = sorted(set(parts) - set(PARTS))
     if unknown:
         raise ValueError(f"no such part of a store: {', '.join(unknown)}; there are {', '.join(PARTS)}")
@@ -290,14 +295,14 @@ def clear(root: Path, parts: tuple[str, ...] = PARTS) -> int:
 
 
 def _files(directory: Path) -> Iterator[_File]:
-    """The finished plain files under a directory, in the order of their paths."""
+    """Yields the finished plain files under a directory, in the order of their paths."""
     for path, size, modified_s in sorted(_walk(directory, temporary=False)):
         yield _File(Path(path), size, modified_s)
 
 
 def _walk(directory: Path, *, temporary: bool) -> Iterator[tuple[str, int, float]]:
-    """The path, size and time of each plain file under a directory; unfinished ones with ``temporary`` alone."""
-    folders = [os.fspath(directory)]  # as text, and listed once: a store has thousands of files
+    """Yields the path, size and time of each plain file under a directory, unfinished ones only if ``temporary``."""
+    folders = [os.fspath(directory)]  # paths as text, because a store has thousands of files
     while folders:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as entries:
             for entry in entries:
@@ -312,7 +317,7 @@ def _walk(directory: Path, *, temporary: bool) -> Iterator[tuple[str, int, float
 
 
 def _directories(root: Path) -> Iterator[Path]:
-    """Every directory below one, links left out."""
+    """Yields every directory below ``root``, without following links."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(root) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -321,7 +326,10 @@ def _directories(root: Path) -> Iterator[Path]:
 
 
 def _unlink(file: _File, before_s: float | None = None) -> int | None:
-    """Remove a file; its size, 0 if it was gone, None if it was used after ``before_s``: since it was listed, too."""
+    """Removes a file; returns its size, or 0 if it was gone.
+
+    Returns None, and removes nothing, if it was used after ``before_s``, even if that was after it was listed.
+    """
     try:
         if before_s is not None and file.path.stat().st_mtime > before_s:
             return None
@@ -352,7 +360,7 @@ def _entries(root: Path) -> Iterator[_Entry]:
 
 
 def _shas(document: JSON) -> Iterator[str]:
-    """Every sha256 that an entry refers to, anywhere in the document."""
+    """Yields every SHA-256 that an entry refers to, anywhere in the document."""
     if isinstance(document, dict):
         if isinstance(sha256 := document.get("sha256"), str):
             yield sha256

@@ -1,7 +1,8 @@
-"""The decision to end a search early: the configs that were not measured can hardly be faster than the best one.
+"""The decision to end a search early, because no unmeasured config is likely to be faster than the best one.
 
-A model of the measured times (:mod:`silo.tuner.search.model`) predicts each other config, with its uncertainty. The
-expected gain of the best of them is at most the sum of their expected gains, whatever their times have in common.
+A model of the measured times (:mod:`silo.tuner.search.model`) predicts the time of every other config, with its
+uncertainty. The sum of their expected gains is an upper bound of the gain to expect from the best of them, however
+their times are correlated.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from silo.core.host_arrays import has_numpy
 
 __all__ = ["MOST_CONFIGS", "EarlyEnd", "known_well_enough", "unconfirmed"]
 
-# The features of a larger space take longer to compute than a config to measure.
+# In a larger space, computing the features of the configs takes longer than measuring a config.
 MOST_CONFIGS = 1024
-# Slower configs count as this quantile of the measured ones: how bad a bad config is predicts nothing.
+# Times above this quantile are set to it before the model learns them: the exact time of a bad config predicts nothing.
 _CLIP = 0.8
 _BEST = 2
 
@@ -31,9 +32,9 @@ class EarlyEnd:
     Attributes:
         first: The number of configs to measure before a model chooses the next ones.
         least: The number of configs that are measured in any case.
-        gain: The expected gain of the rest, as part of the best time, below which it is not measured. Times whose
-            standard deviation is smaller than this are alike.
-        noisy_gain: The same on a machine so noisy that smaller gains could not be seen.
+        gain: The search ends if the unmeasured configs are expected to gain less than this fraction of the best time.
+            Measured times whose logarithms have a smaller standard deviation count as equal.
+        noisy_gain: The same limit on a machine so noisy that smaller gains could not be seen.
     """
 
     first: int = 8
@@ -45,19 +46,19 @@ class EarlyEnd:
 def known_well_enough(
     configs: Sequence[Config],
     costs: Mapping[bytes, float | None],
-    rule: EarlyEnd = EarlyEnd(),  # frozen
+    rule: EarlyEnd = EarlyEnd(),  # the default is shared, which is safe because EarlyEnd is frozen
     estimates: Mapping[bytes, float] | None = None,
     noise: float = 0.0,
 ) -> Decision:
     """Decides whether the best of the measured ``configs`` is known well enough to end the search. Pure.
 
     Args:
-        configs: The space, without configs that are not to be measured.
+        configs: The space, without the configs that must not be measured.
         costs: The measured times by order key; None for a config that failed.
         rule: The limits.
-        estimates: A positive number for each config that its time may depend on, such as its number of programs.
-        noise: The uncertainty of the best time, as part of it. A gain below it could not be seen, so it raises the
-            limit of the gain, up to ``rule.noisy_gain``.
+        estimates: For each config, a positive number that its time may depend on, such as its number of programs.
+        noise: The uncertainty of the best time, as a fraction of it. A smaller gain could not be seen, so the search
+            may also end if the expected gain is below ``noise`` and below ``rule.noisy_gain``.
     """
     measured = [at for at, config in enumerate(configs) if config.order_key in costs]
     rest = len(configs) - len(measured)
@@ -86,13 +87,14 @@ def unconfirmed(
     costs: Mapping[bytes, float | None],
     rule: EarlyEnd = EarlyEnd(),
 ) -> tuple[Config, ...]:
-    """The configs one step away from the two best measured ones that are not measured; empty while none works. Pure.
+    """Returns the unmeasured configs one step away from the two fastest measured ones. Pure.
 
-    A model of few times is smooth, and cannot predict a size at which times drop, for example the first block that
-    holds a whole row. A search ends after it has measured these configs. Noise may have exchanged the two best. Without
-    effect if the times are alike: then the parameters that were varied do not matter.
+    They are measured before a search ends early: a model of few times is smooth, and cannot predict that times drop at
+    some size, for example at the first block that holds a whole row. Two configs are taken because noise may have
+    exchanged the best two. Empty if fewer than two configs work, or if their times are nearly equal: then the
+    parameters that were varied do not matter.
     """
-    from silo.core.lattice import Lattice  # noqa: PLC0415  # as below
+    from silo.core.lattice import Lattice  # noqa: PLC0415  # imports numpy, which is slow to import
 
     known = {at: cost for at, config in enumerate(configs) if (cost := costs.get(config.order_key)) is not None}
     fastest = sorted(known, key=lambda at: (known[at], at))
@@ -110,8 +112,11 @@ def _expected_gain(
     costs: Sequence[float | None],
     estimates: Mapping[bytes, float] | None,
 ) -> float:
-    """The sum of the expected gains of all configs that are not ``measured``, as part of the best time."""
-    import numpy as np  # noqa: PLC0415  # heavy, and only searches need it
+    """Returns the sum of the expected gains of all unmeasured configs, as a fraction of the best time.
+
+    ``measured`` holds the indices of the measured configs, and ``costs`` their times.
+    """
+    import numpy as np  # noqa: PLC0415  # slow to import, and only searches need it
 
     from silo.core.lattice import Lattice  # noqa: PLC0415
     from silo.tuner.search import model  # noqa: PLC0415
@@ -131,7 +136,8 @@ def _expected_gain(
     known = points[list(measured)]
     with model.one_thread():
         kernel = model.fit_kernel(known, values)
-        # How far each measured value is from its prediction by the others, in the deviations of these predictions.
+        # Leave-one-out errors: each measured value minus its prediction from the other values, in standard deviations
+        # of that prediction. If they are larger than the model expects, its deviations are raised.
         inverse = np.linalg.inv(kernel.covariance(known))
         misses = inverse @ values / np.sqrt(np.diag(inverse))
         posterior = model.Posterior(kernel, points[others])

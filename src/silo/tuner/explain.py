@@ -1,4 +1,4 @@
-"""Explanations why stored results are or are not used for a study, field by field."""
+"""Explains, field by field, why stored results are used for a study or why they are not."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["Explanation", "explain_study", "near_lines"]
 
 @dataclass(frozen=True)
 class Explanation:
-    """The knowledge about one study before it is tuned.
+    """The stored knowledge about one study before it is tuned.
 
-    ``known`` configs of the space have trials and are not measured again; ``new`` configs are measured. ``failed``
+    ``known`` configs of the space have trials and are not measured again; ``new`` configs will be measured. ``failed``
     holds the reason why a known config cannot win. ``near`` are studies whose trials do not count here, nearest first;
-    ``seeds`` are the configs that they suggest. ``lock`` is the lock's advice, "" without one. ``aside`` are configs
+    ``seeds`` are the configs that they suggest. ``lock`` is the lock's advice, "" without a lock. ``aside`` are configs
     that spill and were not measured: they are neither known nor new, and a session with the same options skips them.
     For a space of groups, at most ``at_most`` configs are measured, and ``new`` are only the configs of the next group,
     because later groups depend on them. ``doubt`` is the reason why noise may have decided the winner
-    (:mod:`silo.tuner.winner`), "" without one. ``unseen`` describes the config that other sizes predict for this one,
-    with its expected loss; "" if this size was measured, or no other.
+    (:mod:`silo.tuner.winner`), or "". ``unseen`` describes the config that the measured sizes predict for this size,
+    with its expected loss; "" if this size was measured or no other size was.
     """
 
     study: Study
@@ -48,7 +48,7 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """Some lines of text for people."""
+        """The explanation as several lines of text for people."""
         lines = [f"{self.study} ({self.study.device}), study {self.study.key[:12]}", f"  {self._coverage}"]
         if self.winner is not None:
             time = format_time(self.winner.median_ns)
@@ -78,7 +78,7 @@ class Explanation:
         return f"{len(self.known)} configs were measured; next of its groups: {_some(self.new)}"
 
     def to_json(self) -> dict[str, object]:
-        """The same facts as JSON, for programs."""
+        """Returns the explanation as JSON, for programs."""
         return {
             "study": str(self.study),
             "key": self.study.key,
@@ -117,10 +117,10 @@ def explain_study(
     aside: Sequence[SpillingConfig] = (),
     objective: Objective = TIME,
 ) -> Explanation:
-    """Explains ``study`` by its own ``trials`` and by studies that are ``near``. Pure.
+    """Explains ``study`` by its own ``trials`` and by the studies ``near`` it. Pure.
 
-    Trials of ``refined`` configs count like trials of the space's configs, but missing ones do not make a config new;
-    nor do missing trials of configs ``aside``.
+    A trial of a ``refined`` config counts like a trial of a config of the space. A config that was not measured is new
+    only if it belongs to the space and is not set ``aside``.
     """
     own = [trial for trial in trials if trial.config in space or trial.config in refined]
     tried = ConfigSet(trial.config for trial in own)
@@ -149,7 +149,10 @@ def explain_study(
 
 
 def _next(space: SearchSpace, study: Study, trials: Sequence[Trial], above: ConfigSet) -> Sequence[Config]:
-    """The configs that the default search of a space of groups measures next, after these trials; ``above`` spill."""
+    """Returns the configs that the default search of a space of groups measures next, after these trials.
+
+    ``above`` are the configs that spill too much to be measured.
+    """
     searcher, scales = make_searcher(DEFAULT_SEARCHER, space, study.key), Scales(trials)
     for config in above:
         searcher.observe(config, None)
@@ -165,9 +168,10 @@ def _next(space: SearchSpace, study: Study, trials: Sequence[Trial], above: Conf
 
 
 def near_lines(near: Sequence[Neighbour], limit: int = 4, *, compared: bool = True) -> list[str]:
-    """The nearest studies, and for each every field that keeps its trials from counting here.
+    """Describes the nearest studies: for each, every field that keeps its trials from counting here.
 
-    ``compared``: whether a study that differs only in the compiler is known to have other code.
+    ``compared``: whether the code of both compilers was compared for studies that differ only in the compiler, and
+    differs.
     """
     lines: list[str] = []
     for neighbour in near[:limit]:

@@ -1,4 +1,4 @@
-"""Failures of configs: whether the config or the machine caused one, and the message if every config fails."""
+"""Decides whether a config or the machine caused a failure; the message if every config of a kernel fails."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from silo.tuner.trial import Status, Trial
 
 __all__ = ["TunedCase", "failure_of", "fault_of", "fault_told", "require_winners"]
 
-# ---- Classification of failures: caused by the config, and stored as a trial, or by the machine, and not stored ----
+# ---- Faults of the machine. A failure that the config caused is stored as a trial; a fault of the machine is not ----
 
-# Patterns of messages, and the meaning of each.
+# Patterns of error messages that the machine causes, each with a description for people.
 _TOLD: tuple[tuple[str, str], ...] = (
     (r"left the store", "its compiled code left the store"),
     (r"No space left on device|Disk quota exceeded|\[Errno (28|122)\]", "the disk is full"),
@@ -43,7 +43,7 @@ _TOLD: tuple[tuple[str, str], ...] = (
     (r"worker process cannot be started|does not know its own executable", "no worker process can be started"),
     (r"(pool|executor) was closed", "the session ended while it was compiled"),
     (r"compile pool failed", "the compile pool failed"),
-    # a config that faults ends a process of the agent, not the agent
+    # if a config crashes, only a child process of its agent ends, so a lost agent is a fault of the machine
     (r"its agents were lost", "its agents were lost"),
     (r"could not be run|\[Errno 2\]", "a program or a file that compiling needs is missing"),
     (r"\[Errno \d+\]", "the system refused a file or a process"),
@@ -62,7 +62,7 @@ _PATTERNS = tuple((re.compile(pattern), reason) for pattern, reason in _TOLD)
 
 
 def fault_told(message: str) -> str:
-    """The fault of the machine, by the message of a failure; "" if the config failed.
+    """Returns the fault of the machine that an error message describes; "" if the config caused the failure.
 
     >>> fault_told("the C compiler (gcc) ended with status 1: cannot write kernel.s: No space left on device")
     'the disk is full'
@@ -73,7 +73,7 @@ def fault_told(message: str) -> str:
 
 
 def fault_of(error: BaseException) -> str:
-    """The fault of the machine that raised ``error``; "" if the config failed.
+    """Returns the fault of the machine that caused ``error``; "" if the config caused it.
 
     >>> fault_of(CompilerMissingError("none of cc, gcc, clang is on PATH"))
     'there is no compiler'
@@ -97,12 +97,12 @@ def fault_of(error: BaseException) -> str:
 
 # ---- The message for a kernel that fails with every config of its space ----
 
-_SHOWN = 4  # the most configs that are listed
+_SHOWN = 4  # the most failed configs that a message lists
 
 
 @dataclass(frozen=True, slots=True)
 class TunedCase:
-    """The outcome of tuning one case of a kernel. ``elements`` is the number of elements of its arrays."""
+    """The outcome of tuning one case of a kernel. ``elements`` is the total number of elements of the case's arrays."""
 
     kernel: str
     case: str
@@ -117,10 +117,10 @@ def require_winners(cases: Sequence[TunedCase]) -> None:
 
 
 def failure_of(cases: Sequence[TunedCase]) -> str:
-    """The message about cases without a usable config, a paragraph per kernel; "" if all have one. Pure.
+    """Returns the message about cases without a usable config, a paragraph per kernel; "" if all have one. Pure.
 
-    If every config's result is wrong, the kernel or its case is wrong: the smallest of these cases is shown, with its
-    largest difference.
+    If the result of every config is wrong, the kernel or its case must be wrong. Then the paragraph shows the smallest
+    of these cases with its largest difference.
     """
     failed = [one for one in cases if one.outcome.winner is None]
     return "\n".join(
@@ -159,7 +159,7 @@ def _of_kernel(failed: Sequence[TunedCase], count: int) -> str:
 
 
 def _listing(trials: Sequence[Trial]) -> str:
-    # Configs that fail in the same way are listed together.
+    # Configs with the same failure share a line.
     told: dict[str, list[Trial]] = {}
     for one in trials[:_SHOWN]:
         told.setdefault(f"{one.status.value}: {one.message or 'no message'}", []).append(one)

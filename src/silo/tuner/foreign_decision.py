@@ -1,4 +1,4 @@
-"""The decision of another framework's tuner, as a value: recordings store it, and locks hold it."""
+"""A decision of another framework's tuner, as a value that recordings store and locks hold."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["ForeignWinner"]
 
 @frozen
 class ForeignWinner(Persisted):
-    """The decision of a tuner for one of its keys on one kind of device.
+    """The decision of another tuner, such as Triton's, for one of its keys on one kind of device.
 
-    ``source`` is the kernel's fingerprint. ``key`` is Triton's own key: the values of arguments, the first of which
-    ``names`` names, then dtypes. ``config`` holds everything that the config sets.
+    ``source`` is the kernel's fingerprint. ``key`` is the key of Triton's tuner: the values of the arguments that
+    ``names`` lists, followed by dtypes. ``config`` holds every value that the chosen ``triton.Config`` sets.
     """
 
     title = "a winner"
@@ -33,10 +33,10 @@ class ForeignWinner(Persisted):
 
     @property
     def slot(self) -> tuple[str, str, str]:
-        """The subject of the decision; a lock holds one decision per slot."""
+        """The source, the target and the key: a lock holds at most one decision for them."""
         return self.source, str(self.target), canonical_json([value_to_json(value) for value in self.key]).decode()
 
     @property
     def identity(self) -> str:
-        """The name of the decision in a recording: the first decision for a slot counts."""
+        """The name of the decision in a recording. Of several decisions with one name, the first counts."""
         return "winner " + " ".join(self.slot)

@@ -1,10 +1,11 @@
 """Dispatch rules for sizes that were not measured: a decision list learnt from all trials, or the nearest bucket.
 
 A model of every config's loss (:mod:`silo.tuner.loss_model`) predicts which configs are good between the measured
-sizes. Of these a few are kept that cover all sizes with little loss, and a list of bounds is grown like a decision tree
-over a grid of sizes, so that a launch compares numbers and needs no model. Each measured size is also predicted from
-the others. If these predictions choose worse configs than the nearest bucket does, the nearest bucket stays. Their loss
-is the loss to expect at other sizes, and sizes with a great loss are worth measuring next.
+sizes. A few configs are kept that together cover all sizes with little loss. A list of bounds is grown over a grid of
+sizes, like a decision tree, so that a launch compares numbers and needs no model. For each measured size, the choice is
+also predicted from the other sizes. If these predictions choose worse configs than the nearest bucket does, the rule of
+the nearest bucket is kept. Their loss is the loss to expect at other sizes, and sizes with a great expected loss are
+worth measuring next.
 """
 
 from __future__ import annotations
@@ -38,33 +39,41 @@ __all__ = [
 
 _notices = Notices()
 
-# With fewer buckets none can be held out.
+# With fewer measured buckets, too few remain to learn from when one is held out.
 _FEWEST = 4
 _DEPTH = 6
-# A list of the measured buckets alone may be used if it saves more than the model by this many standard errors.
+# A list grown from the measured buckets alone, without the model, replaces the model's list if it saves more by this
+# many standard errors.
 _PLAIN_DEPTH = 3
 _STANDARD_ERRORS = 2
-_MOST_WINNERS = 8  # of a list
-# A further winner, and a further bound, have to save this much of the time of the sizes that they are about.
+_MOST_WINNERS = 8  # the most configs that a list chooses among
+# A list gets one more config, or one more bound, only if that saves this fraction of the time, on average over the
+# sizes, or in total over the sizes of a split.
 _WORTH_PPM = 2_000
-# The regret of a config that cannot run or was not tried: at least this, and at least as much as the worst that did
-# run.
+# The regret of a config that failed or was not tried at a size: this, or the regret of the slowest config that ran
+# there if that is greater.
 _UNKNOWN_PPM = 1_000_000
-# A list has to cost less on held-out buckets than the nearest bucket. If fewer buckets than this were measured, and the
-# nearest one costs more than this, then not more beyond chance: on recorded times lists were better as a rule.
+# A list is used if its regret on held-out buckets is smaller than that of the nearest bucket. If fewer than _MANY
+# buckets were measured and the nearest bucket's regret exceeds _GOOD_PPM, a list is used unless it is worse beyond
+# chance: on recorded times, lists were usually better in this case.
 _MANY = 12
 _GOOD_PPM = 20_000
-# The most sizes of a grid, and the octaves that it goes beyond the measured sizes.
+# The most sizes of the grid, and the number of octaves by which it extends beyond the measured sizes.
 _GRID = 400
 _BEYOND = 1
-# The limits of the factor by which the distance to the nearest measured size changes the expected regret.
+# Without a model, the expected regret grows with the distance to the nearest measured size, by a factor within these
+# limits.
 _LEAST_FACTOR, _MOST_FACTOR = 0.5, 3.0
-# The limits of the factor between the model's regrets of held-out sizes and the true ones.
+# The model's regrets are corrected by the quotient of true and predicted regrets at held-out sizes, within these
+# limits.
 _LEAST_RIGHT, _MOST_RIGHT = 0.25, 2.0
 
 
 def regret_ppm(sample: Sample, config: Config) -> int:
-    """The time that a config takes on a bucket beyond the winner's time, in millionths of that; 0 if it is faster."""
+    """Returns the time of a config on a bucket beyond the winner's time, in millionths of the winner's time.
+
+    0 if the config is faster than the winner.
+    """
     times, best = dict(sample.times), sample.best_ns
     if config in times:
         return max(times[config] - best, 0) * PPM // best
@@ -73,11 +82,12 @@ def regret_ppm(sample: Sample, config: Config) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A list, or None for the nearest bucket; the mean regret of both on held-out buckets in millionths; the reason.
+    """A fitted rule for unmeasured sizes: the decision list ``unseen``, or None for the rule of the nearest bucket.
 
-    ``held_out`` is the regret of the one that is used on each held-out bucket, in the order of :func:`ordered`; empty
-    if nothing could be held out. ``foretold`` is the regret that ``model`` expected for the same choices, if there is a
-    model.
+    ``list_ppm`` and ``nearest_ppm`` are the mean regrets of a list and of the nearest bucket on held-out buckets, in
+    millionths. ``held_out`` is the regret of the chosen rule on each held-out bucket, in the order of :func:`ordered`;
+    empty if there are too few buckets to hold one out. ``foretold`` is the regret that ``model`` predicted for the same
+    choices; empty without a model.
     """
 
     unseen: DecisionList | None
@@ -95,7 +105,7 @@ def ordered(samples: Iterable[Sample]) -> tuple[Sample, ...]:
 
 
 def fit_unseen(key: Sequence[str], samples: Sequence[Sample], configs: Sequence[Config]) -> Fitted:
-    """Fits a decision list of ``configs`` (it names no others) and compares it with the nearest bucket. Pure.
+    """Fits a decision list that chooses among ``configs``, and compares it with the rule of the nearest bucket. Pure.
 
     Keys with anything but natural numbers get no list.
     """
@@ -111,9 +121,11 @@ def fitted_rules(
     allowed: Sequence[Config] | None = None,
     objective: str = "",
 ) -> DispatchRules:
-    """Rules from a table, with a decision list if ``samples`` cover all its buckets and favour it.
+    """Makes the dispatch rules of a table of measured buckets.
 
-    The list names configs of ``allowed``; None: of the table. ``objective`` names what chose the configs; "" is time.
+    The rules have a decision list if ``samples`` cover exactly the table's buckets and the list chooses better than the
+    rule of the nearest bucket. The list chooses among ``allowed``, by default the configs of the table. ``objective``
+    names the metric and the constraints that the configs were chosen by; "" is time.
     """
     covered = {canonical_json(bucket_to_json(sample.bucket)) for sample in samples}
     whole = len(samples) == len(table) and covered == {canonical_json(bucket_to_json(bucket)) for bucket in table}
@@ -122,7 +134,7 @@ def fitted_rules(
     return DispatchRules.of(key, table, fallback, unseen, objective)
 
 
-# A leaf: for each argument the bounds (above, most) of its box, and its config.
+# A leaf of the tree: for each argument the bounds of its box, ``above < value <= most``, and the config for this box.
 _Leaf = tuple[tuple[tuple[int | None, int | None], ...], Config]
 _Row = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of a bucket, and the loss of each config there
 
@@ -175,12 +187,12 @@ def _regrets_of(samples: Sequence[Sample], choices: Sequence[Config]) -> tuple[i
 
 
 def _foretold(model: LossModel, choices: Sequence[Config]) -> tuple[int, ...]:
-    """The regret that the model expects for the choice on each held-out bucket."""
+    """Returns the regret that the model expects of the config chosen for each bucket, when that bucket is held out."""
     return tuple(model.held_out(number).get(config, _UNKNOWN_PPM) for number, config in enumerate(choices))
 
 
 def _measured_leaves(samples: Sequence[Sample], configs: tuple[Config, ...]) -> list[_Leaf]:
-    """The leaves for the measured buckets alone, without a model: they find a bound at which all changes."""
+    """Grows leaves from the measured buckets alone: the model would smooth out a size at which all times change."""
     rows = [
         (_numbers(sample.bucket), tuple(_measured_loss(sample, config) for config in configs)) for sample in samples
     ]
@@ -193,21 +205,21 @@ def _measured_loss(sample: Sample, config: Config) -> int:
 
 
 def _grown_choice(samples: Sequence[Sample], number: int, configs: tuple[Config, ...]) -> Config:
-    """The choice on one bucket of leaves for the other buckets."""
+    """Returns the config for bucket ``number`` by leaves that were grown from all other buckets."""
     leaves = _measured_leaves([*samples[:number], *samples[number + 1 :]], configs)
     return _choice(leaves, _numbers(samples[number].bucket))
 
 
 def _better(saved_ppm: Sequence[int]) -> bool:
-    """Whether the mean saving is large enough, and more than chance explains by its standard error."""
+    """Returns whether the mean saving is at least ``_WORTH_PPM``, and more than ``_STANDARD_ERRORS`` above zero."""
     return sum(saved_ppm) >= _WORTH_PPM * len(saved_ppm) and _errors(saved_ppm, _STANDARD_ERRORS)
 
 
 def _leaves(model: LossModel, places: Sequence[int]) -> tuple[list[_Leaf], int, int]:
-    """The leaves over a grid of sizes, for a few of the configs at ``places`` of the model.
+    """Grows leaves over a grid of sizes, for a few of the configs at the indices ``places`` of the model.
 
-    Also the regret in millionths by which they exceed the best of these configs, in the mean over the grid; and that of
-    the leaves for the measured buckets alone.
+    Also returns, in millionths, the mean predicted regret over the grid by which the leaves are worse than the best of
+    these configs at each size, and the same for leaves that are grown from the measured buckets alone.
     """
     numbers = [_numbers(sample.bucket) for sample in model.samples]
     grid = _grid(numbers)
@@ -240,7 +252,7 @@ def _choice(leaves: Sequence[_Leaf], sizes: Sequence[int]) -> Config:
 
 
 def _errors(values_ppm: Sequence[int], errors: int) -> bool:
-    """Whether the mean is above zero by more than so many of its standard errors; in integers."""
+    """Returns whether the mean is above zero by more than ``errors`` of its standard errors. Computes in integers."""
     count, total = len(values_ppm), sum(values_ppm)
     # mean > e * sqrt(variance / n), with variance = (sum of squares - total^2 / n) / (n - 1), both sides squared.
     scatter = sum(value * value for value in values_ppm) * count - total * total
@@ -248,15 +260,15 @@ def _errors(values_ppm: Sequence[int], errors: int) -> bool:
 
 
 def _nearest_left_out(samples: Sequence[Sample], number: int) -> Config:
-    """The nearest bucket's winner for one bucket, if that had not been measured."""
+    """Returns the winner of the other bucket that is nearest to bucket ``number``."""
     return _nearest(samples[number], [*samples[:number], *samples[number + 1 :]])
 
 
 def _predicted(model: LossModel, number: int, allowed: Sequence[Config]) -> Config:
-    """The config that the model would choose on one bucket, if that had not been measured.
+    """Returns the config that the model would choose for bucket ``number`` if this bucket had not been measured.
 
-    Configs that were not tried there are left out: their regret is unknown. So is a config that only this bucket's
-    measurements made eligible.
+    Only configs that were tried on this bucket can be chosen, because the regret of the others is unknown, and only
+    those that the other buckets also made eligible.
     """
     others = [*model.samples[:number], *model.samples[number + 1 :]]
     winners = {other.winner for other in others}
@@ -282,7 +294,10 @@ def _percent(ppm: int) -> str:
 
 
 def _nearest(sample: Sample, others: Sequence[Sample]) -> Config:
-    """The table's choice; ``others`` are in canonical order, so the first of equally near buckets decides."""
+    """Returns the winner of the bucket that is nearest to the sample's: the rule of a table without a decision list.
+
+    ``others`` are in canonical order, so the first of equally near buckets decides.
+    """
 
     def apart(other: Sample) -> float:
         found = distance(sample.bucket, other.bucket)
@@ -292,7 +307,7 @@ def _nearest(sample: Sample, others: Sequence[Sample]) -> Config:
 
 
 def _grid(measured: Sequence[tuple[int, ...]]) -> list[Bucket]:
-    """Buckets over the range of the measured ones and somewhat beyond: on each axis powers of two."""
+    """Returns a grid of buckets: on each axis the measured values, and powers of two up to an octave beyond them."""
     axes: list[list[int]] = []
     for values in zip(*measured, strict=True):
         low, high = max(min(values), 1) >> _BEYOND, max(values) << _BEYOND
@@ -306,7 +321,10 @@ def _grid(measured: Sequence[tuple[int, ...]]) -> list[Bucket]:
 
 
 def _cover(rows: Sequence[Sequence[int]]) -> list[int]:
-    """A few columns, so that the least loss of each row among them is small in total: greedily, the best one first."""
+    """Chooses a few columns (configs) so that the sum over the rows (sizes) of their least losses is small.
+
+    Greedy: each further column is the one that lowers the sum most.
+    """
     chosen: list[int] = []
     least = [max(row) for row in rows]
     while len(chosen) < _MOST_WINNERS:
@@ -325,7 +343,7 @@ def _grow(
     box: tuple[tuple[int | None, int | None], ...],
     depth: int,
 ) -> list[_Leaf]:
-    """The leaves for the buckets of one box, by the split that lowers their total loss most."""
+    """Grows the leaves of one box of sizes, by the split that lowers the total loss of its rows most."""
     totals = [sum(column) for column in zip(*(losses for _, losses in rows), strict=True)]
     best = min(range(len(configs)), key=lambda number: (totals[number], configs[number].order_key))
     if depth == 0:
@@ -353,7 +371,7 @@ def _grow(
 
 
 def _between(small: int, large: int) -> int:
-    """The largest bucket no nearer to ``large`` than to ``small``: bounds fall between buckets, not into one."""
+    """Returns the largest bucket that is no nearer to ``large`` than to ``small``: a bound never divides a bucket."""
     bound = small
     while True:
         (following,) = bucket_of((bound + 1,))
@@ -364,7 +382,10 @@ def _between(small: int, large: int) -> int:
 
 
 def _flat(key: tuple[str, ...], leaves: Sequence[_Leaf]) -> DecisionList:
-    """The boxes as steps. The last step needs no bounds, because the others cover the rest."""
+    """Makes a decision list of the leaves.
+
+    The last step has no bounds, because the other steps cover all other boxes.
+    """
     steps = [
         Step(
             tuple(
@@ -387,10 +408,10 @@ def _flat(key: tuple[str, ...], leaves: Sequence[_Leaf]) -> DecisionList:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The config of a size that was not measured, and the regret to expect there, in millionths of its best time.
+    """The config chosen for an unmeasured size, and its expected regret in millionths of the best config's time.
 
-    A prediction: ``regret_ppm`` is None if too few sizes were measured to hold any out. ``exact``: the size was
-    measured, but only for calls with other alignments.
+    ``regret_ppm`` is None if too few sizes were measured to hold one out. ``exact`` means that the size was measured,
+    but only for calls with other alignments.
     """
 
     config: Config
@@ -408,7 +429,10 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A size worth measuring: its bucket, the regret expected without that in millionths or None, and the reason."""
+    """A size worth measuring: its bucket, the expected regret of the present choice in millionths, and the reason.
+
+    ``regret_ppm`` is None if the regret is unknown.
+    """
 
     bucket: Bucket
     regret_ppm: int | None
@@ -417,25 +441,25 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Generalization:
-    """The rules of a kernel's measured sizes, and how good their choices are at the others."""
+    """The dispatch rules of a kernel's measured sizes, and the quality of their choices at other sizes."""
 
     rules: DispatchRules
     samples: tuple[Sample, ...]
     fitted: Fitted
 
     def expect(self, values: Bucket) -> Expectation:
-        """The choice for a size that was not measured, and its expected regret. Pure.
+        """Returns the config for a size that was not measured, with its expected regret. Pure.
 
-        The model's regret for that config and size, times a factor by which its regrets of held-out sizes were right.
-        Without a model the mean of the regrets of the held-out sizes, near ones first, times a factor that grows with
-        the distance to the nearest measured size.
+        With a model, the expected regret is the model's prediction for this config and size, corrected by the quotient
+        of true and predicted regrets at held-out sizes. Without a model, it is the mean regret of the held-out sizes,
+        weighted by their nearness, times a factor that grows with the distance to the nearest measured size.
         """
         match = self.rules.lookup(values)
         expected = self.expected_ppm(bucket_of(values), match.config)
         return Expectation(match.config, expected, match.reason, match.is_exact)
 
     def expected_ppm(self, bucket: Bucket, config: Config) -> int | None:
-        """The regret to expect of a config at a size, in millionths; None if too few sizes were measured."""
+        """Returns the expected regret of a config at a size, in millionths; None if too few sizes were measured."""
         model, held_out = self.fitted.model, self.fitted.held_out
         if model is None or config not in model.configs:
             return _expected_ppm(bucket, self.samples, held_out)
@@ -444,7 +468,7 @@ class Generalization:
 
     @property
     def text(self) -> str:
-        """The winners that cover the sizes, and the regret of the choice at held-out sizes, for people."""
+        """Text for people: the configs that cover unmeasured sizes, and the regret of the rule at held-out sizes."""
         configs = ConfigSet(step.config for step in self.fitted.unseen.steps) if self.fitted.unseen else ConfigSet(())
         few = f"{len(configs)} configs cover the other sizes ({'; '.join(map(str, configs))}): " if configs else ""
         return f"sizes that were not measured: {few}{self.fitted.reason}"
@@ -457,7 +481,10 @@ def generalize(
     allowed: Sequence[Config] | None = None,
     objective: str = "",
 ) -> Generalization:
-    """The rules of measured buckets, at least one, with their expected regret elsewhere; see :func:`fitted_rules`."""
+    """Fits dispatch rules to measured buckets (at least one) and estimates their regret at other sizes.
+
+    The arguments are those of :func:`fitted_rules`.
+    """
     table = {sample.bucket: sample.winner for sample in samples}
     rules = fitted_rules(key, table, fallback, samples, allowed, objective)
     configs = tuple(table.values()) if allowed is None else tuple(allowed)
@@ -489,9 +516,11 @@ def _comparable(here: Bucket, there: Bucket) -> bool:
 
 
 def suggest(generalization: Generalization, wanted: Sequence[Bucket], count: int) -> tuple[Suggestion, ...]:
-    """The sizes to measure next, the most worthwhile first: those that lose most, each counted as measured then. Pure.
+    """Returns at most ``count`` sizes to measure next, the most worthwhile first. Pure.
 
-    ``wanted`` are the sizes of cases. Sizes in the middle between two measured ones follow.
+    A size is worth more the larger its expected regret and its distance to the measured sizes are; each suggested size
+    counts as measured when the next is chosen. The sizes of cases (``wanted``) come first, then sizes in the middle
+    between two measured ones.
     """
     samples = generalization.samples
 
@@ -516,7 +545,7 @@ def suggest(generalization: Generalization, wanted: Sequence[Bucket], count: int
 
 
 def _middle(here: Bucket, there: Bucket) -> Bucket:
-    """The bucket of the geometric mean of two sizes."""
+    """Returns the bucket of the geometric mean of two sizes, axis by axis."""
     return bucket_of([math.isqrt(a * b) for a, b in zip(_numbers(here), _numbers(there), strict=True)])
 
 

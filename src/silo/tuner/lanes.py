@@ -1,4 +1,4 @@
-"""Lanes: several evaluators of one study, one for each device, each in its own thread; and their protocol."""
+"""Lanes: evaluators of one study that work side by side, one for each device, each in its own thread."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ __all__ = ["Evaluator", "InlineLane", "Lanes", "ThreadedLanes", "make_lanes"]
 class Evaluator(Protocol):
     """Compiles, checks and measures the configs of one study.
 
-    A config's own failure is a trial with that status, or a CompileError or LaunchError, which the session turns into a
-    trial. Any other failure (no C compiler, a lost device) is raised and ends the session.
+    A failure of a config itself is returned as a trial with a failing status, or raised as a CompileError or
+    LaunchError, which the session turns into a trial. Any other failure (no C compiler, a lost device) is raised and
+    ends the session.
     """
 
     def prepare(self, configs: Sequence[Config]) -> None:
@@ -27,26 +28,26 @@ class Evaluator(Protocol):
         ...
 
     def spills(self, config: Config) -> int | None:
-        """Waits for the artifact: the number of 32-bit values that a thread keeps in local memory, None if unknown."""
+        """Waits for the artifact. Returns the 32-bit values that a thread keeps in local memory, or None if unknown."""
         ...
 
     def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
-        """Waits for the artifact, checks its result and measures it in turns with ``reference``.
+        """Waits for the artifact, checks its result and measures it, taking turns with ``reference``.
 
-        Without a reference an evaluator takes the first config as the reference, or measures every config alone. Once
-        it has returned a trial with a reference, it is always given one.
+        Without a reference, an evaluator takes the first config as the reference, or it measures every config alone.
+        Once it has returned a trial with a reference, every later call passes a reference.
         """
         ...
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
         """Measures usable configs side by side, taking turns; returns samples in nanoseconds by config.
 
-        A config that fails now is left out, or its error raised.
+        A config that fails now is missing in the result, or its error is raised.
         """
         ...
 
     def interrupt(self) -> None:
-        """Makes the evaluation that another thread waits for fail soon. Any thread may call it."""
+        """Makes a running ``evaluate`` call of another thread fail soon. Any thread may call this method."""
         ...
 
 
@@ -72,7 +73,7 @@ class Lanes(Protocol):
 
     @property
     def busy(self) -> int:
-        """The number of configs that were started and not finished."""
+        """The number of configs that were started and have not been finished."""
         ...
 
     def prepare(self, configs: Sequence[Config]) -> None:
@@ -80,16 +81,18 @@ class Lanes(Protocol):
         ...
 
     def start(self, config: Config, most_spills: int | None = None, reference: ReferenceConfig | None = None) -> None:
-        """Starts evaluating ``config`` beside ``reference``; it is not measured if it spills more than ``most_spills``.
+        """Starts evaluating ``config``, taking turns with ``reference``.
 
-        Must only be called while a lane is free.
+        A config that spills more than ``most_spills`` values is compiled but not measured. Must only be called while a
+        lane is free.
         """
         ...
 
     def finish(self) -> Finished:
-        """Waits for a started config: its trial, its spill count if that is too high, or the error that it raised.
+        """Waits until some started config is finished; returns it with its outcome.
 
-        Errors that no config caused are raised.
+        The outcome is its trial, its spill count if that exceeds the limit, or the error that the config caused. Other
+        errors are raised.
         """
         ...
 
@@ -99,7 +102,7 @@ class Lanes(Protocol):
 
 
 class InlineLane:
-    """One evaluator, in the caller's thread: a config is evaluated by ``finish``."""
+    """A single evaluator that runs in the caller's thread, when the caller calls ``finish``."""
 
     count = 1
 
@@ -122,7 +125,7 @@ class InlineLane:
         self._evaluator.prepare(configs)
 
     def close(self) -> None:
-        """Does nothing: only the caller's thread evaluates."""
+        """Does nothing: there is no thread to stop."""
 
     def start(self, config: Config, most_spills: int | None = None, reference: ReferenceConfig | None = None) -> None:
         """See :class:`Lanes`."""
@@ -142,9 +145,10 @@ class InlineLane:
 
 
 class ThreadedLanes:
-    """Several evaluators, one thread each; from the first config on, only that thread uses its evaluator.
+    """Several evaluators, each with a thread of its own, which alone uses it after the first config is started.
 
-    The threads live as long as this object: processes that evaluators started in them end with them.
+    The threads live as long as this object, because a process that an evaluator started ends with the thread that
+    started it.
     """
 
     def __init__(self, evaluators: Sequence[Evaluator]) -> None:
@@ -197,7 +201,7 @@ class ThreadedLanes:
         return self._threads[0].submit(self._evaluators[0].compare, configs).result()
 
     def close(self) -> None:
-        """Stops running evaluations, and ends the threads."""
+        """Interrupts running evaluations, and ends the threads."""
         for future in self._running:
             future.cancel()
         for evaluator in self._evaluators:
@@ -215,7 +219,7 @@ class ThreadedLanes:
 def _evaluated(
     evaluator: Evaluator, config: Config, most_spills: int | None, reference: ReferenceConfig | None
 ) -> Trial | SpillingConfig:
-    """The trial of a config, or its spill count if it exceeds ``most_spills`` values."""
+    """Returns the trial of a config, or its spill count if that exceeds ``most_spills``."""
     if most_spills is not None:
         spills = evaluator.spills(config)
         if spills is not None and spills > most_spills:
@@ -224,5 +228,8 @@ def _evaluated(
 
 
 def make_lanes(evaluators: Sequence[Evaluator]) -> InlineLane | ThreadedLanes:
-    """The lanes for these evaluators, of which at least one must be given."""
+    """Returns lanes for these evaluators: inline for a single one, otherwise with threads.
+
+    At least one must be given.
+    """
     return InlineLane(evaluators[0]) if len(evaluators) == 1 else ThreadedLanes(evaluators)

@@ -1,4 +1,4 @@
-"""The trials of one study as a session sees them, and the catalog of the studies of each kernel in a store."""
+"""The trials of one study in a store, for a session; and the catalog of all studies of each kernel in that store."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ __all__ = [
     "studies_of",
 ]
 
-# ---- The catalog: a list of the studies of each kernel in a store, for finding results of other sizes and devices ----
+# ---- The catalog: for each kernel, a list of its studies in the store, to find results of other sizes and devices ----
 
 CATALOG_SCHEMA = "study/1"
 
 
 def catch_up(study: Study, records: RecordStore, *, follow: bool = False) -> bool:
-    """Fetches other machines' records of a study and of its kernel; whether any were new.
+    """Fetches other machines' records of a study and of its kernel; returns whether any were new.
 
-    Does nothing if the store is this machine's alone. ``follow``: later trials of other machines are fetched as they
-    are made.
+    Does nothing if the store is local to this machine. ``follow``: later trials of other machines are fetched too, as
+    they are made.
     """
     if not isinstance(records, CatchesUp):
         return False
@@ -60,17 +60,17 @@ def catch_up(study: Study, records: RecordStore, *, follow: bool = False) -> boo
 
 
 def note_study(study: Study, records: RecordStore) -> None:
-    """Writes the study into the catalog unless it is there."""
+    """Adds the study to its kernel's catalog, unless the catalog holds it."""
     note_studies(study.kernel, [study], records)
 
 
 def note_studies(kernel: str, studies: Iterable[Study], records: RecordStore) -> None:
-    """Writes studies of one kernel into the catalog unless they are there; reads it once."""
+    """Adds the studies of one kernel that are missing in its catalog; reads the catalog once."""
     key = studies_key(kernel)
     try:
         known = {canonical_json(record) for record in records.read(key)}
     except (StoreError, OSError):
-        known = set[bytes]()  # a study that is written twice counts once
+        known = set[bytes]()  # writing a study again is harmless: readers count it once
     for study in studies:
         record = _record(study)
         if canonical_json(record) not in known:
@@ -78,7 +78,10 @@ def note_studies(kernel: str, studies: Iterable[Study], records: RecordStore) ->
 
 
 def studies_of(kernel: str, records: RecordStore) -> tuple[Study, ...]:
-    """Every study of a kernel of this name, in the order in which they were begun. Unreadable records are left out."""
+    """Returns the studies of all kernels with this name, in the order in which they were begun.
+
+    Unreadable records are left out.
+    """
     found: dict[str, Study] = {}
     for record in records.read(studies_key(kernel)):
         if (study := _study_of(record)) is not None:
@@ -87,9 +90,9 @@ def studies_of(kernel: str, records: RecordStore) -> tuple[Study, ...]:
 
 
 def every_study(records: ListedRecords) -> tuple[Study, ...]:
-    """Every study of every kernel, sorted by kernel. Unreadable records are left out."""
+    """Returns every study of every kernel, sorted by kernel. Unreadable records are left out."""
     found: dict[str, Study] = {}
-    for key in records.keys():  # noqa: SIM118  # it is no mapping
+    for key in records.keys():  # noqa: SIM118  # the store of records is not a mapping
         lists = iter(records.read(key))
         first = next(lists, None)
         if not isinstance(first, dict) or first.get("schema") != CATALOG_SCHEMA:
@@ -120,9 +123,9 @@ def _record(study: Study) -> JSON:
 class KeptStudy:
     """One study and its trials, in the order in which they were stored.
 
-    ``cases`` are the labels of the cases that it was measured on; empty if only calls met it. ``default`` is the config
-    of a call without measurements, None if unknown. ``work`` is the work that the first case declares. ``aside`` are
-    configs that are known to spill and have not been measured.
+    ``cases`` are the labels of the cases that it was measured on; empty if it was measured only during calls.
+    ``default`` is the config of a call before anything is measured, None if unknown. ``work`` is the work that the
+    first case declares. ``aside`` are configs that are known to spill and have not been measured.
     """
 
     study: Study
@@ -134,17 +137,19 @@ class KeptStudy:
 
 
 def pair_to_document(study: Study, trial: Trial) -> JSON:
-    """A trial as a bundle stores it: with the study that it belongs to."""
+    """Returns a trial and its study as the JSON document that bundles store."""
     return {"study": study.to_json(), "trial": trial.to_json()}
 
 
-# Reading trials of other processes may take at most one part in this many of a session's time, however long the list
-# is.
+# Reading the trials of other processes may take at most 1/_REFRESH_SHARE of a session's time, however many they are.
 _REFRESH_SHARE = 20
 
 
 class Ledger:
-    """Reads and stores trials of ``study``. A failing store leads to a note, and does not end the session."""
+    """Reads and stores the trials of ``study``.
+
+    If the store fails, the failure is added to ``notes`` and tuning goes on.
+    """
 
     def __init__(self, study: Study, records: RecordStore) -> None:
         self._study = study
@@ -152,7 +157,8 @@ class Ledger:
         self._trials: dict[bytes, Trial] = {}
         self._by_config: dict[bytes, list[Trial]] = {}
         self._comparisons: list[tuple[Trial, ...]] = []
-        self._superseded: dict[str, str] = {}  # fingerprints of trials, and the event that names each
+        # the fingerprint of each superseded trial, and the name of the event that superseded it
+        self._superseded: dict[str, str] = {}
         self._read = 0
         self._due_ns = 0
         self._noted = False
@@ -161,7 +167,7 @@ class Ledger:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """Every distinct trial that is not superseded, in the order in which they became known."""
+        """All distinct trials that are not superseded, in the order in which this object read or stored them."""
         return tuple(trial for trial in self._trials.values() if self._counts(trial))
 
     @property
@@ -182,19 +188,19 @@ class Ledger:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Failures of the store, each once."""
+        """The failures of the store, each once."""
         return tuple(self._notes)
 
     def of(
         self, config: Config, stage: Stage = Stage.SEARCH, *, besides: frozenset[Status] = frozenset()
     ) -> list[Trial]:
-        """The trials of one config and stage, without those whose status is in ``besides``."""
+        """Returns the trials of one config and stage, except those whose status is in ``besides``."""
         trials = self._by_config.get(config.order_key, ())
         chosen = (trial for trial in trials if trial.stage is stage and trial.status not in besides)
         return [trial for trial in chosen if self._counts(trial)]
 
     def refresh(self) -> None:
-        """Reads the trials that other processes stored since the last reading, unless that was a moment ago."""
+        """Reads the trials that other processes stored since the last call. Does nothing if that was a moment ago."""
         begin = time.monotonic_ns()
         if begin < self._due_ns:
             return
@@ -205,7 +211,7 @@ class Ledger:
             return
         now = time.monotonic_ns()
         self._due_ns = now + _REFRESH_SHARE * (now - begin)
-        if len(records) < self._read:  # the store was emptied or replaced meanwhile
+        if len(records) < self._read:  # the store was emptied or replaced since the last reading
             self._read = 0
         fresh, self._read = records[self._read :], len(records)
         for record in fresh:
@@ -220,9 +226,10 @@ class Ledger:
             self._take(trials)
 
     def keep(self, trials: Sequence[Trial]) -> None:
-        """Appends finished trials as one record: all of them are stored or none.
+        """Appends finished trials as one record, so that either all of them are stored or none.
 
-        A trial that equals a superseded one is stored with the name of the event that superseded it, so that it counts.
+        A trial that equals a superseded one gets the name of the superseding event, which makes it a new trial that
+        counts.
         """
         for trial in trials:
             if reason := self._study.refuses(trial):
@@ -233,7 +240,7 @@ class Ledger:
         self._take(trials)
 
     def take_over(self, trials: Sequence[Trial]) -> int:
-        """Appends trials of an earlier study as one record, except known and superseded ones; returns their number."""
+        """Appends trials of an earlier study as one record, without known and superseded ones; returns their number."""
         names = self._superseded
         new = [one for one in trials if one.identity not in self._trials and one.fingerprint not in names]
         if new:
@@ -246,7 +253,7 @@ class Ledger:
         return trial
 
     def supersede(self) -> int:
-        """Appends the event that supersedes all trials known by now, if any; returns their number."""
+        """Appends the event that supersedes all trials known now, unless there are none; returns their number."""
         names = [trial.fingerprint for trial in self.trials]
         if names:
             record = superseding_record(names)
@@ -257,20 +264,22 @@ class Ledger:
     def _append(self, record: JSON, failure: str) -> None:
         try:
             if not self._noted:
-                note_study(self._study, self._records)  # first, so that every stored trial can be found
+                # before its trials, because a reader finds trials only through the catalog
+                note_study(self._study, self._records)
                 self._noted = True
             self._records.append(self._study.key, record)
         except (StoreError, OSError) as error:
             self._notes[f"{failure}: {error}"] = None
 
     def _take(self, record: Sequence[Trial]) -> None:
-        """Adds the trials of one record."""
+        """Adds the trials of one record to those in memory."""
         new: list[Trial] = []
         for trial in record:
             if reason := self._study.refuses(trial):
                 self._notes[f"a kept trial was left out: {reason}"] = None
             elif trial.status is not Status.OK and fault_told(trial.message):
-                continue  # of a version that blamed configs for faults of the machine
+                # stored by an early version of Silo, which recorded faults of the machine as failures of configs
+                continue
             elif (identity := trial.identity) not in self._trials:
                 self._trials[identity] = trial
                 self._by_config.setdefault(trial.config.order_key, []).append(trial)
@@ -280,12 +289,12 @@ class Ledger:
 
 
 def origin_now() -> Made:
-    """The origin of a record that this process stores now."""
+    """Returns the origin for a record that this process stores now: host, time and version."""
     return Made(os.uname().nodename, int(time.time()), __version__)
 
 
 def dated_trials(study: Study, records: RecordStore) -> tuple[tuple[Trial, Made | None], ...]:
-    """:func:`read_trials`, each with the origin of the record that stored it first."""
+    """Returns the trials of :func:`read_trials`, each with the origin of the record that stored it first."""
     origins: dict[bytes, Made | None] = {}
     for record in records.read(study.key):
         try:
@@ -293,10 +302,10 @@ def dated_trials(study: Study, records: RecordStore) -> tuple[tuple[Trial, Made 
             for trial in trials_from_record(record):
                 origins.setdefault(trial.identity, made)
         except (ValueError, KeyError, TypeError):
-            continue  # the ledger notes it
+            continue  # ``read_trials`` below skips such a record too
     return tuple((trial, origins.get(trial.identity)) for trial in read_trials(study, records))
 
 
 def read_trials(study: Study, records: RecordStore) -> tuple[Trial, ...]:
-    """Every readable trial of ``study`` in the store that is not superseded."""
+    """Returns every readable trial of ``study`` in the store that is not superseded."""
     return Ledger(study, records).trials

@@ -1,15 +1,15 @@
 """The lock: the config that each study uses, decided once, written to a file, and read by every process.
 
-The store's winner is a view over trials and may change with every trial. A lock holds decisions: a config stays as long
-as no other is faster beyond the noise, so deployed configs change only if a change pays. The file (``silo.lock.json``)
-is canonical JSON except for a line break after each entry, which keeps differences readable::
+The winner in the store is computed from the trials, so it may change with every trial. A lock holds decisions: a config
+stays as long as no other is faster beyond the noise, so deployed configs change only if the change pays. The file
+(``silo.lock.json``) is canonical JSON except for a line break after each entry, which keeps diffs readable::
 
     {"entries":[
     {"config":{...},"interval_ns":[9901,9950],"median_ns":9920,"reason":"...","samples":60,"study":{...}}
     ],"schema":"silo-lock/1"}
 
-Decisions of other programs' tuners (Triton's, in programs that Silo serves) are a list before it, ``decisions``, if the
-lock has some.
+Decisions of other tuners (for example Triton's, in programs that Silo serves) are in a list called ``decisions`` before
+``entries``, if the lock holds any.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Advice", "Lock", "LockEntry", "LockedChoice", "choose"]
 
 LOCK_SCHEMA = "silo-lock/1"
 
-# A decision outlives changes of these: they change how it was measured, not its subject.
+# Differences across which an entry stays valid: they concern how the decision was measured, not the code it is for.
 _NO_MATTER = frozenset(("way of measuring", "driver"))
 # A decision made for another alignment or size still applies, but as a prediction (the store treats it the same way).
 _PREDICTED = frozenset(("alignment", "size"))
@@ -42,7 +42,7 @@ _PREDICTED = frozenset(("alignment", "size"))
 
 @dataclass(frozen=True, slots=True)
 class LockedChoice:
-    """The config to deploy, its time if that was measured, and the reason."""
+    """The config to deploy, its measured time, and the reason for the choice."""
 
     config: Config
     time: Estimate
@@ -55,12 +55,13 @@ def choose(
     comparison: Sequence[Trial] = (),
     objective: Objective = TIME,
 ) -> LockedChoice | None:
-    """The config to deploy: the deployed one unless another is faster beyond the noise; None if none works. Pure.
+    """Chooses the config to deploy: the deployed one, unless another is faster beyond the noise. Pure.
 
-    Configs within the noise are those that tie (:func:`silo.tuner.statistics.indistinguishable`). The trials of the
-    ``comparison`` decide if the deployed config and the winner took part in it together; otherwise the samples of all
-    finalists; and if the deployed config was not a finalist, the trials of the search, which both have. By another
-    metric than time, the deployed config stays if its samples of the metric tie with the best.
+    Returns None if no config works. Two configs are within the noise if :func:`silo.tuner.statistics.indistinguishable`
+    says so of their times. If the deployed config and the winner were measured together in ``comparison``, the times of
+    that comparison decide; otherwise the times of all finalists; and if the deployed config was not a finalist, the
+    times of the search. For a metric other than time, the deployed config stays if its samples of the metric tie with
+    the best.
     """
     winner = choose_winner(trials, objective)
     if winner is None:
@@ -106,9 +107,9 @@ def _lost(trials: Sequence[Trial], deployed: Config) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LockEntry:
-    """The decision for one study: its config, the time that it had when it was decided, and the reason.
+    """The decision for one study: its config, the config's time when it was decided, and the reason.
 
-    ``objective`` names the metric and the constraints that decided; it is "", and left out of the file, for time.
+    ``objective`` names the metric and the constraints that decided; "" stands for time, and is left out of the file.
     """
 
     study: Study
@@ -119,11 +120,11 @@ class LockEntry:
 
     @property
     def slot(self) -> str:
-        """The subject of the decision: the study without its source, compiler, driver and policy."""
+        """The key of the decision: a hash of the study without its source, compiler, driver and policy."""
         return slot_of(self.study)
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical JSON form."""
         return {
             "study": self.study.to_json(),
             "config": self.config.to_json(),
@@ -136,7 +137,7 @@ class LockEntry:
 
     @classmethod
     def from_json(cls, data: JSON) -> LockEntry:
-        """The inverse of :meth:`to_json`. Raises ValueError for anything else."""
+        """Parses the result of :meth:`to_json`. Raises ValueError for anything else."""
         what = "an entry of a lock"
         names = ("study", "config", "median_ns", "interval_ns", "samples", "reason")
         optional = ("objective",) if isinstance(data, dict) and "objective" in data else ()
@@ -159,13 +160,13 @@ class LockEntry:
 
 
 def slot_of(study: Study) -> str:
-    """The key under which a lock holds one decision at a time."""
+    """Returns the slot of a study: a lock holds at most one decision for each slot."""
     return replace(study, source="", compiler="", driver="", policy="").key
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A lock's advice on a study: a config, or the reason for its absence.
+    """The config that a lock names for a study, or None with the reason.
 
     ``exact``: the entry is for exactly this study; otherwise it is the nearest bucket's. ``refused`` are entries of the
     kernel that are not for this study, nearest first.
@@ -179,7 +180,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Lock:
-    """Decisions by slot, in order of kernel and slot. Raises ValueError if two entries share a slot."""
+    """Decisions in order of kernel and slot. Raises ValueError if two entries have the same slot."""
 
     entries: tuple[LockEntry, ...] = ()
     decisions: tuple[ForeignWinner, ...] = ()
@@ -197,25 +198,28 @@ class Lock:
         object.__setattr__(self, "entries", ordered)
 
     def deployed(self, study: Study) -> Config | None:
-        """The config in the study's slot, whatever source, compiler and driver it was decided with."""
+        """Returns the config in the study's slot, whatever source, compiler and driver it was decided with; or None."""
         slot = slot_of(study)
         return next((entry.config for entry in self.entries if entry.slot == slot), None)
 
     def updated(self, entries: Iterable[LockEntry]) -> Lock:
-        """The lock with these decisions, which replace the entries of their slots."""
+        """Returns a lock in which these entries replace the entries with the same slots."""
         slots = {entry.slot: entry for entry in self.entries} | {entry.slot: entry for entry in entries}
         return replace(self, entries=tuple(slots.values()))
 
     def decided(self, winners: Iterable[ForeignWinner]) -> Lock:
-        """The lock with these decisions of other programs' tuners added; existing decisions of their slots stay."""
+        """Returns a lock with these decisions of other tuners added.
+
+        Decisions that it already holds are not replaced.
+        """
         slots = {winner.slot: winner for winner in winners} | {winner.slot: winner for winner in self.decisions}
         return replace(self, decisions=tuple(slots.values()))
 
     def advise(self, study: Study, reach: ReachableConfigs) -> Advice:
-        """The advice for a study on a space and its refined forms. Pure.
+        """Returns the lock's advice for a study; ``reach`` are the configs that the study may use. Pure.
 
         An entry counts for its own kernel, source, signature, target, compiler and device model, however it was
-        measured. A size or an alignment without an entry gets the nearest bucket's.
+        measured. A study of another size or alignment gets the entry of the nearest bucket.
         """
         mine = [entry for entry in self.entries if entry.study.kernel == study.kernel]
         kept: list[LockEntry] = []
@@ -240,7 +244,7 @@ class Lock:
         return Advice(None, exact=False, reason=reason, refused=near)
 
     def encode(self) -> bytes:
-        """The bytes of the file: equal locks have equal bytes."""
+        """Returns the bytes of the file: equal locks have equal bytes."""
         lines = b",\n".join(canonical_json(entry.to_json()) for entry in self.entries)
         decided = b",\n".join(canonical_json(winner.to_json()) for winner in self.decisions)
         before = b'"decisions":[\n' + decided + b"\n]," if decided else b""
@@ -248,7 +252,10 @@ class Lock:
 
     @classmethod
     def decode(cls, data: bytes) -> Lock:
-        """The inverse of :meth:`encode`, for any layout of the JSON. Raises ValueError, which names the wrong entry."""
+        """Parses the bytes of a lock file, in any layout of the JSON.
+
+        Raises ValueError, which names the faulty entry.
+        """
         try:
             document = parse_json(data)
         except UnicodeDecodeError as error:

@@ -1,13 +1,13 @@
 """A model of the loss of each config at sizes that were not measured, learnt from all trials of a kernel.
 
-A loss is the part of a config's time that the best config of the same size would save: 0 for the best, near 1 for
+A loss is the fraction of a config's time that the best config of the same size would save: 0 for the best, near 1 for
 very slow ones. Gaussian processes predict it from the config, the size, and quotients of the two: a block that is
-larger than the array, and the part of the last block that lies outside of the array, cost as much at other sizes. Two
-processes are averaged, each weighted by its errors on held-out sizes. The first learns losses as they are, so it knows
-best which configs are very slow; the second learns them on a scale on which the differences among good configs are
-large. A third prediction is the mean of a config's regrets at the measured sizes, near ones first: it does not
-extrapolate, so it warns of configs that were slow nearby. Its share is the one with which the choices at held-out sizes
-cost least.
+larger than the array, or a last block that lies partly outside of it, wastes the same fraction of time at any size. Two
+processes are averaged, each weighted by its errors on held-out sizes. The first learns losses as they are, so it
+predicts best which configs are very slow. The second learns them on a scale that magnifies the differences among good
+configs. A third prediction is the mean of a config's regrets at the measured sizes, weighted by nearness: it does not
+extrapolate, so it warns of configs that were slow nearby. Its share in the result is the one with which the choices at
+held-out sizes cost least.
 """
 
 from __future__ import annotations
@@ -35,43 +35,45 @@ if TYPE_CHECKING:
 
 __all__ = ["UNPROVEN_PPM", "LossModel", "Sample", "is_modelled", "loss_ppm", "octaves_apart"]
 
-# A config that won nowhere has to be predicted better than a winner by this: small differences may be noise, and
-# winners were measured more often.
+# A config that won at no size must be predicted better than a winner by this much: smaller differences may be noise,
+# and winners were measured more often.
 UNPROVEN_PPM = 20_000
 
-_POINTS = 600  # at most this many measured times are used: the linear algebra takes their number cubed
-_FEWEST_CONFIGS = 12  # of each size, however many sizes were measured
-# The scales of the features. They were chosen on recorded times of three kernels at 10 to 19 sizes each.
-_SIZE = 0.15  # for an octave
-_QUOTIENT = 0.25  # for an octave between a size and a parameter
-_OCTAVES = 2  # a block farther than this from the size, either way, counts as this far
-_MOST_WASTE = 3  # octaves
-# The choices among which the likelihood decides.
+_POINTS = 600  # the most measured times that are used: the linear algebra takes time cubic in their number
+_FEWEST_CONFIGS = 12  # a model covers at least this many configs, however many sizes were measured
+# The scales of the features, chosen on recorded times of three kernels at 10 to 19 sizes each.
+_SIZE = 0.15  # one octave of the size
+_QUOTIENT = 0.25  # one octave between a size and a parameter
+_OCTAVES = 2  # the most octaves between a size and a parameter, in both directions: larger distances are clipped to it
+_MOST_WASTE = 3  # the most octaves of waste; a larger waste is clipped to it
+# Hyperparameters to choose among, by likelihood.
 _LENGTHS = (0.7, 1.5, 3.0)
 _NOISES = (0.003, 0.02, 0.1)
-_OWN = (0.3, 1.0)  # variance of a config's own loss, which its values do not explain; or 0
-# The configs, the sizes, the quotients and the waste have lengths of their own: the common one times such factors, each
-# as often as it is likelier by more than the penalty, which is for the square of the logarithm of all factors.
+_OWN = (0.3, 1.0)  # variance of the part of a config's loss that its values do not explain; 0 is also tried
+# Configs, sizes, quotients and waste are four groups of features, each with its own length scale: the common one times
+# a product of these factors. A change must raise the likelihood by more than the penalty, which grows with the sum of
+# the squared logarithms of all factors.
 _FACTORS = (0.5, 2.0)
 _LEAST_LENGTH, _MOST_LENGTH = 0.2, 12.0
 _PENALTY = 0.3
 _SWEEPS = 2
-_REACH = 4.0  # octaves within which a config's own loss is alike
-_OFFSET = 0.3  # variance of a size's offset, common to all of its configs
-# On the second process's scale a loss of this is in the middle between none and the largest.
+_REACH = 4.0  # octaves over which the unexplained part of a config's loss stays correlated
+_OFFSET = 0.3  # variance of a size's offset, which all of its configs share
+# The loss that lies halfway between none and the largest on the scale of the second process.
 _MIDDLE = 0.1
-_NODES = 9  # of the quadrature over a predicted loss
-_MOST_LOSS = 0.9  # a config that takes ten times as long as the best, or longer
-_LEAST_ERROR = 0.001  # of a process on held-out sizes, as a logarithm of times
-# The shares of the near sizes' mean among which held-out sizes decide, the smallest first, and the power with which its
-# weights fall with the distance.
+_NODES = 9  # the number of nodes of the Gauss-Hermite quadrature that averages over a predicted loss
+_MOST_LOSS = 0.9  # losses are clipped to this, the loss of a config ten times as slow as the best
+# the least error of a process on held-out sizes that its weight is computed from, as a logarithm of times
+_LEAST_ERROR = 0.001
+# The shares to choose among for the third prediction, the mean of the regrets at near sizes; and the power of the
+# distance by which the weights of these sizes fall.
 _SHARES = (0.0, 0.1, 0.2, 0.4, 0.7)
 _FALL = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured bucket: its winner, and the time in nanoseconds of each usable config, in order of their keys."""
+    """One measured bucket: its winner, and the time in nanoseconds of each usable config, in order of order keys."""
 
     bucket: Bucket
     winner: Config
@@ -79,17 +81,18 @@ class Sample:
 
     @classmethod
     def of(cls, bucket: Bucket, winner: Config, times: dict[Config, int]) -> Sample:
-        """A sample from configs."""
+        """Makes a sample from times in any order."""
         return cls(bucket, winner, tuple(sorted(times.items(), key=lambda pair: pair[0].order_key)))
 
     @classmethod
     def of_trials(cls, bucket: Bucket, trials: Sequence[Trial], objective: Objective = TIME) -> Sample | None:
-        """A sample from a bucket's trials; None if no config can be used.
+        """Makes a sample from a bucket's trials; None if no config can be used.
 
-        With an objective, the costs of the configs that meet its constraints stand for their times.
+        If ``objective`` is another metric than time, the costs of the configs that meet its constraints take the place
+        of times.
 
-        Configs that were compared side by side have their times of the comparison. The times of the others are from
-        the search, on the scale of the comparison, and not below the winner's.
+        A config that was compared side by side has its time in the comparison. The time of any other config is from the
+        search, scaled to the comparison, and at least the winner's.
         """
         winner = choose_winner(trials, objective)
         if winner is None:
@@ -105,12 +108,12 @@ class Sample:
 
     @property
     def best_ns(self) -> int:
-        """The winner's time: at least 1."""
+        """The winner's time in nanoseconds, at least 1."""
         return max(dict(self.times)[self.winner], 1)
 
 
 def _costs(trials: Sequence[Trial], winner: Winner, objective: Objective) -> dict[Config, int]:
-    """The cost of each eligible config, the winner's as 1,000,000."""
+    """Returns the cost of each eligible config, scaled so that the winner's is 1,000,000."""
     values = values_of(objective.metric, objective.admitted(trials))
     eligible = [winner.config, *(one.config for one in winner.runners_up)]
     costs = {config: objective.cost_of(values[config]) for config in eligible}
@@ -119,12 +122,12 @@ def _costs(trials: Sequence[Trial], winner: Winner, objective: Objective) -> dic
 
 
 def is_modelled(samples: Sequence[Sample]) -> bool:
-    """Whether all sizes are natural numbers: the model, and decision lists, are about these."""
+    """Returns whether all sizes are natural numbers: the model and decision lists need that."""
     return all(type(value) is int and value >= 0 for sample in samples for value in sample.bucket)
 
 
 def loss_ppm(time_ns: int, best_ns: int) -> int:
-    """A loss in millionths; 0 for a config that is faster than the best, which noise may make it.
+    """Returns a loss in millionths; 0 if noise made the config faster than the best.
 
     >>> loss_ppm(200, 100), loss_ppm(90, 100)
     (500000, 0)
@@ -133,14 +136,14 @@ def loss_ppm(time_ns: int, best_ns: int) -> int:
 
 
 class LossModel:
-    """Predicts regrets in millionths. Made from samples whose buckets hold natural numbers; needs numpy.
+    """Predicts regrets in millionths, from samples whose buckets hold natural numbers. Needs numpy.
 
-    A regret is the time beyond the best config's, over the best config's time. ``configs`` are the configs that it
-    predicts: all that were measured, or of too many the best at any size.
+    A regret is the time beyond the best config's, divided by the best config's time. ``configs`` are the configs whose
+    regrets are predicted: all that were measured or, if these are too many, the best at any size.
     """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
-        import numpy as np  # noqa: PLC0415  # heavy, and few processes meet sizes that were not measured
+        import numpy as np  # noqa: PLC0415  # slow to import, and few processes predict unmeasured sizes
 
         self.samples = tuple(samples)
         self.configs = _chosen(samples)
@@ -172,15 +175,16 @@ class LossModel:
         errors = [float(np.abs(np.log1p(regrets) - true).mean()) for regrets in self._held_out]
         weights = np.array([1 / max(error, _LEAST_ERROR) ** 2 for error in errors])
         self._shares = weights / weights.sum()
-        self._logs = np.full((len(self.samples), len(self.configs)), np.nan)  # of the regrets; NaN: not tried
+        # log1p of each config's regret in each sample; NaN: not tried
+        self._logs = np.full((len(self.samples), len(self.configs)), np.nan)
         self._logs[self._sample_of, self._config_of] = true
         self._share = self._best_share()
 
     def predict(self, bucket: Bucket) -> tuple[int, ...]:
-        """The expected regret of each of ``configs`` at a size, in millionths: natural numbers.
+        """Returns the expected regret of each of ``configs`` at a size, in millionths: natural numbers.
 
-        A config whose loss is uncertain may be very slow, and a slow config costs more than a fast one saves: so its
-        expected regret is above the regret of its expected loss.
+        A config with an uncertain loss may be very slow, and a slow config costs more than a fast one saves. So its
+        expected regret is greater than the regret of its expected loss.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -192,22 +196,22 @@ class LossModel:
         return _millionths(_mixed(self._shares @ np.stack(found), self._near_logs(bucket), self._share))
 
     def held_out(self, number: int) -> dict[Config, int]:
-        """The expected regret of each config of one sample at its size, in millionths, from the other samples."""
+        """Returns the expected regret of each config of one sample, in millionths, predicted from the other samples."""
         places, regrets = self._held_out_regrets(number)
         mixed = _millionths(_mixed(regrets, self._near_logs(self.samples[number].bucket, number)[places], self._share))
         return {self.configs[place]: regret for place, regret in zip(places, mixed, strict=True)}
 
     def _held_out_regrets(self, number: int) -> tuple[Places, Array]:
-        """The places of one sample's configs, and the regrets that the model expects of them from the other samples."""
+        """Returns the indices of one sample's configs, and the processes' regrets for them without this sample."""
         import numpy as np  # noqa: PLC0415
 
         rows = np.flatnonzero(self._sample_of == number)
         return self._config_of[rows], self._shares @ np.stack(self._held_out)[:, rows]
 
     def _near_logs(self, bucket: Bucket, without: int | None = None) -> Array:
-        """The mean logarithm of each config's regrets at the measured sizes but one, near ones first.
+        """Returns the mean of ``log1p`` of each config's regrets at the measured sizes, weighted by nearness.
 
-        NaN: it was tried at none of them.
+        ``without`` is the index of a sample to leave out. NaN for a config that was tried at no other size.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -220,7 +224,10 @@ class LossModel:
         return np.where(total > 0, mean, np.nan)
 
     def _best_share(self) -> float:
-        """The share of the near sizes' mean with which the choices at held-out sizes cost least; the smaller of two."""
+        """Returns the share of the near sizes' mean with which the choices at held-out sizes cost least.
+
+        The smaller share wins a tie.
+        """
         import numpy as np  # noqa: PLC0415
 
         costs = dict.fromkeys(_SHARES, 0.0)
@@ -229,14 +236,15 @@ class LossModel:
             near = self._near_logs(sample.bucket, number)[places]
             winners = {other.winner for at, other in enumerate(self.samples) if at != number}
             unproven = np.array([self.configs[place] not in winners for place in places]) * UNPROVEN_PPM / PPM
-            known = np.where(np.isnan(near), math.inf, 0)  # nobody could have chosen a config that was tried here alone
+            # a config that was tried only at this size could not have been chosen
+            known = np.where(np.isnan(near), math.inf, 0)
             for share in _SHARES:
                 chosen = int(np.argmin(_mixed(regrets, near, share) + unproven + known))
                 costs[share] += float(self._logs[number, places[chosen]])
         return min(_SHARES, key=lambda share: (round(costs[share], 9), share))
 
     def _left_out(self, process: _Process) -> Array:
-        """The regret that a process expects for each observation, from the other samples."""
+        """Returns the regret that a process expects for each observation, predicted from the other samples."""
         import numpy as np  # noqa: PLC0415
 
         found = np.zeros(len(self._sample_of))
@@ -246,7 +254,7 @@ class LossModel:
         return found
 
     def _points(self, bucket: Bucket) -> Array:
-        """The features of each config at a size: a row for each config."""
+        """Returns the features of each config at a size: one row per config."""
         import numpy as np  # noqa: PLC0415
 
         count = len(self.configs)
@@ -261,7 +269,7 @@ class LossModel:
 
     @property
     def _groups(self) -> Places:
-        """The group of each column of the features, as a number: configs, sizes, quotients, waste."""
+        """The number of the group of each feature column: 0 for configs, 1 for sizes, 2 for quotients, 3 for waste."""
         import numpy as np  # noqa: PLC0415
 
         sizes = len(self.samples[0].bucket)
@@ -270,26 +278,26 @@ class LossModel:
 
 
 class _As:
-    """Losses as they are."""
+    """The scale of the first process: losses as they are."""
 
     def values(self, losses: Array) -> Array:
-        """The value that a process learns for each loss."""
+        """Converts losses to the values that a process learns."""
         return losses
 
     def losses(self, values: Array) -> Array:
-        """The loss for each value."""
+        """Converts values back to losses."""
         return values
 
 
 class _Spread:
-    """Losses on a scale on which small ones are far apart and large ones close together."""
+    """The scale of the second process, which stretches small losses apart and compresses large ones."""
 
     def values(self, losses: Array) -> Array:
-        """The value that a process learns for each loss."""
+        """Converts losses to the values that a process learns."""
         return losses * (1 + _MIDDLE) / (losses + _MIDDLE)
 
     def losses(self, values: Array) -> Array:
-        """The loss for each value; values are first limited to those that losses have."""
+        """Converts values back to losses; values are first clipped to the range of this scale."""
         import numpy as np  # noqa: PLC0415
 
         values = np.clip(values, 0, 1)
@@ -299,8 +307,8 @@ class _Spread:
 class _Process:
     """A Gaussian process of losses on one scale, with the kernel under which they are most likely.
 
-    ``offsets`` and ``own`` are the covariances that do not depend on features: of the configs of one size, and of one
-    config at several sizes. ``groups`` is the number of each feature's group.
+    ``offsets`` and ``own`` are covariances that do not depend on features: among the configs of one size, and among the
+    sizes of one config. ``groups`` is the number of each feature's group.
     """
 
     def __init__(
@@ -318,13 +326,17 @@ class _Process:
         self._deviation = math.sqrt(float(self._values @ self._weights) / len(self._values))
 
     def predict(self, points: Array, known: Array, own: Array) -> Array:
-        """The expected regret at ``points``, whose configs' own losses are alike to the known ones' by ``own``."""
+        """Returns the expected regret at ``points``.
+
+        ``own`` is the covariance of the unexplained part of each point's loss and the unexplained part of each known
+        loss.
+        """
         covariance = self._kernel.between(points, known) + self._own * own
         explained = ((covariance @ self._inverse) * covariance).sum(1)
         return self._expected(covariance @ self._weights, 1 + self._own - explained)
 
     def left_out(self, rows: Places) -> Array:
-        """The expected regret of some observations, predicted from all others."""
+        """Returns the expected regret of the observations ``rows``, predicted from all others."""
         import numpy as np  # noqa: PLC0415
 
         covariance = np.linalg.inv(self._inverse[np.ix_(rows, rows)])
@@ -332,7 +344,7 @@ class _Process:
         return self._expected(means, np.diag(covariance) - _OFFSET - self._kernel.noise)
 
     def _expected(self, means: Array, variances: Array) -> Array:
-        """The means of the regrets of losses whose values have these means and variances."""
+        """Returns the mean regrets of losses whose values are normally distributed with these means and variances."""
         import numpy as np  # noqa: PLC0415
 
         places, weights = np.polynomial.hermite_e.hermegauss(_NODES)
@@ -341,7 +353,7 @@ class _Process:
         return _regrets(self._scale.losses(values)) @ (weights / weights.sum())
 
     def _fit(self, known: Array, groups: Places, offsets: Array, own: Array) -> Array:
-        """Chooses the kernel, and returns the covariance of the observations."""
+        """Chooses the kernel by likelihood, and returns the covariance of the observations."""
         import numpy as np  # noqa: PLC0415
 
         count = len(self._values)
@@ -383,7 +395,7 @@ class _Process:
 
 
 def _regrets(losses: Array) -> Array:
-    """The regret of each loss, of at most a config ten times as slow as the best."""
+    """Converts losses to regrets; losses are first clipped to 0.9: a config ten times as slow as the best."""
     import numpy as np  # noqa: PLC0415
 
     limited = np.clip(losses, 0, _MOST_LOSS)
@@ -391,7 +403,10 @@ def _regrets(losses: Array) -> Array:
 
 
 def _mixed(regrets: Array, near_logs: Array, share: float) -> Array:
-    """The geometric mean of regrets and the near sizes' mean, with its share; the regrets alone without one."""
+    """Returns the geometric mean of the predicted regrets and the near sizes' mean, which has the weight ``share``.
+
+    A config without a mean keeps its predicted regret.
+    """
     import numpy as np  # noqa: PLC0415
 
     logs = np.log1p(regrets)
@@ -399,12 +414,12 @@ def _mixed(regrets: Array, near_logs: Array, share: float) -> Array:
 
 
 def _nearness(here: Bucket, there: Bucket) -> float:
-    """How alike a config's own loss is at two sizes: 1 at the same size."""
+    """Returns the correlation of a config's unexplained loss at two sizes: 1 at the same size."""
     return math.exp(-octaves_apart(here, there) / _REACH)
 
 
 def octaves_apart(here: Bucket, there: Bucket) -> float:
-    """The factors between two sizes, in octaves, summed over their numbers."""
+    """Returns the distance of two sizes: the sum over their numbers of the factor between them, in octaves."""
     pairs = zip(here, there, strict=True)
     return sum(
         abs(math.log2(max(a, 1)) - math.log2(max(b, 1))) for a, b in pairs if isinstance(a, int) and isinstance(b, int)
@@ -412,7 +427,7 @@ def octaves_apart(here: Bucket, there: Bucket) -> float:
 
 
 def _chosen(samples: Sequence[Sample]) -> tuple[Config, ...]:
-    """All measured configs; of too many, those with the least loss at any size, winners first."""
+    """Returns all measured configs or, if these are too many, those with the least loss at any size, winners first."""
     best: dict[Config, tuple[int, int]] = {}
     for sample in samples:
         for config, time in sample.times:
@@ -426,7 +441,7 @@ def _chosen(samples: Sequence[Sample]) -> tuple[Config, ...]:
 
 
 def _parameters(configs: Sequence[Config]) -> list[Array]:
-    """The values of each constexpr that is a positive integer in every config and differs among them."""
+    """Returns the values of each constexpr that is a positive integer in every config and differs among them."""
     import numpy as np  # noqa: PLC0415
 
     names = dict.fromkeys(name for config in configs for name, _ in config.values)

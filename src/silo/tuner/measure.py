@@ -1,4 +1,4 @@
-"""The measuring policy: how kernels are timed on any device, and whether one of two is faster, by samples in turns."""
+"""The measuring policy: how kernels are timed on any device, and how paired samples decide which of two is faster."""
 
 from __future__ import annotations
 
@@ -36,22 +36,24 @@ Key = TypeVar("Key", bound=Hashable)
 # A candidate this many times slower than the best so far is dropped after a few samples.
 _HOPELESS = 2
 _FEW_SAMPLES = 3
-_SURE_SAMPLES = 6  # with fewer, an interval of the median is the whole range
-_RACE_EVERY = 3  # samples between two tests of the interval, which cost some ten microseconds each
+_SURE_SAMPLES = 6  # with fewer samples, the confidence interval of the median is their whole range
+_RACE_EVERY = 3  # samples between two computations of the interval, which takes some ten microseconds
 
-# The reference may take this part of a contender's sampling, or as long as warming up if that is longer.
+# Sampling the reference may take this fraction of the contender's sampling time, or as long as warming up if that is
+# longer.
 _REFERENCE_SHARE = 8
-# The reference ran recently, so it is warmed up for this part of the time.
+# The reference ran recently, so it is warmed up for only this fraction of the warm-up time.
 _WARM_SHARE = 4
-# Finalists are sampled in this many times the rounds of one contender, if they are short.
+# A comparison of short finalists has this many times the rounds that measuring one contender has samples.
 _MORE_ROUNDS = 2
 
-# Warming up takes at most this many times the policy's warm-up time, or this long if that is longer.
+# Limits of the wall time of warming up: the policy's warm-up time times _WARM_UP_WALL, or _WARM_UP_WALL_NS if that is
+# more.
 _WARM_UP_WALL = 4
 _WARM_UP_WALL_NS = 10_000_000
-# Samples that other work disturbed are taken again, this often for each contender; after that they count as they are.
-# An undisturbed sample restores some of these attempts. After a number of attempts the threads sleep, so that the
-# system runs them sooner.
+# A sample that other work on the machine disturbed is taken again, _PATIENCE times for each contender; further
+# disturbed samples count. Each undisturbed sample gives _REGAINED of these attempts back. After _NAP_AFTER attempts for
+# one sample, the threads sleep, so that the system gives them a core sooner.
 _PATIENCE = 128
 _REGAINED = 4
 _NAP_AFTER = 8
@@ -63,9 +65,10 @@ class MeasurePolicy:
     """The duration and the number of samples of a measurement. All times are nanoseconds.
 
     ``version`` names the method and the state of the caches; a change in how samples are taken changes it. The
-    contender is launched for ``warmup_ns`` before the first sample. Sampling ends at ``target_ns`` once ``min_samples``
-    were taken, at ``max_samples``, or at ``limit_ns`` with any number. A launch shorter than ``window_ns`` is repeated
-    within a sample until the sample is that long, because a clock read costs some ten nanoseconds.
+    contender is launched for ``warmup_ns`` before the first sample. Sampling ends at ``max_samples`` samples, after
+    ``target_ns`` if at least ``min_samples`` were taken, and after ``limit_ns`` in any case. A launch shorter than
+    ``window_ns`` is repeated within a sample until the sample is that long, because reading a clock takes some ten
+    nanoseconds.
     """
 
     version: str
@@ -78,10 +81,10 @@ class MeasurePolicy:
 
     @classmethod
     def of(cls, timing: str) -> MeasurePolicy:
-        """The policy for a device's way of taking times (``Device.timing``).
+        """Returns the policy for a device's way of taking times (``Device.timing``).
 
         With a cold cache each sample is one launch, because a second launch would find the cache warm. Device clocks
-        are coarse, so more of these samples are taken, and warm launches are repeated for longer.
+        are coarse, so more cold samples are taken, and warm launches are repeated for longer.
 
         >>> MeasurePolicy.of("cuda-events-cold/1").window_ns
         0
@@ -94,7 +97,7 @@ class MeasurePolicy:
 
     @property
     def identity(self) -> str:
-        """The policy as text, part of a study's key: samples of another policy belong to another study.
+        """The policy as text, for the key of a study: samples taken by another policy belong to another study.
 
         >>> MeasurePolicy("wall-warm/1").identity
         'wall-warm/1 warmup=5000000 target=40000000 limit=2000000000 min=9 max=60 window=20000'
@@ -107,7 +110,7 @@ class MeasurePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A kernel to time: its launch, and a function that restores the arguments that it writes.
+    """A kernel to time: a function that launches it, and a function that restores the arguments that it writes.
 
     ``reset`` is for kernels whose result or running time depends on their earlier writes (in-place updates,
     accumulation); it runs before each sample, outside the timed window. These kernels are launched once per sample, so
@@ -120,7 +123,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The reference that a contender is measured beside, and the time in nanoseconds that it counts as."""
+    """The reference of a contender, measured in turns with it. One launch of the reference counts as ``time_ns``."""
 
     contender: Contender
     time_ns: int
@@ -128,17 +131,20 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Samples of a contender, and its reference's samples taken in turns with them (empty: it was measured alone)."""
+    """Samples of a contender, and samples of its reference, taken in turns with them.
+
+    ``reference`` is empty if the contender was measured alone.
+    """
 
     samples: tuple[int, ...]
     reference: tuple[int, ...] = ()
 
 
 def copy_fits(size: int, free: int | None) -> Decision:
-    """Decides whether a copy of ``size`` bytes, from which an array is restored, may be on the device too.
+    """Decides whether a device has memory for a copy of ``size`` bytes, from which an array will be restored.
 
-    It may take half of the ``free`` bytes, so that kernels keep room for their own allocations. None: unknown, and
-    allowed.
+    The copy may take half of the ``free`` bytes, so that kernels keep memory for their own allocations. ``free`` is
+    None if unknown: then the copy is allowed.
 
     >>> bool(copy_fits(500, 1000)), bool(copy_fits(600, 1000))
     (True, False)
@@ -155,7 +161,7 @@ def pin_fits(size: int, available: int | None) -> Decision:
     """Decides whether ``size`` bytes of host memory may be page-locked, so that a device copies them at full bus speed.
 
     Locked pages are never swapped out. A copy may take an eighth of the ``available`` bytes, because every device of a
-    host may have its own copy. None: unknown, and not allowed.
+    host may have its own copy. ``available`` is None if unknown: then locking is not allowed.
 
     >>> bool(pin_fits(100, 800)), bool(pin_fits(101, 800)), bool(pin_fits(1, None))
     (True, False, False)
@@ -174,12 +180,13 @@ def measure(
     best_ns: int | None = None,
     beside: Beside | None = None,
 ) -> Timing:
-    """Times one contender, alone or in turns with a reference; returns every sample, in order, for one launch.
+    """Times one contender, alone or in turns with a reference.
 
-    ``best_ns``, if given, is the best median so far, relative to the reference. A contender that takes twice that is
-    dropped after three samples; one whose interval lies beyond the limit of finalists, as soon as it does. Its samples
-    so far are returned. Neither is decided before samples took as long as warming up, because another process may have
-    the core for a while. The best time is scaled by the reference's present slowness before it is compared.
+    Returns every sample, in order, in nanoseconds for one launch. ``best_ns``, if given, is the best median so far,
+    relative to the reference. Sampling ends after three samples if the contender takes twice as long, or as soon as its
+    interval shows that it is too slow to be a finalist; the samples so far are returned. Both tests wait until the
+    samples have taken as long as warming up, because another process may have the core for a while. For these tests the
+    best time is scaled by how slow the reference is at present.
     """
     repeats, once_ns = _warm_up(contender, timer, policy.warmup_ns, policy.window_ns)
     patience = _Patience(timer)
@@ -202,7 +209,7 @@ def measure(
 
 
 class _Turns:
-    """The reference's samples: one after every sample of a contender, or after every few if the reference is slow."""
+    """Takes samples of the reference: one after each of the contender's, or after every few if it is slow."""
 
     def __init__(self, beside: Beside, timer: Timer, policy: MeasurePolicy, patience: _Patience) -> None:
         self._beside = beside
@@ -215,7 +222,10 @@ class _Turns:
         self.samples: list[int] = []
 
     def after(self, count: int, sample_ns: int) -> None:
-        """Takes a sample if one is due after ``count`` samples of the contender, each of about ``sample_ns``."""
+        """Takes a sample of the reference if one is due after ``count`` samples of the contender.
+
+        ``sample_ns`` is the approximate time of one sample of the contender.
+        """
         if not self._stride:
             self._stride = self._planned(sample_ns, self._once_ns * self._repeats)
         if (count - 1) % self._stride == 0:
@@ -223,19 +233,19 @@ class _Turns:
             self.samples.append(elapsed // self._repeats)
 
     def _planned(self, sample_ns: int, reference_ns: int) -> int:
-        """The number of the contender's samples between two samples of the reference, by the time that each takes."""
+        """Returns how many samples of the contender to take for each sample of the reference, given their times."""
         policy = self._policy
         count = min(max(policy.target_ns // sample_ns, policy.min_samples), policy.max_samples)
         allowed = max(count * sample_ns // _REFERENCE_SHARE, policy.warmup_ns) // reference_ns
         return count // min(max(allowed, _FEW_SAMPLES), count)
 
     def now(self, time_ns: int) -> int:
-        """A time scaled by the reference's present slowness."""
+        """Returns ``time_ns`` scaled by how slow the reference is at present."""
         return time_ns * median(self.samples) // max(self._beside.time_ns, 1)
 
 
 def is_beaten(samples: Sequence[int], best_ns: int) -> bool:
-    """Whether further samples cannot make a contender a finalist, given a best median of ``best_ns`` nanoseconds.
+    """Returns whether further samples cannot make a contender a finalist; ``best_ns`` is the best median so far.
 
     >>> is_beaten([205, 210, 230], 100), is_beaten([112, 115, 113, 112, 114, 113], 100), is_beaten([112, 99] * 3, 100)
     (True, True, False)
@@ -245,15 +255,16 @@ def is_beaten(samples: Sequence[int], best_ns: int) -> bool:
     if min(samples) > _HOPELESS * best_ns:
         return True
     limit = best_ns * (1000 + FINALIST_PERMILLE)
-    # Other work on the machine only makes samples longer, so the quickest sample of a possible winner is near its time.
+    # Other work on the machine only makes samples longer, so the shortest sample of a possible winner is near its true
+    # time.
     behind = min(samples) * 1000 > limit
     return behind and len(samples) >= _SURE_SAMPLES and estimate(samples).low_ns * 1000 > limit
 
 
 def is_suspicious(samples: Sequence[int], best_ns: int) -> bool:
-    """Whether a new best beats the previous best by so much (a third less time) that it should be measured twice.
+    """Returns whether a new best is so much faster than the previous one (by a third) that it should be measured twice.
 
-    Launches that a device rejected silently, or a changed clock, look like this.
+    A launch that the device silently rejected, or a changed clock, gives such times.
 
     >>> is_suspicious([60, 61, 62], 100), is_suspicious([80, 81, 82], 100)
     (True, False)
@@ -264,10 +275,10 @@ def is_suspicious(samples: Sequence[int], best_ns: int) -> bool:
 def interleave(
     contenders: Mapping[Key, Contender], timer: Timer, policy: MeasurePolicy, *, rounds: int | None = None
 ) -> dict[Key, tuple[int, ...]]:
-    """Times contenders side by side: one sample of each per round, starting one place later in each round.
+    """Times contenders side by side: one sample of each per round; each round starts with the next contender.
 
-    A machine that slows down or speeds up meanwhile does so for all of them. ``rounds`` is by default twice the
-    policy's samples for one contender; the policy's time limits apply to each contender's share.
+    A machine that slows down or speeds up meanwhile does so for all of them. By default there are at most twice as many
+    ``rounds`` as the policy has samples for one contender; the policy's time limits apply to each contender's share.
     """
     order = list(contenders)
     repeats = {key: _warm_up(contenders[key], timer, policy.warmup_ns, policy.window_ns)[0] for key in order}
@@ -289,7 +300,7 @@ def interleave(
 
 
 class _Patience:
-    """Samples of a timer that may detect disturbed samples, which are then taken again for some time."""
+    """Takes samples, and repeats disturbed ones if the timer can detect them, up to a number of attempts."""
 
     def __init__(self, timer: Timer, contenders: int = 1) -> None:
         self._timer = timer
@@ -297,7 +308,7 @@ class _Patience:
         self._most = self._left = _PATIENCE * contenders
 
     def sample(self, contender: Contender, repeats: int) -> int:
-        """Nanoseconds of ``repeats`` launches: of an undisturbed attempt, or else of the shortest."""
+        """Returns the nanoseconds of ``repeats`` launches: an undisturbed sample, or else the shortest one taken."""
         watchful, shortest, attempts = self._watchful, 0, 0
         while True:
             elapsed = _sample(contender, self._timer, repeats)
@@ -311,7 +322,7 @@ class _Patience:
             attempts += 1
             if attempts % _NAP_AFTER == 0:
                 time.sleep(_NAP_S)
-                _sample(contender, self._timer, repeats)  # wakes the threads
+                _sample(contender, self._timer, repeats)  # not counted: it wakes the threads after the sleep
 
 
 def _sample(contender: Contender, timer: Timer, repeats: int) -> int:
@@ -321,10 +332,10 @@ def _sample(contender: Contender, timer: Timer, repeats: int) -> int:
 
 
 def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int) -> tuple[int, int]:
-    """Launches for a while; returns the launches per sample that reach the window, and the nanoseconds of one launch.
+    """Launches until the device is warm; returns the launches that fill one sample's window, and the time of one.
 
-    Work between the launches (emptying a cache, restoring arguments) keeps a device as busy and may take far longer, so
-    wall time is limited too.
+    Times are nanoseconds. Work between the launches (emptying a cache, restoring arguments) keeps a device as busy and
+    may take far longer, so wall time is limited too.
     """
     taken = [_sample(contender, timer, 1)]
     until = time.monotonic_ns() + max(_WARM_UP_WALL * warmup_ns, _WARM_UP_WALL_NS)
@@ -334,8 +345,8 @@ def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int)
     return (1 if contender.reset is not None else max(1, -(-window_ns // once))), once
 
 
-# The interval of each look at the samples. Looks stop early, and up to eight are taken: at this confidence, all of them
-# together are wrong about two equal kernels in fewer than one of a hundred comparisons.
+# The confidence of one test of the samples. Up to eight tests are made, and the first that decides ends the comparison:
+# with this confidence, fewer than one of a hundred comparisons of two equal kernels decides wrongly.
 _CONFIDENCE_PERMILLE = 999
 _FIRST_ROUNDS, _MOST_ROUNDS = 16, 4096
 
@@ -351,7 +362,7 @@ class Speed(Enum):
 
 @frozen
 class Ratio:
-    """A new time as a part of an old one, in millionths: the median of paired quotients, with its interval.
+    """A new time divided by an old time, in millionths: the median quotient of paired samples, with its interval.
 
     ``rounds`` is the number of pairs; ``new_ns`` and ``old_ns`` are median times in nanoseconds.
     """
@@ -366,7 +377,7 @@ class Ratio:
 
     @property
     def text(self) -> str:
-        """The ratio with its interval.
+        """The ratio with its interval, as text.
 
         >>> Ratio(Speed.SLOWER, 1_021_000, 1_015_000, 1_027_000, 64, 1021, 1000).text
         '1.021 (1.015 to 1.027)'
@@ -377,8 +388,8 @@ class Ratio:
 def judge_ratio(new: Sequence[int], old: Sequence[int], margin_ppm: int) -> Ratio:
     """Compares samples in nanoseconds; ``new[i]`` and ``old[i]`` were taken in the same round.
 
-    Rounds in which other work had the machine are left out. The new time is ``SLOWER`` or ``FASTER`` if the whole
-    interval of the quotients lies beyond the margin, and the ``SAME`` if all of it lies within.
+    Rounds that other work on the machine disturbed are left out. The result is ``SLOWER`` or ``FASTER`` if the whole
+    interval of the quotients lies beyond the margin, ``SAME`` if all of it lies within, and otherwise ``UNDECIDED``.
 
     >>> judge_ratio([102, 103, 102, 103] * 6, [100, 101, 100, 101] * 6, 10_000).speed.value
     'slower'
@@ -386,7 +397,7 @@ def judge_ratio(new: Sequence[int], old: Sequence[int], margin_ppm: int) -> Rati
     'same'
 
     Raises:
-        ValueError: without samples, or with other numbers of them.
+        ValueError: without samples, or if ``new`` and ``old`` differ in length.
     """
     if len(new) != len(old) or not new:
         raise ValueError(f"{len(new)} and {len(old)} samples are no pairs")
@@ -415,7 +426,7 @@ def compare_times(
     limit_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Ratio:
-    """Launches two contenders in turns until their ratio is decided, or for ``limit_s`` seconds."""
+    """Launches two contenders in turns until it is decided which is faster, or for ``limit_s`` seconds."""
 
     def take(rounds: int) -> tuple[Sequence[int], Sequence[int]]:
         found = interleave({"old": old, "new": new}, timer, policy, rounds=rounds)
@@ -430,10 +441,10 @@ def sample_until_decided(
     limit_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Ratio:
-    """Takes samples until their ratio is decided, or for ``limit_s`` seconds.
+    """Takes samples of two contenders until it is decided which is faster, or for ``limit_s`` seconds.
 
-    ``take`` returns samples of the new and of the old contender that were taken in turns, about as many as asked. Each
-    further look at the samples has at least twice as many as the one before.
+    ``take(n)`` returns about ``n`` samples of the new and of the old contender, taken in turns. The samples are tested
+    each time their number has at least doubled.
     """
     end = clock() + limit_s
     new: list[int] = []

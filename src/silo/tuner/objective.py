@@ -1,9 +1,9 @@
-"""Objectives: the metric by which configs are ranked, and the constraints that a winner meets.
+"""Objectives: the metric by which configs are ranked, and the constraints that a winner must meet.
 
 Each trial has the samples of its times and the resources of its code. Other metrics are measured only if an objective
 names them, and the trial keeps their raw samples. The winner of an objective depends on the trials alone
-(:func:`silo.tuner.winner.choose_winner`), so trials that were measured for one objective serve any other whose metrics
-they hold.
+(:func:`silo.tuner.winner.choose_winner`), so trials that were measured for one objective serve any other objective
+whose metrics they hold.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ METRICS = {
     "threads": "threads of a program",
 }
 _OF_CODE = ("memory", "registers", "shared_bytes", "scratch_bytes", "spills", "threads")
-_ABSENT_IS_ZERO = ("spills", "scratch_bytes")  # trials leave out these resources if they are zero
+_ABSENT_IS_ZERO = ("spills", "scratch_bytes")  # a trial without one of these resources used none of it
 _MORE_IS_BETTER = ("gflops",)
 _UNITS = {"time": "ns", "energy": "nJ", "gflops": "GFLOP/s", "memory": "bytes"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -40,7 +40,7 @@ _CONSTRAINT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*(<=|>=)\s*([0-9.]{
 
 @frozen
 class Constraint:
-    """A limit of a metric: at most, or at least, so much. Configs whose value is unknown do not meet it."""
+    """An upper or lower limit of a metric. A config whose value of the metric is unknown does not meet it."""
 
     metric: str
     at_most: bool
@@ -48,13 +48,13 @@ class Constraint:
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
-        """A constraint as users write it.
+        """Parses a constraint that a user wrote.
 
         >>> str(Constraint.parse("registers <= 40"))
         'registers<=40'
 
         Raises:
-            TuneError: it is something else.
+            TuneError: ``text`` is not a constraint.
         """
         found = _CONSTRAINT.fullmatch(text)
         try:
@@ -69,7 +69,7 @@ class Constraint:
         return cls(found[1], found[2] == "<=", limit)
 
     def met_by(self, value: float | None) -> bool:
-        """Whether a config with this value of the metric meets it; None: the value is unknown."""
+        """Returns whether a config with this value of the metric meets the limit. ``value`` is None if unknown."""
         if value is None:
             return False
         return value <= self.limit if self.at_most else value >= self.limit
@@ -80,20 +80,20 @@ class Constraint:
 
 @frozen
 class Objective:
-    """A metric to minimize (``gflops``: to maximize), among the configs that meet every constraint."""
+    """A metric to minimize (``gflops``: to maximize) among the configs that meet every constraint."""
 
     metric: str = "time"
     constraints: tuple[Constraint, ...] = ()
 
     @classmethod
     def of(cls, metric: str = "time", constraints: Sequence[str] = ()) -> Objective:
-        """An objective from the words of a user.
+        """Parses the metric and the constraints that a user named.
 
         >>> str(Objective.of("energy", ["registers<=40"]))
         'energy, registers<=40'
 
         Raises:
-            TuneError: one of them is no metric or no constraint.
+            TuneError: ``metric`` is not a metric, or one of ``constraints`` is not a constraint.
         """
         if not _NAME.fullmatch(metric):
             raise TuneError(f"{metric!r} is no metric; the metrics are {', '.join(METRICS)}, and the case's own")
@@ -102,7 +102,10 @@ class Objective:
 
     @classmethod
     def parse(cls, text: str) -> Objective:
-        """The inverse of ``str``: a metric, then constraints, with commas between. Raises TuneError."""
+        """Parses the result of ``str``: a metric and constraints, separated by commas.
+
+        Raises TuneError for other text.
+        """
         metric, *constraints = (part.strip() for part in text.split(","))
         return cls.of(metric, constraints)
 
@@ -111,17 +114,17 @@ class Objective:
 
     @property
     def is_time(self) -> bool:
-        """Whether it ranks by time, without constraints: the default."""
+        """Whether this is the default objective: time, without constraints."""
         return self == TIME
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The metrics that are measured for it, besides time."""
+        """The metrics that must be measured for this objective, besides time."""
         names = dict.fromkeys([self.metric, *(one.metric for one in self.constraints)])
         return tuple(name for name in names if name != "time" and name not in _OF_CODE)
 
     def is_measured(self, trials: Iterable[Trial]) -> bool:
-        """Whether a config's trials suffice: one failed, or they hold samples of every metric."""
+        """Returns whether a config needs no more measuring: it failed, or its trials hold samples of every metric."""
         found = set[str]()
         for trial in trials:
             if trial.status is not Status.OK:
@@ -130,11 +133,14 @@ class Objective:
         return found.issuperset(self.measured)
 
     def unmet(self, trials: Sequence[Trial]) -> tuple[Constraint, ...]:
-        """The constraints that a config with these trials does not meet."""
+        """Returns the constraints that a config with these trials does not meet."""
         return tuple(one for one in self.constraints if not one.met_by(_value(one.metric, trials)))
 
     def admitted(self, distinct: Sequence[Trial]) -> tuple[Trial, ...]:
-        """The trials of configs that meet every constraint, and all failures, which rule configs out."""
+        """Returns the trials of the configs that meet every constraint, and all failed trials.
+
+        Failed trials are kept because they rule configs out.
+        """
         if not self.constraints:
             return tuple(distinct)
         pools = _pools(distinct)
@@ -142,7 +148,7 @@ class Objective:
         return tuple(one for one in distinct if one.status is not Status.OK or one.config.order_key not in refused)
 
     def cost(self, trials: Sequence[Trial]) -> float | None:
-        """One config's value, less is better; None if it fails a constraint or the metric is unknown."""
+        """Returns the cost of one config; None if it does not meet a constraint or its value is unknown."""
         good = [trial for trial in trials if trial.status is Status.OK]
         if not good or self.unmet(good):
             return None
@@ -152,11 +158,14 @@ class Objective:
         return self.cost_of(value)
 
     def cost_of(self, value: float) -> float:
-        """A value of the metric as a cost, so that less is better."""
+        """Converts a value of the metric to a cost, so that smaller is better."""
         return 1 / max(value, 1e-300) if self.metric in _MORE_IS_BETTER else value
 
     def refusal(self, trials: Iterable[Trial]) -> str:
-        """The reason why no config that works is eligible, with the nearest value of each metric; "" if some is."""
+        """Returns the reason why no working config is eligible, or "".
+
+        The reason names, for each constraint, the config that comes nearest to it.
+        """
         pools = _pools(trials)
         if not pools or any(self.cost(pool) is not None for pool in pools.values()):
             return ""
@@ -182,18 +191,18 @@ TIME = Objective()
 
 
 def named(objective: Objective) -> str:
-    """The name that locks and dispatch rules have for an objective; "" for time without constraints."""
+    """Returns the name of an objective in locks and dispatch rules; "" for time without constraints."""
     return "" if objective.is_time else str(objective)
 
 
 def values_of(metric: str, trials: Iterable[Trial]) -> Mapping[Config, float]:
-    """The value of a metric for each usable config whose trials hold it."""
+    """Returns the value of a metric for each usable config whose trials hold the metric."""
     found = {pool[0].config: _value(metric, pool) for pool in _pools(trials).values()}
     return {config: value for config, value in found.items() if value is not None}
 
 
 def metric_text(metric: str, value: float) -> str:
-    """A value with its unit.
+    """Returns a value of a metric with its unit.
 
     >>> metric_text("energy", 1500), metric_text("registers", 40)
     ('1500 nJ', '40 registers')
@@ -210,7 +219,7 @@ def _pools(trials: Iterable[Trial]) -> dict[bytes, list[Trial]]:
 
 
 def _value(metric: str, trials: Sequence[Trial]) -> float | None:
-    """The value of a metric for one config: the median of all samples, or the most that its code needs."""
+    """Returns a metric of one config: the median of all its samples, or for a resource the most that its code needs."""
     if metric == "time":
         return _middle([float(sample) for trial in trials for sample in trial.samples_ns])
     if metric == "memory":
@@ -232,5 +241,5 @@ def _resource(name: str, trials: Iterable[Trial]) -> float | None:
 
 
 def _middle(samples: Sequence[float]) -> float | None:
-    """The lower median, so that the result is a sample."""
+    """Returns the lower median, so that the result is one of the samples; None without samples."""
     return sorted(samples)[(len(samples) - 1) // 2] if samples else None

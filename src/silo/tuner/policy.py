@@ -1,7 +1,8 @@
-"""The decision at the first call of a key: use a known config, or tune; and the time that first calls have spent.
+"""The decision at the first call of a key: use a known config or tune; and the time that first calls have spent.
 
-Each first call that tunes appends a record when it begins and another when it ends; a call that died left only the
-first. Tuning without a call waiting (``silo tune``, ``silo build``) settles the study: its extent was decided then.
+A first call that tunes appends a record when it begins and another when it ends, so a call that was killed has left
+only the first. Tuning while no call waits (``silo tune``, ``silo build``) settles the study: first calls do not tune it
+any further.
 """
 
 from __future__ import annotations
@@ -38,33 +39,34 @@ __all__ = [
 class TuneMode(Enum):
     """The ``tune`` setting."""
 
-    AUTO = "auto"  # tune within a small budget when nothing was measured here
-    BACKGROUND = "background"  # use the best known config at once, and tune beside the program
-    CACHED = "cached"  # never measure, use the best known config
-    FROZEN = "frozen"  # never measure or guess: use the lock or the measurements, or raise
+    AUTO = "auto"  # tune within a small budget if this device has no measurement yet
+    BACKGROUND = "background"  # use the best known config at once, and tune in the background
+    CACHED = "cached"  # never measure: use the best known config
+    FROZEN = "frozen"  # never measure or guess: use the lock or measurements, or raise
     LEADER = "leader"  # one process measures and writes the lock file, the others wait for it (silo.calls.leader)
-    OFF = "off"  # never measure, use the first config
+    OFF = "off"  # never measure: use the first config
 
     @property
     def measures(self) -> bool:
-        """Whether calls of a process measure by themselves, each process for itself."""
+        """Whether every process measures for its own calls."""
         return self in (TuneMode.AUTO, TuneMode.BACKGROUND)
 
 
 class Action(Enum):
-    """The action to take."""
+    """What a call does about its config."""
 
     USE = "use"
     TUNE = "tune"
-    BESIDE = "tune beside the program"  # the call uses the config, and a later one the winner
+    BESIDE = "tune beside the program"  # this call uses the best known config, a later one the winner
     REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyDecision:
-    """The action, the config to use (for ``TUNE`` and ``BESIDE``: until a winner is found), its source, and the reason.
+    """The action of a call, the config that it uses, the source of this config, and the reason.
 
-    ``refuse`` means that no config may be used; ``config`` is then just the space's first.
+    For ``TUNE`` and ``BESIDE``, the config is used until a winner is found. ``REFUSE`` means that the call may use no
+    config; ``config`` is then the space's first.
     """
 
     action: Action
@@ -84,11 +86,11 @@ def decide(
     rule: Config | None = None,
     elsewhere: Config | None = None,
     heuristic: Config | None = None,
-    can_measure: Decision = Accepted(),  # noqa: B008  # frozen
+    can_measure: Decision = Accepted(),  # noqa: B008  # a shared default is safe, because Accepted is frozen
     only: str = "there is one config",
     unfinished: str = "",
 ) -> PolicyDecision:
-    """Decides for one key. Pure.
+    """Decides what the first call of a key does. Pure.
 
     Args:
         mode: The ``tune`` setting.
@@ -97,19 +99,19 @@ def decide(
         lock_rule: The lock's config for the nearest bucket.
         bucket: The winner measured on this device model for the bucket of the key's values.
         earlier: The winner for this bucket with another compiler, whose code differs from today's; a prediction.
-        rule: The dispatch rules' config; a prediction.
+        rule: The config that the dispatch rules choose; a prediction.
         elsewhere: The best config on another device, driver or compiler; a guess.
         heuristic: The heuristic's first choice; a guess. None means the first config.
-        can_measure: Whether this call allows measuring, or why not (no memory for copies, a graph is captured, ...).
-        only: The reason why only one config exists, if so: then calls measure nothing, and use a refinement of it if
-            one was measured earlier.
+        can_measure: Whether this call may measure, or why not (no memory for copies, a graph is captured, ...).
+        only: The reason why the space has a single config, if it has. Then calls measure nothing, but use a refinement
+            of that config if one was measured earlier.
         unfinished: The progress of first calls that were cut off, if a later call is to continue; "" otherwise.
     """
     first = configs[0]
     tune = Action.BESIDE if mode is TuneMode.BACKGROUND else Action.TUNE
     default = default_origin(len(configs), ruled=heuristic is not None)
     if mode is TuneMode.OFF:
-        # A heuristic's space has its best guess first.
+        # A heuristic lists its best guess first.
         origin = default if heuristic in (None, first) else Origin.FIRST
         return PolicyDecision(
             Action.USE, first, origin, f"tuning is off: {only if origin is Origin.ONLY else origin.phrase}"
@@ -148,14 +150,14 @@ def _best_known(first: Config, *known: Config | None) -> tuple[Config, Origin]:
 
 
 EFFORT_SCHEMA = "effort/1"
-BEGUN, SETTLED = "begun", "settled"  # the rest are the reasons why sessions ended
+BEGUN, SETTLED = "begun", "settled"  # other values of "ended" are the reasons why sessions ended
 _WHOLE = frozenset({SETTLED, "complete", "evaluations"})
 _DECIDED = _WHOLE | {ENOUGH}
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSpent:
-    """Seconds that first calls have spent on a study, and the end of its latest tuning ("" if unknown)."""
+    """The seconds that first calls have spent on a study, and how its latest tuning ended ("" if unknown)."""
 
     seconds: float = 0.0
     last: str = ""
@@ -167,16 +169,17 @@ class TimeSpent:
 
     @property
     def ended_early(self) -> bool:
-        """Whether the latest first call that tuned left configs that could hardly gain anything."""
+        """Whether the latest first call that tuned stopped because the remaining configs could hardly be faster."""
         return self.last == ENOUGH
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A study that a first call left: configs ``tried``, configs in all, seconds spent and seconds allowed.
+    """A study that a first call did not finish.
 
-    ``early``: it was left because the other configs could hardly gain anything. Calls do not wait for these, but a
-    search beside a later process measures them.
+    It holds the number of configs ``tried`` and of all configs, the seconds spent and the seconds allowed. ``early``:
+    the call stopped because the other configs could hardly be faster. Calls do not wait for these to be measured, but a
+    later process with ``tune=background`` measures them.
     """
 
     tried: int
@@ -187,7 +190,7 @@ class Unfinished:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a first call may spend more on it."""
+        """Whether a first call may spend more time on this study."""
         return self.tried < self.total and self.spent_s < self.allowed_s
 
     def __str__(self) -> str:
@@ -201,12 +204,12 @@ class Unfinished:
 
 
 def read_effort(study: Study, records: RecordStore) -> TimeSpent:
-    """The stored time of a study. Unreadable records are left out."""
+    """Reads the time that first calls have spent on a study. Unreadable records are left out."""
     total_ms, last, whole = 0, "", ""
     try:
         kept = list(records.read(effort_key(study.key)))
     except (StoreError, OSError):
-        return TimeSpent()  # the trials are not readable either, and that is reported
+        return TimeSpent()  # reading the trials from this store fails too, and is reported
     what = "a record of tuning effort"
     for record in kept:
         try:
@@ -218,13 +221,17 @@ def read_effort(study: Study, records: RecordStore) -> TimeSpent:
             whole = last if last in _WHOLE or (last in _DECIDED and not whole) else whole
         except (ValueError, KeyError, TypeError):
             continue  # written by a newer Silo
-    if isinstance(records, CatchesUp):  # records of other machines arrive in any order
+    # records of other machines arrive in any order, so the last one need not be the latest
+    if isinstance(records, CatchesUp):
         last = whole or last
     return TimeSpent(total_ms / 1000, last)
 
 
 def note_effort(study: Study, records: RecordStore, ended: str, seconds: float = 0.0) -> str:
-    """Stores that a first call's tuning began or ended; returns "", or why not: a later call may begin anew."""
+    """Records that a first call's tuning began or ended.
+
+    Returns "", or the reason why nothing was recorded; a later call may then start tuning again.
+    """
     document: JSON = {"schema": EFFORT_SCHEMA, "milliseconds": max(round(seconds * 1000), 0), "ended": ended}
     try:
         records.append(effort_key(study.key), document)
@@ -234,7 +241,7 @@ def note_effort(study: Study, records: RecordStore, ended: str, seconds: float =
 
 
 def settle(study: Study, records: RecordStore) -> None:
-    """Records that the study was tuned on purpose, so that first calls leave it alone from now on."""
+    """Records that the study was tuned on purpose, so that first calls do not tune it any further."""
     effort = read_effort(study, records)
     if effort.is_cut_off or effort.ended_early:
         note_effort(study, records, SETTLED)

@@ -1,4 +1,4 @@
-"""Refinements: configs outside a space that measurements suggest, and the reachable configs of a space."""
+"""Refinements: configs outside a space that measurements suggest; and the reachable configs of a space."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = [
 
 # ---- Reachable configs: the configs of a space, and the configs that refining them can produce ----
 
-# Blocks along a reduced axis, by Inductor's names. RSPLIT divides the grid and does not count.
+# Inductor's names of blocks along a reduced axis. RSPLIT divides the grid, so it is not among them.
 _REDUCTION_BLOCK = re.compile(r"R(\d+_)?BLOCK")
-# Reductions of this many elements at a time, or fewer, are not made smaller.
+# Blocks of this many reduced elements, or fewer, are not halved.
 _LEAST_REDUCTION = 64
 
 _Members = tuple[tuple[str, object], ...]
@@ -40,10 +40,10 @@ _Members = tuple[tuple[str, object], ...]
 
 @dataclass(frozen=True)
 class ReachableConfigs:
-    """The configs whose trials count for a space, which is not empty.
+    """The configs whose trials count for a space: its own, and those that refining them can produce.
 
-    Members called ``fixed`` were set by the caller, and no refinement changes them. Of a space of groups, only the
-    configs that it lists are refined.
+    The space must not be empty. No refinement changes the members in ``fixed``, because the caller set them. Of a space
+    of groups, only the configs that it lists are refined.
 
     >>> from silo.core.config import ConfigSet
     >>> reach = ReachableConfigs(ConfigSet([Config.of(R0_BLOCK=256, num_stages=2)]))
@@ -58,11 +58,11 @@ class ReachableConfigs:
         return self.holds(config) or self.is_refined_form(config)
 
     def holds(self, config: Config) -> bool:
-        """Whether it is a config of the space itself."""
+        """Returns whether ``config`` belongs to the space itself."""
         return config in self.space
 
     def is_refined_form(self, config: Config) -> bool:
-        """Whether refining the space can produce ``config``, and it is not in the space itself."""
+        """Returns whether ``config`` is outside of the space and refining the space can produce it."""
         key = config.order_key
         return not self.holds(config) and any(
             form.order_key == key
@@ -72,12 +72,12 @@ class ReachableConfigs:
 
     @property
     def refinable(self) -> bool:
-        """Whether any config has a refined form."""
+        """Whether any config of the space has a refined form."""
         return any(True for config in self.space.listed for _ in _refined(config, self.fixed))
 
     @cached_property
     def _relatives(self) -> dict[_Members, list[Config]]:
-        """The configs, grouped by the members that no refinement changes, and that all refined forms share."""
+        """The configs by the members that no refinement changes: a config and its refined forms share a group."""
         found: dict[_Members, list[Config]] = {}
         for config in self.space.listed:
             found.setdefault(_unrefined(config), []).append(config)
@@ -85,7 +85,7 @@ class ReachableConfigs:
 
 
 def _unrefined(config: Config) -> _Members:
-    """The members that no refinement changes, with the identity of each value."""
+    """Returns the members that no refinement changes, with the identity of each value."""
     return tuple(
         (name, identity_of(value))
         for name, value in config.values + config.options
@@ -94,7 +94,7 @@ def _unrefined(config: Config) -> _Members:
 
 
 def _refined(config: Config, fixed: frozenset[str]) -> Iterator[Config]:
-    """The configs that refining one config can produce."""
+    """Yields the configs that refining ``config`` can produce."""
     plain = one_stage(config)
     if plain is not None and "num_stages" not in fixed:
         yield plain
@@ -106,12 +106,12 @@ def _refined(config: Config, fixed: frozenset[str]) -> Iterator[Config]:
 
 
 def reduction_blocks(configs: Iterable[Config]) -> frozenset[str]:
-    """The names of the blocks that a refinement would halve."""
+    """Returns the names of the blocks that a refinement may halve."""
     return frozenset(name for config in configs for name, _ in config.values if _REDUCTION_BLOCK.fullmatch(name))
 
 
 def halved(config: Config) -> Config | None:
-    """The config with its largest reduction block halved; None if it has none, or they are small already."""
+    """Returns the config with its largest reduction block halved; None if it has no such block, or only small ones."""
     blocks = {name: value for name, value in config.values if _REDUCTION_BLOCK.fullmatch(name) and type(value) is int}
     if not blocks or math.prod(blocks.values()) <= _LEAST_REDUCTION:
         return None
@@ -120,7 +120,7 @@ def halved(config: Config) -> Config | None:
 
 
 def one_stage(config: Config) -> Config | None:
-    """The config without pipelining; None if it does not pipeline."""
+    """Returns the config without pipelining; None if it does not pipeline."""
     stages = config.as_dict().get("num_stages")
     if type(stages) is not int or stages <= 1:
         return None
@@ -128,34 +128,37 @@ def one_stage(config: Config) -> Config | None:
 
 
 def changed(before: Config, after: Config) -> dict[str, Value]:
-    """The members that have another value ``after``, and that value."""
+    """Returns the members of ``after`` whose values differ from those in ``before``."""
     ours, theirs = before.as_dict(), after.as_dict()
     return {name: theirs[name] for name in ours if identity_of(ours[name]) != identity_of(theirs[name])}
 
 
-# ---- Refinements: configs outside of the space that measurements of its own configs suggest ----
+# ---- Refinements: configs outside of the space that measurements of the space's configs suggest ----
 
-# Prefix of the line in a trial's message that holds the reason for its config.
+# The prefix of the line in a trial's message that explains why the refined config was proposed.
 _MARK = "refined: "
-_SHOWN = 4  # refinements that are described one by one
+_SHOWN = 4  # the most refinements that are described one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """A further config to measure, and the reason: the changed members, and the measurement behind the change."""
+    """A further config to measure.
+
+    ``reason`` names the changed members, and the measurement that suggested the change.
+    """
 
     config: Config
     reason: str
 
     def explained(self, trial: Trial) -> Trial:
-        """The trial of its config with the reason in its message; the message of a failure comes first."""
+        """Returns a trial of this config with the reason added to its message, after the message of a failure."""
         lines = [f"{_MARK}{self.reason}", *filter(None, [trial.message])]
         return replace(trial, message="\n".join(lines if trial.status is Status.OK else reversed(lines)))
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """The limits of a GPU's resident blocks: registers and threads per multiprocessor, multiprocessors, warp size."""
+    """Limits of the resident blocks of a GPU: registers and threads per multiprocessor, multiprocessors, warp size."""
 
     registers: int
     threads: int
@@ -164,13 +167,13 @@ class Occupancy:
 
     @classmethod
     def of(cls, facts: Mapping[str, int]) -> Occupancy | None:
-        """From a device's facts; None if it lacks these numbers."""
+        """Reads the limits from a device's facts; None if one is missing."""
         names = ("registers_per_sm", "max_threads_per_sm", "sm_count", "warp_size")
         numbers = [facts.get(name, 0) for name in names]
         return cls(*numbers) if all(numbers) else None
 
     def resident(self, registers: int, warps: int) -> int:
-        """The number of blocks of ``warps`` warps that are resident at a time, given their ``registers`` per thread."""
+        """Returns how many blocks of ``warps`` warps with ``registers`` registers per thread are resident at a time."""
         return max(self.registers // (registers * self.warp_size * warps), 1) * self.units
 
 
@@ -189,11 +192,11 @@ class Refiner:
 
     @cached_property
     def reach(self) -> ReachableConfigs:
-        """The space and all refinements that may be proposed."""
+        """The configs of the space and all refinements that may be proposed."""
         return ReachableConfigs(ConfigSet(self.configs), self.fixed)
 
     def propose(self, trials: Sequence[Trial]) -> tuple[Refinement, ...]:
-        """The refinements to measure now, given all trials so far. Pure; empty after a few rounds."""
+        """Returns the refinements to measure now, given all trials so far; empty after a few rounds. Pure."""
         tried = {trial.config.order_key for trial in trials}
         found = [*self._scaled(trials), *self._unpipelined(trials)]
         distinct = {one.config.order_key: one for one in reversed(found)}
@@ -211,7 +214,7 @@ class Refiner:
             smaller = halved(trial.config)
             if trial.status is not Status.OK or not registers or smaller is None:
                 continue
-            # With so few registers the threads are the limit.
+            # with so few registers a thread, the number of threads limits the resident blocks
             if registers <= self.occupancy.registers // self.occupancy.threads:
                 continue
             warps = trial.config.as_dict().get("num_warps", 4)
@@ -237,12 +240,12 @@ class Refiner:
 
 
 def reason_of(trial: Trial) -> str:
-    """The reason for the trial's config; "" if it is not a refinement."""
+    """Returns the reason for the trial's config; "" if the config is not a refinement."""
     return next((line.removeprefix(_MARK) for line in trial.message.splitlines() if line.startswith(_MARK)), "")
 
 
 def describe_refinements(trials: Iterable[Trial]) -> tuple[str, ...]:
-    """A line for each refinement among ``trials``, with its outcome; of many, the first few and a count."""
+    """Describes each refinement among ``trials`` in a line, with its outcome; of many, the first few and a count."""
     lines = [
         f"refined: {reason} ({format_time(median(trial.samples_ns)) if trial.samples_ns else trial.status.value})"
         for trial in trials

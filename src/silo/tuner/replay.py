@@ -1,4 +1,4 @@
-"""Recorded spaces: every config's outcome measured once, so that tuning can be run again without a device."""
+"""Recorded spaces: the outcome of every config, measured once, so that tuning can be replayed without a device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ __all__ = ["RecordedOutcome", "RecordedSpace", "ReplayEvaluator", "replay_search
 
 @dataclass(frozen=True, slots=True)
 class RecordedOutcome:
-    """The recorded outcome of one config. ``compile_ns`` and ``bench_ns`` are the costs of trying it, failed or not."""
+    """The recorded outcome of one config.
+
+    ``compile_ns`` and ``bench_ns`` are the times that compiling and measuring it took, whether it failed or not.
+    """
 
     status: Status
     samples_ns: tuple[int, ...]
@@ -34,7 +37,7 @@ class RecordedOutcome:
 
     @property
     def average_ns(self) -> float | None:
-        """The mean of its samples, which is the time that Kernel Tuner's searches see; None if it failed."""
+        """The mean of the samples, which Kernel Tuner's searches minimize; None if the config failed."""
         return fmean(self.samples_ns) if self.samples_ns else None
 
 
@@ -49,10 +52,12 @@ class RecordedSpace:
 
     @classmethod
     def load(cls, path: Path) -> RecordedSpace:
-        """Reads a Kernel Tuner cache file (JSON, perhaps gzipped; after a run that was cut off, its brackets are open).
+        """Reads a Kernel Tuner cache file (JSON, perhaps gzipped).
+
+        The file of a run that was cut off has no closing brackets.
 
         Raises:
-            TuneError: it is not a cache file.
+            TuneError: the file is no cache file.
         """
         found = read_results(path, "kernel-tuner")
         return cls(
@@ -74,17 +79,17 @@ class RecordedSpace:
 
     @property
     def best_average_ns(self) -> float:
-        """The smallest average of all configs in nanoseconds: Kernel Tuner's optimum."""
+        """The smallest mean of all configs, in nanoseconds, which Kernel Tuner calls the optimum."""
         return min(outcome.average_ns for outcome in self.outcomes.values() if outcome.average_ns is not None)
 
     def without_failures(self) -> RecordedSpace:
-        """The configs that worked, as Kernel Tuner's own replay reads a file."""
+        """Returns the space of the configs that worked, the only ones that Kernel Tuner's own replay uses."""
         worked = {key: outcome for key, outcome in self.outcomes.items() if outcome.average_ns is not None}
         kept = tuple(config for config in self.configs if config.order_key in worked)
         return RecordedSpace(self.kernel, self.device, kept, worked)
 
     def study(self, policy: str = "replay/1") -> Study:
-        """A study for its trials; device facts that files do not hold are 0."""
+        """Returns a study for trials of this space. The device facts are 0, because cache files do not hold them."""
         return Study(
             kernel=self.kernel,
             source="",
@@ -100,11 +105,11 @@ class RecordedSpace:
 
 
 class ReplayEvaluator:
-    """Answers from a recorded space. Implements :class:`silo.tuner.lanes.Evaluator`.
+    """Returns outcomes of a recorded space instead of measuring. Implements :class:`silo.tuner.lanes.Evaluator`.
 
     ``clock`` is the session's clock: it advances only by the recorded cost of each config, so budgets in seconds mean
-    the same as on the device. Failures cost as much as they did then. ``samples`` is the number of recorded samples
-    that an evaluation returns; comparing finalists returns all of them.
+    the same as on the device. A failure costs as much as it did then. ``samples`` is the number of recorded samples
+    that an evaluation returns; a comparison of finalists returns all of them.
     """
 
     def __init__(self, space: RecordedSpace, study: Study | None = None, *, samples: int = 7) -> None:
@@ -115,18 +120,18 @@ class ReplayEvaluator:
         self.evaluations = 0
 
     def clock(self) -> int:
-        """Nanoseconds of recorded work so far."""
+        """Returns the nanoseconds of recorded work so far."""
         return self._now
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Does nothing: the recorded time includes compiling."""
 
     def spills(self, config: Config) -> int | None:
-        """Returns None: not recorded."""
+        """Returns None, because the files hold no spill counts."""
         del config
 
     def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
-        """The recorded outcome, without a reference. Raises TuneError for a config that is not in the space."""
+        """Returns the recorded outcome, without a reference. Raises TuneError for a config that is not in the space."""
         del reference
         outcome = self._outcome(config)
         self.evaluations += 1
@@ -140,13 +145,13 @@ class ReplayEvaluator:
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """All recorded samples of each config."""
+        """Returns all recorded samples of each config."""
         outcomes = {config: self._outcome(config) for config in configs}
         self._now += sum(outcome.bench_ns for outcome in outcomes.values())
         return {config: outcome.samples_ns for config, outcome in outcomes.items()}
 
     def interrupt(self) -> None:
-        """Does nothing."""
+        """Does nothing, because ``evaluate`` returns at once."""
 
     def _outcome(self, config: Config) -> RecordedOutcome:
         try:
@@ -158,10 +163,10 @@ class ReplayEvaluator:
 def replay_search(
     space: RecordedSpace, searcher: Searcher, evaluations: int, *, ahead: int | None = None
 ) -> list[float | None]:
-    """The averages that ``searcher`` sees in a budget of ``evaluations``, in order; None for a failed config.
+    """Returns the means that ``searcher`` observes in a budget of ``evaluations``, in order; None for a failure.
 
-    Like a session, it takes ``ahead`` configs before it reports their outcomes, and announces the end of the budget.
-    By default as many as a session takes for the default searcher of a large space.
+    Like a session, it takes ``ahead`` configs before it reports their outcomes, and announces the end of the budget. By
+    default ``ahead`` is the number that a session takes for the default searcher of a large space.
     """
     if ahead is None:
         ahead = ahead_of("surrogate", ConfigSet(space.configs[:1]), evaluations)

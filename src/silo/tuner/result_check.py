@@ -1,4 +1,4 @@
-"""The check of a config's result if no expected result is known: comparison with a base config."""
+"""Checks a config's result against the result of a base config, if the call has no expected result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ __all__ = ["BaseCheck", "Check", "RememberingCheck", "ResultComparison"]
 
 @dataclass(frozen=True, slots=True)
 class ResultComparison:
-    """Whether a result is right, its largest absolute error (None: nothing was compared), and the first difference."""
+    """Whether a result is right, its largest absolute error, and a message about the first difference.
+
+    ``max_error`` is None if nothing was compared.
+    """
 
     ok: bool
     max_error: float | None = None
@@ -31,14 +34,14 @@ Check = Callable[[Mapping[str, "NDArray[Any]"]], ResultComparison]
 
 
 class RememberingCheck:
-    """A check that recognizes results that were right before: most configs of a kernel write the same bits."""
+    """A check that remembers the last right result, because most configs of a kernel write the same bits."""
 
     def __init__(self, check: Check) -> None:
         self._check = check
         self._right: tuple[Mapping[str, NDArray[Any]], ResultComparison] | None = None
 
     def __call__(self, results: Mapping[str, NDArray[Any]]) -> ResultComparison:
-        """The check's result; if the arrays equal the last right ones, the result for those."""
+        """Checks ``results``; if they equal the last right ones bit by bit, returns the earlier comparison."""
         if self._right is not None and all(same_bits(results[name], array) for name, array in self._right[0].items()):
             return self._right[1]
         comparison = self._check(results)
@@ -48,22 +51,22 @@ class RememberingCheck:
 
 
 def kept(results: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
-    """Results to keep: copies, except of read-only arrays, which never change."""
+    """Returns results that stay valid: copies, except that read-only arrays are returned as they are."""
     return {name: array.copy() if array.flags.writeable else array for name, array in results.items()}
 
 
-# The most configs that are tried as a base, each of which is compiled and may take a while to fail.
+# The most configs that are tried as a base. Each must be compiled, and may take a while to fail.
 _MOST_TRIED = 8
 
 
 class BaseCheck:
-    """Checks configs against a base config, for live arguments without a case.
+    """Checks configs against a base config on the arguments of a call, whose expected result is unknown.
 
-    ``run`` launches one config once on fresh copies of the arguments and returns their content afterwards, as host
-    arrays by name. These are valid until its next call, except read-only arrays, which hold their first content and are
-    the same objects each time. The base is the first of ``configs`` that runs: it need not be right, but it is the
-    config that the caller would get without tuning. If the first eight do not run, the base is the first checked config
-    that does.
+    ``run`` launches a config once on fresh copies of the arguments and returns their content afterwards, as host arrays
+    by name. They are valid until its next call; only read-only arrays, which the kernel did not write, stay valid and
+    are the same objects each time. The base is the first of ``configs`` that runs: its result need not be right, but it
+    is the config that the caller would get without tuning. If the first eight do not run, the base is the first config
+    that ``check`` runs.
     """
 
     def __init__(self, run: Callable[[Config], Mapping[str, NDArray[Any]]], configs: Sequence[Config]) -> None:
@@ -72,7 +75,10 @@ class BaseCheck:
         self._base: tuple[Config, Mapping[str, NDArray[Any]]] | None = None
 
     def check(self, config: Config) -> ResultComparison:
-        """Runs ``config`` and compares. Raises the config's own LaunchError or CompileError."""
+        """Runs ``config`` and compares its result with the base's.
+
+        Raises the config's own LaunchError or CompileError.
+        """
         self._base = self._base or self._first() or (config, kept(self._run(config)))
         base, expected = self._base
         if config.order_key == base.order_key:
@@ -80,7 +86,7 @@ class BaseCheck:
         actual = self._run(config)
         largest = 0.0
         for name, want in expected.items():
-            if actual[name] is want:  # neither of the two writes it
+            if actual[name] is want:  # neither config wrote this array
                 continue
             result = compare(actual[name], want)
             largest = max(largest, result.max_abs_error)
@@ -92,6 +98,6 @@ class BaseCheck:
     def _first(self) -> tuple[Config, Mapping[str, NDArray[Any]]] | None:
         while self._untried:
             config = self._untried.pop(0)
-            with contextlib.suppress(CompileError, LaunchError):  # its own trial records the error
+            with contextlib.suppress(CompileError, LaunchError):  # the trial of this config will record the error
                 return config, kept(self._run(config))
         return None

@@ -1,4 +1,4 @@
-"""Seeds: configs worth trying first, because they did well in a study nearby; and the distance between two studies."""
+"""Seeds: configs worth trying first, because they did well in a similar study; and the distance between two studies."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ __all__ = [
     "spoken_of",
 ]
 
-# The weight of one difference, in sixteenths of an octave like the distance of buckets: how far the best config is
-# likely to move. The weights only order studies, so only their order matters.
+# The weights of differences between two studies, in sixteenths of an octave, the unit in which distances of buckets are
+# measured: how far the best config is likely to move. Weights only order studies, so only their order matters.
 _POLICY = 2
 _FACTS = 4
 _DRIVER = 4
 _COMPILER = 8
 _SOURCE = 24
 _MODEL = 24
-_LEVEL = 16  # besides the model, if it has another architecture
+_LEVEL = 16  # another architecture; counts in addition to _MODEL
 _EXTENTS = 48
 _CONSTANT = 48
 _DTYPE = 48
@@ -51,9 +51,10 @@ _DTYPE = 48
 
 @dataclass(frozen=True, slots=True)
 class StudyDifference:
-    """One field in which two studies differ: ``what`` describes it for people; its name; its value here and there.
+    """One field in which two studies differ: its kind (``what``, for people), its name, and its values in both studies.
 
-    ``apart`` is its weight in sixteenths of an octave; None: results are useless across this difference.
+    ``apart`` is the weight of the difference in sixteenths of an octave. None means that results of one study are
+    useless for the other.
     """
 
     what: str
@@ -68,10 +69,10 @@ class StudyDifference:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A stored study near another: their differences, their distance, and its winner.
+    """A stored study similar to another study: their differences, their distance, and the stored study's winner.
 
-    ``losses`` holds the loss of each config that was tried there (:func:`silo.tuner.loss_model.loss_ppm`), a million
-    for a config that failed.
+    ``losses`` holds the loss of each config that was tried in the stored study
+    (:func:`silo.tuner.loss_model.loss_ppm`): a million for a config that failed.
     """
 
     study: Study
@@ -83,12 +84,12 @@ class Neighbour:
 
     @property
     def is_of_this_device(self) -> bool:
-        """Whether it was measured on the device model of the other study."""
+        """Whether both studies were measured on the same device model."""
         return all(one.what != "device" for one in self.differences)
 
     @property
     def ranking(self) -> tuple[tuple[Config, int], ...]:
-        """Its configs with their median times in nanoseconds, the winner first."""
+        """The usable configs of the stored study with their median times in nanoseconds, the winner first."""
         if self.winner is None:
             return ()
         rest = tuple((standing.config, standing.time.median_ns) for standing in self.winner.runners_up)
@@ -96,11 +97,11 @@ class Neighbour:
 
 
 def differences(ours: Study, theirs: Study) -> tuple[StudyDifference, ...]:
-    """Every field in which two studies differ; empty for the same study."""
+    """Returns every field in which two studies differ; empty if they are the same."""
     found: list[StudyDifference] = []
 
     def compare(what: str, field: str, here: object, there: object, apart: int | None) -> None:
-        # The text distinguishes 1 from True, as keys do.
+        # str() distinguishes 1 from True, as keys do; == does not
         if str(here) != str(there):
             found.append(StudyDifference(what, field, _shown(here), _shown(there), apart))
 
@@ -126,7 +127,7 @@ def differences(ours: Study, theirs: Study) -> tuple[StudyDifference, ...]:
 
 
 def nearest(ours: Study, others: Iterable[Study]) -> tuple[Neighbour, ...]:
-    """The studies whose results are useful for ``ours``, nearest first, without ``ours`` itself. Pure."""
+    """Returns the studies whose results are useful for ``ours``, nearest first, without ``ours`` itself. Pure."""
     found: list[Neighbour] = []
     for study in others:
         different = differences(ours, study)
@@ -161,7 +162,7 @@ def _device(ours: Study, theirs: Study) -> list[StudyDifference]:
     found: list[StudyDifference] = []
     for name, mine in here.items():
         if mine != there[name]:
-            # The model counts once, however many of its fields differ.
+            # The first field that differs has the weight of the device model; the others have none.
             weight = 0 if found else _MODEL
             found.append(StudyDifference("device", f"device {name}", str(mine), str(there[name]), weight))
     return found
@@ -186,25 +187,27 @@ def _shown(value: object) -> str:
     return str(value) or "nothing"
 
 
-# ---- Seeds: configs worth trying first, because they were best in a study that is near ----
+# ---- Seeds from similar studies in the store ----
 
-# Seeds from one study: its winner and the next two. More add little to the winner.
+# The most seeds from one study: its winner and the next two. Further ones help little.
 _PER_STUDY = 3
-# The loss of a config in a study that did not try it: searches try configs that they expect to be good.
+# The assumed loss of a config that a study did not try. It is large, because searches try the configs that they expect
+# to be good.
 _UNKNOWN_PPM = 500_000
-_OCTAVE = 16  # of the distance between studies
-# Mixtures of device models: so many are drawn, each with shares from a gamma distribution of this shape. At 1 and less
-# one or two models make up most of a mixture, at 10 all mixtures are alike; a shape between serves models that are like
-# one of the others and models that are like their mean. Only so many configs of each model, the best, are considered.
+_OCTAVE = 16  # one octave, in the unit of distances between studies
+# An unknown device is modelled as a mixture of known ones. _MIXTURES mixtures are drawn; the shares of the devices come
+# from a gamma distribution with this shape. With a shape of 1 or less, one or two devices make up most of a mixture;
+# with 10, all mixtures are alike. A shape between serves both devices that resemble one known device and devices that
+# resemble the mean of all. Only the _BEST_OF_EACH best configs of each device are considered.
 _MIXTURES = 64
 _SHAPE = 3.0
 _BEST_OF_EACH = 128
 
 
 def neighbours(study: Study, records: RecordStore, limit: int = 8) -> tuple[Neighbour, ...]:
-    """The nearest stored studies of a kernel of this name with the winner of each, nearest first.
+    """Returns the nearest stored studies of kernels with this name, each with its winner, nearest first.
 
-    Only studies with trials count. Studies of other sizes, devices, drivers, compilers and sources are among them.
+    Only studies with trials are returned. They may differ in sizes, device, driver, compiler and source.
     """
     found: list[Neighbour] = []
     for near in nearest(study, studies_of(study.kernel, records)):
@@ -219,7 +222,7 @@ def neighbours(study: Study, records: RecordStore, limit: int = 8) -> tuple[Neig
 
 
 def losses_of(study: Study, trials: Sequence[Trial]) -> tuple[tuple[Config, int], ...]:
-    """The loss of each config that was tried, in millionths; empty if none works."""
+    """Returns the loss of each config that was tried, in millionths; empty if no config works."""
     sample = Sample.of_trials(study.bucket, trials)
     if sample is None:
         return ()
@@ -235,12 +238,12 @@ def seeds(
     tried: Container[bytes] = (),
     limit: int = 8,
 ) -> tuple[Seed, ...]:
-    """The configs to try first: the deployed config, then the best configs of the nearest studies. Pure.
+    """Returns the configs to try first: the deployed config, then the best configs of the nearest studies. Pure.
 
     The winners of all studies come before any runner-up, in the order of ``near``. If several studies are of other
-    device models, the configs come first whose best has the least expected loss, for a device that is like an unknown
-    mixture of them: the first is nearly best on all of them, the next are for devices that are more like some than like
-    others. A config is a seed once, with its first reason. Configs
+    device models, their configs are ordered by expected loss on a device that is like an unknown mixture of these
+    models: the first config is nearly best on all of them, and each of the next is for devices that are more like some
+    of them than like others. A config that several studies suggest is a seed once, with the first reason. Configs
     outside of ``configs``, or with an order key in ``tried``, are left out.
     """
     found: dict[bytes, Seed] = {}
@@ -268,9 +271,9 @@ def seeds(
 def _agreed(
     near: Sequence[Neighbour], limit: int, configs: Container[Config], tried: Container[bytes]
 ) -> tuple[Seed, ...]:
-    """At most ``limit`` configs that cover the mixtures of several studies, nearer ones having greater shares.
+    """Returns at most ``limit`` configs that together do well on all mixtures of several studies.
 
-    Configs with equal losses in all of them come in the order of their keys.
+    Nearer studies have greater shares. Configs with equal losses in all studies come in the order of their keys.
     """
     least = min(neighbour.apart for neighbour in near)
     weights = [1 / (1 + (neighbour.apart - least) / _OCTAVE) ** 2 for neighbour in near]
@@ -304,16 +307,21 @@ def _mean(shares: Sequence[float], losses: Sequence[int]) -> float:
 
 
 def _mixtures(weights: Sequence[float]) -> list[list[float]]:
-    """Shares of the studies; the first mixture is of all of them."""
+    """Returns mixtures: lists with a share of each study.
+
+    The first one has the shares ``weights``, the others are random.
+    """
     draws = random.Random("mixtures of devices")  # noqa: S311  # nothing secret
     drawn = [[weight * draws.gammavariate(_SHAPE, 1) + 1e-9 for weight in weights] for _ in range(_MIXTURES)]
     return [list(weights), *drawn]
 
 
 def _covering(mixed: Mapping[Config, Sequence[float]], limit: int) -> list[Config]:
-    """Configs by their losses on each mixture: each time the one that lowers the mean of the least losses most.
+    """Chooses configs by their losses on each mixture, one after another.
 
-    The first has the least loss on the mixture of all. Once no config lowers the mean, they come in the given order.
+    The first has the least loss on the first mixture. Each further config is the one that most lowers the mean, over
+    the mixtures, of the least loss of any chosen config. Once no config lowers the mean, the rest keep their given
+    order.
     """
     left = dict(mixed)
     chosen: list[Config] = []
@@ -341,20 +349,20 @@ def _reason(neighbour: Neighbour, place: int) -> str:
     return f"{text}: {', '.join(f'another {one}' for one in what)}"
 
 
-# ---- Seeds: configs that did well somewhere else, tried first here. A hint is never a measurement ----
+# ---- Seeds from files of other tuners. They are only tried first, and never count as measurements ----
 
 SEEDS_SCHEMA = "seeds/1"
 
-# The most seeds of one file; the rest of a large space hardly shows where its best configs are.
+# The most seeds that are kept of one file: further results of a large space say little about its best configs.
 MOST_SEEDS = 256
 
 
 def seeds_to_record(results: ForeignResults) -> JSON:
-    """The record that stores the fastest configs of ``results``, the fastest first."""
+    """Returns the record that stores the fastest configs of ``results``, the fastest first."""
     usable = [trial for trial in results.trials if trial.status is Status.OK]
     timed = [trial for trial in usable if trial.samples_ns]
     timed.sort(key=lambda trial: (median(trial.samples_ns), trial.config.order_key))
-    # tables of configs without times are in their own order
+    # files without times keep the order of their configs
     untimed = [trial for trial in usable if not trial.samples_ns]
     distinct = {trial.config.order_key: trial.config for trial in (*timed, *untimed)}
     configs = list(distinct.values())[:MOST_SEEDS]
@@ -367,10 +375,10 @@ def seeds_to_record(results: ForeignResults) -> JSON:
 
 
 def seeds_from_records(records: Iterable[JSON]) -> tuple[Config, ...]:
-    """The seeds of several files, the best of each in turn, the latest file first.
+    """Returns the seeds of several files in turns: the best of each, then the second of each, the latest file first.
 
     Raises:
-        ValueError: a record is not one of seeds.
+        ValueError: a record is not a record of seeds.
     """
     lists = [_configs(record) for record in records]
     turns = itertools.zip_longest(*reversed(lists))
@@ -386,9 +394,10 @@ def _configs(record: JSON) -> list[Config]:
 
 
 def spoken_of(configs: Sequence[Config], seeds: Sequence[Config]) -> tuple[Config, ...]:
-    """The configs of ``configs`` that a seed matches, in the order of the seeds.
+    """Returns the members of ``configs`` that a seed matches, in the order of the seeds.
 
-    A seed may set more members than a config (Triton's always set stages), but never fewer or other values.
+    A seed may set more members than a config (Triton's configs always set stages), but it must set all of the config's
+    members to the same values.
 
     >>> spoken_of([Config.of(B=1), Config.of(B=2)], [Config.of(B=2, num_stages=3)])
     (Config(values=(('B', 2),), options=()),)

@@ -1,4 +1,4 @@
-"""A tuning session: searches a space, stores every trial, compares the finalists, names the winner."""
+"""A tuning session: searches a space, stores every trial, compares the finalists, and names the winner."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ from silo.tuner.winner import choose_winner, disqualified, finalists, unbeaten, 
 
 __all__ = ["FINISH_SHARE", "tune"]
 
-# The part of a time budget that the search may use; the rest is for comparing the finalists.
+# The fraction of a time budget that the search may use; the rest is for comparing the finalists.
 _SEARCH_SHARE = 0.85
-# When this part of the search's share is spent, the searcher is told to confirm the best config.
+# Once this fraction of the search's time is spent, the searcher confirms the best config instead of exploring.
 FINISH_SHARE = 0.9
-# This many configs in a row that the machine kept from being tried end a session: the next would fail too.
+# A session ends if the machine kept this many configs in a row from being tried, because the next one would fail too.
 _MOST_FAULTS = 8
-# Finalists that the samples do not separate are compared again: at least this often, and at most this often while that
-# takes up to this part of the time before.
+# Finalists that the samples do not separate are compared again _FEW_REPEATS times. They are compared up to
+# _MOST_REPEATS times as long as comparing takes at most _COMPARE_SHARE of the time that the session took before.
 _FEW_REPEATS = 2
 _MOST_REPEATS = 16
 _COMPARE_SHARE = 0.25
-# Configs that may be compiled before it is decided whether the search ends early.
+# The most configs that are compiled in advance while the search may end early.
 _AHEAD_OF_AN_END = 2
-# The number of configs that the default searcher examines without a budget; a budget allows more.
+# The evaluations of the default searcher in a session without any limit. A budget replaces this limit.
 _DEFAULT_EVALUATIONS = 256
 
 
@@ -66,16 +66,16 @@ def tune(
     space: SearchSpace,
     evaluator: Evaluator | Lanes,
     records: RecordStore,
-    search: SearchOptions = SearchOptions(),  # noqa: B008  # frozen, as are the two that follow
+    search: SearchOptions = SearchOptions(),  # noqa: B008  # shared defaults are safe, because these three classes are frozen
     scope: SessionScope = SessionScope(),  # noqa: B008
     watch: SessionWatch = SessionWatch(),  # noqa: B008
 ) -> TuneOutcome:
     """Measures the configs of ``space`` within a budget and names the winner.
 
-    Trials in ``records`` are reused, including trials that other processes finish meanwhile, so a killed session
-    continues and a config added to a space costs one measurement. Each trial is stored as soon as it is finished. Near
-    the end of the budget the searcher is notified, and a default search then descends in the whole neighbourhood of its
-    best config. Configs that spill much are set aside; some of them, or all if nothing else works, are measured last
+    Trials in ``records`` are reused, including trials that other processes finish meanwhile. So a killed session can be
+    continued, and a config added to a space costs one measurement. Each trial is stored as soon as it is finished. Near
+    the end of the budget the searcher is notified; the default searcher then tries the neighbours of its best config.
+    Configs that spill much are set aside; some of them, or all if nothing else works, are measured last
     (:mod:`silo.tuner.spilling`). Finalists are then measured side by side.
 
     Args:
@@ -88,7 +88,7 @@ def tune(
         watch: The receiver of progress, and the clock.
 
     Raises:
-        TuneError: The space is empty; no searcher has this name.
+        TuneError: The space is empty, or no searcher has the name that ``search`` names.
         TuneInterrupted: Ctrl-C; a ``KeyboardInterrupt`` that carries the outcome so far.
     """
     lanes = evaluator if isinstance(evaluator, Lanes) else InlineLane(evaluator)
@@ -109,7 +109,10 @@ def tune(
 
 
 def _superseded(study: Study, records: RecordStore, search: SearchOptions, space: SearchSpace) -> SearchOptions:
-    """Supersedes the trials of a study; the search begins with their winner, so that a winner exists again soon."""
+    """Supersedes the trials of a study, and returns options whose search begins with the winner of these trials.
+
+    So the study soon has a winner again.
+    """
     ledger = Ledger(study, records)
     winner = choose_winner(ledger.trials)
     ledger.supersede()
@@ -120,7 +123,7 @@ def _superseded(study: Study, records: RecordStore, search: SearchOptions, space
 
 @dataclass(frozen=True, slots=True)
 class _Searched:
-    """A space as a searcher searches it: searchers that need a list get a space of groups as a list."""
+    """A space in the form that its searcher needs: a space of groups is listed unless the searcher handles groups."""
 
     space: SearchSpace
     searcher: Searcher
@@ -156,10 +159,10 @@ class _Session:
     ) -> None:
         self._early = options.early if searched.space.grouped is None else None
         self._estimates = options.estimates
-        self._costs: dict[bytes, float | None] = {}  # by the objective, of the space's configs
-        self._early_end = ""  # the reason for it
-        self._to_confirm: tuple[Config, ...] = ()  # configs to measure before it
-        self._judged = 0  # the number of outcomes when an early end was last decided on
+        self._costs: dict[bytes, float | None] = {}  # by order key: the cost of each observed config of the space
+        self._early_end = ""  # the reason why the search ends early; "" while it goes on
+        self._to_confirm: tuple[Config, ...] = ()  # configs to measure before the search may end early
+        self._judged = 0  # the number of outcomes when the early end was last decided on
         self._study = study
         self._space = searched.space
         self._refiner = scope.refiner
@@ -182,19 +185,20 @@ class _Session:
         self._measured = 0
         self._reused = 0
         self._last: Trial | None = None
-        self._best: tuple[float, int, Config] | None = None  # by the objective, with the median time
+        self._best: tuple[float, int, Config] | None = None  # the best config, after its cost and its median time
         self._failures: Counter[str] = Counter()
-        self._asked = 0  # configs that the searcher proposed, or that were known, without those set aside
-        self._known_first = 0  # the part of these that the store held at first
-        self._more = 0  # configs on top of the search: of those set aside, and of the refiner's
-        self._refinements: dict[bytes, Refinement] = {}  # proposed in this session
+        self._asked = 0  # configs that the searcher proposed or the store held, without those set aside
+        self._known_first = 0  # how many of these the store held at first
+        self._more = 0  # further configs: those set aside, and those of the refiner
+        self._refinements: dict[bytes, Refinement] = {}  # the refined configs proposed in this session
         self._troubles: list[str] = []
-        self._faults: dict[bytes, tuple[Config, str]] = {}  # configs that the machine kept from being tried, and how
-        self._faults_running = 0  # since a config was tried
-        self._begun: dict[bytes, int] = {}  # when each config that is being evaluated was started
+        # configs that the machine kept from being tried, with the fault
+        self._faults: dict[bytes, tuple[Config, str]] = {}
+        self._faults_running = 0  # faults since a config was last tried
+        self._begun: dict[bytes, int] = {}  # the start time of each config that is being evaluated
 
     def search(self) -> str:
-        """Goes through the searcher's suggestions; returns the reason for stopping."""
+        """Evaluates the searcher's suggestions until the search ends; returns the reason for its end."""
         queue: deque[Config] = deque()
         self._take_known()
         out_of_time = False
@@ -212,7 +216,7 @@ class _Session:
                     self._take_in(known)
                     self._observe(config, known)
                     self.report("search")
-                    break  # the searcher may suggest more now
+                    break  # observing an outcome may let the searcher suggest more
                 if self._spent(_SEARCH_SHARE) and not self._is_first:
                     out_of_time = True
                     queue.clear()
@@ -230,17 +234,17 @@ class _Session:
 
     @property
     def _eligible(self) -> int:
-        """The number of configs of the space that the search may examine: all but those set aside."""
+        """The number of configs of the space that the search may examine: all except those set aside."""
         return self._space.size - len(self._aside)
 
     @property
     def _total(self) -> int:
-        """The number of them that it will examine, if time does not end it."""
+        """The number of configs that the search will examine, unless time ends it."""
         limit = self._budget.evaluations
         return max(self._eligible if limit is None else min(self._eligible, limit), self._known_first)
 
     def _knows_enough(self) -> bool:
-        """Whether the search ends early: decided anew after each outcome, and only while configs are left."""
+        """Returns whether the search ends early. Decides anew after each outcome, as long as configs are left."""
         costs = dict.fromkeys(self._faults) | self._costs
         if self._early is None or self._early_end or self._judged == len(costs):
             return bool(self._early_end)
@@ -256,14 +260,17 @@ class _Session:
 
     @property
     def _noise(self) -> float:
-        """The uncertainty of the best time, as part of it; 0 before the first."""
+        """The uncertainty of the best time, as a fraction of it; 0 while no config worked."""
         if self._best is None:
             return 0.0
         works = [trial for trial in self._ledger.of(self._best[2]) if trial.status is Status.OK]
         return self._scales.estimate(works).noise_permille / 1000 if works else 0.0
 
     def _room(self, waiting: int) -> int:
-        """The number of configs that may be proposed; few if the search may end soon, because they are compiled."""
+        """Returns how many configs may be proposed now.
+
+        These are few while the search may end early, because proposed configs are compiled.
+        """
         left = self._total - self._asked
         if self._early is None:
             return min(left, self._ahead - waiting)
@@ -273,7 +280,7 @@ class _Session:
         return min(left, _AHEAD_OF_AN_END - waiting) if ready else 0
 
     def _top_up(self, queue: deque[Config]) -> None:
-        """Takes as many configs from the searcher as may be compiled ahead."""
+        """Takes as many configs from the searcher as may be compiled in advance."""
         if self._asked >= self._total * FINISH_SHARE or self._spent(_SEARCH_SHARE * FINISH_SHARE):
             self._searcher.finish()
         room = self._room(len(queue))
@@ -297,7 +304,8 @@ class _Session:
             del self._begun[config.order_key]
             self._aside.add(result)
             self._asked -= 1
-            self._searcher.observe(config, None)  # its time is reported if it is measured later
+            # a failure for now; if it is measured later, its time is reported then
+            self._searcher.observe(config, None)
             self.report("search")
             return
         trial, refinement = self._trial(config, result), self._refinements.get(config.order_key)
@@ -320,7 +328,7 @@ class _Session:
             self._reference = successor(self._reference, trial, self._scales)
 
     def _last_reference(self) -> ReferenceConfig | None:
-        """The reference that earlier sessions left, if it can be measured in this space."""
+        """Returns the reference that earlier sessions used last; None if it cannot be measured in this space."""
         reference = None
         for trial in self._trials():
             reference = successor(reference, trial, self._scales)
@@ -329,13 +337,13 @@ class _Session:
         return reference
 
     def measure_deployed(self) -> None:
-        """Measures the deployed config, if the search did not."""
+        """Measures the deployed config, unless it has been measured."""
         self._ledger.refresh()
         if self._deployed is not None and not self._known(self._deployed):
             self._measure([self._deployed], 1.0)
 
     def measure_aside(self) -> None:
-        """Measures the worthwhile configs among the ones set aside, least spilling first."""
+        """Measures those configs set aside that :func:`silo.tuner.spilling.judge` accepts, least spilling first."""
         if trouble := self._aside.keep():
             self._troubles.append(trouble)
         if not len(self._aside):
@@ -348,7 +356,7 @@ class _Session:
         self._measure(chosen, 1.0 if works is None else _SEARCH_SHARE)
 
     def refine(self) -> None:
-        """Measures the configs that the trials suggest outside the space, until none are new or time is up."""
+        """Measures the refinements that the trials suggest, until no new one is suggested or the time is spent."""
         while self._refiner is not None:
             self._ledger.refresh()
             proposed = {one.config.order_key: one for one in self._refiner.propose(self._trials())}
@@ -358,7 +366,7 @@ class _Session:
             self._measure([one.config for one in proposed.values()], _SEARCH_SHARE)
 
     def _measure(self, configs: Sequence[Config], share: float) -> None:
-        """Measures configs on top of the search, in their order, until this share of the time is spent."""
+        """Measures configs after the search, in their order, until this fraction of the time budget is spent."""
         if not configs:
             return
         queue = deque(configs)
@@ -373,7 +381,7 @@ class _Session:
             self._finish_one()
 
     def _take_known(self) -> None:
-        """Reports the store's knowledge to the searcher: trials, and configs that spill too much."""
+        """Reports the contents of the store to the searcher: trials, and configs that spill too much."""
         known = {trial.config.order_key: trial.config for trial in self._trials() if self._known(trial.config)}
         for config in known.values():
             self._reused += 1
@@ -397,20 +405,21 @@ class _Session:
             self._best = (cost, time_ns, config)
         if config in self._space:
             self._costs[config.order_key] = None if cost is None else float(cost)
-            # Searches by groups take the same path when resumed, so configs set aside stay failures to them.
+            # A search by groups counts configs set aside as failures, even if they are measured later: so it takes the
+            # same path when it is resumed.
             hidden = self._space.grouped is not None and config.order_key in self._aside
             self._searcher.observe(config, None if cost is None or hidden else float(cost))
 
     def _cost(self, known: Sequence[Trial], time_ns: int | None) -> float | None:
-        """The value that the search minimizes; None for a config that fails or meets not every constraint."""
+        """Returns the value that the search minimizes; None for a config that failed or violates a constraint."""
         cost = self._objective.cost(known)
         return cost if cost is None or self._objective.metric != "time" or time_ns is None else float(time_ns)
 
     def compare(self, count: int) -> None:
-        """Measures the finalists side by side, unless that was done already or time is up.
+        """Measures the finalists side by side, unless they have been compared or the time is spent.
 
-        Finalists that the samples do not separate are compared again, so that noise does not choose one. A finalist
-        that proves slower than in the search admits others.
+        Finalists that the samples do not separate are compared again, so that noise does not choose one. If a finalist
+        proves slower than in the search, other configs may become finalists.
         """
         self._ledger.refresh()
         begun_s, repeats = self._elapsed_s(), 0
@@ -419,10 +428,11 @@ class _Session:
             self.report("final")
             samples, together = self._side_by_side(chosen)
             if any(config.order_key in self._faults for config in chosen):
-                # nothing is known of configs that the machine kept from being compared; the next session compares them
+                # The comparison says nothing about a config that the machine kept from being compared: the next session
+                # compares again.
                 return
             name = comparison_name(samples) if together else ""
-            # One record: a reader never sees some finalists compared and others not.
+            # Stored as one record, so that readers never see some finalists compared and others not.
             self._ledger.keep([self._remeasured(config, samples.get(config, ()), name) for config in chosen])
             chosen = self._contenders(count, _MOST_REPEATS)
             if self._has_compared(chosen):
@@ -432,9 +442,10 @@ class _Session:
                     return
 
     def _contenders(self, count: int, repeats: int) -> Sequence[Config]:
-        """The configs to compare next: new finalists beside those that may win; or those that noise may decide between.
+        """Returns the configs to compare next: new finalists and possible winners, or else configs within the noise.
 
-        The latter at most ``repeats`` times, counted in the trials, so that a session after a killed one continues.
+        The latter are compared at most ``repeats`` times, counted in the trials, so that a session after a killed one
+        continues.
         """
         if self._objective.metric != "time":
             return ()
@@ -452,7 +463,7 @@ class _Session:
         return all(self._ledger.of(config, Stage.FINAL) for config in configs)
 
     def _side_by_side(self, chosen: Sequence[Config]) -> tuple[Mapping[Config, Sequence[int]], bool]:
-        """Samples of each config, and whether they were taken in the same rounds."""
+        """Returns the samples of each config, and whether they were taken in the same rounds."""
         try:
             return self._lanes.compare(chosen), True
         except CompilerMissingError:
@@ -462,8 +473,8 @@ class _Session:
                 if fault := self._fault_of(error):
                     self._faults[chosen[0].order_key] = chosen[0], f"{fault}: {error}"
                 return {}, False
-            # One of them fails now and did not at first. Measured alone, each shows whether it fails; the others still
-            # have samples of about the same time.
+            # A config that worked at first fails now. Measuring each config alone shows which one, and still gives the
+            # others samples of about the same time.
             each = [self._side_by_side([one])[0] for one in chosen]
             return {config: samples for taken in each for config, samples in taken.items()}, False
 
@@ -475,7 +486,7 @@ class _Session:
         )
 
     def report(self, phase: str) -> None:
-        """Reports the session's progress to the caller."""
+        """Passes the session's progress to the caller."""
         if self._progress is None:
             return
         done, elapsed = self._measured + self._reused, self._elapsed_s()
@@ -502,7 +513,7 @@ class _Session:
         )
 
     def outcome(self, stopped: str) -> TuneOutcome:
-        """The outcome at present."""
+        """Returns the outcome at present; ``stopped`` is the reason for the end of the search."""
         trials = self._trials()
         return TuneOutcome(
             study=self._study,
@@ -526,11 +537,14 @@ class _Session:
 
     @property
     def _unmeasured(self) -> tuple[SpillingConfig, ...]:
-        """The configs set aside that were not measured after all."""
+        """The configs set aside that were not measured later."""
         return tuple(one for one in self._aside.configs if not self._ledger.of(one.config))
 
     def _trials(self) -> tuple[Trial, ...]:
-        """The known trials of this space and its refinements: a study may hold others, of a space that was larger."""
+        """Returns the known trials of this space and its refinements.
+
+        The study may hold trials of other configs, from a time when the space was larger.
+        """
         return tuple(trial for trial in self._ledger.trials if self._counts(trial.config))
 
     def _counts(self, config: Config) -> bool:
@@ -545,7 +559,10 @@ class _Session:
 
     @property
     def _is_first(self) -> bool:
-        """Whether nothing was tried yet: one config always is, however slowly it compiles, so that sessions advance."""
+        """Whether nothing was tried yet.
+
+        One config is tried in any case, however slowly it compiles, so that sessions advance.
+        """
         return not (self._measured or self._lanes.busy or self._faults)
 
     @property
@@ -563,7 +580,7 @@ class _Session:
         return fault_of(error)
 
     def _trial(self, config: Config, result: Trial | SiloError) -> Trial | None:
-        """The trial of a config's result; None for a fault of the machine, which must not be stored against the config.
+        """Returns the trial of a config's result; None for a fault of the machine, which is no result of the config.
 
         Raises errors that no config caused and that every other config would meet too.
         """

@@ -38,15 +38,15 @@ __all__ = [
     "note_of",
 ]
 
-ENOUGH = "enough"  # a session stopped because the rest could gain too little (silo.tuner.early_end)
+ENOUGH = "enough"  # the session ended early: other configs could gain too little (silo.tuner.early_end)
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Limits of one session; None means no limit.
 
-    ``evaluations`` counts configs examined, including those with stored trials, so that a session that was killed
-    continues to the same end. ``seconds`` is wall time, which includes compiling.
+    ``evaluations`` counts examined configs, including those with stored trials, so that a session that was killed can
+    be continued to the same end. ``seconds`` is wall time, which includes compiling.
 
     Raises:
         TuneError: a limit that allows not even a single config.
@@ -67,10 +67,10 @@ class TuneOutcome:
 
     ``trials`` are all known trials of configs of the space; ``measured`` and ``reused`` count configs; ``failures``
     counts configs by kind of failure. ``stopped`` is ``complete``, ``enough``, ``evaluations``, ``seconds``,
-    ``interrupted`` or ``faults``. ``notes`` are failures of the store. ``remarks`` describe work besides searching the
-    space, with reasons, a line each. ``aside`` are configs of the space that spill too much and were not measured:
+    ``interrupted`` or ``faults``. ``notes`` are failures of the store. ``remarks`` describe other work than searching
+    the space, with reasons, a line each. ``aside`` are configs of the space that spill too much and were not measured:
     neither failures nor trials. ``comparison`` are the trials of the latest comparison of finalists that included the
-    deployed config, if one is deployed. ``faults`` are configs that the machine kept from being tried
+    deployed config, if a config is deployed. ``faults`` are configs that the machine kept from being tried
     (:mod:`silo.tuner.failures`), with the fault: nothing is stored about them, so the next session tries them.
     """
 
@@ -90,10 +90,10 @@ class TuneOutcome:
     faults: tuple[tuple[Config, str], ...] = ()
 
     def require_winner(self) -> Winner:
-        """The winner.
+        """Returns the winner.
 
         Raises:
-            TuneError: no config can be used, and why: none meets the objective, or the failure of each.
+            TuneError: no config can be used. The message says that none meets the objective, or how each failed.
         """
         if self.winner is not None:
             return self.winner
@@ -107,7 +107,7 @@ class TuneOutcome:
 
     @property
     def fault_remark(self) -> str:
-        """The number of configs that the machine kept from being tried, and the first fault; "" without faults."""
+        """Text: how many configs the machine kept from being tried, and the first fault; "" without faults."""
         if not self.faults:
             return ""
         config, first = self.faults[0]
@@ -147,7 +147,7 @@ class TuneInterrupted(KeyboardInterrupt):
 
 
 def count_failures(trials: tuple[Trial, ...]) -> dict[str, int]:
-    """The number of configs by kind of failure; a config that failed in two ways counts in both."""
+    """Counts configs by kind of failure; a config that failed in two ways counts for both."""
     failed = {(trial.config.order_key, trial.status.value) for trial in trials if trial.status is not Status.OK}
     return dict(sorted(Counter(kind for _, kind in failed).items()))
 
@@ -157,10 +157,10 @@ class Progress:
     """The state of a session after one more config.
 
     ``total`` is the number of configs that it will examine if no time limit stops it. ``done`` counts the configs known
-    by now, of which ``reused`` came from the store. ``best_ns`` is the median of the fastest so far. ``failures``
-    counts configs by kind of failure; ``aside`` counts configs that were set aside because they spill
-    (:mod:`silo.tuner.spilling`). ``eta_s`` is at most the rest of a time limit; without a limit it is None until
-    something was measured. ``phase`` is ``search``, ``final`` or ``done``.
+    by now, of which ``reused`` came from the store. ``best_ns`` is the median of the fastest config so far.
+    ``failures`` counts configs by kind of failure; ``aside`` counts configs that were set aside because they spill
+    (:mod:`silo.tuner.spilling`). ``eta_s`` is the expected time to the end in seconds, None if unknown; a time limit
+    limits it. ``phase`` is ``search``, ``final`` or ``done``.
     """
 
     done: int
@@ -182,7 +182,7 @@ EVENT_SCHEMA = "tune-event/1"
 
 
 def event_to_json(session: str, progress: Progress) -> dict[str, object]:
-    """One event as plain JSON, for a line of a log: the state of ``session``, and the trial that was just finished.
+    """Returns one line of a log as plain JSON: the state of ``session``, and the trial that was just finished.
 
     Times of one launch are in nanoseconds (``_ns``), wall times in seconds (``_s``).
     """
@@ -214,7 +214,7 @@ def event_to_json(session: str, progress: Progress) -> dict[str, object]:
 
 
 def note_of(progress: Progress) -> str:
-    """The best config so far, the time left and the failures, to print beside the number of finished configs."""
+    """Returns text to print beside the number of finished configs: the best config so far, time left, failures."""
     parts: list[str] = []
     if progress.best_ns is not None:
         parts.append(f"best {format_time(progress.best_ns)} ({progress.best})")
@@ -230,7 +230,7 @@ def _plain_members(config: Config) -> dict[str, object]:
 
 
 def _plain(value: Value) -> object:
-    """Numbers and strings as they are; values without a JSON form (dtypes, functions) as text."""
+    """Returns numbers and strings unchanged; values without a JSON form (dtypes, functions) as text."""
     plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value))
     return value if plain else str(value)
 
@@ -241,7 +241,7 @@ class SearchOptions:
 
     Attributes:
         searcher: A searcher, or the name of a searcher, which is then seeded by the study's key.
-        seeds: Configs to begin with, best guess first; for a searcher given by name.
+        seeds: Configs to begin with, best guess first; only used if ``searcher`` is a name.
         budget: Limits of the session. Without limits, the default searcher examines 256 configs at most.
         ahead: The number of configs handed to the evaluator for compiling before they are needed; by default eight,
             and more if the searcher does not learn from outcomes.
@@ -251,7 +251,7 @@ class SearchOptions:
 
     searcher: str | Searcher = DEFAULT_SEARCHER
     seeds: tuple[Seed, ...] = ()
-    budget: Budget = Budget()  # frozen
+    budget: Budget = Budget()  # the default is shared, which is safe because Budget is frozen
     ahead: int | None = None
     early: EarlyEnd | None = None
     estimates: Mapping[bytes, float] | None = None
@@ -262,19 +262,19 @@ class SessionScope:
     """Configs to measure besides those that a search proposes, and configs to leave out.
 
     Attributes:
-        refiner: Proposes further configs by the measurements; they count for the space like its own.
+        refiner: Proposes further configs by the measurements; they count for the space like its own configs.
         most_spills: Configs whose code keeps more values of a thread in local memory are set aside; None: no config is.
-            A config that was set aside is neither a trial nor an evaluation, and its searcher sees it as failed.
+            A config that was set aside is neither a trial nor an evaluation; its searcher counts it as failed.
         deployed: A config of the space, or of its refinements, that is in use: it is always measured and compared, so
             that the decision whether it stays has samples taken side by side. The winner does not depend on it.
         retry: Kinds of failure that are tried again although the store holds them.
         finalists: The number of the fastest configs to compare, and more if noise hides which they are; below 2,
-            none are compared.
+            no configs are compared.
         remeasure: The trials known when the session begins are superseded, so every config is measured anew.
         objective: The metric that ranks configs, and constraints. Configs whose trials lack a metric that it names are
-            measured again. Only by time are finalists compared side by side.
-        timeouts_count: A config that passes a time limit fails. Otherwise the machine is to blame, which may have given
-            its processes no CPU, and nothing is stored about the config.
+            measured again. Finalists are compared side by side only if the metric is time.
+        timeouts_count: If true, a config that passes a time limit fails. Otherwise the machine is blamed, which may
+            have given the processes no CPU, and nothing is stored about the config.
     """
 
     refiner: Refiner | None = None
@@ -289,7 +289,7 @@ class SessionScope:
 
 @dataclass(frozen=True, slots=True)
 class SessionWatch:
-    """The receiver of progress, called after each config, and the session's clock: wall time in nanoseconds."""
+    """The receiver of progress, called after each config, and the session's clock, which returns nanoseconds."""
 
     progress: ProgressCallback | None = None
     clock: Callable[[], int] = time.monotonic_ns

@@ -1,4 +1,4 @@
-"""Spilling configs: their spill counts, found without measuring, and the decision which of them to measure."""
+"""Spilling configs: their spill counts, known without measuring, and the decision which of them to measure."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ __all__ = [
     "spills_above",
 ]
 
-# ---- Spilling configs: the decision which of them to measure and which to set aside ----
+# ---- The decision which spilling configs to measure, and which to set aside ----
 
-_SHARE = 3  # of the configs set aside, one in this many is always measured
+_SHARE = 3  # the third of the configs set aside that spills least is always measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,16 @@ class SpillingConfig:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a config that was set aside is measured after all, and the reason."""
+    """The decision whether a config that was set aside is measured after all, with the reason."""
 
     one: SpillingConfig
     decision: Decision
 
 
 def spill_limit(target: Target, *, by_heuristic: bool, asked: int | None = None) -> int | None:
-    """The most values that a config may spill to be measured with the others; None: no limit.
+    """Returns how many values a config may spill and still be measured with the others; None: no limit.
 
-    Spaces that a heuristic made have a limit; an author's list is measured as it is, unless the author ``asked`` for a
+    Spaces that a heuristic made have a limit. An author's list is measured as it is, unless the author ``asked`` for a
     limit.
 
     >>> spill_limit(Target("cuda", "sm_90"), by_heuristic=True), spill_limit(Target("hip"), by_heuristic=True)
@@ -67,7 +67,7 @@ def spill_limit(target: Target, *, by_heuristic: bool, asked: int | None = None)
 
 
 def ranked(aside: Sequence[SpillingConfig], space: SearchSpace) -> tuple[SpillingConfig, ...]:
-    """The configs set aside, least spilling first, equal ones in the order of the space; only configs of the space."""
+    """Returns the configs of ``aside`` that belong to the space, least spilling first, ties in the space's order."""
     order = {config.order_key: place for place, config in enumerate(space.listed)}
     mine = [one for one in aside if one.config in space]
 
@@ -81,8 +81,8 @@ def ranked(aside: Sequence[SpillingConfig], space: SearchSpace) -> tuple[Spillin
 def judge(aside: Sequence[SpillingConfig], *, others_work: bool, evaluations: int | None = None) -> tuple[Verdict, ...]:
     """Decides which of the configs set aside are measured after the others. Pure.
 
-    The third that spills least (at least one) is measured. If no other config works, all are, one after the other; a
-    budget of ``evaluations`` limits them to that number, or to the third if that is more.
+    The third that spills least (at least one config) is measured. If no other config works, all are measured, one after
+    the other; then a budget of ``evaluations`` limits their number, but not below that third.
 
     Args:
         aside: every config above the limit, in rank order, whether it was measured by now or not.
@@ -105,7 +105,7 @@ def judge(aside: Sequence[SpillingConfig], *, others_work: bool, evaluations: in
 
 
 def describe_aside(aside: Sequence[SpillingConfig], *, limit: int, measured: int, of: int) -> str:
-    """One line about the configs above the limit, in rank order; "" without any.
+    """Describes the configs above the limit, which are in rank order, in one line; "" without such configs.
 
     >>> one, two = (SpillingConfig(Config.of(BLOCK=block), block) for block in (64, 128))
     >>> describe_aside([one, two], limit=16, measured=1, of=5)
@@ -120,13 +120,13 @@ def describe_aside(aside: Sequence[SpillingConfig], *, limit: int, measured: int
     return f"{len(aside)} of {of} configs spill {values} values a thread to local memory (above {limit}): {then}"
 
 
-# ---- Spill counts of configs, found without measuring them, stored beside a study's trials ----
+# ---- Spill counts of configs, stored beside a study's trials ----
 
 SPILLS_SCHEMA = "spills/1"
 
 
 class Aside:
-    """The configs of a space that spill more than ``limit`` values: those known before, those that a session finds."""
+    """The configs of a space that spill more than ``limit`` values, found by earlier sessions or by this one."""
 
     def __init__(self, study: Study, space: SearchSpace, records: RecordStore, limit: int | None) -> None:
         self.limit = limit
@@ -141,7 +141,7 @@ class Aside:
         return len(self._found)
 
     def __iter__(self) -> Iterator[SpillingConfig]:
-        """Iterates in no particular order."""
+        """Iterates over the configs in no particular order."""
         return iter(self._found.values())
 
     def __contains__(self, key: bytes) -> bool:
@@ -153,11 +153,14 @@ class Aside:
 
     @property
     def configs(self) -> tuple[SpillingConfig, ...]:
-        """All of them, least spilling first."""
+        """All configs set aside, least spilling first."""
         return ranked(tuple(self), self._space) if self._found else ()
 
     def keep(self) -> str:
-        """Stores new spill counts; returns "", or why they are not stored: then they are found again next time."""
+        """Stores the new spill counts; returns "", or the reason why they could not be stored.
+
+        Counts that are not stored are found again by the next session.
+        """
         new = [one for key, one in self._found.items() if key not in self._kept]
         self._kept = set(self._found)
         if not new:
@@ -170,18 +173,21 @@ class Aside:
         return ""
 
     def remark(self, measured: Collection[bytes]) -> str:
-        """A line on their fate, by the order keys of configs that were ``measured``; "" without any."""
+        """Describes in one line how many of these configs were measured; "" without configs.
+
+        ``measured`` holds the order keys of all measured configs.
+        """
         count = sum(key in measured for key in self._found)
         return describe_aside(self.configs, limit=self.limit or 0, measured=count, of=self._space.effort)
 
 
 def known_spills(study: Study, records: RecordStore) -> tuple[SpillingConfig, ...]:
-    """Every config that code of this study was found to spill with, each once. Unreadable records are left out."""
+    """Returns every config of this study that is known to spill, each once. Unreadable records are left out."""
     found: dict[bytes, SpillingConfig] = {}
     try:
         kept = list(records.read(spills_key(study.key)))
     except (StoreError, OSError):
-        return ()  # the trials are not readable either, and that is reported
+        return ()  # reading the trials from this store fails too, and is reported
     for record in kept:
         try:
             for one in _from_record(record):
@@ -192,7 +198,7 @@ def known_spills(study: Study, records: RecordStore) -> tuple[SpillingConfig, ..
 
 
 def spills_above(study: Study, records: RecordStore, limit: int | None) -> tuple[SpillingConfig, ...]:
-    """The configs known to spill more than ``limit`` values; empty without a limit."""
+    """Returns the configs known to spill more than ``limit`` values; empty without a limit."""
     return () if limit is None else tuple(one for one in known_spills(study, records) if one.spills > limit)
 
 

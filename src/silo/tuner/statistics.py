@@ -1,4 +1,4 @@
-"""Statistics of samples, in integers: medians with intervals, pairs of the same rounds, times beside a reference."""
+"""Statistics of samples, in integers: medians with intervals, paired comparisons, and times relative to a reference."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ __all__ = [
 
 # ---- Statistics of samples, in integers only ----
 
-# However noisy the samples are, a config whose median is this much slower than the best one never counts as equal.
+# A config whose median is this much slower than the best one never counts as equal, however noisy the samples are.
 NOISE_LIMIT_PERMILLE = 10
 
-# Configs slower than the best by more than this while searching are not compared with it once more at the end.
+# A config that was slower than the best by more than this in the search is not compared with it again at the end.
 FINALIST_PERMILLE = 100
 
-# Differences below this are below the resolution of clocks and schedulers, even if samples agree exactly by chance.
+# Smaller differences are below the resolution of clocks and schedulers, even if all samples happen to agree exactly.
 _RESOLUTION_PERMILLE = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A median with its confidence interval, in nanoseconds, and the number of samples behind it."""
+    """A median with its confidence interval, in nanoseconds, and the number of samples that it was computed from."""
 
     median_ns: int
     low_ns: int
@@ -55,7 +55,7 @@ class Estimate:
 
 
 def median(samples: Iterable[int]) -> int:
-    """The median, rounded down. Raises ValueError without samples.
+    """Returns the median, rounded down. Raises ValueError without samples.
 
     >>> median([5, 1, 4, 2])
     3
@@ -68,10 +68,10 @@ def median(samples: Iterable[int]) -> int:
 
 
 def estimate(samples: Sequence[int], confidence_permille: int = 950) -> Estimate:
-    """The median of ``samples`` with its confidence interval.
+    """Returns the median of ``samples`` with its confidence interval.
 
     The interval runs between two order statistics, so it assumes nothing about the distribution of the noise. Fewer
-    than six samples do not allow an interval of this confidence: the whole range is used.
+    than six samples do not allow an interval of this confidence: then it is the whole range.
 
     >>> estimate([10, 11, 12, 13, 14, 15, 16, 17, 99])
     Estimate(median_ns=14, low_ns=11, high_ns=17, samples=9)
@@ -91,10 +91,10 @@ def estimate(samples: Sequence[int], confidence_permille: int = 950) -> Estimate
 
 
 def indistinguishable(best: Estimate, other: Estimate) -> bool:
-    """Whether these samples do not separate ``other``, which is not faster, from ``best``.
+    """Returns whether the samples do not separate ``other`` from ``best``, which is at least as fast.
 
-    Either the medians differ by less than clocks resolve (0.1 %), or the intervals overlap and the medians are within 1
-    % of one another.
+    That is so if the medians differ by less than clocks resolve (0.1 %), or if the intervals overlap and the medians
+    are within 1 % of one another.
     """
     difference = (other.median_ns - best.median_ns) * 1000
     if difference <= best.median_ns * _RESOLUTION_PERMILLE:
@@ -102,24 +102,25 @@ def indistinguishable(best: Estimate, other: Estimate) -> bool:
     return difference <= best.median_ns * NOISE_LIMIT_PERMILLE and other.low_ns <= best.high_ns
 
 
-# ---- Pairs: configs compared by samples of the same rounds, so that whatever slows a machine cancels ----
+# ---- Pairs: configs compared by samples of the same rounds, which a slow phase of the machine affects alike ----
 
 PPM = 1_000_000
 
-# Rounds count if they took at most a tenth longer than the quickest tenth of them, and never fewer than a quarter.
+# A round is quiet if it took at most a tenth longer than the quickest tenth of all rounds; at least a quarter of the
+# rounds count as quiet.
 _QUIET_PERMILLE = 1100
 _QUICKEST = 10
 _LEAST_SHARE = 4
 
 
 def comparison_name(samples: Mapping[Config, Sequence[int]]) -> str:
-    """The name of a comparison: 16 hexadecimal digits of a digest of its configs and samples."""
+    """Returns the name of a comparison: 16 hexadecimal digits of a digest of its configs and samples."""
     taken: JSON = [[config.to_json(), list(samples[config])] for config in sorted(samples, key=lambda c: c.order_key)]
     return digest("comparison/1", taken)[:16]
 
 
 class Rounds:
-    """The quiet rounds of every comparison that some trials belong to.
+    """The quiet rounds of all comparisons that the given trials belong to.
 
     Other work on a machine only makes a round longer, so long rounds are the least reliable.
     """
@@ -137,11 +138,11 @@ class Rounds:
         self._estimates: dict[bytes, Estimate] = {}
 
     def __bool__(self) -> bool:
-        """Whether any config was compared in rounds."""
+        """Returns whether any config was compared in rounds."""
         return bool(self._quiet)
 
     def shared(self, key: bytes, other: bytes) -> list[int]:
-        """The quotients of samples of ``key`` and ``other`` in the rounds that they share, in millionths."""
+        """Returns the quotients of samples of ``key`` and ``other`` in the rounds that they share, in millionths."""
         return [
             one * PPM // max(two, 1)
             for taken in self._quiet.values()
@@ -150,22 +151,23 @@ class Rounds:
         ]
 
     def time(self, key: bytes) -> Estimate:
-        """The time of a config in the quiet rounds of its comparisons, or by all samples without rounds."""
+        """Returns the time of a config in the quiet rounds of its comparisons; without rounds, from all its samples."""
         if key not in self._estimates:
             quiet = [sample for taken in self._quiet.values() for sample in taken.get(key, ())]
             self._estimates[key] = estimate(quiet or self._all[key])
         return self._estimates[key]
 
     def middle(self, key: bytes, other: bytes) -> int:
-        """The time of a config in millionths of the time of ``other``."""
+        """Returns the time of config ``key`` in millionths of the time of ``other``."""
         shared = self.shared(key, other)
         return median(shared) if shared else self.quotient(key, other).median_ns
 
     def quotient(self, key: bytes, other: bytes) -> Estimate:
-        """The same with its interval, in the rounds that both share.
+        """Returns the time of config ``key`` in millionths of the time of ``other``, with its interval.
 
-        If they share none, it is found through a third config that has rounds with both (of several, the middle one
-        decides); without any, by the times of the two.
+        It is computed from the rounds that both share. If they share none, it is found through a third config that
+        shares rounds with both (of several results, the middle one is used); without such a config, from the times of
+        the two.
         """
         shared = self.shared(key, other)
         if shared:
@@ -195,7 +197,7 @@ class Rounds:
         )
 
     def leader(self) -> bytes:
-        """The config that is least behind: its worst quotient beside any other is the smallest.
+        """Returns the config that is least behind: the greatest of its quotients to the other configs is the smallest.
 
         Raises ValueError without configs.
         """
@@ -210,7 +212,7 @@ class Rounds:
 
 
 def quiet_rounds(taken: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...]]:
-    """The samples of the quiet rounds of one comparison; empty if its trials do not have the same rounds."""
+    """Returns the samples of the quiet rounds of one comparison; empty if its trials do not have the same rounds."""
     if len({len(samples) for samples in taken.values()}) != 1:
         return {}
     totals = [sum(samples) for samples in zip(*taken.values(), strict=True)]
@@ -221,11 +223,12 @@ def quiet_rounds(taken: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[in
     return {key: tuple([samples[number] for number in kept]) for key, samples in taken.items()}
 
 
-# ---- The reference config: measured beside the others, so that a slow phase of the machine slows no config alone ----
+# ---- The reference config: measured beside all others, so that times can be corrected for slow phases of the machine
+# ----
 
-# A config this many times faster replaces the reference: a slow reference takes long and is imprecise.
+# A config this many times faster becomes the reference, because a slow reference takes long and is imprecise.
 _FASTER = 2
-# The part of the reference's drift by which an interval is widened: a slow phase does not slow all configs alike.
+# An interval is widened by the reference's drift divided by this, because a slow phase does not slow all configs alike.
 _DRIFT_SHARE = 4
 _RESTLESS_PERMILLE = 1050
 
@@ -239,9 +242,9 @@ class ReferenceConfig:
 
 
 def counted_samples(samples: Sequence[int], beside: Sequence[int], time_ns: int) -> tuple[int, ...]:
-    """The samples scaled as if the reference had taken ``time_ns`` nanoseconds all the time.
+    """Scales samples as if each launch of the reference had taken ``time_ns`` nanoseconds.
 
-    ``beside`` are the reference's samples, spread evenly among the others.
+    ``beside`` are the reference's samples, spread evenly among ``samples``.
 
     >>> counted_samples([110, 200, 220], [100, 200, 200], 100)
     (110, 100, 110)
@@ -255,8 +258,9 @@ def counted_samples(samples: Sequence[int], beside: Sequence[int], time_ns: int)
 class Scales:
     """The times that references count as, and the samples and intervals of trials scaled by these times.
 
-    A reference that was itself measured beside another counts as its scaled time then. The first reference counts as
-    the lower quartile of the medians that it had beside all others, which slow phases hardly affect.
+    A reference that was itself measured beside another reference counts as its scaled time in that measurement. The
+    first reference counts as the lower quartile of the medians that it had beside all others, which slow phases hardly
+    affect.
     """
 
     def __init__(self, trials: Iterable[Trial]) -> None:
@@ -267,7 +271,10 @@ class Scales:
             self.add(trial)
 
     def add(self, trial: Trial) -> None:
-        """Adds one more trial. A computed time stays, so that a search compares like with like."""
+        """Adds one more trial.
+
+        A reference's time that was computed earlier does not change, so a search compares like with like.
+        """
         if trial.reference is None or trial.status is not Status.OK or trial.stage is not Stage.SEARCH:
             return
         beside = trial.reference.config.order_key
@@ -276,11 +283,11 @@ class Scales:
             self._own.setdefault(trial.config.order_key, []).append(trial)
 
     def __bool__(self) -> bool:
-        """Whether any trial has a reference."""
+        """Returns whether any trial has a reference."""
         return bool(self._levels)
 
     def time_ns(self, reference: ReferenceSamples) -> int:
-        """The time that a reference counts as, in nanoseconds."""
+        """Returns the time that a reference counts as, in nanoseconds."""
         return self._time_ns(reference.config.order_key, frozenset())
 
     def _time_ns(self, key: bytes, above: frozenset[bytes]) -> int:
@@ -294,20 +301,20 @@ class Scales:
                 time_ns = self._time_ns(parent, above | {key})
                 counted += counted_samples(trial.samples_ns, trial.reference.samples_ns, time_ns)
         found = median(counted) if counted else self._level(key)
-        if not above:  # otherwise the result leaves out the configs of ``above``: it holds for this chain alone
+        if not above:  # a result that ignores the configs in ``above`` is valid only within this recursion
             self._times[key] = max(found, 1)
         return max(found, 1)
 
     def samples(self, trial: Trial) -> tuple[int, ...]:
-        """A trial's samples, scaled by its reference; unscaled without one."""
+        """Returns a trial's samples, scaled by its reference; unscaled if it has none."""
         if trial.reference is None:
             return trial.samples_ns
         return counted_samples(trial.samples_ns, trial.reference.samples_ns, self.time_ns(trial.reference))
 
     def drift_permille(self, trial: Trial) -> int:
-        """The distance of the reference from its usual level during the trial, in thousandths of that level.
+        """Returns how far the reference was from its usual level during the trial, in thousandths of that level.
 
-        The level is the lower quartile of the medians that it had beside all trials.
+        The level is the lower quartile of the medians that the reference had beside all trials.
         """
         if trial.reference is None:
             return 0
@@ -316,7 +323,7 @@ class Scales:
 
     @property
     def restless(self) -> bool:
-        """Whether a reference was slower by a twentieth than its usual level beside more than a tenth of the trials."""
+        """Whether references were 5 % slower than their usual levels beside more than a tenth of the trials."""
         slow = sum(
             sum(one * 1000 > self._level(key) * _RESTLESS_PERMILLE for one in levels)
             for key, levels in self._levels.items()
@@ -328,7 +335,10 @@ class Scales:
         return max(levels[(len(levels) - 1) // 4], 1)
 
     def estimate(self, pool: Sequence[Trial]) -> Estimate:
-        """The time of a config by all its trials; its interval is wider by a part of the least drift among them."""
+        """Returns the time of a config from all its trials.
+
+        The interval is widened by a part of the reference's drift in the trial where it drifted least.
+        """
         found = estimate([sample for trial in pool for sample in self.samples(trial)])
         drift = min(self.drift_permille(trial) for trial in pool)
         margin = found.median_ns * drift // (1000 * _DRIFT_SHARE)
@@ -336,9 +346,9 @@ class Scales:
 
 
 def successor(reference: ReferenceConfig | None, trial: Trial, scales: Scales) -> ReferenceConfig | None:
-    """The reference for the trials after ``trial``: the trial's own, or its config if that is much faster.
+    """Returns the reference for later trials: the present one, or the config of ``trial`` if that is much faster.
 
-    Trials without a reference change nothing: their evaluator measures none.
+    A trial without a reference changes nothing: its evaluator measures none.
     """
     if trial.reference is None or trial.status is not Status.OK:
         return reference

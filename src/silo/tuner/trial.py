@@ -47,24 +47,24 @@ RECORD_SCHEMA = "trials/1"
 
 
 class Status(Enum):
-    """The end of a trial."""
+    """How a trial ended."""
 
     OK = "ok"
-    COMPILE = "compile"  # the compiler rejected it, or died
+    COMPILE = "compile"  # the compiler rejected the code, or died
     TIMEOUT = "timeout"  # compiling or running passed its time limit
-    RUN = "run"  # the driver or the device rejected it, or it crashed
-    WRONG = "wrong"  # it ran, and its result is not the expected one
+    RUN = "run"  # the driver or the device rejected the code, or it crashed
+    WRONG = "wrong"  # the code ran, but its result is not the expected one
 
 
 class Stage(Enum):
-    """When a trial was measured: alone while searching, or interleaved with the other finalists."""
+    """The stage in which a trial was measured: alone in the search, or in turns with the other finalists."""
 
     SEARCH = "search"
     FINAL = "final"
 
 
 def resources_of(launch: LaunchInfo) -> tuple[tuple[str, int], ...]:
-    """The resources of a launch, as trials store them; unknown ones and a zero of spills or scratch are left out."""
+    """Returns the resources of a launch as trials store them, without unknown ones and zero spills or scratch."""
     known = {
         "threads": launch.threads,
         "shared_bytes": launch.shared_bytes,
@@ -96,12 +96,12 @@ class Trial(Persisted):
     ``samples_ns`` holds every sample in the order taken (nanoseconds for one launch). ``compile_ns`` is the wall time
     of compiling, 0 if the artifact existed already. ``max_error`` is the largest difference from the expected result,
     None if nothing was compared. ``resources`` breaks ties (see :func:`resources_of`). ``artifact`` is the artifact key
-    ("" if nothing was built); ``policy`` the measurement policy's identity. ``reference`` holds samples of the
-    reference config that were taken in turns with these, None in trials that were measured alone. ``comparison``
-    identifies the side-by-side comparison that a trial of the final stage belongs to: sample ``i`` of each of its
-    trials was taken in the same round. ``after`` names the superseding record that superseded an equal trial before
-    this trial was measured. ``metrics`` holds every sample of the other metrics that were measured
-    (:mod:`silo.tuner.objective`), by name. Each of these four is left out of the canonical form if empty.
+    ("" if nothing was built); ``policy`` is the identity of the measurement policy. ``reference`` holds samples of the
+    reference config that were taken in turns with ``samples_ns``, None in trials that were measured alone.
+    ``comparison`` identifies the side-by-side comparison that a trial of the final stage belongs to: sample ``i`` of
+    each of its trials was taken in the same round. ``after`` names the superseding record that superseded an equal
+    trial before this trial was measured. ``metrics`` holds every sample of the other metrics that were measured
+    (:mod:`silo.tuner.objective`), by name. Each of the last four is left out of the canonical form if it is empty.
     """
 
     title = "a trial"
@@ -135,20 +135,23 @@ class Trial(Persisted):
 
     @property
     def identity(self) -> bytes:
-        """Its canonical bytes. Python's ``==`` does not distinguish trials whose configs hold 1 and True."""
+        """The canonical bytes of the trial.
+
+        Python's ``==`` does not distinguish configs that hold 1 and True; this does.
+        """
         return self._identity
 
     @remembered
-    def _identity(self) -> bytes:  # every reading of a study's trials uses it
+    def _identity(self) -> bytes:  # remembered, because every reading of a study's trials uses it
         return canonical_json(self.to_json())
 
     @property
     def fingerprint(self) -> str:
-        """Its name in a superseding record: 32 hexadecimal digits of a digest of :attr:`identity`."""
+        """The trial's name in a superseding record: 32 hexadecimal digits of a digest of :attr:`identity`."""
         return hashlib.sha256(self.identity).hexdigest()[:32]
 
     def remeasured(self, samples_ns: Sequence[int], comparison: str = "") -> Trial:
-        """The further trial that an interleaved comparison of finalists adds: nothing was compiled for it."""
+        """Returns the further trial that a comparison of finalists adds; nothing was compiled for it."""
         return replace(
             self,
             samples_ns=tuple(samples_ns),
@@ -162,7 +165,7 @@ class Trial(Persisted):
 
 
 def distinct_trials(trials: Iterable[Trial]) -> tuple[Trial, ...]:
-    """The trials, each once."""
+    """Returns the trials without repetitions."""
     return tuple({trial.identity: trial for trial in trials}.values())
 
 
@@ -178,23 +181,23 @@ class Made(Persisted):
 
 
 def trials_to_record(trials: Iterable[Trial], made: Made | None = None) -> JSON:
-    """The record that stores ``trials``: one record, so that they are stored together or not at all."""
+    """Returns the record that stores ``trials``. It is one record, so that either all of them are stored or none."""
     record: dict[str, JSON] = {"schema": RECORD_SCHEMA, "trials": [trial.to_json() for trial in trials]}
     return record if made is None else {**record, "made": made.to_json()}
 
 
 def made_of_record(record: JSON) -> Made | None:
-    """The origin of a record of trials; None if it has none, as records of early versions.
+    """Returns the origin of a record of trials; None if the record does not name it, as in early versions.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the member ``made`` is not an origin.
     """
     made = record.get("made") if isinstance(record, dict) else None
     return None if made is None else Made.from_json(made)
 
 
 def trials_from_record(record: JSON) -> tuple[Trial, ...]:
-    """The inverse of :func:`trials_to_record`, without the origin. Raises ValueError for anything else."""
+    """Returns the trials of a record made by :func:`trials_to_record`. Raises ValueError for anything else."""
     members = {"schema", "trials"}
     if not isinstance(record, dict) or record.get("schema") != RECORD_SCHEMA or set(record) - {"made"} != members:
         raise ValueError(f"not a record of trials (schema {RECORD_SCHEMA})")
@@ -208,9 +211,9 @@ def trials_from_record(record: JSON) -> tuple[Trial, ...]:
 class Study(Persisted):
     """Everything that comparable trials have in common: all but the config.
 
-    ``bucket`` is the class of the values of the arguments called ``bucket_names`` (both empty for a kernel without
-    key), ``compiler`` the compiler's identity, ``policy`` the measurement policy's, ``driver`` the device driver's
-    version ("" if unknown). The space is not part of it, so a space may grow or shrink.
+    ``bucket`` is the class of the values of the arguments called ``bucket_names``; both are empty for a kernel without
+    key. ``compiler`` and ``policy`` are the identities of the compiler and of the measurement policy, and ``driver``
+    is the device driver's version ("" if unknown). The space is not part of a study, so a space may grow or shrink.
     """
 
     title = "a study"
@@ -233,7 +236,7 @@ class Study(Persisted):
 
     @remembered
     def key(self) -> str:
-        """The key that its trials are stored under."""
+        """The key under which the study's trials are stored."""
         return digest("trial-key/1", self.to_json())
 
     def trial(
@@ -250,7 +253,7 @@ class Study(Persisted):
         reference: ReferenceSamples | None = None,
         metrics: tuple[tuple[str, tuple[float, ...]], ...] = (),
     ) -> Trial:
-        """A trial of this study."""
+        """Makes a trial of this study."""
         return Trial(
             config=config,
             status=status,
@@ -269,16 +272,16 @@ class Study(Persisted):
         )
 
     def failed(self, config: Config, status: Status, message: str, *, compile_ns: int = 0, artifact: str = "") -> Trial:
-        """The trial of a config that could not be measured."""
+        """Makes the trial of a config that could not be measured."""
         return self.trial(config, status, message=message, compile_ns=compile_ns, artifact=artifact)
 
     @property
     def tools(self) -> tuple[tuple[str, str], ...]:
-        """The programs that its trials were made with."""
+        """The programs that the study's trials are made with, and their versions."""
         return (("compiler", self.compiler), *((("driver", self.driver),) if self.driver else ()))
 
     def refuses(self, trial: Trial) -> str:
-        """The reason why ``trial`` does not belong to this study, or "" if it does."""
+        """Returns the reason why ``trial`` does not belong to this study, or "" if it does."""
         for name, ours, theirs in (
             ("bucket", str(self.bucket), str(trial.bucket)),
             ("device", str(self.device), str(trial.device)),

@@ -1,4 +1,4 @@
-"""The winner: a view over trials, by a rule that depends on their set alone; and doubts, if noise may have decided."""
+"""The winner, computed from a set of trials in any order; and the reasons to doubt it, if noise may have decided."""
 
 from __future__ import annotations
 
@@ -42,23 +42,28 @@ __all__ = [
 ]
 
 _RESOURCES = ("threads", "shared_bytes", "registers")
-# This many times the usual number of finalists are compared if the search was noisy and the reference shows how much.
+# If the search was noisy and a reference shows how much, up to this many times the usual number of finalists are
+# compared.
 _MOST_NOISY = 4
-# Configs whose interval beside the fastest is within this are equal, and are not compared again.
+# Configs are equal, and are not compared again, if even the end of the interval of their quotient to the fastest config
+# is within this.
 _EQUAL_PERMILLE = 20
-# A metric's samples are compared as whole numbers, on a scale by the largest median.
+# The samples of a metric are compared as integers: _COST_UNITS stands for the largest value that any config has.
 _COST_UNITS = 1 << 40
 _MOST_COST = 1 << 20
 _UNKNOWN = 1 << 62  # an unknown resource counts as more than any known one
 
-# Failures of the artifact itself: no later success makes its config eligible. A compiler error or a time limit, on the
-# other hand, may have been the machine's fault.
+# Failures of the artifact itself: no later success makes its config eligible. Compiler errors and time limits are not
+# among them, because the machine may have caused these.
 _DISQUALIFYING = frozenset((Status.WRONG, Status.RUN))
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The result of one config over all its trials; ``tied`` if its samples do not separate it from the fastest."""
+    """The result of one config over all its trials.
+
+    ``tied``: its samples do not separate it from the fastest config.
+    """
 
     config: Config
     time: Estimate
@@ -80,23 +85,23 @@ class Winner:
 
     @property
     def median_ns(self) -> int:
-        """Its median time, nanoseconds for one launch."""
+        """The median time of the winner, in nanoseconds for one launch."""
         return self.time.median_ns
 
 
 def choose_winner(trials: Iterable[Trial], objective: Objective = TIME) -> Winner | None:
-    """The winner among ``trials`` for an objective, or None if no config can be used or meets its constraints.
+    """Chooses the winner among ``trials`` for an objective; None if no config works and meets its constraints.
 
     The order of the trials does not matter, and a trial given twice counts once. Samples of a config's trials are
     pooled, scaled by their reference (:mod:`silo.tuner.statistics`). If finalists were compared with one another, only
     they can win, by the samples of those comparisons, pair by pair: samples taken side by side are not distorted by a
     machine that drifts. The exception is a config measured later that is so far ahead of all of them that no comparison
     is needed (:func:`finalists`). Configs that the samples do not separate from the fastest are ranked by the threads,
-    shared memory and registers they need, then by lexical order.
+    shared memory and registers that they need, then by lexical order.
 
-    Only configs that meet the objective's constraints are eligible. By another metric than time, the samples of the
-    metric are pooled and compared in the same way, without side-by-side comparisons; of configs with equal resources,
-    when these are the metric, the fastest wins.
+    Only configs that meet the objective's constraints are eligible. For a metric other than time, the samples of the
+    metric are pooled and compared in the same way, without side-by-side comparisons. If the metric is a resource of the
+    code, the fastest of the configs with equal values wins.
     """
     known = distinct_trials(trials)
     if objective.metric != "time":
@@ -135,7 +140,7 @@ def _flattened(pools: Iterable[list[Trial]]) -> list[Trial]:
 
 
 def _choose_by_metric(known: Sequence[Trial], objective: Objective) -> Winner | None:
-    """The winner by another metric than time."""
+    """Chooses the winner by a metric other than time."""
     among = {pool[0].config.order_key: pool for pool in _usable(objective.admitted(known))}
     values = {
         config.order_key: value for config, value in values_of(objective.metric, _flattened(among.values())).items()
@@ -171,13 +176,13 @@ def _choose_by_metric(known: Sequence[Trial], objective: Objective) -> Winner | 
 
 
 def _compared(usable: Iterable[list[Trial]]) -> list[list[Trial]]:
-    """The trials of the final stage of each config that has some."""
+    """Returns, for each config that has trials of the final stage, these trials."""
     finals = [[trial for trial in pool if trial.stage is Stage.FINAL] for pool in usable]
     return [pool for pool in finals if pool]
 
 
 def _outrun(usable: Iterable[list[Trial]], scales: Scales) -> bool:
-    """Whether some config that was not compared is out of reach of all compared ones, by times in the search."""
+    """Returns whether some config that was not compared was over 10 % faster in the search than all compared ones."""
     medians: dict[bool, list[int]] = {False: [], True: []}
     for pool in usable:
         alone = [sample for trial in pool if trial.stage is Stage.SEARCH for sample in scales.samples(trial)]
@@ -190,14 +195,14 @@ def _outrun(usable: Iterable[list[Trial]], scales: Scales) -> bool:
 
 
 def disqualified(trials: Iterable[Trial]) -> bool:
-    """Whether a trial of one config rules it out, however fast its other trials were."""
+    """Returns whether one of a config's trials rules the config out, however fast its other trials were."""
     return any(trial.status in _DISQUALIFYING for trial in trials)
 
 
 def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:
-    """Every usable config with its pooled samples, fastest first; equal medians in lexical order.
+    """Returns every usable config with its pooled samples, fastest first; equal medians in lexical order.
 
-    If all of them were compared side by side, they are ranked pair by pair.
+    If all configs were compared side by side, they are ranked pair by pair.
     """
     known = distinct_trials(trials)
     usable, scales = _usable(known), Scales(known)
@@ -206,15 +211,16 @@ def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:
 
 
 def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = None) -> tuple[Config, ...]:
-    """The configs worth comparing side by side: the fastest ``count`` of the search within 10 % of the best.
+    """Returns the configs worth comparing side by side: the fastest ``count`` of the search within 10 % of the best.
 
     If samples are noisy (the best median is not certain to 1 %), configs whose intervals overlap with the best one's
     are added, because the search does not show which is faster: as many again, or three times as many if trials have a
-    reference, whose drift widens the intervals. With a reference, the ``count`` configs with the quickest single
+    reference, whose drift widens the intervals. With a reference, the ``count`` configs with the shortest single
     samples are added too, because other work on the machine makes samples longer and never shorter. If the reference
-    drifted much, the fastest ``count`` are compared in any case, because the best may have been lucky. A config that a
-    comparison showed to have been lucky in the search sets no limit for others. The ``deployed`` config is among them
-    if it works, however slow it was. Fewer than two need no comparison: then the result is empty.
+    drifted much, the fastest ``count`` are compared even beyond 10 %, because the best may have been lucky. A config
+    that a comparison showed to have been lucky in the search sets no limit for others. The ``deployed`` config is added
+    if it works, however slow it was. The result is empty if fewer than two configs remain, because these need no
+    comparison.
     """
     known = distinct_trials(trials)
     scales = Scales(known)
@@ -245,20 +251,20 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
 
 
 def _searched(usable: Iterable[list[Trial]]) -> list[list[Trial]]:
-    """The trials of the search of each config that has some."""
+    """Returns, for each config that has trials of the search, these trials."""
     alone = [[trial for trial in pool if trial.stage is Stage.SEARCH] for pool in usable]
     return [pool for pool in alone if pool]
 
 
 def _quickest(pool: Iterable[Trial]) -> int:
-    """The shortest sample of one config's trials, in nanoseconds."""
+    """Returns the shortest sample of one config's trials, in nanoseconds."""
     return min(min(trial.samples_ns) for trial in pool)
 
 
 def _corrected(ranking: Sequence[Standing], compared: Sequence[list[Trial]], scales: Scales) -> dict[bytes, Estimate]:
-    """The times of the search; for compared configs, the times of the comparison on the scale of the search.
+    """Returns the times of the search; for compared configs, their times in the comparison, scaled to the search.
 
-    The scale is the median over the compared configs, so a config that was lucky in the search does not affect it.
+    The scale is the median over the compared configs, so that a config that was lucky in the search does not affect it.
     """
     times = {one.config.order_key: one.time for one in ranking}
     if not scales or len(compared) < 2:
@@ -274,7 +280,7 @@ def _corrected(ranking: Sequence[Standing], compared: Sequence[list[Trial]], sca
 
 
 def unbeaten(trials: Iterable[Trial]) -> tuple[Config, ...]:
-    """The compared configs that may be the fastest, by their intervals; the fastest comes first."""
+    """Returns the compared configs that may be the fastest, judged by their intervals; the fastest comes first."""
     finals = tuple(trial for trial in trials if trial.stage is Stage.FINAL)
     ranking = standings(finals)
     if not ranking:
@@ -285,11 +291,11 @@ def unbeaten(trials: Iterable[Trial]) -> tuple[Config, ...]:
 
 
 def undecided(trials: Iterable[Trial]) -> tuple[Config, ...]:
-    """The compared configs whose samples do not show which is the fastest, though their medians differ; or ().
+    """Returns the compared configs if their samples do not show which one is the fastest; otherwise ().
 
-    They are unbeaten, and at least one is further behind than a tie: comparing these again takes few samples, and noise
-    does not decide between them then. Configs that were compared in rounds count as tied only once their interval
-    beside the fastest is within 2 %.
+    The returned configs are unbeaten, and at least one of them is further behind than a tie. Comparing them again takes
+    few samples, and then noise does not decide between them. Configs that were compared in rounds count as tied only
+    once their interval of quotients to the fastest is within 2 %.
     """
     finals = tuple(trial for trial in trials if trial.stage is Stage.FINAL)
     near = unbeaten(finals)
@@ -303,7 +309,7 @@ def undecided(trials: Iterable[Trial]) -> tuple[Config, ...]:
 
 
 def _usable(distinct: Sequence[Trial]) -> list[list[Trial]]:
-    """The successful trials of each config that no trial disqualifies."""
+    """Returns the successful trials of each config that no trial disqualifies."""
     pools: dict[bytes, list[Trial]] = {}
     for trial in distinct:
         if trial.status is Status.OK:
@@ -321,9 +327,9 @@ def _rank(pools: Iterable[list[Trial]], scales: Scales) -> tuple[Standing, ...]:
 
 
 def _rank_compared(pools: Sequence[list[Trial]], scales: Scales) -> tuple[Standing, ...]:
-    """The ranking of compared configs: by their quotients beside the leader, if rounds are known.
+    """Ranks compared configs by their quotients to the leader if rounds are known, otherwise by their own times.
 
-    The leader's time is its time in the quiet rounds, and the others' times are their quotients of it.
+    The leader's time is its time in the quiet rounds; the other times are this time multiplied by their quotients.
     """
     rounds = Rounds({pool[0].config.order_key: pool for pool in pools})
     if not rounds:
@@ -363,7 +369,7 @@ def _resources(config: Config, pool: Iterable[Trial]) -> tuple[int, ...]:
 
 
 def _declared_threads(config: Config) -> int:
-    """The threads of a block, by the declarations of the config's options."""
+    """Returns the number of threads of a block that the config's options declare."""
     for name, value in config.options:
         each = threads_of_option(name)
         if each and isinstance(value, int):
@@ -396,15 +402,16 @@ def _reason(best: Standing, fastest: Standing, counts: _Counts) -> str:
 
 REMEDY = "silo tune --remeasure measures anew"
 
-_NOTABLE_PERMILLE = 20  # a drift of the reference below this is not mentioned
+_NOTABLE_PERMILLE = 20  # smaller drifts of the reference are not mentioned
 
 
 def doubt(trials: Sequence[Trial]) -> str:
-    """The reason why noise may have decided the winner of ``trials``; "" without a reason, a winner or a rival. Pure.
+    """Returns the reason why noise may have decided the winner of ``trials``; "" without a reason. Pure.
 
-    In order of weight: nothing was measured beside a reference, so slow phases of the machine do not show; the
-    comparison in pairs did not settle which config is the fastest; no pairs were taken, and the reference drifted at
-    least as much as the next config is behind; some configs have no reference.
+    Also "" if no config won, or only one can win. The reasons, the weightiest first: nothing was measured beside a
+    reference, so a slow phase of the machine does not show; the paired comparison did not settle which config is the
+    fastest; no pairs were taken, and the reference drifted at least as much as the second config is behind; some
+    configs were measured without a reference.
     """
     winner = choose_winner(trials)
     if winner is None or not winner.runners_up:
@@ -443,7 +450,7 @@ def _within_drift(winner: Winner, searched: Sequence[Trial]) -> str:
     )
 
 
-# ---- Superseding records: events that end the counting of trials, kept among the trials of a study ----
+# ---- Superseding records: events among the trials of a study, after which earlier trials no longer count ----
 
 SUPERSEDED_SCHEMA = "superseded/1"
 
@@ -451,17 +458,17 @@ _FINGERPRINT = re.compile("[0-9a-f]{32}")
 
 
 def superseding_record(fingerprints: Iterable[str]) -> JSON:
-    """The event that supersedes the trials with these fingerprints (:attr:`silo.tuner.trial.Trial.fingerprint`)."""
+    """Returns the event that supersedes trials, by their fingerprints (:attr:`silo.tuner.trial.Trial.fingerprint`)."""
     return {"schema": SUPERSEDED_SCHEMA, "trials": sorted(fingerprints)}
 
 
 def is_superseding(record: JSON) -> bool:
-    """Whether a record is a superseding event, well formed or not."""
+    """Returns whether a record is a superseding event, well formed or not."""
     return isinstance(record, dict) and record.get("schema") == SUPERSEDED_SCHEMA
 
 
 def superseded_by(record: JSON) -> tuple[str, ...]:
-    """The fingerprints that an event names. Raises ValueError for any other record."""
+    """Returns the fingerprints that a superseding event names. Raises ValueError for any other record."""
     what = "a superseding record"
     members = read_object(record, ("schema", "trials"), what)
     names = tuple(read_text(name, what) for name in read_list(members["trials"], what))
@@ -472,5 +479,5 @@ def superseded_by(record: JSON) -> tuple[str, ...]:
 
 
 def event_of(record: JSON) -> str:
-    """The name of an event: 16 hexadecimal digits, equal for equal records."""
+    """Returns the name of an event: 16 hexadecimal digits, equal for equal records."""
     return digest("superseded/1", record)[:16]

@@ -1,4 +1,4 @@
-"""Tuning the kernels of a bundle on this device, the code of several compilers compared, and refining it in place."""
+"""Tunes the kernels of a bundle on this device, compares several compilers' code, and refines the bundle in place."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ __all__ = [
     "tune_bundle",
 ]
 
-# Another compiler's code is chosen if it is faster by more than this beyond doubt.
+# Another compiler's code is chosen if it is certainly faster by more than this.
 _MARGIN_PPM = 5_000
 _LIMIT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class CompilerWinner:
-    """The best config of one compiler for a case, with its code; ``name`` is the compiler's for people."""
+    """The best config of one compiler for a case, with its code. ``name`` is the compiler's name for people."""
 
     compiler: str
     name: str
@@ -89,20 +89,21 @@ class CompilerWinner:
 
     @property
     def code(self) -> tuple[Config, Artifact]:
-        """Its config and code, as benches take them."""
+        """The config and its artifact, the form that benches take."""
         return self.winner.config, self.artifact
 
     @property
     def label(self) -> str:
-        """The compiler with the config."""
+        """The compiler and the config, for messages."""
         return f"{self.name} with {self.winner.config}"
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The compiler whose code was chosen, and a line for each other one: why not.
+    """The compiler whose code was chosen, and a line about each other compiler.
 
-    ``times_ppm`` are the times of each usable compiler's code as parts of the first's, in millionths, by compiler.
+    ``times_ppm`` holds, by compiler, the time of its code relative to the first compiler's code, in millionths;
+    compilers whose code cannot be used are missing.
     """
 
     chosen: CompilerWinner
@@ -111,15 +112,18 @@ class Compared:
 
 
 Challenge = Callable[[CompilerWinner, CompilerWinner], tuple[Decision, "int | None"]]
-"""Whether the second code replaces the first, and why; and its time as a part of the first's, None if it is wrong."""
+"""Compares the best code so far with another compiler's: whether the latter replaces it, and its relative time.
+
+The time is in millionths of the best code's time, or None if the other code is wrong.
+"""
 
 
 def least_loss(cases: Sequence[Mapping[str, int]]) -> str:
-    """The compiler whose code loses least over cases that one decision serves, by the times of each case.
+    """Returns the compiler whose code loses least over several cases that one decision serves.
 
-    The loss in a case is the code's time divided by the time of the fastest code for that case; the losses of all
-    cases are multiplied. Only code that is usable in all cases counts; "" without any. Equal losses go to the
-    earlier compiler.
+    ``cases`` holds the times of each case by compiler. The loss in a case is the code's time divided by the time of the
+    fastest code for that case; the losses of all cases are multiplied. Only code that is usable in all cases counts; ""
+    if no code is. Equal losses go to the earlier compiler.
 
     >>> least_loss([{"a": 1_000_000, "b": 900_000}, {"a": 1_000_000, "b": 2_000_000}])
     'a'
@@ -136,10 +140,10 @@ def least_loss(cases: Sequence[Mapping[str, int]]) -> str:
 def compare_compilers(
     winners: Sequence[CompilerWinner], case: PreparedCase, bench: ConfinedBench | LocalBench
 ) -> Compared:
-    """Chooses among the best codes of several compilers: the fastest whose results can stand for the first's.
+    """Chooses the fastest of several compilers' best codes whose results agree with the first compiler's.
 
-    Each later code is launched in turns with the best so far, and replaces it only if it is faster beyond doubt.
-    Results that the case does not expect anything of have to be the first compiler's, within the usual tolerance.
+    Each later code is launched in turns with the best so far, and replaces it only if it is certainly faster. Arrays
+    for which the case has no expected result must equal the first compiler's result, within the usual tolerance.
     """
     first = kept(bench.results(*winners[0].code))
 
@@ -155,7 +159,10 @@ def compare_compilers(
 
 
 def by_known_times(winners: Sequence[CompilerWinner]) -> Compared:
-    """Chooses by times not taken in turns: later code wins if its whole interval is below that of the best so far."""
+    """Chooses by times that were measured separately.
+
+    Later code replaces the best so far if its whole interval is below the interval of the best.
+    """
 
     def challenge(best: CompilerWinner, other: CompilerWinner) -> tuple[Decision, int | None]:
         theirs, own = other.winner.time, best.winner.time
@@ -185,7 +192,7 @@ def _chosen(winners: Sequence[CompilerWinner], challenge: Challenge) -> Compared
 
 
 def _difference(first: Mapping[str, NDArray[Any]], results: Mapping[str, NDArray[Any]], case: PreparedCase) -> str:
-    """The first difference of two results in arrays that the case has no check for; "" without any."""
+    """Returns the first difference of two results in arrays for which the case has no check, or ""."""
     for name, array in first.items():
         if name not in case.checks and not (result := compare(results[name], array)):
             return f"{name}: {result.message}"
@@ -206,18 +213,18 @@ def _faster(
 
 
 def joined_outcome(outcomes: Sequence[TuneOutcome], chosen: TuneOutcome, remarks: Sequence[str]) -> TuneOutcome:
-    """The chosen compiler's outcome, with the effort, failures and faults of all of them."""
+    """Returns the chosen compiler's outcome, with the effort, failures and faults of all compilers."""
     failures = Counter[str]()
-    for one in outcomes:
-        failures.update(one.failures)
+    for outcome in outcomes:
+        failures.update(outcome.failures)
     return replace(
         chosen,
-        measured=sum(one.measured for one in outcomes),
-        reused=sum(one.reused for one in outcomes),
+        measured=sum(outcome.measured for outcome in outcomes),
+        reused=sum(outcome.reused for outcome in outcomes),
         failures=dict(sorted(failures.items())),
-        seconds=sum(one.seconds for one in outcomes),
-        remarks=tuple(dict.fromkeys((*remarks, *(line for one in outcomes for line in one.remarks)))),
-        faults=tuple(fault for one in outcomes for fault in one.faults),
+        seconds=sum(outcome.seconds for outcome in outcomes),
+        remarks=tuple(dict.fromkeys((*remarks, *(line for outcome in outcomes for line in outcome.remarks)))),
+        faults=tuple(fault for outcome in outcomes for fault in outcome.faults),
     )
 
 
@@ -226,9 +233,9 @@ _log = logging.getLogger("silo")
 
 @dataclass(frozen=True, slots=True)
 class _Tuned:
-    """A case that was tuned: its bucket and signature, its outcome, and the outcome of each compiler's code.
+    """A tuned case: its bucket and signature, its outcome, and the outcome of each compiler's code.
 
-    ``compiler`` made the winner's code. ``times_ppm`` are times of the code of each compiler, if several were compared.
+    ``compiler`` made the winner's code. ``times_ppm`` are the times of each compiler's code, if several were compared.
     """
 
     bucket: Bucket
@@ -251,7 +258,10 @@ def _benches(
     devices: Sequence[Device],
     code_of: Callable[[Artifact], VouchedCode],
 ) -> list[ConfinedBench] | list[LocalBench]:
-    """The benches that run the variants for one case; ``kinds`` are their blob kinds; arrays are on ``devices[0]``."""
+    """Makes the benches that run the variants for one case.
+
+    ``kinds`` are the blob kinds of the variants. The arrays are on ``devices[0]``.
+    """
     facts = devices[0].facts()
 
     def at(config: Config, artifact: Artifact) -> tuple[int, ...]:
@@ -289,12 +299,12 @@ def tune_bundle(
 ) -> tuple[list[TunedCase], str]:
     """Measures every case of the bundle's kernels with its variants for this device, then refines the bundle in place.
 
-    With a ``key`` the result is signed. Without, a signature that does not match any more is removed; the returned text
-    describes it.
+    With a ``key`` the result is signed. Without a key, a signature that no longer matches is removed, and the returned
+    text describes it.
 
-    Without a device, each kernel uses the device that its calls with arrays in host memory run on. The trials are
-    stored too, so a run that was stopped continues. The bundle is rewritten once per kernel. Raises TuneError in
-    deterministic mode: binaries do not show whether a kernel sums.
+    Without a device, each kernel uses the device that its calls with arrays in host memory run on. The trials are also
+    stored, so a run that was stopped can be continued. The bundle is rewritten once per kernel. Raises TuneError in
+    deterministic mode, because binaries do not show whether the choice of a config changes results.
     """
     if settings().deterministic:
         raise TuneError(
@@ -304,7 +314,7 @@ def tune_bundle(
     loaded = load(path, trust=trust)
     signing: Signing | None = None
     signature = ""
-    found: list[TunedCase] = []
+    tuned_cases: list[TunedCase] = []
     for name in kernels or tuple(loaded):
         kernel = loaded[name]
         signing = signing or Signing(kernel.bundle.signed_bytes, key)
@@ -314,16 +324,16 @@ def tune_bundle(
         for recipe in kernel.recipes():
             one = _tune_case(kernel, recipe, on, limits, partial(progress, f"{name} {recipe.label}"))
             outcomes.append(one)
-            found.append(TunedCase(name, recipe.label, recipe.elements, one.outcome))
+            tuned_cases.append(TunedCase(name, recipe.label, recipe.elements, one.outcome))
         if not outcomes:
             raise CaseError(f"{path}: {name} has no cases, so there is nothing to tune it on")
         updated = update_bundle(path, {name: _update(kernel, outcomes, limits.anew or frozenset())}, signing=signing)
         signature = updated.signature or signature
-    return found, signature
+    return tuned_cases, signature
 
 
 def _unsent(kernel: BundledKernel, sent: SentCase, kinds: AbstractSet[str], fleet: Fleet) -> str:
-    """The reason why agents cannot run a case; "" if they can."""
+    """Returns the reason why agents cannot run a case; "" if they can."""
     if any(loader_of(kind) is not None for kind in kinds):
         return f"a library runs the code of {kernel.name}, over objects of this process"
     return refused_case(fleet, sent)
@@ -354,7 +364,8 @@ def _tune_case(
     # Only the most specialized variants compete: a fallback that assumes less is for other calls.
     assumed = ranked[0].artifact.variant.specialization
     rivals = [one for one in ranked if _assumes(one, assumed)]
-    kinds = {one.artifact.blob.kind for one in rivals}  # a variant for another device may be code that a library runs
+    # variants for other devices may be of kinds whose code a library runs
+    kinds = {one.artifact.blob.kind for one in rivals}
     sides = [_Side(kernel, call, own, device) for own in _by_compiler(kernel, rivals)]
     objective = wanted_objective()
     if len(sides) > 1 and not objective.is_time:
@@ -419,12 +430,12 @@ class _Side:
         )
 
     def variant(self, wanted: Variant) -> BundleVariant:
-        """The bundle's variant with the config of ``wanted``."""
+        """Returns the bundle's variant that has the config of ``wanted``."""
         return self._variants[wanted.config.order_key]
 
 
 def _by_compiler(kernel: BundledKernel, rivals: Sequence[BundleVariant]) -> list[list[BundleVariant]]:
-    """Variants by their compiler, each best first; the compilers in the order of the bundle."""
+    """Groups variants by their compiler, each group best first; the compilers are in the order of the bundle."""
     found: dict[str, list[BundleVariant]] = {one.artifact.compiler: [] for one in kernel.contents.variants}
     for one in rivals:
         found[one.artifact.compiler].append(one)
@@ -441,7 +452,7 @@ def _searched(
         lanes,
         records,
         SearchOptions(limits.searcher, study_seeds(study, configs, records), limits.budget),
-        # A bundle's configs were chosen already, so spills do not matter unless the setting limits them.
+        # A bundle's configs were chosen when it was built, so spills only matter if the setting limits them.
         SessionScope(most_spills=settings().spills, remeasure=limits.supersedes(study), objective=objective),
         SessionWatch(progress),
     )
@@ -457,7 +468,7 @@ def _compared(
     where: tuple[Device, AbstractSet[str], Callable[[Artifact], VouchedCode]],
     limits: CaseLimits,
 ) -> Compared | None:
-    """The comparison of the compilers' winners; None if no compiler's code can be used."""
+    """Compares the compilers' winners; None if no compiler's code can be used."""
     names = compiler_names((side.compiler for side in sides), kernel.bundle.manifest.toolchain)
     winners = [
         CompilerWinner(
@@ -491,7 +502,7 @@ def _assumes(one: BundleVariant, assumed: Specialization) -> bool:
 
 
 def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
-    """A remark if the bundle lacks configs of the space."""
+    """Returns a remark if the bundle lacks configs of the kernel's space; else ()."""
     for one in kernel.contents.coverage:
         own = (study.target, study.signature, study.specialization.extents)
         if (one.target, one.signature, one.extents) == own and one.packed < one.space:
@@ -501,7 +512,7 @@ def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
 
 
 def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet[str]) -> KernelUpdate:
-    """New trials, and rules in which measured winners replace the earlier configs of their buckets.
+    """Makes the update of a bundle: new trials, and rules that map each measured bucket to its winner.
 
     The trials of studies that were measured ``anew`` replace the bundle's trials of these studies.
     """
@@ -523,7 +534,7 @@ def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet
         together = sharing[key, one.bucket]
         best = least_loss(together) if len(together) > 1 else ""
         if best != one.compiler:
-            # Cases of one bucket get one decision; without this, the last case would decide.
+            # Cases of one bucket share one decision. Without this choice, the last case would decide.
             winners = [each.winner for each in one.each if each.study.compiler == best and each.winner is not None]
             chosen = CompiledConfig(winners[0].config, best) if winners else chosen
         if key not in tables:
@@ -544,7 +555,7 @@ def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Decisions of buckets that become rules; ``mixed``: several compilers made the code that they choose from."""
+    """Decisions of buckets, from which rules are made. ``mixed``: the configs are compiled by several compilers."""
 
     key: RulesKey
     decided: dict[Bucket, CompiledConfig]
@@ -555,7 +566,7 @@ class _Table:
     samples: dict[Bucket, Sample] = field(default_factory=dict[Bucket, Sample])
 
     def rules(self, names: tuple[str, ...]) -> BundleRules:
-        """The rules, by the arguments ``names``."""
+        """Makes the rules; ``names`` are the key's arguments."""
         target, signature, extents = self.key
         configs = {bucket: one.config for bucket, one in self.decided.items()}
         samples = tuple(self.samples.values())

@@ -1,4 +1,4 @@
-"""Tuning a kernel on its cases, the same for a Python file and for a bundle, and the variants that cases need."""
+"""Tunes a kernel of a Python file on its cases, and finds the variants that the cases need."""
 
 from __future__ import annotations
 
@@ -67,25 +67,25 @@ __all__ = [
     "tune_case",
 ]
 
-# ---- Tuning a kernel on its cases: the same for a Python file and for a bundle ----
+# ---- Tuning a kernel on its cases ----
 
 _log = logging.getLogger("silo")
 
 
 @dataclass(frozen=True)
 class CaseLimits:
-    """The limits of tuning one case; ``lock`` is the file of deployed configs.
+    """The limits of tuning one case. ``lock`` is the file of deployed configs.
 
-    ``devices`` are further devices of the case's model, which measure configs at the same time. A ``fleet`` measures
-    instead of this machine. ``anew`` holds the keys of the studies whose earlier trials a command has superseded; None:
-    it supersedes none.
+    ``devices`` are further devices of the same model, which measure configs at the same time. A ``fleet`` measures
+    instead of this machine. ``anew`` holds the keys of the studies whose earlier trials this command has superseded so
+    far; None: the command supersedes no trials.
 
     Raises:
         TuneError: No searcher has this name.
     """
 
     searcher: str = DEFAULT_SEARCHER
-    budget: Budget = Budget()  # noqa: RUF009  # frozen
+    budget: Budget = Budget()  # noqa: RUF009  # a shared default is safe, because Budget is frozen
     lock: Path | None = None
     devices: tuple[Device, ...] = ()
     fleet: Fleet | None = None
@@ -95,7 +95,7 @@ class CaseLimits:
         check_searcher(self.searcher)
 
     def supersedes(self, study: Study) -> bool:
-        """Whether to supersede a study's earlier trials now: True once per command, at the study's first case."""
+        """Returns whether to supersede a study's earlier trials now: once per command, at the study's first case."""
         if self.anew is None or study.key in self.anew:
             return False
         self.anew.add(study.key)
@@ -104,7 +104,7 @@ class CaseLimits:
 
 @dataclass(frozen=True)
 class CaseStudy:
-    """One case of a kernel of this process, with its call context on a device."""
+    """One case of a kernel that this process loaded, with its call context on a device."""
 
     kernel: Kernel
     case: PreparedCase
@@ -113,10 +113,10 @@ class CaseStudy:
 
 
 def materializer(library: str | None, device: Device | None = None) -> Callable[[ArrayRecipe], Any]:
-    """A function that makes arrays of ``library`` on ``device`` (None: CPU). Raises CaseError for unknown libraries.
+    """Returns a function that makes arrays of ``library`` on ``device`` (None: CPU).
 
     Without a library the arrays are numpy's on the CPU. On a GPU they are torch's if torch is loaded, and
-    :class:`silo.Buffer` otherwise.
+    :class:`silo.Buffer` otherwise. Raises CaseError for unknown libraries.
     """
     if library is not None and library not in NAMES:
         raise CaseError(f"--arrays {library}: it is one of {', '.join(NAMES)}")
@@ -125,16 +125,18 @@ def materializer(library: str | None, device: Device | None = None) -> Callable[
 
 
 def make_of(library: str | None, device: Device | None = None) -> Make:
-    """``make`` for a case function."""
+    """Returns the ``make`` argument of a case function."""
     return Make(materializer(library, device), fill)
 
 
 def case_studies(kernel: Kernel, device: Device | None, library: str | None = None) -> list[CaseStudy]:
-    """Every case of a kernel, with its arguments made on ``device``. Raises CaseError if the kernel has no cases.
+    """Returns every case of a kernel, with its arguments made on ``device``.
+
+    Raises CaseError if the kernel has no cases.
 
     Without a device the arguments are in host memory, and the kernel's kind decides the device.
     """
-    found: list[CaseStudy] = []
+    studies: list[CaseStudy] = []
     for function in kernel.case_functions:
         for values in function.combinations():
             case = function.prepare(values, make_of(library, device))
@@ -147,19 +149,19 @@ def case_studies(kernel: Kernel, device: Device | None, library: str | None = No
             except (ArgumentError, SpaceError) as error:
                 where = f"the case {case.label} of {kernel.name} ({function.location})"
                 raise CaseError(f"{where}: {error}") from error
-            found.append(CaseStudy(kernel, case, situation, situation.bucket))
-    if not found:
+            studies.append(CaseStudy(kernel, case, situation, situation.bucket))
+    if not studies:
         raise CaseError(
             f"{kernel.name} ({kernel.location}) has no cases, so there is nothing to run it on: "
             f"add @{kernel.name}.cases(...)"
         )
-    return found
+    return studies
 
 
 def device_of(kernel: Kernel, device: Device | None) -> Device | None:
-    """The device for a kernel's cases: ``device`` if given, else None for host memory.
+    """Returns the device for a kernel's cases: ``device`` if given, else None for host memory.
 
-    A kernel that no compiler here compiles for host memory uses the first device here that it is compiled for.
+    If no compiler here compiles the kernel for host memory, returns the first device here that a compiler supports.
 
     Raises:
         DeviceError: no device fits; lists the reasons.
@@ -192,7 +194,7 @@ def _compiles(kernel: Kernel, device: Device) -> bool:
 
 
 def call_arguments(kernel: Kernel, case: PreparedCase) -> dict[str, object]:
-    """The launcher's arguments: the case's arguments and options, and the values of heuristics written in Python."""
+    """Returns the launcher's arguments: those of the case, its options, and the values of Python heuristics."""
     named = {**case.arguments, **case.options}
     if kernel.derived.opaque:
         given = {**kernel.agreed_values, **named}
@@ -201,7 +203,7 @@ def call_arguments(kernel: Kernel, case: PreparedCase) -> dict[str, object]:
 
 
 def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
-    """Returns a function that returns, for a config, the function that launches the case with it."""
+    """Returns a function that, given a config, returns a function that launches the case with this config."""
     kernel, case = study.kernel, study.case
     facts = study.situation.device.facts()
     launcher = kernel.resolver.launcher_on(study.situation.device)
@@ -224,16 +226,16 @@ def _grid(study: CaseStudy, variant: Variant) -> tuple[int, ...]:
 
 
 def _passed(study: CaseStudy) -> dict[str, object]:
-    """The arguments of the case's launches: all but the constants of the code."""
+    """Returns the arguments that a launch of the case passes: all except the code's constants and the options."""
     named = call_arguments(study.kernel, study.case)
     constants = set(study.situation.specialization.constant_values)
-    # the constant of a descriptor is its block shape
+    # a descriptor's constant is its block shape, so the descriptor itself is passed
     constants -= {name for name, value in named.items() if is_descriptor(value)}
     return {name: value for name, value in named.items() if name not in constants and name not in study.case.options}
 
 
 def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]:
-    """The benches that run the case's configs: its own device, and each of ``others`` of the same model."""
+    """Makes benches for the case's configs: one on its own device, and one on each of ``others`` of the same model."""
     kernel, case = study.kernel, study.case
     devices = (study.situation.device, *others)
     if reason := kernel.why_unmeasured(devices[0].target):
@@ -252,7 +254,10 @@ def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]
 
 
 def sent_case(study: CaseStudy, made: Study) -> SentCase:
-    """A case as agents get it. Raises CaseError if no recipe describes it, or a library runs its code."""
+    """Returns a case in the form that agents receive.
+
+    Raises CaseError if no recipe describes the case, or if a library runs its code.
+    """
     kernel, case = study.kernel, study.case
     if kernel.in_library:
         raise CaseError(f"a library runs the code of {kernel.name}, over objects of this process")
@@ -268,14 +273,15 @@ def sent_case(study: CaseStudy, made: Study) -> SentCase:
 
 
 def made_study(study: CaseStudy) -> Study:
-    """The study that a case's trials belong to."""
+    """Returns the study that a case's trials belong to."""
     return study.kernel.resolver.problem(study.situation).study(study.situation.specialization, study.bucket)
 
 
 def _placed(study: CaseStudy, fleet: Fleet | None) -> tuple[CaseStudy, SentCase | None, tuple[str, ...]]:
-    """The case, the case to send if the fleet can run it (else None), and remarks.
+    """Returns the case, the case in the form to send to agents, and remarks.
 
-    A case that the fleet cannot run moves to this machine.
+    If the fleet cannot run the case, returns the case on a device of this machine, and None in place of the form to
+    send.
     """
     if fleet is None:
         return study, None, ()
@@ -351,9 +357,9 @@ def tune_case(
 def case_variants(
     kernel: Kernel, studies: Sequence[CaseStudy], planned: BuildVariant, facts: Mapping[str, int] | None = None
 ) -> list[BuildVariant]:
-    """A planned variant as its cases need it: variants with the cases that each serves, in the order of the cases.
+    """Completes a planned variant for its cases; returns the completed variants with the cases that each serves.
 
-    ``facts`` are the device facts of the planned target, if such a device is here; heuristics may read them.
+    ``facts`` are the device facts of the planned target, if a device of this target is here; heuristics may read them.
     """
     found: dict[Variant, list[str]] = {}
     for study in studies:
@@ -364,7 +370,10 @@ def case_variants(
 
 
 def _is_served(study: CaseStudy, planned: BuildVariant) -> bool:
-    """Whether a planned variant serves a case. Two cases may share a label, so types and constants are compared too."""
+    """Returns whether a planned variant serves a case.
+
+    Two cases may share a label, so types and constants are compared too.
+    """
     variant, situation = planned.variant, study.situation
     return (
         study.case.label in planned.cases
@@ -374,7 +383,10 @@ def _is_served(study: CaseStudy, planned: BuildVariant) -> bool:
 
 
 def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mapping[str, int] | None) -> Specialization:
-    """The specialization, with constexprs that heuristics compute for the case, and a grid that decides the code."""
+    """Returns the variant's specialization with the constexprs that heuristics compute for the case.
+
+    If the grid decides the code, it is added too.
+    """
     situation, config = study.situation, variant.config
     known = situation.device.facts() if facts is None else facts
     own = derive(kernel.derived, situation.values, config.as_dict(), known)
@@ -384,7 +396,7 @@ def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mappin
 
 
 def opaque_constants(study: CaseStudy) -> dict[str, Value]:
-    """The values of derived constexprs that a case gives, or that heuristics written in Python return for it."""
+    """Returns the derived constexprs whose values the case gives, or Python heuristics compute for it."""
     kernel = study.kernel
     named = call_arguments(kernel, study.case)
     return {name: kernel.source.constant(named[name]) for name in kernel.derived.names if name in named}

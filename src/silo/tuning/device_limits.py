@@ -1,4 +1,4 @@
-"""The measured limits of a device: a copy and matrix products, tuned on it, stored by device model."""
+"""The measured limits of a device, stored by device model: the rates of a copy and of matrix products, tuned on it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["known_ceilings", "measure_ceilings"]
 
 _log = logging.getLogger("silo")
 
-# Elements of float32 in each array of a copy (8 bytes of traffic each): from a core's own cache to 512 MiB, which is
-# more than any cache.
+# Elements of float32 in each array of a copy, which moves 8 bytes per element. The smallest copy fits into a core's own
+# cache; the largest moves 512 MiB, which is more than any cache.
 _COPIED = tuple(1 << power for power in (13, 15, 17, 19, 21, 23, 26))
 
 _COPY_SPACES: Mapping[str, Sequence[Mapping[str, Value]]] = {
@@ -50,7 +50,7 @@ _DOT_SPACES: Mapping[str, Sequence[Mapping[str, Value]]] = {
 
 
 def known_ceilings(model: DeviceModel) -> Ceilings | None:
-    """The limits stored last for devices of this model, or None."""
+    """Returns the limits stored last for devices of this model, or None."""
     found: Ceilings | None = None
     for record in session().store.records.read(ceilings_key(model)):
         with suppress(ValueError):  # written by a newer Silo
@@ -59,7 +59,7 @@ def known_ceilings(model: DeviceModel) -> Ceilings | None:
 
 
 def measure_ceilings(device: Device) -> Ceilings:
-    """Measures the rates that ``device`` reaches, and stores them. Takes seconds; nearly nothing if all is stored.
+    """Measures the rates that ``device`` reaches, and stores them. Takes seconds, but hardly any time if all is stored.
 
     The copy and the products are ordinary kernels: compiled, checked and tuned by Silo, with stored trials. A limit is
     the rate of the best config; for products, at the best size.
@@ -78,7 +78,7 @@ def measure_ceilings(device: Device) -> Ceilings:
 
 
 def _rates(made: Kernel, device: Device) -> Iterator[tuple[int, int]]:
-    """The bytes or operations of each case, and the rate per second of its best config."""
+    """Tunes a kernel on its cases; yields the bytes or operations of each, and its best config's rate per second."""
     for study in case_studies(made, device):
         outcome, _ = tune_case(study, CaseLimits())
         work = study.case.work
@@ -88,7 +88,7 @@ def _rates(made: Kernel, device: Device) -> Iterator[tuple[int, int]]:
 
 
 def _functions() -> Any:  # noqa: ANN401  # a module of kernels
-    """The kernels of the first kind that has some."""
+    """Returns the module with the kernels that measure a device's limits, of the first kind that has one."""
     for kind in kinds().values():
         if isinstance(kind, MeasuresCeilings):
             return kind.ceiling_kernels()
@@ -108,18 +108,18 @@ def _dot_grid(a: Any) -> tuple[Any, ...]:  # noqa: ANN401
 
 
 def _copy_kernel(kind: str) -> Kernel:
-    made = _made(_functions().copy, space=_COPY_SPACES[kind], key=["n"], grid=_copy_grid)
+    kernel = _made(_functions().copy, space=_COPY_SPACES[kind], key=["n"], grid=_copy_grid)
 
     def case(n: int, make: Make) -> Case:
         x, out = make.uniform(n), make.empty(n)
         return Case(args=(x, out, n), expected={"out": lambda: x.host}, bytes=8 * n)
 
-    made.cases(n=_COPIED)(case)
-    return made
+    kernel.cases(n=_COPIED)(case)
+    return kernel
 
 
 def _dot_kernel(kind: str, dtype: str) -> Kernel:
-    made = _made(
+    kernel = _made(
         _functions().dot,
         space=_DOT_SPACES[kind],
         key=["size"],
@@ -129,7 +129,7 @@ def _dot_kernel(kind: str, dtype: str) -> Kernel:
     def case(size: int, make: Make) -> Case:
         a, b = (make.normal((size, size), dtype=dtype) for _ in range(2))
         out = make.empty((size, size))
-        # GPUs multiply float32 in tf32 by default.
+        # The tolerances are wide because GPUs multiply float32 in tf32 by default.
         return Case(
             args=(a, b, out, size),
             expected={"c": lambda: a.host.astype("float32") @ b.host.astype("float32")},
@@ -138,5 +138,5 @@ def _dot_kernel(kind: str, dtype: str) -> Kernel:
             flops=2 * size**3,
         )
 
-    made.cases(size=_DOT_SIZES[kind])(case)
-    return made
+    kernel.cases(size=_DOT_SIZES[kind])(case)
+    return kernel

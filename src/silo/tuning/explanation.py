@@ -34,7 +34,7 @@ def explain_tuning(
     """Explains the study of each case of a Python file or module: its results, and why other results do not count.
 
     Raises:
-        CaseError: without a case, or if the path is not a Python file.
+        CaseError: there is no case, or the path is not a Python file.
     """
     if kind_of(path) is PlaceKind.BUNDLE:
         raise CaseError(f"{path}: kept results are explained for the kernels of a Python file; see also silo inspect")
@@ -95,7 +95,7 @@ class KernelSuggestions:
 
     @property
     def text(self) -> str:
-        """Some lines of text for people."""
+        """The suggestions as several lines of text for people."""
         count = len(self.generalization.samples)
         lines = [f"{self.kernel} on {self.target} ({self.device}): {count} measured sizes"]
         lines.append(f"  {self.generalization.text}")
@@ -110,7 +110,10 @@ class KernelSuggestions:
         return ", ".join(f"{name}={value}" for name, value in zip(self.key, bucket, strict=True)) or "calls"
 
     def to_json(self) -> JSON:
-        """The same facts as JSON, for programs. Losses are predictions, in millionths of a size's best time."""
+        """Returns the suggestions as JSON, for programs.
+
+        Losses are predictions, in millionths of a size's best time.
+        """
         fitted = self.generalization.fitted
         unseen = fitted.unseen
         winners = ConfigSet(step.config for step in unseen.steps).listed if unseen else ()
@@ -137,13 +140,13 @@ class KernelSuggestions:
 def suggest_sizes(
     path: Path, *, device: str | None = None, kernels: Sequence[str] | None = None, count: int = 5
 ) -> list[KernelSuggestions]:
-    """The sizes worth measuring next for the kernels of a Python file, module or bundle. Measures nothing.
+    """Returns the sizes worth measuring next for the kernels of a Python file, module or bundle. Measures nothing.
 
-    Cases without trials come first, then sizes between and just beyond the measured ones, ``count`` of them for each
-    kernel, device and signature.
+    Sizes of cases without trials come first, then sizes between and just beyond the measured ones: ``count`` in all for
+    each kernel, device and signature.
 
     Raises:
-        TuneError: without trials.
+        TuneError: no study has trials.
         SourceError, BundleError: the file cannot be read, or lacks the kernel.
         DeviceError: the device does not exist.
     """
@@ -165,15 +168,15 @@ def suggest_sizes(
 
 
 def generalizations(studies: Sequence[KeptStudy]) -> list[tuple[Study, Generalization]]:
-    """For each group of studies that differ in their size alone: one of the studies, and the generalization of all.
+    """Groups studies that differ only in their size; returns for each group one study, and the generalization of all.
 
-    Of several studies of one size (other alignments), the one with most facts counts. Groups without a winner are left
-    out.
+    Of several studies of one size (with other alignments), the study that assumes most facts counts. Groups without a
+    winner are left out.
     """
     groups: dict[bytes, list[KeptStudy]] = {}
     for kept in studies:
         groups.setdefault(_group(kept.study), []).append(kept)
-    found: list[tuple[Study, Generalization]] = []
+    results: list[tuple[Study, Generalization]] = []
     for group in groups.values():
         samples: dict[Bucket, Sample] = {}
         for kept in sorted(group, key=lambda kept: len(kept.study.specialization.facts)):
@@ -183,12 +186,12 @@ def generalizations(studies: Sequence[KeptStudy]) -> list[tuple[Study, Generaliz
         if samples:
             study, measured = group[0].study, tuple(samples.values())
             tried = ConfigSet(config for sample in measured for config, _ in sample.times)
-            found.append((study, generalize(study.bucket_names, measured, measured[0].winner, tried.listed)))
-    return found
+            results.append((study, generalize(study.bucket_names, measured, measured[0].winner, tried.listed)))
+    return results
 
 
 def _group(study: Study) -> bytes:
-    """The canonical form of all that sizes have in common."""
+    """Returns the canonical form of everything that studies of one group have in common."""
     members = study.to_json()
     assert isinstance(members, dict)
     constants: JSON = [[name, value_to_json(value)] for name, value in study.specialization.constants]
@@ -197,6 +200,6 @@ def _group(study: Study) -> bytes:
 
 
 def _wanted(study: Study, cases: Sequence[dict[str, Value]]) -> list[Bucket]:
-    """The sizes of the cases whose scalar arguments have every name of the key."""
+    """Returns the sizes of the cases that have a scalar argument for every name of the key."""
     names = study.bucket_names
     return [tuple(case[name] for name in names) for case in cases if all(name in case for name in names)]

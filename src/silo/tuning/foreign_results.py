@@ -1,4 +1,4 @@
-"""Import of other tuners' results, and export of Silo's in their formats."""
+"""Imports other tuners' results, and exports Silo's results in their formats."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ __all__ = ["EXPORTS", "ExportRow", "ImportRow", "export_results", "import_result
 
 @dataclass(frozen=True, slots=True)
 class ImportRow:
-    """The contents of one imported file: new ``trials``, ``known`` trials that the store had, or ``seeds``.
+    """The contents of one imported file for one kernel.
 
-    ``notes`` are contents that could not be carried over.
+    ``trials`` counts new trials, ``known`` trials that the store already had, and ``seeds`` configs to try first.
+    ``notes`` describe contents that Silo drops.
     """
 
     path: str
@@ -45,7 +46,7 @@ class ImportRow:
 
 @dataclass(frozen=True, slots=True)
 class ExportRow:
-    """One file written. ``notes`` are contents of the store that its format cannot hold."""
+    """One file that was written. ``notes`` describe contents of the store that its format cannot hold."""
 
     path: str
     study: str
@@ -56,9 +57,9 @@ class ExportRow:
 def import_results(path: Path, *, kernel: str | None = None, form: str | None = None) -> list[ImportRow]:
     """Imports a file of results and returns one row per kernel.
 
-    Trials that carry the identity of the measured code (Silo's bundles and T4 files) join the store as if they had been
-    measured here. Results of other tuners become seeds, configs to try first, of the kernel called ``kernel`` or named
-    by the file.
+    Trials that carry the identity of the measured code (Silo's bundles and T4 files) are added to the store as if they
+    had been measured here. Results of other tuners become seeds, configs to try first, of the kernel called ``kernel``
+    or named by the file.
 
     Raises:
         TuneError: the file cannot be read, does not name a kernel, or holds no config that worked.
@@ -74,24 +75,24 @@ def import_results(path: Path, *, kernel: str | None = None, form: str | None = 
                     for name in bundle.kernel_names
                     if kernel in (None, name)
                 ]
-        found = read_results(path, form, fastest=MOST_SEEDS)
-        if found.own:
-            names = dict.fromkeys(study.kernel for study, _ in found.own)
+        results = read_results(path, form, fastest=MOST_SEEDS)
+        if results.own:
+            names = dict.fromkeys(study.kernel for study, _ in results.own)
             return [
-                _keep(path, found.tool, name, [pair for pair in found.own if pair[0].kernel == name], records)
+                _keep(path, results.tool, name, [pair for pair in results.own if pair[0].kernel == name], records)
                 for name in names
                 if kernel in (None, name)
             ]
-        name = kernel or found.kernel
+        name = kernel or results.kernel
         if not name:
             raise TuneError(f"{path}: the file does not say which kernel it is about; name it (--kernel)")
-        usable = sum(trial.status is Status.OK for trial in found.trials)
+        usable = sum(trial.status is Status.OK for trial in results.trials)
         if not usable:
             raise TuneError(f"{path}: no config in it worked, so there is nothing to try first")
-        record = seeds_to_record(found)
+        record = seeds_to_record(results)
         if record not in list(records.read(seeds_key(name))):
             records.append(seeds_key(name), record)
-        return [ImportRow(str(path), found.tool, name, seeds=len(seeds_from_records([record])), notes=found.notes)]
+        return [ImportRow(str(path), results.tool, name, seeds=len(seeds_from_records([record])), notes=results.notes)]
     except OSError as error:
         raise StoreError(f"the store cannot take in {path}: {error}") from error
 
@@ -101,7 +102,8 @@ def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial
     for study, trial in pairs:
         studies.setdefault(study.key, (study, []))[1].append(trial)
     fresh = known = 0
-    for name in {study.kernel for study, _ in studies.values()}:  # before the trials, which are found through it
+    # the catalog comes first, because readers find trials only through it
+    for name in {study.kernel for study, _ in studies.values()}:
         note_studies(name, (study for study, _ in studies.values() if study.kernel == name), records)
     for study, trials in studies.values():
         before = {trial.identity for trial in read_trials(study, records)}
@@ -116,10 +118,10 @@ def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial
 def export_results(
     path: Path, folder: Path, form: str, *, device: str | None = None, kernels: Sequence[str] | None = None
 ) -> list[ExportRow]:
-    """Writes the trials of a Python file's kernels or of a bundle, one file per study; ``device`` limits them to one.
+    """Writes the trials of a Python file's kernels or of a bundle, one file per study.
 
-    T4 files carry the identity of the measured code, so another store can import them as measurements. The other
-    formats hold only the fields of their tools.
+    ``device`` limits them to the trials of one device. T4 files carry the identity of the measured code, so another
+    store can import them as measurements. The other formats hold only the fields of their tools.
 
     Raises:
         TuneError: an unknown format, no trials, or configs that the format cannot hold.
@@ -157,13 +159,13 @@ def _kernel_tuner(kept: KeptStudy) -> str:
 
 
 def _triton(kept: KeptStudy) -> str:
-    """The key equals Triton's key for torch tensors of the bucket's largest sizes."""
+    """Writes a Triton autotune file whose key is Triton's key for torch tensors of the bucket's largest sizes."""
     arrays = [one.dtype for one in kept.study.signature.parameters if one.kind is ParameterKind.POINTER]
     return write_autotune([*kept.study.bucket, *(f"torch.{dtype}" for dtype in arrays)], kept.trials)
 
 
 def _kernel_name(kept: KeptStudy) -> str:
-    # Names that differ in case only cannot collide: each path contains the study.
+    # Names that differ only in case cannot collide, because each path contains a part of the study's key.
     return file_name(kept.study.kernel, both_cases=True)
 
 
@@ -172,11 +174,11 @@ def _plain_name(kept: KeptStudy) -> str:
 
 
 def _triton_name(kept: KeptStudy) -> str:
-    """The file's path: Triton finds a file by its name, in one folder per key."""
+    """Returns the file's path: one folder per study, in which the file has the name that Triton looks for."""
     return f"{kept.study.key[:12]}/{_kernel_name(kept)}{SUFFIX}"
 
 
-_TABLES = ("vllm", "sglang")  # one file for several studies
+_TABLES = ("vllm", "sglang")  # formats that put several studies into one file
 
 # For each format: the function that writes a study, and the function that names its file.
 EXPORTS: dict[str, tuple[Callable[[KeptStudy], str], Callable[[KeptStudy], str]]] = {

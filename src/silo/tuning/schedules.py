@@ -1,8 +1,8 @@
-"""Schedules: kernels, sizes and devices to tune, with a budget, and the choice of what is tuned next.
+"""Schedules: kernels, sizes and devices to tune within a budget, and the choice of the next task.
 
-A schedule is a TOML file. Its state is a folder beside it: a list of turns, to which several runs add at once. A turn
-is one session of one task (a kernel's case on a device). Trials are in the store as always, so a turn that was killed
-has lost one config; the state only decides what is tuned next.
+A schedule is a TOML file. Its state is a folder beside it: a list of turns, to which several runs may add at the same
+time. A turn is one session of one task (a kernel's case on a device). Trials are kept in the store as always, so a turn
+that was killed has lost at most one config; the state only decides which task is tuned next.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ __all__ = [
     "read_schedule",
 ]
 
-_GAIN = 0.005  # a turn that makes the best time shorter by less than this share has gained nothing
-_FIRST_GUESS = 0.05  # the gain that is expected of a task's second turn, before anything is known
-_DECAY = 0.5  # of the expected gain, with each turn that gained nothing
+_GAIN = 0.005  # a turn that makes the best time shorter by a smaller fraction than this counts as without a gain
+_FIRST_GUESS = 0.05  # the gain that is expected of a task's second turn, as a fraction of the best time
+_DECAY = 0.5  # the expected gain is multiplied by this for each turn without a gain
 _MOST_BYTES = 1 << 20
 _KEY = "turns"
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledKernels:
-    """Kernels of one file: their names and the patterns of their cases' labels (the sizes), each all if empty.
+    """Kernels of one file: their names, and patterns of the labels of their cases; an empty tuple stands for all.
 
-    A gain of a kernel of weight 2 counts as much as twice the gain of another.
+    A gain of a kernel of weight 2 counts twice as much as the same gain of a kernel of weight 1.
     """
 
     file: Path
@@ -54,7 +54,7 @@ class ScheduledKernels:
     weight: float = 1.0
 
     def takes(self, label: str) -> bool:
-        """Whether a case of this label is tuned."""
+        """Returns whether a case with this label is tuned."""
         return not self.cases or any(fnmatchcase(label, pattern) for pattern in self.cases)
 
 
@@ -71,9 +71,9 @@ class ScheduledDevice:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule. ``budget_s`` is the time of one run, None without a limit; ``turn_s`` the time of one turn.
+    """A schedule. ``budget_s`` is the time of one run, None without a limit; ``turn_s`` is the time of one turn.
 
-    A task rests after ``patience`` turns in a row without a gain.
+    A task is settled after ``patience`` turns in a row without a gain.
     """
 
     path: Path
@@ -85,7 +85,7 @@ class Schedule:
 
     @property
     def state(self) -> Path:
-        """The folder of its state: ``nightly.state`` beside ``nightly.toml``."""
+        """The folder of the schedule's state: ``nightly.state`` beside ``nightly.toml``."""
         return self.path.with_suffix(".state")
 
 
@@ -93,7 +93,7 @@ def read_schedule(path: Path) -> Schedule:
     """Reads a schedule.
 
     Raises:
-        TuneError: the file cannot be read, or is not a schedule; names the member.
+        TuneError: the file cannot be read, or is not a schedule; names the faulty member.
     """
     try:
         with path.open("rb") as file:
@@ -106,13 +106,13 @@ def read_schedule(path: Path) -> Schedule:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TuneError(f"{path}: not TOML: {error}") from error
     try:
-        found = _schedule_of(path, document)
+        schedule = _schedule_of(path, document)
     except ValueError as error:
         raise TuneError(f"{path}: {error}") from None
-    names = [device.name for device in found.devices]
+    names = [device.name for device in schedule.devices]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise TuneError(f"{path}: two devices are called {twice!r}: give them different names")
-    return found
+    return schedule
 
 
 def _schedule_of(path: Path, document: Mapping[str, Any]) -> Schedule:
@@ -196,12 +196,12 @@ def _natural(row: Mapping[str, Any], name: str, default: int | None) -> int | No
     return value
 
 
-# ---- Tasks, their turns, and which comes next ----
+# ---- Tasks, their turns, and the choice of the next task ----
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One case of a kernel on a device. ``key`` names it in the state, also after the schedule's folder was moved."""
+    """One case of a kernel on a device."""
 
     file: Path
     kernel: str
@@ -211,7 +211,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """Its name in the state."""
+        """The task's name in the state. It does not depend on the schedule's folder, which may be moved."""
         return f"{self.file.name}|{self.kernel}|{self.case}|{self.device.name}"
 
     def __str__(self) -> str:
@@ -220,10 +220,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One session of a task: seconds spent, configs measured, the best time since (None: no config can be used).
+    """One session of a task: seconds spent, configs measured, and the best time known at its end.
 
-    ``stopped`` is the end of the session: ``complete`` if no config of the space is left, ``failed`` if the case is at
-    fault, with the reason in ``message``.
+    ``best_ns`` is None if no config can be used. ``stopped`` is the reason for the session's end: ``complete`` if no
+    config of the space is left, ``failed`` if the case is at fault, with the reason in ``message``.
     """
 
     seconds: float
@@ -236,36 +236,36 @@ class Turn:
 
 @dataclass(frozen=True)
 class History:
-    """The turns of one task, in order; ``is_claimed``: another run is at it."""
+    """The turns of one task, in order. ``is_claimed``: another run is working on the task."""
 
     turns: tuple[Turn, ...] = ()
     is_claimed: bool = False
 
     @property
     def best_ns(self) -> int | None:
-        """The best time so far."""
+        """The best time so far, in nanoseconds."""
         return min((turn.best_ns for turn in self.turns if turn.best_ns is not None), default=None)
 
     @property
     def seconds(self) -> float:
-        """All time spent."""
+        """The time that all turns took."""
         return sum(turn.seconds for turn in self.turns)
 
     @property
     def gains(self) -> tuple[float, ...]:
-        """The share by which each turn after the first made the best time shorter."""
-        found: list[float] = []
+        """The fraction by which each turn after the first made the best time shorter."""
+        fractions: list[float] = []
         best: int | None = None
         for turn in self.turns:
             if best is not None:
-                found.append(max(0.0, 1 - turn.best_ns / best) if turn.best_ns is not None and best else 0.0)
+                fractions.append(max(0.0, 1 - turn.best_ns / best) if turn.best_ns is not None and best else 0.0)
             if turn.best_ns is not None:
                 best = turn.best_ns if best is None else min(best, turn.best_ns)
-        return tuple(found)
+        return tuple(fractions)
 
     @property
     def idle(self) -> int:
-        """The number of turns without a gain at the end."""
+        """The number of turns without a gain since the last gain."""
         count = 0
         for gain in reversed(self.gains):
             if gain >= _GAIN:
@@ -274,7 +274,7 @@ class History:
         return count
 
     def state(self, patience: int) -> str:
-        """``new``, ``open``, ``settled`` (no gains lately), ``complete``, ``failed`` or ``claimed``."""
+        """Returns ``new``, ``open``, ``settled`` (no gains lately), ``complete``, ``failed`` or ``claimed``."""
         if self.is_claimed:
             return "claimed"
         if not self.turns:
@@ -286,7 +286,7 @@ class History:
 
     @property
     def promise(self) -> float:
-        """The gain that another turn is expected to bring: that of the last gainful turns, less with each idle one."""
+        """The gain to expect of another turn: the mean of the last two gains, lowered by each turn without a gain."""
         if not self.turns:
             return math.inf
         gainful = [gain for gain in self.gains if gain >= _GAIN][-2:]
@@ -297,11 +297,11 @@ class History:
 def choose_task(
     tasks: Sequence[Task], histories: Mapping[str, History], patience: int, failed_now: Iterable[str] = ()
 ) -> Task | None:
-    """The most promising task, or None if none is left. Pure.
+    """Returns the most promising task, or None if none is left. Pure.
 
-    New tasks come first, the heaviest first, in the schedule's order. Then the task with the largest weight times
-    expected gain for each second of a turn. Complete, settled, claimed and failed tasks do not come; a failed one is
-    tried again by the next run, so only those in ``failed_now`` are left out.
+    New tasks come first, those of the greatest weight first, in the schedule's order. Then comes the task with the
+    largest product of weight and expected gain for each second of a turn. Complete, settled and claimed tasks are left
+    out, and so are tasks in ``failed_now``; a task that failed in an earlier run is tried again.
     """
     skipped = set(failed_now)
 
@@ -312,19 +312,22 @@ def choose_task(
         seconds = history.seconds / len(history.turns)
         return False, task.weight * history.promise / max(seconds, 1e-3)
 
-    left = [
+    candidates = [
         task
         for task in tasks
         if histories.get(task.key, History()).state(patience) in ("new", "open", "failed") and task.key not in skipped
     ]
-    return max(left, key=order, default=None)  # the first of equal ones
+    return max(candidates, key=order, default=None)  # max() returns the first of equal tasks
 
 
-# ---- The state, to which several runs add at once ----
+# ---- The state, to which several runs may add at the same time ----
 
 
 class ScheduleState:
-    """The turns of a schedule, in a folder of the user's own. Safe for several runs at once, and for kills."""
+    """The turns of a schedule, in a folder.
+
+    Several runs may use it at the same time, and may be killed at any moment.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
         self._records = DiskRecords(schedule.state, Notices("silo.tune"))
@@ -332,14 +335,14 @@ class ScheduleState:
         self._lock = Mutex()
 
     def histories(self) -> dict[str, History]:
-        """The turns of each task, by the task's key."""
+        """Returns the turns of each task, by the task's key."""
         return _histories(self._records.read(_KEY))
 
     def claim(self, tasks: Sequence[Task], patience: int, failed_now: Iterable[str] = ()) -> tuple[Task, str] | None:
-        """Chooses the next task and claims it, in one step: the task and the claim's name, or None.
+        """Chooses the next task and claims it, in one step; returns the task and the claim's name, or None.
 
-        A claim ends with its turn, or when its process is gone (on this host), or after three times the time of a turn
-        and ten minutes.
+        A claim ends with its turn, when its process is gone (on this host), or after ten minutes and three times the
+        time of a turn.
         """
         chosen: list[Task] = []
         name = f"{os.uname().nodename} {os.getpid()} {time.time_ns()}"
@@ -366,7 +369,7 @@ class ScheduleState:
         return (chosen[0], name) if chosen else None
 
     def end(self, claim: str, task: Task, turn: Turn) -> None:
-        """Notes the end of a claimed turn."""
+        """Records the end of a claimed turn."""
         record: JSON = {
             "end": claim,
             "task": task.key,

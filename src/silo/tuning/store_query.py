@@ -31,11 +31,11 @@ Frame = Literal["auto", "rows", "pandas", "polars"]
 class DecisionRow:
     """One study in a store: a kernel, sizes and a device, and the config that is used there.
 
-    ``store`` is its address or folder, ``study`` the key of its trials. ``winner`` is None, and ``time_ns`` with it, if
-    no config can be used; ``time_ns`` is the median of one launch in nanoseconds. ``configs`` were measured or failed,
-    ``failed`` of them failed; ``failures`` are the numbers of failures by kind. ``host``, ``decided`` (UTC, ISO 8601)
-    and ``silo`` (version) belong to the record that decided; "" for trials of versions that did not note them.
-    ``before`` is the winner before the moment that the caller named, "" without one, or if it is the same.
+    ``store`` is the store's address or folder, ``study`` the key of the study's trials. ``winner`` and ``time_ns`` are
+    None if no config can be used; ``time_ns`` is the median of one launch in nanoseconds. ``configs`` counts the
+    configs with trials, ``failed`` those that failed; ``failures`` counts them by kind. ``host``, ``decided`` (UTC, ISO
+    8601) and ``silo`` (version) belong to the record that decided; "" for trials of versions that did not record them.
+    ``before`` is the winner before the moment that the caller named; "" if there was none, or if it is the same.
     """
 
     store: str
@@ -69,19 +69,19 @@ class StoredDecision:
 
     @cached_property
     def winner(self) -> Winner | None:
-        """The config that the store uses."""
+        """The winner among all trials: the config that is used."""
         return choose_winner([trial for trial, _ in self.trials], wanted_objective())
 
     @cached_property
     def origin(self) -> Made | None:
-        """The origin of the last trial of the winner; without a winner, of the last trial."""
+        """The origin of the winner's latest trial; without a winner, of the latest trial."""
         key = None if self.winner is None else self.winner.config.order_key
         dated = [made for trial, made in self.trials if made is not None and key in (None, trial.config.order_key)]
         return max(dated, key=lambda made: made.time_s, default=None)
 
     @cached_property
     def earlier_winner(self) -> Winner | None:
-        """The winner among the trials that were stored before ``since_s``; None without one. Undated trials count."""
+        """The winner among the trials stored before ``since_s``, undated trials included; None without a winner."""
         since_s = self.since_s
         if since_s is None:
             return None
@@ -91,7 +91,7 @@ class StoredDecision:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the winner is another one than before ``since_s``, or is new since then."""
+        """Whether the winner differs from the winner before ``since_s``, or is the study's first."""
         if self.since_s is None or self.winner is None:
             return False
         earlier = self.earlier_winner
@@ -107,7 +107,7 @@ class StoredDecision:
 
     @cached_property
     def failed(self) -> tuple[Trial, ...]:
-        """A failed trial of each config without a usable one."""
+        """One failed trial of each config that cannot be used."""
         found = {trial.config.order_key: trial for trial, _ in self.trials if trial.status is not Status.OK}
         return tuple(trial for trial in found.values() if str(trial.config) not in self.medians)
 
@@ -145,13 +145,13 @@ def query(
     since: str | datetime | float | None = None,
     frame: Frame = "auto",
 ) -> Any:  # noqa: ANN401  # a list of DecisionRow, or a frame of a package that need not be installed
-    """The decisions in stores: a row for each kernel, sizes, device, source and compiler that was measured.
+    """Returns the decisions in stores: a row for each kernel, sizes, device, source and compiler that was measured.
 
     Args:
         stores: addresses of remote stores (``redis://HOST/0``, ``file:/mnt/share/silo``) or folders of stores. Default:
-            this process's store. Remote stores are only read, and nothing of them is kept.
+            this process's store. Remote stores are only read, and their contents are not kept here.
         kernel: only kernels of this name.
-        device: only device models whose name contains this text, in any case.
+        device: only device models whose name contains this text, ignoring case.
         since: only decisions that changed after this moment: a date (``2026-11-01``, UTC), a datetime, or seconds of
             Unix time. ``before`` is then the earlier winner.
         frame: ``rows`` returns a list of :class:`DecisionRow`; ``pandas`` and ``polars`` return their data frame, with
@@ -180,7 +180,7 @@ def query(
     if package == "rows":
         return rows
     columns = {name: [getattr(row, name) for row in rows] for name in DecisionRow.__dataclass_fields__}
-    frames: Any = import_module(package)  # its types need not be here either
+    frames: Any = import_module(package)  # imported by name, because the package and its types may not be installed
     return frames.DataFrame(columns)
 
 
@@ -191,7 +191,7 @@ def _package() -> str:
 
 
 def seconds_of(moment: str | datetime | float) -> int:
-    """Seconds of Unix time. Raises ValueError for a text that is not a date.
+    """Converts a moment to seconds of Unix time. Raises ValueError for a text that is not a date.
 
     >>> seconds_of("2026-11-01"), seconds_of("2026-11-01T12:00:00+01:00"), seconds_of(5.5)
     (1793491200, 1793530800, 5)
@@ -212,15 +212,15 @@ def decisions_in(
     device: str | None = None,
     since_s: int | None = None,
 ) -> list[StoredDecision]:
-    """Every study with trials in stores (this process's if none is named); see :func:`query`."""
-    found: list[StoredDecision] = []
+    """Returns every study with trials in ``stores`` (by default this process's store); see :func:`query`."""
+    decisions: list[StoredDecision] = []
     for name, records in _opened(stores):
         for study in every_study(records):
             if kernel not in (None, study.kernel) or (device or "").lower() not in study.device.name.lower():
                 continue
             if trials := dated_trials(study, records):
-                found.append(StoredDecision(name, study, trials, since_s))
-    return found
+                decisions.append(StoredDecision(name, study, trials, since_s))
+    return decisions
 
 
 def _opened(stores: Sequence[str | Path]) -> Iterator[tuple[str, ListedRecords]]:
@@ -242,7 +242,7 @@ def _opened(stores: Sequence[str | Path]) -> Iterator[tuple[str, ListedRecords]]
 
 
 def _remote(address: str) -> tuple[str, ListedRecords]:
-    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few users have one
+    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few users have a remote store
     from silo.store.remote.client import RemoteClient  # noqa: PLC0415
     from silo.store.remote.remote_pruning import remote_records  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Studies of the kernels of a Python file, from the store, and of a bundle."""
+"""Finds the stored studies of the kernels of a Python file, and the studies in a bundle."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from silo.tuning.case_tuning import make_of
 
 __all__ = ["case_values", "kept_studies", "studies_of_kernels"]
 
-_MOST_PAIRS = 1 << 19  # the most pairs of a case and a study: comparing all of them takes seconds
+_MOST_PAIRS = 1 << 19  # the most pairs of a case and a study that are compared, which takes seconds
 
 
 def kept_studies(path: Path, device: str | None = None, kernels: Sequence[str] | None = None) -> list[KeptStudy]:
-    """Every study with trials of a Python file's current kernels, or of a bundle's.
+    """Returns every study with trials of a Python file's current kernels, or of a bundle's. Makes no arrays.
 
-    For a file these are the store's studies of the same source and, if a compiler for the target is installed, the same
-    compiler; of any device, or of ``device`` alone. Makes no arrays.
+    For a file, these are the store's studies of the same source and, if a compiler for the target is installed, the
+    same compiler; of any device, or only of ``device``.
 
     Raises:
         SourceError, BundleError: the file cannot be read, or lacks the kernel.
@@ -52,14 +52,16 @@ def kept_studies(path: Path, device: str | None = None, kernels: Sequence[str] |
 
 
 def studies_of_kernels(kernels: Sequence[Kernel], device: str | None = None) -> list[KeptStudy]:
-    """The studies in the store that :func:`kept_studies` finds for the kernels of a file."""
+    """Returns the studies in the store that :func:`kept_studies` finds for the kernels of a file."""
     model = None if device is None else device_named(device).model
     found = [kept for kernel in kernels for kept in _of_kernel(kernel)]
     return [kept for kept in found if model is None or kept.study.device == model]
 
 
 def case_values(path: Path, kernels: Sequence[str] | None = None) -> dict[str, list[dict[str, Value]]]:
-    """The scalar arguments of each case of a Python file's kernels, or of a bundle's, by kernel. Makes no arrays.
+    """Returns the scalar arguments of each case of a Python file's kernels, or of a bundle's, by kernel.
+
+    Makes no arrays.
 
     Raises:
         SourceError, BundleError: the file cannot be read, or lacks the kernel.
@@ -77,10 +79,10 @@ def _scalars(recipe: CaseRecipe) -> dict[str, Value]:
 
 
 def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
-    """Studies of the kernel's cases, in their order, then studies of buckets that only calls have met."""
+    """Returns the studies of the kernel's cases, in their order, then studies that were measured only during calls."""
     records = session().store.records
     recipes = _recipes(kernel)
-    found: list[tuple[int, KeptStudy]] = []
+    numbered_studies: list[tuple[int, KeptStudy]] = []
     current = [
         study
         for study in studies_of(kernel.name, records)
@@ -100,8 +102,8 @@ def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
                 first.work if first else None,
                 _set_aside(study, trials),
             )
-            found.append((cases[0] if cases else len(recipes), kept))
-    return [kept for _, kept in sorted(found, key=lambda pair: pair[0])]
+            numbered_studies.append((cases[0] if cases else len(recipes), kept))
+    return [kept for _, kept in sorted(numbered_studies, key=lambda pair: pair[0])]
 
 
 def _set_aside(study: Study, trials: Sequence[Trial]) -> tuple[SpillingConfig, ...]:
@@ -111,13 +113,13 @@ def _set_aside(study: Study, trials: Sequence[Trial]) -> tuple[SpillingConfig, .
 
 
 def _recipes(kernel: Kernel) -> list[CaseRecipe]:
-    """The kernel's cases as values; their arrays are never made."""
+    """Returns the kernel's cases as recipes, without making their arrays."""
     make = make_of(None)
     return [function.outline(values, make) for function in kernel.case_functions for values in function.combinations()]
 
 
 def _is_current(kernel: Kernel, study: Study) -> bool:
-    """Whether today's compiler is the study's; True if no compiler for its target is installed."""
+    """Returns whether the installed compiler made the study; True if no compiler for its target is installed."""
     try:
         return compiler_identity(kernel.source.kind, study.target) == study.compiler
     except (TargetError, ToolchainError, CompilerMissingError):
@@ -125,7 +127,7 @@ def _is_current(kernel: Kernel, study: Study) -> bool:
 
 
 def _default(kernel: Kernel, study: Study, recipe: CaseRecipe | None) -> Config | None:
-    """The first config of the space that agrees with the call's values; None if a heuristic makes the space."""
+    """Returns the first config of the space that agrees with the call's values; None if a heuristic makes the space."""
     options = dict(recipe.config) if recipe else {}
     constants = study.specialization.constant_values
     if kernel.rule is not None or any(name not in constants for name in kernel.open_blocks):
@@ -151,9 +153,9 @@ def _of_bundle(bundle: Bundle, name: str) -> Iterator[KeptStudy]:
 
 
 def _cases_of(studies: Sequence[Study], recipes: Sequence[CaseRecipe]) -> dict[str, list[int]]:
-    """The numbers of the cases that belong to each study, by the study's key.
+    """Returns the indices of the cases that belong to each study, by the study's key.
 
-    Several studies of one device and target may fit a case; it belongs to the most specialized of them.
+    If a case fits several studies of one device and target, it belongs to the most specialized of them.
     """
     owned: dict[str, list[int]] = {study.key: [] for study in studies}
     for number, recipe in enumerate(recipes):
@@ -170,7 +172,7 @@ def _cases_of(studies: Sequence[Study], recipes: Sequence[CaseRecipe]) -> dict[s
 
 
 def _is_case_of(recipe: CaseRecipe, study: Study) -> bool:
-    """Whether a case falls into a study's bucket, with arrays and constants of its types."""
+    """Returns whether a case falls into a study's bucket, and has the study's array types and constants."""
     arguments = dict(recipe.arguments)
     scalars = _scalars(recipe)
     values = _values_of(study.bucket_names, scalars)
@@ -184,11 +186,11 @@ def _is_case_of(recipe: CaseRecipe, study: Study) -> bool:
     if not all(_holds(fact, scalars[name]) for name, fact in study.specialization.facts if name in scalars):
         return False
     for parameter in study.signature.parameters:
-        one = arguments.get(parameter.name)
-        array = one.array if isinstance(one, DescriptorRecipe) else one
+        argument = arguments.get(parameter.name)
+        array = argument.array if isinstance(argument, DescriptorRecipe) else argument
         if isinstance(array, ArrayRecipe) and parameter.dtype is not None and array.dtype != parameter.dtype:
             return False
-    shapes = {name: one.shape for name, one in arguments.items() if isinstance(one, ArrayRecipe)}
+    shapes = {name: argument.shape for name, argument in arguments.items() if isinstance(argument, ArrayRecipe)}
     return all(name not in shapes or extents.may_have(shapes[name]) for name, extents in study.specialization.extents)
 
 

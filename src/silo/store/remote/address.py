@@ -1,4 +1,4 @@
-"""Places: the address of a remote store (``SILO_REMOTE``), read, and shown without its password."""
+"""The address of a remote store (``SILO_REMOTE``): parsing it, and showing it without its password."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _FORMS = "it begins with file:, https://, s3://, gs://, az://, redis:// or redis
 
 @frozen
 class RemoteAddress:
-    """The address of a remote store. ``name`` is the address as it is shown and trusted: without user and password."""
+    """The address of a remote store. ``name`` is the form that is shown and trusted: without user and password."""
 
     name: str
     address: str = field(repr=False)
 
     @classmethod
     def parse(cls, address: str) -> RemoteAddress:
-        """Read an address; ``SettingsError`` names its fault.
+        """Parses an address. Raises ``SettingsError``, which names the fault.
 
         >>> RemoteAddress.parse("https://me:secret@cache.example/silo/").name
         'https://cache.example/silo'
@@ -57,29 +57,30 @@ class RemoteAddress:
 
     @property
     def split(self) -> SplitResult:
-        """The whole address in its parts."""
+        """The parts of the whole address, with user and password."""
         return urlsplit(self.address)
 
     @property
     def scheme(self) -> str:
-        """``file``, ``https``, ..."""
+        """The scheme: ``file``, ``https``, ..."""
         return self.name.partition(":")[0]
 
     @property
     def folder(self) -> Path:
-        """The folder of ``file:``."""
+        """The folder that a ``file:`` address names."""
         return Path(self.name.removeprefix("file:"))
 
     @property
     def forks(self) -> bool:
-        """Whether a child made by fork may continue with a connection of its own if the parent had one."""
-        return self.scheme not in ("s3", "gs", "az")  # the threads of that library stay with the parent
+        """Whether a forked child may open a connection of its own if the parent has used one."""
+        # the library for these services has threads, which a forked child lacks
+        return self.scheme not in ("s3", "gs", "az")
 
     def open(self) -> Objects:
-        """The client for it; nothing is sent yet. ``RemoteError`` if a package is missing."""
+        """Makes a client for the address, without sending anything. Raises ``RemoteError`` if a package is missing."""
         scheme = self.scheme
         if scheme == "file":
-            from silo.store.remote.folder_objects import FolderObjects  # noqa: PLC0415  # each kind imports other things
+            from silo.store.remote.folder_objects import FolderObjects  # noqa: PLC0415  # each kind of client imports other packages
 
             return FolderObjects(self.folder)
         if scheme in ("http", "https"):
@@ -96,7 +97,7 @@ class RemoteAddress:
 
 
 def _absolute(rest: str) -> str:
-    """The path of ``file:``, taken as it is written, with two slashes before it or none."""
+    """Returns the path of a ``file:`` address exactly as it is written, after two slashes or none."""
     path = rest.removeprefix("//localhost").removeprefix("//") if rest.startswith("//") else rest
     if not path.startswith("/"):
         raise SettingsError(

@@ -1,9 +1,9 @@
-"""Sockets on which one request and its answer end by a deadline, within the bytes that the request allows.
+"""Sockets on which a request and its answer must end by a deadline, and within a number of bytes.
 
-A limit for each read does not limit an answer: one byte a second resets it for ever, and headers, interim answers,
-trailers and nested arrays may never end. So every byte that arrives is counted here, below the protocols, and every
-step waits for the time left until the deadline. A thread of the process shuts sockets down whose deadline has passed,
-for steps that do not return, for example in a TLS library that is kept busy.
+A limit for each read does not limit an answer: a byte each second resets the limit forever, and headers, interim
+answers, trailers and nested arrays may never end. So every byte that arrives is counted here, below the protocols, and
+every step waits at most for the time left until the deadline. A thread of the process shuts down sockets whose deadline
+has passed, for steps that do not return, for example in a TLS library that a server keeps busy.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["BoundedSocket", "Bounds", "BoundsError", "TooLongError", "TooSlowError"]
 
 _BUFFER_BYTES = 1 << 16
-_LATE_S = 0.05  # a step that waits for the deadline itself ends before it is shut down
+_LATE_S = 0.05  # gives a step that waits for the deadline itself the time to end, before its socket is shut down
 
 
 class BoundsError(OSError):
-    """An answer does not keep to the limits of its request."""
+    """An answer exceeds a limit of its request."""
 
 
 class TooLongError(BoundsError):
@@ -41,17 +41,17 @@ class TooLongError(BoundsError):
 
 
 class TooSlowError(BoundsError):
-    """The answer began, or the request was sent in part, and the deadline came."""
+    """The deadline passed after the answer had begun, or after a part of the request was sent."""
 
 
 @frozen
 class Bounds:
     """The limits of one request and its answer.
 
-    ``deadline`` is a moment of ``time.monotonic``. With ``bytes_a_second`` each byte that is sent or arrives moves the
-    deadline on by its share of a second, so that a long answer may take its time and a slow one may not.
-    ``step_s`` is how long one connection, or the wait for the next bytes, may take. ``most_bytes`` counts all that
-    arrives: heads and the frames of the protocol too.
+    ``deadline`` is a moment of ``time.monotonic``. With ``bytes_a_second``, each byte that is sent or arrives extends
+    the deadline by its share of a second, so that a long answer may take its time and a slow one may not. ``step_s`` is
+    the time that connecting, or waiting for the next bytes, may take. ``most_bytes`` limits all bytes that arrive,
+    including headers and the frames of the protocol.
     """
 
     deadline: float
@@ -63,16 +63,16 @@ class Bounds:
 class BoundedSocket:
     """A connection to a server, plain or with TLS, for one request after the other; :meth:`begin` starts each.
 
-    It has the methods of a socket that ``http.client`` calls. For one thread at a time.
+    It has those methods of a socket that ``http.client`` calls. Only one thread may use it at a time.
     """
 
     def __init__(self, host: str, port: int, bounds: Bounds, context: ssl.SSLContext | None = None) -> None:
-        """Connect within the bounds of the first request.
+        """Connects within the bounds of the first request.
 
         Raises:
             OSError: the server cannot be reached, or not in time.
         """
-        self.looked_at_s = math.inf  # the moment when the watchdog looks next; guarded by its lock
+        self.looked_at_s = math.inf  # when the watchdog checks this socket next; guarded by the watchdog's lock
         self._readers = 0
         self._is_closed = False
         self._start(bounds)
@@ -88,33 +88,33 @@ class BoundedSocket:
         except BaseException:
             self.close()
             raise
-        # Closes the connection of a thread that has ended, or of a client that is garbage: before the socket itself is
-        # looked at, which would warn.
+        # Closes the connection if its thread has ended or its client was dropped. This finalizer runs before that of
+        # the socket, which would warn about an unclosed socket.
         weakref.finalize(self, self._socket.close).atexit = False
 
     def _connected(self, host: str, port: int) -> socket.socket:
         failed: OSError = OSError(f"{host} has no address")
         for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            made = socket.socket(family, kind, protocol)
+            connected = socket.socket(family, kind, protocol)
             try:
-                made.settimeout(self._step_s())
-                made.connect(address)
+                connected.settimeout(self._step_s())
+                connected.connect(address)
             except OSError as error:
                 failed = error
-                made.close()
+                connected.close()
             else:
-                return made
+                return connected
         raise failed
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def begin(self, bounds: Bounds) -> None:
-        """Start the next request."""
+        """Starts the next request."""
         self._start(bounds)
         _watchdog.watch(self)
 
     def end(self) -> None:
-        """The answer was read: nothing is limited until the next request."""
+        """Ends a request whose answer was read: nothing is limited until the next request."""
         self._is_limited = False
 
     def _start(self, bounds: Bounds) -> None:
@@ -124,18 +124,19 @@ class BoundedSocket:
 
     @property
     def is_limited(self) -> bool:
-        """Whether a request is under way."""
+        """Whether a request is in progress."""
         return self._is_limited and not self._is_closed
 
     def seconds_left(self) -> float:
-        """Seconds until the deadline; below zero once it has passed."""
+        """Returns the seconds until the deadline; negative once it has passed."""
         earned = (self._arrived + self._sent) / self._bounds.bytes_a_second if self._bounds.bytes_a_second else 0.0
         return self._bounds.deadline + earned - time.monotonic()
 
     def shut_down(self) -> None:
-        """End every step that waits, on whichever thread. The socket is good for nothing afterwards."""
+        """Ends every step that waits, on any thread. The socket cannot be used afterwards."""
         with suppress(OSError):
-            # The connection below TLS, because a shutdown of TLS would change state that another thread uses.
+            # Shuts down the connection below TLS, because a shutdown of TLS would change state that another thread
+            # uses.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _step_s(self) -> float:
@@ -147,13 +148,14 @@ class BoundedSocket:
     def _wait_at_most(self) -> None:
         self._socket.settimeout(self._step_s())
 
-    # -- as sockets have it --------------------------------------------------------------------------------------------
+    # -- the methods of a socket
+    # ------------------------------------------------------------------------------------------
 
     def sendall(self, data: ReadableBuffer) -> None:
-        """Send all of ``data``.
+        """Sends all of ``data``.
 
         Raises:
-            OSError: the connection ended, or the deadline came.
+            OSError: the connection ended, or the deadline passed.
         """
         view = memoryview(data).cast("B")
         while view:
@@ -167,10 +169,10 @@ class BoundedSocket:
             view = view[count:]
 
     def recv_into(self, buffer: WriteableBuffer) -> int:
-        """Receive up to as many bytes as the buffer has; 0 at the end.
+        """Receives at most as many bytes as the buffer has; returns their number, 0 at the end.
 
         Raises:
-            OSError: the connection ended, the deadline came, or more arrived than the request allows.
+            OSError: the connection ended, the deadline passed, or more bytes arrived than the request allows.
         """
         self._wait_at_most()
         try:
@@ -182,11 +184,11 @@ class BoundedSocket:
         if self._arrived > self._bounds.most_bytes:
             raise TooLongError(f"it sends more than {self._bounds.most_bytes} bytes, heads and frames included")
         if not count:
-            self._refuse_late()  # if the watchdog has shut it down, the server has not ended it
+            self._refuse_late()  # raises if not the server but the watchdog has ended the connection
         return count
 
     def _refuse_late(self) -> None:
-        """Raise if the deadline has passed: TooSlowError if the server had begun to answer, else TimeoutError."""
+        """Raises if the deadline has passed: TooSlowError if the server had begun to answer, else TimeoutError."""
         if self.seconds_left() <= 0:
             raise self._too_slow() if self._arrived else TimeoutError("timed out")
 
@@ -194,26 +196,26 @@ class BoundedSocket:
         return TooSlowError(f"it is too slow: {self._arrived} bytes came, and {self._sent} were taken")
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """A reader of the arriving bytes. The connection is open as long as a reader is."""
+        """Returns a reader of the arriving bytes. The connection stays open as long as a reader is open."""
         assert mode == "rb", "it is written to by sendall alone"
         self._readers += 1
         return io.BufferedReader(_Arriving(self), _BUFFER_BYTES)
 
     def reader_closed(self) -> None:
-        """A reader was closed."""
+        """Called when a reader is closed."""
         self._readers -= 1
         if self._is_closed:
             self.close()
 
     def close(self) -> None:
-        """Close the connection, as soon as no reader is open."""
+        """Closes the connection, once no reader is open."""
         self._is_closed = True
         if self._readers <= 0:
             self._socket.close()
 
 
 class _Arriving(io.RawIOBase):
-    """The bytes that arrive on a socket."""
+    """A raw stream of the bytes that arrive on a socket."""
 
     def __init__(self, connected: BoundedSocket) -> None:
         self._connected = connected
@@ -231,7 +233,7 @@ class _Arriving(io.RawIOBase):
 
 
 class _Watchdog:
-    """The thread that shuts sockets down whose deadline has passed. It starts with the first socket, and never ends."""
+    """The thread that shuts down sockets whose deadline has passed. It starts with the first socket, and never ends."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -239,17 +241,18 @@ class _Watchdog:
         in_child(self._begin)
 
     def _begin(self) -> None:
-        """Starts without a thread and without requests: a child made by fork has neither."""
-        self._waiting: list[tuple[float, int, weakref.ref[BoundedSocket]]] = []  # a heap by the moment to look again
+        """Resets the state, also in a forked child, which has neither the thread nor the requests of its parent."""
+        # a heap ordered by the time of the next check
+        self._waiting: list[tuple[float, int, weakref.ref[BoundedSocket]]] = []
         self._numbers = itertools.count()
         self._runs = False
 
     def watch(self, one: BoundedSocket) -> None:
-        """Shut this socket down when its request's deadline has passed."""
+        """Makes the thread shut this socket down when its request's deadline has passed."""
         at = time.monotonic() + one.seconds_left() + _LATE_S
         with self._changed:
             if one.looked_at_s <= at:
-                return  # it is checked first, and then repeatedly
+                return  # the thread checks the socket before that time already
             self._push(at, one)
             if not self._runs:
                 self._runs = True
@@ -270,11 +273,11 @@ class _Watchdog:
                 at, _, found = heapq.heappop(self._waiting)
                 one = found()
                 if one is None or at != one.looked_at_s:
-                    del one  # no reference is kept while this thread waits
-                    continue  # it was released, or it has another place
+                    del one  # this thread must not keep the socket alive while it waits
+                    continue  # the socket was released, or has another place in the heap
                 one.looked_at_s = math.inf
                 left = one.seconds_left() if one.is_limited else None
-                if left is not None and left > 0:  # a later request, or bytes that moved the deadline on
+                if left is not None and left > 0:  # the deadline has moved: by a later request, or by bytes
                     self._push(time.monotonic() + left + _LATE_S, one)
             if left is not None and left <= 0:
                 one.shut_down()

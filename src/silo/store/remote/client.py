@@ -1,6 +1,6 @@
 """The client of one remote store: all requests of this process to it.
 
-No caller waits for the store longer than the limits of :mod:`silo.store.remote.address`. After a fault the
+No caller waits for the store longer than the limits of :mod:`silo.store.remote.object_protocol`. After a fault the
 client is off for the rest of the process, which is logged once; later requests return at once, without a result.
 """
 
@@ -32,22 +32,26 @@ __all__ = [
 ]
 
 
-# ---- Threads that talk to a remote store, so that no other thread waits longer than a limit ----
-# They are daemons, and are never joined: a name server, a network file system or a library may keep one for minutes,
-# and the program must not wait for that, also not when it ends.
+# ---- Threads that use a remote store, so that no other thread waits longer than a limit ----
+#
+# They are daemons and are never joined: a name server, a network file system or a library may block one for minutes,
+# and the program must not wait for that, not even at its end.
 
 
 class _Jobs:
-    """The jobs of a pool. Threads refer to the jobs and not to the pool, so that they end with the pool."""
+    """The jobs of a pool.
+
+    Threads refer to this object and not to the pool, so that they end when the pool is dropped.
+    """
 
     def __init__(self) -> None:
         self.lock = Mutex()
         self.queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.threads = 0
-        self.waiting = 0  # jobs that are not done
+        self.waiting = 0  # queued and running jobs
 
     def end(self) -> None:
-        """Let every thread end, once it has done its job."""
+        """Makes every thread end, once it has done its job."""
         for _ in range(self.threads):
             self.queue.put(None)
 
@@ -56,15 +60,15 @@ class _Jobs:
             try:
                 job()
             finally:
-                del job  # which holds its client, and with that the pool
+                del job  # the job refers to its client, which refers to the pool
                 with self.lock:
                     self.waiting -= 1
 
 
 class ThreadPool:
-    """At most ``most`` threads, started when they are needed. A child made by fork needs a new one.
+    """At most ``most`` threads, started when they are needed. A forked child needs a new pool.
 
-    Threads end with the pool, and with them the connections that they keep.
+    The threads end when the pool is dropped, and their connections are closed with them.
     """
 
     def __init__(self, most: int) -> None:
@@ -74,11 +78,11 @@ class ThreadPool:
 
     @property
     def waiting(self) -> int:
-        """How many jobs are not done."""
+        """The number of queued and running jobs."""
         return self._jobs.waiting
 
     def start(self, job: Callable[[], None]) -> None:
-        """Run ``job`` on a thread; it must not raise."""
+        """Runs ``job`` on a thread. The job must not raise."""
         jobs = self._jobs
         with jobs.lock:
             jobs.waiting += 1
@@ -93,8 +97,8 @@ class ThreadPool:
 T = TypeVar("T")
 
 _THREADS = 8
-_SLACK_S = 0.25  # the time of a thread on top of the limit, before it is given up
-_WHOLE_S = 10.0  # the longest time for one request about many objects
+_SLACK_S = 0.25  # seconds that a thread may take beyond the limit of its request, before the client is turned off
+_WHOLE_S = 10.0  # the most seconds that one request for many objects may take
 _MOST_REJECTED = 8
 
 
@@ -102,7 +106,7 @@ _Action = Callable[[Objects], "bytes | None"]
 
 
 class _Slot:
-    """An object that was requested, or sent: None until then, and if the request failed."""
+    """The result of one request: the bytes of an object, or None while it runs and if it failed."""
 
     __slots__ = ("data", "done")
 
@@ -112,7 +116,7 @@ class _Slot:
 
 
 class Listing:
-    """The names in a folder; ``whole`` is False if there were more names than could be listed."""
+    """The names in a folder. ``whole`` is False if some names could not be listed."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -120,7 +124,10 @@ class Listing:
 
 
 class RemoteClient:
-    """Asks and sends, from any thread. ``writes``: whether anything is sent. ``sealer`` signs outcomes of jobs."""
+    """Fetches objects of a remote store and sends objects to it, from any thread.
+
+    ``writes``: whether objects are sent. ``sealer`` signs outcomes of compile jobs.
+    """
 
     def __init__(
         self, place: RemoteAddress, *, writes: bool, sealer: Sealer | None = None, notices: Notices | None = None
@@ -131,7 +138,7 @@ class RemoteClient:
         self._lock = Mutex()
         self._wants_writes = writes
         self._off = ""
-        self._used = False  # whether this process, or the process it was forked from, has sent a request
+        self._used = False  # whether this process, or the process that it was forked from, has sent a request
         self._rejected = 0
         self._renew()
         in_child(self._in_child)
@@ -140,12 +147,12 @@ class RemoteClient:
         self._objects: Objects | None = None
         self._answered = False
         self._pool = ThreadPool(_THREADS)
-        self._askers = ThreadPool(_THREADS)  # for work that waits for results of _pool
+        self._askers = ThreadPool(_THREADS)  # for steps that wait for results of _pool
         self._expected: dict[str, _Slot] = {}
         self._uploads = UploadQueue(self._deliver, self._not_sent)
 
     def _in_child(self) -> None:
-        """Runs in a child after ``fork``: starts anew, because requests under way belong to the parent."""
+        """Runs in a forked child: resets the state, because requests in progress belong to the parent."""
         if self._used and not self.place.forks and not self._off:
             self._turn_off("its client cannot be used by a child that fork made after the first use")
         self._renew()
@@ -162,15 +169,18 @@ class RemoteClient:
 
     @property
     def waiting(self) -> int:
-        """How many objects wait to be sent."""
+        """The number of objects that wait to be sent."""
         return self._uploads.waiting
 
     def get(self, name: str, most: int) -> bytes | None:
-        """An object, or None; waits for what :meth:`expect` has begun."""
+        """Fetches an object, or waits for it if :meth:`expect` has begun to; returns None if it is absent."""
         return self.get_each([name], most).get(name)
 
     def get_each(self, names: Sequence[str], most: int) -> Mapping[str, bytes]:
-        """The existing objects, fetched in parallel; fewer if that takes too long, which is logged once."""
+        """Fetches objects in parallel; returns those that exist.
+
+        Some may be missing if that takes too long, which is logged once.
+        """
         with self._lock:
             begun = {name: slot for name in names if (slot := self._expected.pop(name, None)) is not None}
         end = time.monotonic() + max(_WHOLE_S, limit_s(most))
@@ -178,41 +188,47 @@ class RemoteClient:
         return {name: data for name, data in self._awaited(slots, most).items() if data is not None}
 
     def expect(self, names: Iterable[str], most: int) -> None:
-        """Begin to fetch these for a later :meth:`get`, and return at once."""
+        """Begins to fetch objects for a later :meth:`get`, and returns at once."""
         with self._lock:
             new = [(name, _getting(name, most)) for name in names if name not in self._expected]
             self._expected.update(self._begin(new, time.monotonic() + _WHOLE_S))
 
     def has_come(self, name: str) -> bool:
-        """Whether an object that was expected is here already. Asks nothing, and waits for nothing."""
+        """Returns whether an object that was expected has arrived. Sends no request, and does not wait."""
         slot = self._expected.get(name)
         return slot is not None and slot.done.is_set() and slot.data is not None
 
     def submit(self, step: Callable[[], T]) -> Future[T]:
-        """Runs a step on a worker thread and returns a future of its result. A few steps run at a time, in order."""
+        """Runs a step on a worker thread and returns a future of its result.
+
+        At most ``_THREADS`` steps run at a time, in the order in which they were submitted.
+        """
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
         def work() -> None:
             try:
                 future.set_result(step())
-            except BaseException as error:  # noqa: BLE001  # it is raised where the step is waited for
+            except BaseException as error:  # noqa: BLE001  # the future raises it in the thread that waits
                 future.set_exception(error)
 
         self._askers.start(work)
         return future
 
     def reach(self) -> None:
-        """Begin to connect to the service because many requests will follow, and return at once."""
+        """Begins to connect to the service because many requests will follow, and returns at once."""
         if not self._off:
             self.submit(lambda: self.parts)
 
     def _begin(self, actions: Sequence[tuple[str, _Action]], end: float, *, writing: bool = False) -> dict[str, _Slot]:
-        """Run all of these on the pool's threads, in order; steps that have not begun at ``end`` are left out."""
+        """Runs actions on the pool's threads, in order; an action that has not begun at the time ``end`` is left out.
+
+        Returns a slot for the result of each action.
+        """
         if self._off or not actions:
             return {}
         slots = {name: _Slot() for name, _ in actions}
-        rest = deque(actions)  # each of its steps is one of Python's
+        rest = deque(actions)  # a single popleft is atomic, so the threads need no lock
 
         def work() -> None:
             while rest:
@@ -232,26 +248,29 @@ class RemoteClient:
         return slots
 
     def _awaited(self, slots: Mapping[str, _Slot], most: int) -> dict[str, bytes | None]:
-        """The results of the requests. At any moment at least one is running, so none takes longer than one limit."""
-        found: dict[str, bytes | None] = {}
+        """Waits for the results of requests.
+
+        At least one is always running, so no wait is longer than one request's limit.
+        """
+        answers: dict[str, bytes | None] = {}
         for name, slot in slots.items():
             if self._off:
                 break
             if not slot.done.wait(limit_s(most) + _SLACK_S):
                 self._turn_off(f"{name} took longer than {limit_s(most):.2g} s")
                 break
-            found[name] = slot.data
-        return found
+            answers[name] = slot.data
+        return answers
 
     def list(self, folder: str) -> Listing:
-        """The entries of a folder that arrive in time."""
+        """Returns the names in a folder that arrive in time."""
         return self.list_each([folder])[folder]
 
     def list_each(self, folders: Sequence[str]) -> Mapping[str, Listing]:
-        """The entries of several folders, fetched side by side."""
-        found = {folder: Listing() for folder in folders}
+        """Returns the names in several folders, which are listed in parallel."""
+        listings = {folder: Listing() for folder in folders}
         if self._off:
-            return found
+            return listings
         self._used = True
         pages: queue.SimpleQueue[tuple[str, list[str] | bool]] = queue.SimpleQueue()
         end = time.monotonic() + _WHOLE_S
@@ -265,7 +284,7 @@ class RemoteClient:
             except queue.Empty:
                 self._turn_off(f"the listing of {min(open_ones)} did not come within {limit_s:g} s")
                 break
-            listing = found[folder]
+            listing = listings[folder]
             if isinstance(page, bool):
                 open_ones.discard(folder)
                 listing.whole = page
@@ -274,10 +293,10 @@ class RemoteClient:
             if len(listing.names) > MOST_NAMES or (open_ones and time.monotonic() > end):
                 self.tell_once("long", f"has more objects in {folder} than can be listed: some are not looked at")
                 break
-        return found
+        return listings
 
     def _list_to(self, folder: str, end: float, pages: queue.SimpleQueue[tuple[str, list[str] | bool]]) -> None:
-        """The pages of a folder, then whether these were all."""
+        """Puts the pages of a folder into ``pages``, and then whether these were all."""
 
         def action(objects: Objects) -> bool:
             count = 0
@@ -291,13 +310,13 @@ class RemoteClient:
         pages.put((folder, self._tried(action) is True))
 
     def send(self, name: str, data: bytes) -> None:
-        """Put an object in the background, unless it is known to exist or nothing may be sent."""
+        """Sends an object in the background, unless the remote store is known to have it or may not be written."""
         if self.sends:
             self._used = True
             self._uploads.put(name, data)
 
     def send_sealed(self, key: str, line: bytes) -> None:
-        """Send the signed outcome of a job too, if a signing key is set."""
+        """Sends the signed outcome of a compile job too, if a signing key is set."""
         if self._sealer is None or not self.sends:
             return
         try:
@@ -307,15 +326,15 @@ class RemoteClient:
             self.tell_once("key", f"gets no signatures of this process: {error}")
 
     def knows(self, name: str) -> None:
-        """The object is there: it need not be sent."""
+        """Records that the remote store has an object, so that it is not sent."""
         self._uploads.knows(name)
 
     def flush(self, seconds: float) -> int:
-        """Wait until everything is sent, at most this long; returns the number of objects left."""
+        """Waits until everything is sent, at most this long; returns the number of objects left."""
         return self._uploads.flush(seconds)
 
     def put_each(self, objects: Sequence[tuple[str, bytes]]) -> int:
-        """Put objects now, in parallel; returns the number that the store has accepted."""
+        """Sends objects now, in parallel; returns the number that the store has accepted."""
 
         def putting(name: str, data: bytes) -> _Action:
             def action(one: Objects) -> bytes:
@@ -328,7 +347,7 @@ class RemoteClient:
         return self._changed([(name, putting(name, data)) for name, data in objects], most)
 
     def remove_each(self, names: Sequence[str]) -> int:
-        """Remove objects now, in parallel; returns the number removed."""
+        """Removes objects now, in parallel; returns the number that were removed."""
 
         def removing(name: str) -> _Action:
             def action(one: Objects) -> bytes:
@@ -346,7 +365,7 @@ class RemoteClient:
         return sum(data is not None for data in self._awaited(slots, most).values())
 
     def latency_s(self) -> float:
-        """Seconds that one request takes. ``RemoteError`` if it is not answered."""
+        """Returns the seconds that one request takes. Raises ``RemoteError`` if it is not answered."""
         begin = time.monotonic()
         self.get(f"blobs/00/{'0' * 64}", 1)
         if self._off:
@@ -354,9 +373,11 @@ class RemoteClient:
         return time.monotonic() - begin
 
     def probe_write(self) -> None:
-        """Put a small new blob, read it again and remove it. ``RemoteError`` where the store does not take it.
+        """Sends a small new blob, fetches it again and removes it.
 
-        A service that removes nothing on request (bazel-remote) keeps it until it removes old blobs by itself.
+        Raises ``RemoteError`` if the store does not accept it.
+
+        A service that removes nothing on request (bazel-remote) keeps the blob until it removes old blobs by itself.
         """
         data = b"silo doctor writes this blob and removes it: " + secrets.token_hex(16).encode()
         name = blob_name(hashlib.sha256(data).hexdigest())
@@ -372,7 +393,10 @@ class RemoteClient:
             objects.remove(name, _deadline(0))
 
     def lie(self, name: str, what: str) -> None:
-        """An object contradicts its name: it counts as absent. The client turns itself off if there are many."""
+        """Counts an object that contradicts its name, which is treated as absent.
+
+        Turns the client off if there are many.
+        """
         with self._lock:
             self._rejected += 1
             many = self._rejected >= _MOST_REJECTED
@@ -381,14 +405,14 @@ class RemoteClient:
             self._turn_off(f"{_MOST_REJECTED} objects were not what their names say, the last {name}: {what}")
 
     def _tried(self, action: Callable[[Objects], T], *, writing: bool = False) -> T | None:
-        """The result of ``action``; None if it failed, which is logged here. On threads of the client."""
+        """Returns the result of ``action``; None if it failed, which is logged. Runs on threads of the client."""
         try:
             done = action(self._opened())
         except RemoteError as error:
             self._failed(error, writing=writing)
         except SiloError as error:
             self._turn_off(str(error))
-        except BaseException as error:  # noqa: BLE001  # clients of others raise what they like, on a thread of ours
+        except BaseException as error:  # noqa: BLE001  # a client library may raise anything
             self._turn_off(f"{type(error).__name__}: {error}")
         else:
             self._answered = True
@@ -414,12 +438,12 @@ class RemoteClient:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts that the service keeps; () if it cannot be reached."""
-        found: list[tuple[str, ...]] = []
+        """The parts of a store that the service can keep; () if it cannot be reached."""
+        chunks: list[tuple[str, ...]] = []
         done = threading.Event()
 
         def work() -> None:
-            found.append(self._tried(lambda objects: objects.parts) or ())
+            chunks.append(self._tried(lambda objects: objects.parts) or ())
             done.set()
 
         if self._off:
@@ -429,10 +453,10 @@ class RemoteClient:
         if not done.wait(LIMIT_S + _SLACK_S):
             self._turn_off(f"it did not answer within {LIMIT_S:g} s")
             return ()
-        return found[0]
+        return chunks[0]
 
     def _deliver(self, name: str, data: bytes) -> bool:
-        """Put one object, on the upload queue's thread. Returns whether to go on."""
+        """Sends one object, on a thread of the upload queue. Returns whether to go on."""
         if self.sends:
             self._tried(lambda objects: objects.put(name, data, _deadline(len(data))), writing=True)
         return self.sends
@@ -453,7 +477,7 @@ class RemoteClient:
         )
 
     def tell_once(self, subject: str, message: str) -> None:
-        """Say something about the remote store, each subject once."""
+        """Logs a message about the remote store, once for each subject."""
         self._notices.once(f"remote {self.place.name} {subject}", f"the remote store {self.place.name} {message}")
 
 

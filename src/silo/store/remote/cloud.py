@@ -23,7 +23,7 @@ class CloudObjects:
 
     def __init__(self, address: str) -> None:
         try:
-            # An extra, whose types may be missing too.
+            # The package is optional, so its types may be missing too.
             obstore: Any = import_module("obstore")
             exceptions: Any = import_module("obstore.exceptions")
             store: Any = import_module("obstore.store")
@@ -40,23 +40,23 @@ class CloudObjects:
         self._there: type[BaseException] = exceptions.AlreadyExistsError
         self._unable: tuple[type[BaseException], ...] = (exceptions.NotSupportedError, NotImplementedError)
         self._faults: type[BaseException] = exceptions.BaseError
-        self._if_absent = {"mode": "create"}  # empty if the service does not support it
+        self._if_absent = {"mode": "create"}  # becomes empty if the service does not support it
 
         def opened(whole_s: float) -> object:
             return store.from_url(
                 address,
                 client_options={
                     "connect_timeout": timedelta(seconds=LIMIT_S),
-                    # From connecting to the last byte of the answer: the library ends longer requests.
+                    # The time from connecting to the last byte of the answer. The library cancels longer requests.
                     "timeout": timedelta(seconds=whole_s),
-                    # The scheme of an endpoint that the user named decides; without one it is https.
+                    # Allows an endpoint with http:// that the user named; any other endpoint has https.
                     "allow_http": True,
                 },
                 retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=LIMIT_S)},
             )
 
         try:
-            # Its limits belong to a client, not to a request: one client for each kind of object.
+            # Time limits belong to a client, not to a request, so entries and blobs have a client each.
             self._store: Any = opened(LISTING_S)
             self._blobs: Any = opened(limit_s(MOST_BLOB_BYTES))
         except (self._faults, ValueError) as error:
@@ -101,7 +101,7 @@ class CloudObjects:
 
     def remove(self, name: str, deadline: float) -> None:
         """See :class:`silo.store.remote.object_protocol.Objects`."""
-        del deadline  # the client has its own
+        del deadline  # the client has its own limit
         try:
             self._obstore.delete(self._client_of(name), name)
         except FileNotFoundError:
@@ -125,5 +125,5 @@ class CloudObjects:
 
 
 def _first_line(error: BaseException) -> str:
-    """The service's message, without the trace that the package adds."""
+    """Returns the service's message, without the trace that the package adds."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:400]

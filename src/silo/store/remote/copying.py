@@ -1,4 +1,4 @@
-"""Copying between a store and its remote store as a whole, and a check of every object there."""
+"""Copies all entries between a store and its remote store, and checks every object of the remote store."""
 
 from __future__ import annotations
 
@@ -38,15 +38,18 @@ from silo.store.stored_objects import DiskBlobs, DiskEntries
 
 __all__ = ["Checked", "CopiedObjects", "check_remote", "pull", "pull_records", "push"]
 
-_SMALL, _LARGE = 256, 16  # objects at one time, by their largest size
-_RECORDS = 1024  # the most lines of one list in a batch: each batch reads all local entries
+_SMALL, _LARGE = 256, 16  # objects in a batch: small ones, large ones
+_RECORDS = 1024  # the most lines of one list in a batch; large, because each batch reads all local entries
 
 T = TypeVar("T")
 
 
 @frozen
 class CopiedObjects:
-    """What became of a part of a store: objects that were copied, were there, or are not for the other side."""
+    """A summary of copying one part of a store.
+
+    ``copied`` objects were copied, ``there`` existed at the destination, and ``left`` may not be copied.
+    """
 
     part: str
     copied: int = 0
@@ -56,7 +59,7 @@ class CopiedObjects:
 
 @frozen
 class Checked:
-    """The contents of a part of a remote store: the number of objects, and those that contradict their names."""
+    """The result of checking a part of a remote store: the number of objects, and those that contradict their names."""
 
     part: str
     objects: int
@@ -65,7 +68,10 @@ class Checked:
 
 
 def push(root: Path, client: RemoteClient) -> list[CopiedObjects]:
-    """Send the entries of the store at ``root`` that the remote store lacks. ``RemoteError`` if it accepts nothing."""
+    """Sends the entries of the store at ``root`` that the remote store lacks.
+
+    Raises ``RemoteError`` if it accepts none.
+    """
     return [
         _push_records(root, client) if part == "records" else _push_part(root, client, part)
         for part in _parts_of(client)
@@ -73,11 +79,11 @@ def push(root: Path, client: RemoteClient) -> list[CopiedObjects]:
 
 
 def _push_part(root: Path, client: RemoteClient, part: str) -> CopiedObjects:
-    there = _names(client, part)
+    remote_names = _names(client, part)
     copied = known = left = 0
     objects = _own_objects(root, part)
     for batch in _batches(objects, _LARGE if part == "blobs" else _SMALL):
-        new = [(name, data) for name, data in batch if data is not None and name not in there]
+        new = [(name, data) for name, data in batch if data is not None and name not in remote_names]
         left += sum(data is None for _, data in batch)
         known += len(batch) - len(new) - sum(data is None for _, data in batch)
         _send(client, part, new, copied)
@@ -95,12 +101,12 @@ def _send(client: RemoteClient, part: str, new: Sequence[tuple[str, bytes]], bef
 
 
 def _push_records(root: Path, client: RemoteClient) -> CopiedObjects:
-    """Records travel folded, however they came here; existing ones are not sent again."""
-    own, there = DiskRecords(root / "records", Notices("silo.store")), _records_there(client)
+    """Sends the records that the remote store lacks, folded: many lines in one object."""
+    own, remote_digests = DiskRecords(root / "records", Notices("silo.store")), _records_there(client)
     copied = known = left = 0
-    for key in own.keys():  # noqa: SIM118  # it is no mapping
+    for key in own.keys():  # noqa: SIM118  # the store of records is not a mapping
         lines = {digest_of(line): line for record in own.read(key) for line in (line_of(key, record),)}
-        present = _lines_there(client, key, there.get(key, ())) & lines.keys()
+        present = _lines_there(client, key, remote_digests.get(key, ())) & lines.keys()
         new = [line for digest, line in lines.items() if digest not in present and len(line) <= MOST_LINE_BYTES]
         for batch in _batches(_folded(key, new), _SMALL):
             _send(client, "records", batch, copied)
@@ -109,54 +115,57 @@ def _push_records(root: Path, client: RemoteClient) -> CopiedObjects:
 
 
 def _records_there(client: RemoteClient) -> dict[str, list[str]]:
-    """The last parts of the names of existing records, by the key of their list."""
-    found: dict[str, list[str]] = {}
+    """Returns the names of the remote store's objects of records, without their folder, by the key of their list."""
+    names_by_key: dict[str, list[str]] = {}
     for name in _names(client, "records"):
         if name.count("/") == 2:
             _, key, last = name.split("/")
-            found.setdefault(key, []).append(last)
-    return found
+            names_by_key.setdefault(key, []).append(last)
+    return names_by_key
 
 
 def _lines_there(client: RemoteClient, key: str, names: Sequence[str]) -> set[str]:
-    """The lines of a list that the remote store has, alone or in a fold; only folds are read for that."""
-    found = {name for name in names if len(name) == 64}
+    """Returns the digests of the lines of a list that the remote store has, alone or in a fold.
+
+    Fetches only the folds.
+    """
+    digests = {name for name in names if len(name) == 64}
     for batch in _batches((f"{records_of(key)}/{name}" for name in names if is_fold(name)), _SMALL):
         for name, data in client.get_each(batch, MOST_FOLDED).items():
             try:
-                found.update(verified_fold(key, name.rpartition("/")[2], data))
+                digests.update(verified_fold(key, name.rpartition("/")[2], data))
             except ValueError as error:
                 client.lie(name, str(error))
         _still_there(client)
-    return found
+    return digests
 
 
 def _folded(key: str, lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Lines of one list as objects, each as full as allowed."""
+    """Packs the lines of one list into objects, each as full as allowed; yields their names and bytes."""
     rest = list(reversed(lines))
     while rest:
-        one = [rest.pop()]
-        size = len(one[0])
+        fold = [rest.pop()]
+        size = len(fold[0])
         while rest and size + len(rest[-1]) <= MOST_FOLDED:
-            one.append(rest.pop())
-            size += len(one[-1])
-        last, data = fold_of(one)
-        yield (f"{records_of(key)}/{last}", data) if len(one) > 1 else (record_name(key, digest_of(data)), data)
+            fold.append(rest.pop())
+            size += len(fold[-1])
+        last, data = fold_of(fold)
+        yield (f"{records_of(key)}/{last}", data) if len(fold) > 1 else (record_name(key, digest_of(data)), data)
 
 
 def pull(root: Path, artifacts: Artifacts, records: SharedRecords, client: RemoteClient) -> list[CopiedObjects]:
-    """Take in the entries of the remote store that may be used here; native code of an untrusted store is left out."""
-    found: list[CopiedObjects] = []
+    """Fetches the entries of the remote store that may be used here. Native code of an untrusted store may not."""
+    copies: list[CopiedObjects] = []
     for part in _parts_of(client):
         if part == "records":
-            found.append(pull_records(records, client))
-        elif part != "blobs":  # which come with the entries that refer to them
-            found.append(_pull_entries(root, artifacts, client, part))
-    return found
+            copies.append(pull_records(records, client))
+        elif part != "blobs":  # blobs are fetched with the entries that refer to them
+            copies.append(_pull_entries(root, artifacts, client, part))
+    return copies
 
 
 def pull_records(present: SharedRecords, client: RemoteClient) -> CopiedObjects:
-    """Take in every record of the remote store, whichever study it belongs to."""
+    """Fetches every record of the remote store, of any study."""
     copied = known = left = 0
     for key, names in sorted(_records_there(client).items()):
         before = len({digest_of(line_of(key, record)) for record in present.read(key)})
@@ -190,7 +199,7 @@ def _pull_entries(root: Path, artifacts: Artifacts, client: RemoteClient, part: 
 
 
 def check_remote(client: RemoteClient) -> list[Checked]:
-    """Check every object of the remote store; nothing is stored or changed."""
+    """Checks every object of the remote store. Nothing is stored or changed."""
     return [_check_part(client, part) for part in _parts_of(client)]
 
 
@@ -210,7 +219,7 @@ def _check_part(client: RemoteClient, part: str) -> Checked:
 
 
 def _problem(part: str, name: str, data: bytes) -> str:
-    """The fault of an object; "" if it is right."""
+    """Returns the fault of an object; "" if it is right."""
     last = name.rpartition("/")[2]
     try:
         if part == "blobs":
@@ -235,7 +244,7 @@ def _problem(part: str, name: str, data: bytes) -> str:
 
 
 def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
-    """The objects of a part of the store at ``root``; without bytes (None) if they must stay on this machine."""
+    """Yields a part's objects in the store at ``root``; with None instead of bytes if they must not be sent."""
     notices = Notices("silo.store")
     if part == "blobs":
         blobs = DiskBlobs(root, notices)
@@ -253,7 +262,10 @@ def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
 
 
 def _stays(part: str, document: JSON) -> bool:
-    """Whether it is the artifact of native code, which no other machine takes: it takes the job's outcome."""
+    """Returns whether a document is an artifact of native code, which stays here.
+
+    Other machines fetch the outcome of its compile job instead.
+    """
     if part != "artifacts" or not isinstance(document, dict):
         return False
     try:
@@ -270,7 +282,7 @@ def _stems(folder: Path, suffix: str) -> Iterator[str]:
 
 
 def _names(client: RemoteClient, part: str) -> set[str]:
-    """The full names of the entries; empty if the service cannot list."""
+    """Returns the full names of a part's objects in the remote store; empty if the service cannot list."""
     listing = client.list(part) if "records" in client.parts else None
     _still_there(client)
     return {f"{part}/{name}" for name in listing.names} if listing is not None else set()

@@ -22,9 +22,9 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLIN
 
 
 class FolderObjects:
-    """Files below ``root``, which must be there: a share that is not mounted is an error, not an empty store.
+    """Files below ``root``, which must exist: a share that is not mounted is an error, not an empty store.
 
-    Others write there too, so nothing is used before it was verified; access follows the umask and the share's own
+    Others may write there too, so nothing is used before it is verified. Access follows the umask and the share's own
     rules.
     """
 
@@ -35,10 +35,10 @@ class FolderObjects:
 
     def get(self, name: str, most: int, deadline: float) -> bytes | None:
         """See :class:`silo.store.remote.object_protocol.Objects`."""
-        del deadline  # the caller does not wait longer than that
+        del deadline  # the caller limits the wait
         path = self._root / name
         try:
-            # A pipe would keep its opener waiting.
+            # O_NONBLOCK, because opening a pipe would wait for its other end.
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except _ABSENT:
             self._check_root()
@@ -48,11 +48,11 @@ class FolderObjects:
                 raise RemoteError(f"{path} is a link", kind="lie") from error
             raise _fault(error, path) from error
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise RemoteError(f"{path} is no plain file", kind="lie")
-            if found.st_size > most:
-                raise RemoteError(f"{name} has {found.st_size} bytes, more than the {most} it may have", kind="lie")
+            if status.st_size > most:
+                raise RemoteError(f"{name} has {status.st_size} bytes, more than the {most} it may have", kind="lie")
             with os.fdopen(descriptor, "rb", closefd=False) as file:
                 return file.read(most)
         except OSError as error:
@@ -70,7 +70,7 @@ class FolderObjects:
             self._check_root()
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
-            # 0666 less the umask: others who share the folder must be able to read it.
+            # 0666 without the umask's bits, because others who share the folder must be able to read the file.
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:
                 try:
@@ -126,7 +126,7 @@ class FolderObjects:
 
 
 def _name(temporary: Path, path: Path) -> None:
-    """Give a written file its name, unless another has it."""
+    """Gives a written file its name, unless a file with this name exists."""
     try:
         path.hardlink_to(temporary)
     except FileExistsError:
@@ -134,7 +134,7 @@ def _name(temporary: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        temporary.replace(path)  # equal names have equal bytes
+        temporary.replace(path)  # replacing is harmless: files of one name have equal bytes
 
 
 def _fault(error: OSError, path: Path) -> RemoteError:

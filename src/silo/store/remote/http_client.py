@@ -1,8 +1,7 @@
-"""The HTTP client of remote stores and registries: redirections, logins, deadlines and numbers of bytes.
+"""The HTTP client of remote stores and registries: redirections, logins, deadlines and limits of bytes.
 
-Every request has :class:`HttpLimits`. A request that fails is a :class:`HttpFault`, a value, from which the client's
-user makes
-the error that is raised; the same answer of a server always gives the same fault.
+Every request has :class:`HttpLimits`. If a request fails, a function of the client's user turns a :class:`HttpFault`, a
+value, into the exception that is raised. The same answer of a server always gives the same fault.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["Body", "HttpClient", "HttpFault", "HttpLimits", "Reply", "basic_logi
 
 _PIECE_BYTES = 1 << 18
 _MOST_DRAINED = 1 << 16
-_MOST_HEAD_BYTES = 256 << 10  # bytes of status lines, headers, trailers
+_MOST_HEAD_BYTES = 256 << 10  # the most bytes of status lines, headers and trailers together
 _REDIRECTIONS = frozenset({301, 302, 303, 307, 308})
 
 Body = bytes | Path
@@ -37,10 +36,10 @@ Body = bytes | Path
 class HttpLimits:
     """The limits of one request and its answer.
 
-    ``patience_s`` is how long the connection, or the wait for the next bytes, may take, and ``most`` the longest body
-    that the answer may have, in bytes. The answer is whole by ``deadline``, a moment of ``time.monotonic``, and within
-    ``seconds``, which start anew behind each redirection; with ``bytes_a_second`` each byte that is sent or arrives
-    adds its share of a second.
+    ``patience_s`` is the time that connecting, or waiting for the next bytes, may take; ``most`` is the longest body
+    that the answer may have, in bytes. The answer must be complete by ``deadline``, a moment of ``time.monotonic``, and
+    within ``seconds``, which start anew after each redirection. With ``bytes_a_second``, each byte that is sent or
+    arrives extends this time by its share of a second.
     """
 
     patience_s: float
@@ -50,7 +49,10 @@ class HttpLimits:
     bytes_a_second: int = 0
 
     def bounds(self) -> Bounds:
-        """The limits of everything that arrives for a request that begins now: a body in chunks of 32 bytes or more."""
+        """Returns the limits for a request that begins now: time, and all bytes that arrive.
+
+        They allow for the frames of a body in chunks of 32 bytes or more.
+        """
         until = min(self.deadline, time.monotonic() + self.seconds)
         arriving = self.most + self.most // 8 + _MOST_HEAD_BYTES
         return Bounds(until, arriving, self.patience_s, self.bytes_a_second)
@@ -61,22 +63,22 @@ _Kind = Literal["address", "silent", "long", "slow", "broken"]
 
 @frozen
 class HttpFault:
-    """The reason why a request lacks an answer, or a part of it.
+    """The reason why a request got no answer, or only a part of one.
 
-    ``address``: a place that the server sends to cannot be used; ``silent``: no head of an answer came (no server, not
-    HTTP, or not in time); ``long``: the body is longer than ``most`` bytes, whether the body or its frames show it;
-    ``slow``: the body was not there in time; ``broken``: the body ended early, or is not HTTP.
+    ``address``: the server redirects to an address that cannot be used; ``silent``: no head of an answer came (no
+    server, not HTTP, or not in time); ``long``: the body, or the body with its frames, has more than ``most`` bytes;
+    ``slow``: the body did not come in time; ``broken``: the body ended early, or is not HTTP.
     """
 
     kind: _Kind
-    words: str  # in messages: "it" is the server
-    request: str  # method and path
-    received: int = 0  # bytes of the body
+    words: str  # for messages, in which "it" is the server
+    request: str  # the method and the path
+    received: int = 0  # bytes of the body that came
     most: int = 0
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection over a bounded socket: whatever the server sends counts, and every step waits for the deadline."""
+    """An HTTP connection over a bounded socket: all bytes from the server count, and each step has a deadline."""
 
     sock: BoundedSocket | None  # pyright: ignore[reportIncompatibleVariableOverride]  # as far as http.client calls it
 
@@ -86,12 +88,14 @@ class _Connection(http.client.HTTPConnection):
         self._bounds: Bounds | None = None
         self._tls = context
         if context is not None:
-            self.default_port = http.client.HTTPS_PORT  # the name of the host is sent without it
+            self.default_port = (
+                http.client.HTTPS_PORT
+            )  # http.client appends every port but this to the host's name that it sends
 
     def ask(
         self, bounds: Bounds, method: str, target: str, body: Body | None, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
-        """Send a request, which begins now, and read the head of its answer; a failure closes the connection."""
+        """Sends a request and reads the head of its answer. A failure closes the connection."""
         self._bounds = bounds
         try:
             if self.sock is not None:
@@ -107,12 +111,12 @@ class _Connection(http.client.HTTPConnection):
             raise
 
     def connect(self) -> None:
-        """Connect within the bounds, as :meth:`request` does if it has to."""
+        """Connects within the bounds; :meth:`request` calls this if it must."""
         assert self._bounds is not None, "a request without limits"
         self.sock = BoundedSocket(self.host, self.port, self._bounds, self._tls)
 
     def end(self) -> None:
-        """The answer was read: the connection waits for the next request."""
+        """Ends a request whose answer was read: the connection can be used for the next one."""
         if self.sock is not None:
             self.sock.end()
 
@@ -137,11 +141,11 @@ class Reply:
         self._error = error
 
     def header(self, name: str) -> str:
-        """A header; "" if it is missing."""
+        """Returns the value of a header; "" if it is missing."""
         return self._answer.getheader(name) or ""
 
     def pieces(self) -> Generator[bytes]:
-        """The body, piece by piece, as long as the limits of the request allow."""
+        """Yields the body, piece by piece. Raises if it exceeds a limit of the request."""
         most, length = self._limits.most, self._answer.length
         if length is not None and length > most:
             raise self._failed("long", f"it sends {length} bytes, where {most} are the most")
@@ -151,15 +155,15 @@ class Reply:
             if received > most:
                 raise self._too_long()
             yield piece
-        if self._answer.length:  # http.client does not report it
+        if self._answer.length:  # the body ended early, which http.client does not report
             raise self._failed("broken", f"it ended {self._answer.length} bytes early", received)
 
     def body(self) -> bytes:
-        """The whole body."""
+        """Returns the whole body."""
         return b"".join(self.pieces())
 
     def drain(self) -> _Connection | None:
-        """Read the rest if it is short: the connection, which is free for the next request, or None."""
+        """Reads the rest of a short body; returns the connection, for the next request, or None if it is long."""
         left = self._answer.length
         if not self._answer.isclosed() and (left is None or left > _MOST_DRAINED):
             return None
@@ -170,7 +174,7 @@ class Reply:
         return self._connection
 
     def drop(self) -> None:
-        """Leave the rest, and end the connection."""
+        """Closes the connection without reading the rest."""
         self._answer.close()
         self._connection.close()
 
@@ -191,16 +195,16 @@ class Reply:
 
 
 class HttpClient:
-    """Requests to one server, for the objects below an address. For many threads, each of which keeps a connection.
+    """Requests to one server, for the objects below an address. Any thread may use it; each thread keeps a connection.
 
     Args:
         base: the address without user, password and last slash (``https://host/v2/name``).
-        error: makes the exception to raise of a fault.
-        authorization: the header that goes with each request to the server, and to no other.
-        answer: the new ``authorization`` for the challenge of a server that answers 401, asked once a request; it may
-            use the client, and raises if it has no login.
-        redirections: how many are followed, for GET and HEAD; they lead to TLS, or to plain HTTP from plain HTTP. With
-            0 the redirection is the reply.
+        error: returns the exception to raise for a fault.
+        authorization: the header that is sent with each request to this server, and to no other.
+        answer: returns a new ``authorization`` for the challenge of a server that answers 401, once for each request;
+            it may use the client, and raises if it has no login.
+        redirections: the most redirections to follow, for GET and HEAD; they must lead to TLS, or from plain HTTP to
+            plain HTTP. With 0 the redirection itself is the reply.
     """
 
     def __init__(
@@ -221,14 +225,14 @@ class HttpClient:
         self._origin = split[:2]
         self._server = split.scheme, split.hostname or "", split.port
         self._tls: ssl.SSLContext | None = None
-        self._own = threading.local()  # the connection that each thread keeps, to the client's own server
+        self._own = threading.local()  # each thread's connection to the client's own server
 
     def url(self, place: str) -> str:
-        """The whole address of a path below the base; an address stays as it is."""
+        """Returns the address of a path below the base; an address is returned unchanged."""
         return place if "://" in place else f"{self.base}/{place}"
 
     def joined(self, url: str, place: str) -> str:
-        """The address of a place that an answer of ``url`` names."""
+        """Returns the full address of ``place``, which an answer of ``url`` named and which may be relative to it."""
         try:
             return urljoin(url, place)
         except ValueError as error:
@@ -245,11 +249,11 @@ class HttpClient:
         *,
         once: bool = False,
     ) -> Generator[Reply]:
-        """Send a request, and give the reply, of which the rest is thrown away.
+        """Sends a request and yields the reply; at the end of the block the rest of the reply is discarded.
 
-        ``place`` is a path below the base or an address. With ``once`` the first reply is given, and no headers but
-        these are sent: for a request with a password of its own. A fault raises the exception that ``error`` returns
-        for it.
+        ``place`` is a path below the base, or an address. With ``once`` the first reply is returned, and only
+        ``headers`` are sent: for a request with a password of its own. If a request fails, the exception that ``error``
+        returns is raised.
         """
         headers = {"Accept-Encoding": "identity", **(headers or {})}
         if once:
@@ -268,7 +272,7 @@ class HttpClient:
     def _replied(
         self, method: str, place: str, limits: HttpLimits, body: Body | None, headers: Mapping[str, str]
     ) -> Reply:
-        """The reply after the login that the server requires, and behind redirections."""
+        """Returns the reply after the login that the server requires, and after redirections."""
         url, asked_for_login = self.url(place), False
         for _ in range(self._redirections + 2):
             own = self._is_own(url)
@@ -328,19 +332,19 @@ class HttpClient:
         body: Body | None,
         headers: Mapping[str, str],
     ) -> tuple[_Connection, http.client.HTTPResponse]:
-        kept: _Connection | None = getattr(self._own, "connection", None)
-        if kept is not None and kept.server == server:
-            self._own.connection = None  # so that a nested request has its own
+        open_connection: _Connection | None = getattr(self._own, "connection", None)
+        if open_connection is not None and open_connection.server == server:
+            self._own.connection = None  # a nested request opens its own connection
             with suppress(http.client.RemoteDisconnected, ConnectionError, http.client.CannotSendRequest):
-                return kept, kept.ask(bounds, method, target, body, headers)
-            # The server ended it meanwhile.
+                return open_connection, open_connection.ask(bounds, method, target, body, headers)
+            # The server has ended the kept connection, so a new one is opened.
         if server[0] == "https" and self._tls is None:
             self._tls = ssl.create_default_context()
         fresh = _Connection(server, self._tls if server[0] == "https" else None)
         return fresh, fresh.ask(bounds, method, target, body, headers)
 
     def _ended(self, reply: Reply) -> None:
-        """Keep the connection of a reply that is read, or end it."""
+        """Keeps the connection of a reply that was read to its end, or closes it."""
         free = reply.drain()
         if free is None or free.server != self._server:
             reply.drop()
@@ -352,16 +356,16 @@ class HttpClient:
 
 
 def basic_login(split: SplitResult) -> str:
-    """The header of basic authentication by the address, else by the user's ``.netrc``; "" without a login."""
+    """Returns the header of basic authentication, by the address or the user's ``.netrc``; "" without a login."""
     user, password = unquote(split.username or ""), unquote(split.password or "")
     if not user:
         try:
-            found = netrc.netrc().authenticators(split.hostname or "")
+            login = netrc.netrc().authenticators(split.hostname or "")
         except (OSError, netrc.NetrcParseError):
-            found = None
-        if found is None:
+            login = None
+        if login is None:
             return ""
-        user, password = found[0], found[2] or ""
+        user, password = login[0], login[2] or ""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 

@@ -1,7 +1,7 @@
-"""Objects in Redis (``redis://``, ``rediss://``), by its own protocol.
+"""Objects in Redis (``redis://``, ``rediss://``), by Redis' own protocol.
 
-A string for each blob, artifact and job; a hash for each list of records, whose fields are the records' digests. The
-protocol takes fewer lines than a package's settings would, and here the length of an answer is known before it is read.
+Each blob, artifact and job is a string. Each list of records is a hash, whose fields are the records' digests. The
+protocol is shorter than the settings of a package would be, and it gives the length of an answer before its bytes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["RedisObjects"]
 
 _PREFIX = "silo:"
 _CHUNK = 1 << 20
-_MOST_LISTING_BYTES = 32 << 20  # of the keys or fields that one answer names
-_MOST_FRAME_BYTES = 4096  # bytes around the string in an answer: its line, and its end
-_MOST_DEPTH = 2  # an answer to SCAN is an array with an array in it
+_MOST_LISTING_BYTES = 32 << 20  # the most bytes of the keys or fields that one answer lists
+_MOST_FRAME_BYTES = 4096  # bytes around the string in an answer: the line before it, and its end
+_MOST_DEPTH = 2  # an answer to SCAN is an array that contains an array
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "ERR invalid password", "OOM")
 
 _Answer = bytes | int | list["_Answer"] | None
@@ -95,15 +95,15 @@ class RedisObjects:
         )
 
     def _ask(self, command: tuple[str | bytes, ...], most: int, deadline: float) -> _Answer:
-        """Send a command and read its answer, of at most this many bytes, by the deadline."""
+        """Sends a command and reads its answer, which has at most ``most`` bytes, by the deadline."""
         connection: _Connection | None = getattr(self._own, "connection", None)
-        self._own.connection = None  # so that a connection that fails half way is not used again
+        self._own.connection = None  # dropped first, so that a connection that fails half way is not used again
         answer: _Answer = None
         try:
             if connection is not None:
                 try:
                     answer = connection.ask(command, most, deadline)
-                except ConnectionError:  # the server ended it meanwhile
+                except ConnectionError:  # the server has ended the kept connection: open a new one
                     connection = None
             if connection is None:
                 connection = self._connected(deadline)
@@ -121,17 +121,17 @@ class RedisObjects:
         split = self._split
         context = ssl.create_default_context() if split.scheme == "rediss" else None
         bounds = _bounds(MOST_LINE_BYTES, deadline)
-        made = _Connection(BoundedSocket(split.hostname or "", split.port or 6379, bounds, context))
+        connection = _Connection(BoundedSocket(split.hostname or "", split.port or 6379, bounds, context))
         if split.password:
             user = (unquote(split.username),) if split.username else ()
-            made.ask(("AUTH", *user, unquote(split.password)), MOST_LINE_BYTES, deadline)
+            connection.ask(("AUTH", *user, unquote(split.password)), MOST_LINE_BYTES, deadline)
         if self._database:
-            made.ask(("SELECT", self._database), MOST_LINE_BYTES, deadline)
-        return made
+            connection.ask(("SELECT", self._database), MOST_LINE_BYTES, deadline)
+        return connection
 
 
 class _Connection:
-    """A connection, over which commands and answers go one after the other."""
+    """A connection over which commands and answers are sent one after the other."""
 
     def __init__(self, connected: BoundedSocket) -> None:
         self._socket = connected
@@ -178,7 +178,7 @@ class _Connection:
         if kind == b"$":
             return self._bytes(number, most)
         if kind == b"*" and depth < _MOST_DEPTH:
-            self._names_left -= number  # of all arrays of the answer together
+            self._names_left -= number  # counted over all arrays of the answer together
             if self._names_left < 0:
                 raise RemoteError(f"it answers with more than {MOST_NAMES} names", kind="lie")
             return [self._read(most, depth + 1) for _ in range(number)]
@@ -203,7 +203,7 @@ def _bounds(most: int, deadline: float) -> Bounds:
 
 
 def _record(name: str) -> tuple[str, str] | None:
-    """The hash and the field of a record; None for anything else."""
+    """Returns the hash and the field of a record; None for the name of any other object."""
     if not name.startswith("records/"):
         return None
     key, _, digest = name.rpartition("/")

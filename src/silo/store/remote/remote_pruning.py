@@ -1,8 +1,8 @@
-"""Pruning of a remote store, and the leases that name its users, so that nobody prunes it under a reader.
+"""Pruning of a remote store, and the leases of its users, so that nobody prunes it while another process reads much.
 
-Nothing of it happens while another process holds a lease: leases are checked before
-and between batches. A process without a lease that finds an object missing compiles it again. Trials stay. Blobs that
-no entry names stay too, because a process may be about to send the entry.
+Nothing is removed while another process holds a lease: leases are checked before and between batches. A process without
+a lease that finds an object missing compiles it again. Trials are never removed. Blobs that no entry names are not
+removed either, because a process may be about to send the entry.
 
 A session that reads much (``silo tune``, ``silo cache pull``) holds a lease, and so does a pruning. The lease of a
 killed process ends at the time in its name.
@@ -43,13 +43,13 @@ __all__ = [
 ]
 
 LEASE_S = 900
-_SKEW_S = 60  # the clocks of machines differ by less
+_SKEW_S = 60  # the clocks of machines are assumed to differ by less
 _NAME = re.compile(r"([0-9]{10,12})-([a-z]+)-([A-Za-z0-9.]{1,60})-([0-9a-f]{12})")
 
 
 @frozen
 class Lease:
-    """A lease, read from its name: its end in seconds of Unix time, the use, the host, and the object's name."""
+    """A lease, read from its name: its end in seconds of Unix time, its purpose, the host, and the object's name."""
 
     until_s: int
     use: str
@@ -58,7 +58,7 @@ class Lease:
 
     @property
     def text(self) -> str:
-        """The lease for messages."""
+        """The lease as text for messages."""
         until = time.strftime("%H:%M:%S", time.gmtime(self.until_s))
         return f"silo {self.use} on {self.host}, until {until} UTC at the latest"
 
@@ -76,15 +76,15 @@ class LeaseHolder:
 
     @property
     def rest(self) -> str:
-        """The part of the name that all of its objects have."""
+        """The part that the names of all of its objects share; each renewal is a new object."""
         return self._rest
 
     def begin(self) -> bool:
-        """Puts the lease now; False if the remote store takes nothing."""
+        """Adds the lease now. Returns False if the remote store does not accept it."""
         return self._client.put_each([self._next()]) == 1
 
     def keep(self) -> None:
-        """Renews the lease, in the background, once a third of its time has passed."""
+        """Renews the lease in the background, once a third of its time has passed."""
         if self._client.sends and time.monotonic() >= self._due_s:
             self._client.send(*self._next())
 
@@ -102,7 +102,7 @@ class LeaseHolder:
 
 @contextmanager
 def holding_lease(client: RemoteClient | None, use: str, seconds: float = LEASE_S) -> Generator[LeaseHolder | None]:
-    """Hold a lease for a block; None without a remote store, or with one that is only read or cannot list."""
+    """Holds a lease for a block. Yields None without a remote store, or if it is only read or cannot list."""
     if client is None or not client.sends or "records" not in client.parts:
         yield None
         return
@@ -115,14 +115,14 @@ def holding_lease(client: RemoteClient | None, use: str, seconds: float = LEASE_
 
 
 def leases_of(client: RemoteClient) -> tuple[Lease, ...]:
-    """The leases that have not ended, the last to end first."""
+    """Returns the leases that have not ended, the last to end first."""
     now_s = time.time()
     found = [Lease(int(match[1]), match[2], match[3], name) for name, match in _matches(client.list("leases").names)]
     return tuple(sorted((one for one in found if one.until_s + _SKEW_S > now_s), key=lambda one: -one.until_s))
 
 
 def ended_leases(client: RemoteClient) -> list[str]:
-    """The objects of leases that have ended, which a pruning removes."""
+    """Returns the objects of leases that have ended, which a pruning removes."""
     now_s = time.time()
     return [
         f"leases/{name}" for name, match in _matches(client.list("leases").names) if int(match[1]) + _SKEW_S <= now_s
@@ -148,7 +148,7 @@ _BATCH = 256
 
 @frozen
 class _RemoteEntry:
-    """An artifact, or the outcome of a job, with its blobs that are there."""
+    """An artifact, or the outcome of a job, with those of its blobs that the remote store has."""
 
     part: str
     key: str
@@ -162,7 +162,7 @@ class _RemoteEntry:
 
 
 def remote_records(client: RemoteClient) -> MemoryRecords:
-    """All records of the remote store, verified, in memory.
+    """Returns all records of the remote store, verified, in memory.
 
     Raises:
         RemoteError: the store does not answer.
@@ -175,13 +175,14 @@ def remote_records(client: RemoteClient) -> MemoryRecords:
 def prune_remote(
     client: RemoteClient, max_bytes: int | None, *, losers_alone: bool = False, older_than_s: int | None = None
 ) -> Pruned:
-    """Removes code of the remote store until ``max_bytes`` are left (None: all that the rule covers).
+    """Removes code of the remote store until ``max_bytes`` are left (None: all code that the other arguments select).
 
-    ``older_than_s``: only code whose last trial was stored before this Unix time.
+    ``losers_alone``: only the code of losing configs. ``older_than_s``: only code whose last trial was stored before
+    this Unix time.
 
     Raises:
-        StoreError: the store is only read, cannot be listed whole, or is in use.
-        RemoteError: it does not answer.
+        StoreError: the store is only read, cannot be listed completely, or is in use.
+        RemoteError: the store does not answer.
     """
     if "records" not in client.parts:
         raise StoreError(f"the remote store {client.place.name} lists nothing: it removes old objects by its own rules")
@@ -218,7 +219,7 @@ def plan_pruning(
     losers_alone: bool,
     older_than_s: int | None,
 ) -> tuple[tuple[str, int], ...]:
-    """The objects to remove, in order, each with its size. Pure.
+    """Returns the objects to remove, in order, each with its size. Pure.
 
     ``times`` are the Unix times of the last trial of artifacts, by artifact key; code of an artifact without a trial
     counts as new.
@@ -236,7 +237,7 @@ def plan_pruning(
         return max_bytes is not None and left <= max_bytes
 
     def release(entry: _RemoteEntry, *, described: bool) -> None:
-        """Removes an entry (its description stays if ``described``) and the blobs that only it held."""
+        """Removes an entry (unless ``described``, which keeps its description) and the blobs that only it refers to."""
         nonlocal left
         if not described and alive.pop(entry.name, None) is not None:
             plan.append((entry.name, entry.size))
@@ -286,7 +287,10 @@ def _carry_out(client: RemoteClient, lease: LeaseHolder, plan: Sequence[tuple[st
 
 
 def _listed(client: RemoteClient, part: str) -> list[str]:
-    """The names of a part. Raises StoreError if not all can be listed: a blob might be in use unseen."""
+    """Returns the names of a part.
+
+    Raises StoreError if not all can be listed: an entry that is not seen may use a blob.
+    """
     listing = client.list(part)
     if client.off or not listing.whole:
         reason = client.off or f"it has more than {len(listing.names)} objects in {part}"
@@ -295,7 +299,7 @@ def _listed(client: RemoteClient, part: str) -> list[str]:
 
 
 def _entries(client: RemoteClient, part: str, there: Container[str]) -> Iterator[_RemoteEntry]:
-    """The readable entries of a part, with their existing blobs."""
+    """Yields the readable entries of a part, with those of their blobs that exist."""
     names = [f"{part}/{name}" for name in _listed(client, part) if name.endswith(".json")]
     for begin in range(0, len(names), _BATCH):
         batch = names[begin : begin + _BATCH]
@@ -311,16 +315,16 @@ def _entries(client: RemoteClient, part: str, there: Container[str]) -> Iterator
                 value = document["value"] if isinstance(document, dict) else None
                 read = Artifact.from_json(value) if part == "artifacts" else Outcome.from_json(value)
             except (ValueError, KeyError, TypeError, SiloError):
-                continue  # silo cache check names it
+                continue  # the entry cannot be read, which ``silo cache check`` reports
             job = read.job if isinstance(read, Artifact) else ""
             refs = tuple(ref for ref in (read.blob, *read.sidecars) if ref.sha256 in there)
             yield _RemoteEntry(part, key, len(data), refs, job)
 
 
 def _trial_times(records: MemoryRecords) -> dict[str, int]:
-    found: dict[str, int] = {}
+    times: dict[str, int] = {}
     for study in every_study(records):
         for trial, made in dated_trials(study, records):
             if trial.artifact and made is not None:
-                found[trial.artifact] = max(found.get(trial.artifact, 0), made.time_s)
-    return found
+                times[trial.artifact] = max(times.get(trial.artifact, 0), made.time_s)
+    return times

@@ -1,12 +1,12 @@
 """The parts of a store that several machines share: blobs, records, artifacts and outcomes of compile jobs.
 
-Reads use the local disk alone. To see other machines' records a caller first runs :meth:`SharedRecords.catch_up`, as
+Reads use only the local disk. To see other machines' records, a caller first calls :meth:`SharedRecords.catch_up`, as
 the first call without any records and a tuning session do.
 
-Each arriving object is verified and kept before it is used. Native code is treated differently, because everybody who
-may write to the remote store could run it here. So an artifact of native code is never fetched. The outcome of its
-compile job is, if this user trusts the remote store or the key that signed it: the job's key is made of the text that
-was lowered here, so this process decides the code and its calls.
+Each object that arrives is verified and stored before it is used. Native code is treated differently, because everybody
+who may write to the remote store could have it run here. So an artifact of native code is never fetched. The outcome of
+its compile job is fetched if this user trusts the remote store or the key that signed the outcome: the job's key is
+made of the text that was lowered here, so this process decides the code and its calls.
 """
 
 from __future__ import annotations
@@ -44,39 +44,39 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrivalsLedger", "FetchedArtifacts", "LocalRecords", "SharedBlobs", "SharedRecords"]
 
-_EVERY_S = 3.0  # how often a session looks again, at most
-_SHARE = 40  # one request takes at most this part of the time
+_EVERY_S = 3.0  # the least seconds between two fetches of a session
+_SHARE = 40  # fetching takes at most this part of the time
 
 
 class LocalRecords(Protocol):
     """Records on disk or in memory."""
 
     def append(self, key: str, record: JSON) -> None:
-        """Add one record, atomically and durably."""
+        """Adds one record, atomically and durably."""
         ...
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
-        """Add those records that the list does not hold yet, atomically and durably."""
+        """Adds those of the records that the list does not hold yet, atomically and durably."""
         ...
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
-        """Add the record that ``judge`` returns for all records of the key, while others' additions wait.
+        """Adds the record that ``judge`` returns, given all records of the key. If it returns None, nothing is added.
 
-        None adds nothing.
+        Other processes that add a record wait meanwhile.
         """
         ...
 
     def read(self, key: str) -> Iterator[JSON]:
-        """Every whole record of the key, in the order they were appended."""
+        """Yields every whole record of the key, in the order in which they were appended."""
         ...
 
     def keys(self) -> tuple[str, ...]:
-        """The keys that have records, sorted."""
+        """Returns the keys that have records, sorted."""
         ...
 
 
 class SharedRecords:
-    """The records of this machine, joined by the remote store's when they are requested."""
+    """The records of this machine, to which the remote store's records are added on request."""
 
     def __init__(self, local: LocalRecords, client: RemoteClient) -> None:
         self._local = local
@@ -84,38 +84,41 @@ class SharedRecords:
         self._lock = Mutex()
         self._asked: set[str] = set()
         self._followed: set[str] = set()
-        self._due_s = 0.0  # infinite while a thread reads
+        self._due_s = 0.0  # the time of the next fetch; infinite during a fetch
         in_child(self._in_child)
         self._joining = Mutex()  # guards the members below
-        self._lines: dict[str, dict[str, None]] = {}  # digests of this machine's lines, in order, by key
-        self._folds: dict[str, dict[str, frozenset[str]]] = {}  # the lines of each fold that was read, by key and name
+        self._lines: dict[str, dict[str, None]] = {}  # by key: digests of this machine's lines, in order
+        self._folds: dict[str, dict[str, frozenset[str]]] = {}  # by key and name: the lines of each fold that was read
 
     def _in_child(self) -> None:
-        self._due_s = 0.0  # a request in progress belongs to the parent
+        self._due_s = 0.0  # a fetch in progress belongs to the parent
 
     def append(self, key: str, record: JSON) -> None:
-        """Add one record here, and send it."""
+        """Adds one record here, and sends it."""
         self._local.append(key, record)
         self._send(key, line_of(key, record))
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
-        """Add the record that ``judge`` returns for the records of this machine, and send it; None adds nothing."""
+        """Adds the record that ``judge`` returns, given this machine's records of the key, and sends it.
+
+        If it returns None, nothing is added.
+        """
         record = self._local.append_judged(key, judge)
         if record is not None:
             self._send(key, line_of(key, record))
         return record
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
-        """Add those records that the list does not hold yet, here alone."""
+        """Adds those of the records that the list does not hold yet, here only."""
         self._local.extend(key, records)
 
     def read(self, key: str) -> Iterator[JSON]:
-        """Every complete record of this machine; other machines' records of a followed key are added from time to time.
+        """Returns every whole record of this machine. From time to time, starts fetching other machines' records.
 
-        They are fetched beside the reader's work, and a later read finds them.
+        They are fetched only for followed keys, on another thread; a later call returns them.
         """
         if key in self._followed and time.monotonic() >= self._due_s and not self._client.off:
-            self._due_s = float("inf")  # until this request has ended
+            self._due_s = float("inf")  # until this fetch has ended
             self._client.submit(lambda: self._look_again(key))
         return self._local.read(key)
 
@@ -131,14 +134,14 @@ class SharedRecords:
             self._due_s = now + max(_EVERY_S, _SHARE * (now - begin))
 
     def keys(self) -> tuple[str, ...]:
-        """The keys that have records here, sorted."""
+        """Returns the keys that have records here, sorted."""
         return self._local.keys()
 
     def catch_up(self, keys: Sequence[str], *, follow: bool = False) -> bool:
-        """Take in what other machines have kept under these keys, once a process; whether anything was new.
+        """Fetches other machines' records of these keys, once per process; returns whether any were new.
 
-        With ``follow`` it is taken in now, and again as the first of the keys is read. Local records that the remote
-        store lacks are sent.
+        With ``follow`` they are fetched in any case, and again from time to time when the first of the keys is read.
+        Local records that the remote store lacks are sent.
         """
         with self._lock:
             new = [key for key in keys if follow or key not in self._asked]
@@ -162,22 +165,21 @@ class SharedRecords:
         return added > 0
 
     def take_in(self, key: str, names: Sequence[str]) -> tuple[int, set[str] | None]:
-        """Keep the records that a key's listing names and this store lacks.
+        """Stores the records of a key that ``names`` lists and this store lacks.
 
-        Returns the number of new records, and the remote lines.
-
-        They are unknown (None) if one of the folds could not be read in time.
+        Returns the number of new records, and the digests of the remote lines; None instead of these if a fold could
+        not be read in time.
         """
         with self._joining:
             return self._taken_in(key, names)
 
     def _taken_in(self, key: str, names: Sequence[str]) -> tuple[int, set[str] | None]:
-        here = self._digests(key).keys()  # comes first: it forgets the known folds if the list was emptied
+        own_digests = self._digests(key).keys()  # called first, because it forgets the folds if the list was emptied
         folds = self._folds.setdefault(key, {})
         folded = [name for name in names if is_fold(name)]
         records: dict[str, JSON] = {}
         for name, data in self._fetched(
-            key, [name for name in folded if name not in folds or not folds[name] <= here], MOST_FOLDED
+            key, [name for name in folded if name not in folds or not folds[name] <= own_digests], MOST_FOLDED
         ):
             try:
                 lines = verified_fold(key, name, data)
@@ -187,34 +189,34 @@ class SharedRecords:
             folds[name] = frozenset(lines)
             records.update(lines)
         alone = {name for name in names if is_record_digest(name)}
-        for name, data in self._fetched(key, sorted(alone - here - records.keys()), MOST_LINE_BYTES):
+        for name, data in self._fetched(key, sorted(alone - own_digests - records.keys()), MOST_LINE_BYTES):
             try:
                 records[name] = verified_line(key, name, data)
             except ValueError as error:
                 self._client.lie(record_name(key, name), str(error))
             else:
                 self._client.knows(record_name(key, name))
-        new = [record for digest, record in records.items() if digest not in here]
+        new = [record for digest, record in records.items() if digest not in own_digests]
         if new:
             self._local.extend(key, new)
         there = alone.union(*(folds[name] for name in folded if name in folds))
         return len(new), there if all(name in folds for name in folded) else None
 
     def _fetched(self, key: str, names: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
-        """Objects of a list by the last parts of their names, as far as they arrive in time."""
+        """Yields objects of a list, by the last parts of their names, as far as they arrive in time."""
         found = self._client.get_each([f"{records_of(key)}/{name}" for name in names], most)
         return ((name.rpartition("/")[2], data) for name, data in found.items())
 
     def _digests(self, key: str) -> dict[str, None]:
-        """The digests of the local lines; lines that were read are not read again."""
+        """Returns the digests of the local lines, computed only for lines that were added since the last call."""
         known = self._lines.setdefault(key, {})
         records = list(self._local.read(key))
-        if len(records) < len(known):  # emptied meanwhile
+        if len(records) < len(known):  # the list was emptied
             known.clear()
             self._folds.pop(key, None)
         fresh = {digest_of(line_of(key, record)): None for record in records[len(known) :]}
         known.update(fresh)
-        if len(known) != len(records):  # another process's copies: begin anew
+        if len(known) != len(records):  # another process added copies of lines: compute all
             known = self._lines[key] = {digest_of(line_of(key, record)): None for record in records}
         return known
 
@@ -232,40 +234,40 @@ class SharedRecords:
 
 
 class SharedBlobs:
-    """The blobs of this machine, and the remote store's for those that are missing."""
+    """The blobs of this machine; missing ones are fetched from the remote store."""
 
     def __init__(self, local: Blobs, client: RemoteClient) -> None:
         self._local = local
         self._client = client
-        self._absent: set[str] = set()  # also in the remote store, as far as this process knows
+        self._absent: set[str] = set()  # blobs that the remote store lacks too, as far as this process knows
 
     def put(self, data: bytes) -> str:
-        """Keep ``data`` here, and send it; its sha256 in hex."""
+        """Stores ``data`` here, and sends it; returns its SHA-256 in hex."""
         sha256 = self._local.put(data)
         if len(data) <= MOST_BLOB_BYTES:
             self._client.send(blob_name(sha256), bytes(data))
         return sha256
 
     def get(self, sha256: str) -> bytes | None:
-        """The verified bytes; None if neither store has them."""
+        """Returns the verified bytes of a blob; None if neither store has it."""
         data = self._local.get(sha256)
         if data is None and self._fetched(sha256, MOST_BLOB_BYTES):
             data = self._local.get(sha256)
         return data
 
     def map(self, sha256: str) -> memoryview | None:
-        """A read-only view of the verified bytes; None if neither store has them."""
+        """Returns a read-only view of the verified bytes of a blob; None if neither store has it."""
         view = self._local.map(sha256)
         if view is None and self._fetched(sha256, MOST_BLOB_BYTES):
             view = self._local.map(sha256)
         return view
 
     def holds(self, sha256: str, size: int) -> bool:
-        """Whether a blob of this name and size is here now."""
+        """Returns whether a blob of this name and size is here, after fetching it if necessary."""
         return self._local.holds(sha256, size) or self._fetched(sha256, size)
 
     def bring(self, blobs: Iterable[tuple[str, int]]) -> None:
-        """Fetch the blobs that are not here, each with its size, side by side."""
+        """Fetches those of the blobs, each with its size, that are missing here, in parallel."""
         missing = [(sha256, size) for sha256, size in dict(blobs).items() if not self._local.holds(sha256, size)]
         for sha256, size in missing if len(missing) > 1 else ():
             if size <= MOST_BLOB_BYTES and sha256 not in self._absent:
@@ -294,23 +296,23 @@ T = TypeVar("T")
 
 
 class ArrivalsLedger(Protocol):
-    """The part of the ledger used here: the trusted keys and stores, and the trusted code."""
+    """The part of the trust ledger that is used here: the trusted keys and stores, and the trusted code."""
 
     def trusts_remote(self, name: str) -> bool:
-        """Whether this user trusts a remote store by ``silo trust --remote``."""
+        """Returns whether this user trusts a remote store by ``silo trust --remote``."""
         ...
 
     def trusted_keys(self) -> tuple[KeyEntry, ...]:
-        """The keys whose signatures are trusted."""
+        """Returns the keys whose signatures are trusted."""
         ...
 
     def note_trusted(self, codes: Iterable[tuple[HostCode, str]], origin: str) -> int:
-        """Record consent to native code that came from ``origin``."""
+        """Records consent to native code that came from ``origin``."""
         ...
 
 
 class FetchedArtifacts:
-    """The requests of a store's table of compiled code to the remote store, and its uploads."""
+    """Implements :class:`silo.store.artifacts.FromAfar`: fetches artifacts and outcomes of jobs, and sends them."""
 
     def __init__(
         self, client: RemoteClient, artifacts: Entries, jobs: Entries, blobs: SharedBlobs, ledger: ArrivalsLedger
@@ -322,26 +324,26 @@ class FetchedArtifacts:
         self._absent: set[str] = set()
 
     def expect(self, keys: Sequence[str]) -> None:
-        """Begin to fetch the artifacts of these keys."""
+        """Begins to fetch the artifacts of these keys."""
         if not self._client.off:
             names = (entry_name("artifacts", key) for key in keys if self._entries["artifacts"].get(key) is None)
             self._client.expect([name for name in names if name not in self._absent], MOST_LINE_BYTES)
 
     @property
     def asks(self) -> bool:
-        """Whether the remote store is used."""
+        """Whether the remote store can be used."""
         return not self._client.off
 
     def has_come(self, key: str) -> bool:
-        """Whether an object expected under a key has arrived; it is not verified yet."""
+        """Returns whether the object that was expected for a key has arrived. It is not verified yet."""
         return self._client.has_come(entry_name("artifacts", key))
 
     def submit(self, step: Callable[[], T]) -> Future[T]:
-        """See :meth:`silo.store.artifacts.FromAfar.aside`."""
+        """See :meth:`silo.store.artifacts.FromAfar.submit`."""
         return self._client.submit(step)
 
     def artifact(self, key: str) -> Artifact | None:
-        """The artifact of a key, kept here; None if it is missing or may not be used."""
+        """Fetches the artifact of a key and stores it here; None if it is missing or may not be used."""
         found = self._document("artifacts", key, "artifact", Artifact.from_json)
         if found is None:
             return None
@@ -351,12 +353,12 @@ class FetchedArtifacts:
             self._client.lie(entry_name("artifacts", key), "it is the artifact of another variant")
             return None
         if artifact.runs_on_host:
-            return None  # see above
+            return None  # artifacts of native code are never fetched, as the module's text explains
         self._entries["artifacts"].put(key, document)
         return artifact
 
     def outcome(self, key: str) -> Outcome | None:
-        """The outcome of a job, kept here; None if it is missing or may not be used."""
+        """Fetches the outcome of a compile job and stores it here; None if it is missing or may not be used."""
         found = self._document("jobs", key, "job", Outcome.from_json)
         if found is None:
             return None
@@ -380,11 +382,11 @@ class FetchedArtifacts:
         return outcome
 
     def _sealed(self, key: str) -> tuple[JSON, Outcome, str] | None:
-        """The outcome of a job as signed by a key that is trusted here, and the note about its origin."""
+        """Fetches the outcome of a job that a trusted key signed; returns it with a note about its origin, or None."""
         trusted = self._ledger.trusted_keys()
         if not trusted:
             return None
-        from silo.core.minisign import PublicKey  # noqa: PLC0415  # few trust a key
+        from silo.core.minisign import PublicKey  # noqa: PLC0415  # few users trust a key
         from silo.store.remote.signed_outcomes import MOST_SEAL_BYTES, opened, seal_name, sealed_origin  # noqa: PLC0415
 
         for public in [PublicKey.parse(entry.text) for entry in trusted]:
@@ -406,12 +408,12 @@ class FetchedArtifacts:
         return None
 
     def bring(self, refs: Sequence[BlobRef]) -> None:
-        """Have blobs here that are not."""
+        """Fetches those of the blobs that are missing here."""
         if not self._client.off:
             self._blobs.bring((ref.sha256, ref.size) for ref in refs)
 
     def send(self, part: str, key: str, document: JSON) -> None:
-        """A document was kept here: send it."""
+        """Sends a document that was stored here; the outcome of a job also in its signed form."""
         if self._client.sends:
             line = encode_line(f"{part}/{key}", document)
             if len(line) <= MOST_LINE_BYTES:
@@ -425,7 +427,7 @@ class FetchedArtifacts:
             return None
         line = self._client.get(name, MOST_LINE_BYTES)
         if line is None:
-            self._absent.add(name)  # for this process: it compiles missing code in a moment
+            self._absent.add(name)  # not requested again by this process, which compiles missing code itself
             return None
         try:
             document = decode_line(f"{part}/{key}", line.removesuffix(b"\n"))

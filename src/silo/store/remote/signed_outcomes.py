@@ -1,7 +1,7 @@
 """Signed outcomes of compile jobs: a user who trusts the key may use their native code.
 
-A signed outcome is an object of its own: the line of the outcome, and a signature in minisign's format of the job's key
-and that line. So a line that a stranger without a key has put there first does no harm.
+A signed outcome (a seal) is an object of its own: the line of the outcome, and a signature in minisign's format of the
+job's key and that line. So it does no harm if a stranger without a key has stored another outcome of the job first.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ _COMMENT = "outcome of a silo compile job"
 
 
 def seal_name(key: str, number: str) -> str:
-    """The name of the seal of a job by the key of this number."""
+    """Returns the name of the seal of a job by the key with this number."""
     return f"seals/{check_sha256(key)[:2]}/{key}.{number}"
 
 
 def sealed_origin(number: str) -> str:
-    """The ledger's note about the origin of code that was signed by this key."""
+    """Returns the trust ledger's note about the origin of code that was signed by this key."""
     return f"remote jobs signed by {number}"
 
 
 class Sealer:
-    """Signs outcomes with the key in a file, which is read when the first one is signed."""
+    """Signs outcomes with the key in a file, which is read before the first signature."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._key: SecretKey | None = None
 
     def sealed(self, key: str, line: bytes) -> tuple[str, bytes]:
-        """The name and bytes of the signed outcome. ``SiloError`` if the key cannot be read, or needs a password."""
+        """Returns the name and the bytes of a signed outcome.
+
+        Raises ``SiloError`` if the key cannot be read, or needs a password.
+        """
         from silo.store.signatures import read_secret_key  # noqa: PLC0415
 
         if self._key is None:
@@ -55,8 +58,8 @@ class Sealer:
 
 
 def opened(key: str, data: bytes, public: PublicKey) -> bytes | Rejected:
-    """The line that a seal holds, if ``public`` signed it as the outcome of this job; why not."""
-    from silo.core.minisign import MinisignSignature  # noqa: PLC0415  # few trust a key
+    """Returns the line in a seal if ``public`` signed it as the outcome of this job; otherwise the reason."""
+    from silo.core.minisign import MinisignSignature  # noqa: PLC0415  # few users trust a key
     from silo.store.signatures import check_signature  # noqa: PLC0415
 
     line, newline, rest = data.partition(b"\n")
@@ -70,5 +73,6 @@ def opened(key: str, data: bytes, public: PublicKey) -> bytes | Rejected:
 
 
 def _message(key: str, line: bytes) -> bytes:
-    # Longer than a bundle's header, and with other first bytes: no signature of one is a signature of the other.
+    # A bundle's header begins with other bytes than this prefix, so a signature of a header is never valid for an
+    # outcome.
     return b"silo outcome of a compile job/1\0" + check_sha256(key).encode() + b"\0" + line

@@ -1,8 +1,8 @@
-"""The upload queue: objects sent to a remote store in the background; and the form in which records travel.
+"""The upload queue: objects sent to a remote store in the background; and the form in which records are sent.
 
-A fold is one object that holds the lines of several records, each exactly as it would be sent alone. So a list is the
-union of the lines in folds and in single objects, and a repeated line counts once. A fold never changes and replaces
-nothing: its name is the sha256 of its bytes and the number of its lines.
+A fold is one object that holds the lines of several records, each exactly as it would be sent alone. So a list consists
+of the lines in folds and in single objects, and a repeated line counts once. A fold never changes and replaces nothing:
+its name is the SHA-256 of its bytes and the number of its lines.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ __all__ = [
     "verified_line",
 ]
 
-# Bytes of a fold, which is as long as one line may be.
+# The most bytes of a fold: as many as a single line may have.
 MOST_FOLDED = MOST_LINE_BYTES
 
 _FOLD = re.compile(r"[0-9a-f]{64}\.[1-9][0-9]{0,5}")
 
 
 def line_of(key: str, record: JSON) -> bytes:
-    """The line of a record, as it is kept and sent."""
+    """Returns the line of a record, in the form in which it is stored and sent."""
     return encode_line(f"record/{key}", record)
 
 
 def digest_of(line: bytes) -> str:
-    """The name of a line."""
+    """Returns the name of a line: its SHA-256."""
     return hashlib.sha256(line).hexdigest()
 
 
 def fold_of(lines: Sequence[bytes]) -> tuple[str, bytes]:
-    r"""Lines of one list as one object: the last part of its name, and its bytes.
+    r"""Makes one object of the lines of a list; returns the last part of its name, and its bytes.
 
     >>> fold_of([b"a\n", b"b\n"])[0][-4:]
     'a2.2'
@@ -61,12 +61,15 @@ def fold_of(lines: Sequence[bytes]) -> tuple[str, bytes]:
 
 
 def is_fold(name: str) -> bool:
-    """Whether the last part of a name can be a fold's."""
+    """Returns whether a fold (several lines in one object) can have a name with this last part."""
     return _FOLD.fullmatch(name) is not None
 
 
 def verified_line(key: str, digest: str, line: bytes) -> JSON:
-    """The record on a line that somebody sent; ``ValueError`` if it is torn, of another key or of another name."""
+    """Returns the record on a line that another machine sent.
+
+    Raises ``ValueError`` if the line is torn, or belongs to another key or name.
+    """
     if digest_of(line) != digest:
         raise ValueError("its sha256 differs")
     if not line.endswith(b"\n"):
@@ -82,7 +85,10 @@ def verified_line(key: str, digest: str, line: bytes) -> JSON:
 
 
 def verified_fold(key: str, name: str, data: bytes) -> dict[str, JSON]:
-    """The records of a fold by the names of their lines; raises ``ValueError`` if a line contradicts its name."""
+    """Returns the records of a fold by the names of their lines.
+
+    Raises ``ValueError`` if the fold contradicts its name.
+    """
     lines = [line + b"\n" for line in data.removesuffix(b"\n").split(b"\n")]  # canonical JSON never contains a newline
     if f"{digest_of(data)}.{len(lines)}" != name or not data.endswith(b"\n"):
         raise ValueError("its sha256 or its number of lines differs")
@@ -93,12 +99,12 @@ AT_EXIT_S = 5.0
 _MOST_OBJECTS = 32768
 _MOST_BYTES = 128 << 20
 _THREADS = 8
-_IDLE_S = 2.0  # after which a thread without anything to send ends
+_IDLE_S = 2.0  # a thread that has nothing to send for so long ends
 
 
 @dataclass(frozen=True)
 class _Item:
-    """One object that waits. ``number`` counts the objects of this outbox."""
+    """One object that waits to be sent. ``number`` is its number in the order in which this queue received objects."""
 
     number: int
     name: str
@@ -108,17 +114,17 @@ class _Item:
 class UploadQueue:
     """A bounded queue, and the threads that empty it. Objects that do not fit are not sent, which is reported.
 
-    Blobs go first, several at a time: an outcome or an artifact is sent when all blobs that were queued before it are
-    there, so that no reader finds one without its code. Records are sent separately, one object at a time until a
-    caller waits for all: records of one list that have come meanwhile travel in one object
-    (:func:`fold_of`), so a remote store that is slow, or that many processes send to at once, gets
-    few large objects and not many small ones.
+    Blobs are sent first, several at a time. An outcome or an artifact is sent once all blobs that were queued before it
+    have been sent, so that no reader finds an entry without its code. Records are sent separately, one object at a time
+    until a caller waits for the whole queue. Records of one list that arrive meanwhile are sent as one object
+    (:func:`fold_of`), so a remote store that is slow, or to which many processes send at once, gets few large objects
+    instead of many small ones.
 
     Args:
-        deliver: sends one object, on any of several threads; whether there is a point in sending more.
+        deliver: sends one object, on any of several threads; returns whether to send more.
         not_sent: called with the number of objects that were not sent, and the reason.
 
-    A child made by fork begins with an empty queue: the parent sends the objects of this one.
+    A forked child begins with an empty queue, because the parent sends the objects of this one.
     """
 
     def __init__(self, deliver: Callable[[str, bytes], bool], not_sent: Callable[[int, str], None]) -> None:
@@ -130,8 +136,8 @@ class UploadQueue:
         self._entries: deque[_Item] = deque()
         self._records: deque[_Item] = deque()
         self._blobs_under_way: set[int] = set()
-        self._lists_under_way = 0  # objects of records
-        self._awaited = 0  # threads that wait until all is sent
+        self._lists_under_way = 0  # objects of records that are being sent
+        self._awaited = 0  # threads that wait in flush()
         self._under_way = 0
         self._bytes = 0
         self._known: set[str] = set()
@@ -142,7 +148,7 @@ class UploadQueue:
 
     @property
     def waiting(self) -> int:
-        """How many objects are not sent yet."""
+        """The number of objects that are not sent yet."""
         return self._queued + self._under_way
 
     @property
@@ -151,7 +157,7 @@ class UploadQueue:
 
     @property
     def _ready(self) -> int:
-        """How many threads could be at work, at most."""
+        """The most threads that could be sending now."""
         return len(self._blobs) + len(self._entries) + (bool(self._records) and self._sends_records)
 
     @property
@@ -159,11 +165,11 @@ class UploadQueue:
         return self._lists_under_way == 0 or self._awaited > 0
 
     def knows(self, name: str) -> None:
-        """Notes that an object need not be sent, because the remote store has it."""
+        """Records that an object need not be sent, because the remote store has it."""
         self._known.add(name)
 
     def put(self, name: str, data: bytes) -> None:
-        """Queue an object; returns at once."""
+        """Adds an object to the queue; returns at once."""
         with self._changed:
             if name in self._known:
                 return
@@ -180,7 +186,7 @@ class UploadQueue:
             self._staff()
 
     def _staff(self) -> None:
-        """Wake the threads, and start one more if all of them are at work."""
+        """Wakes the threads, and starts one more if all of them are busy."""
         if self._idle < self._ready and self._threads < _THREADS:
             self._threads += 1
             threading.Thread(target=self._work, name=f"silo-outbox-{self._threads}", daemon=True).start()
@@ -191,7 +197,7 @@ class UploadQueue:
         return self._blobs if part == "blobs" else self._records if part == "records" else self._entries
 
     def flush(self, seconds: float) -> int:
-        """Wait for the queue to be empty, at most this long; returns the number of objects left."""
+        """Waits until the queue is empty, at most this long; returns the number of objects left."""
         end = time.monotonic() + seconds
         with self._changed:
             self._awaited += 1
@@ -220,21 +226,21 @@ class UploadQueue:
                 self._blobs_under_way.discard(items[0].number)
                 if name.startswith("records/"):
                     self._lists_under_way -= 1
-                if not goes_on:  # nor is anything taken from now on
+                if not goes_on:  # nothing more is to be sent
                     for queue in (self._blobs, self._entries, self._records):
                         queue.clear()
                     self._bytes = 0
                 self._changed.notify_all()
 
     def _leave(self) -> None:
-        """A thread ends; with the last one the process holds the queue, and its client, no longer than others do."""
+        """Records the end of a thread. The last one unregisters the exit function, so that the queue can be freed."""
         self._threads -= 1
         if not self._threads and not self._under_way and not self._dropped:
             self._is_awaited_at_exit = False
             atexit.unregister(self._at_exit)
 
     def _taken(self) -> list[_Item]:
-        """The entries that the next thread sends as one object; empty if all entries have to wait."""
+        """Returns the entries that the next thread sends as one object; empty if all entries have to wait."""
         if self._records and self._sends_records:
             self._lists_under_way += 1
             return self._alike()
@@ -247,7 +253,7 @@ class UploadQueue:
         return []
 
     def _alike(self) -> list[_Item]:
-        """The first record, and as many more of its list as one object holds."""
+        """Returns the first record, and as many more of its list as fit into one object."""
         first = self._records.popleft()
         folder, size = _folder(first), len(first.data)
         taken, left = [first], deque[_Item]()

@@ -1,6 +1,6 @@
-"""Objects on a web server: WebDAV, or the two folders of bazel-remote (``cas`` and ``ac``), which lists nothing.
+"""Objects on a web server: WebDAV, or bazel-remote with its two folders (``cas`` and ``ac``), which cannot be listed.
 
-The server's answer to OPTIONS decides which.
+The server's answer to OPTIONS decides which protocol is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ASK = b'<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/></prop
 
 
 class WebObjects:
-    """Files below an address. A partly sent object is never visible: it has another name until it is whole."""
+    """Files below an address. A partly sent object is never visible: it gets its name once it is complete."""
 
     def __init__(self, split: SplitResult) -> None:
         base = f"{split.scheme}://{split.netloc.rpartition('@')[2]}{quote(unquote(split.path.rstrip('/')))}"
@@ -73,7 +73,7 @@ class WebObjects:
             status = reply.status
             if status not in (201, 204, 412):
                 raise _refusal("MOVE", reply)
-        if status == 412:  # it exists
+        if status == 412:  # the file exists
             with self._http.request("DELETE", temporary, limits):
                 pass
 
@@ -121,9 +121,9 @@ class WebObjects:
         self._folders.add(folder)
 
     def _listed(self, folder: str, deadline: float) -> tuple[list[str], list[str]]:
-        """The names of the files and of the folders right in a folder."""
+        """Returns the names of the files and of the folders directly in a folder."""
         headers = {"Depth": "1", "Content-Type": "application/xml"}
-        # It has answered OPTIONS, so it exists.
+        # the longer limit, because the server has answered OPTIONS
         limits = HttpLimits(LISTING_S, _MOST_LISTING_BYTES, deadline)
         with self._http.request("PROPFIND", f"{folder}/", limits, _ASK, headers) as reply:
             if reply.status == 404:
@@ -142,7 +142,7 @@ class WebObjects:
 
 
 class _Listing:
-    """Reads a multistatus document as it arrives: the paths, and whether each is a folder."""
+    """Parses a multistatus document as it arrives: the paths, and whether each is a folder."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[str, bool]] = []
@@ -184,12 +184,12 @@ class _Listing:
 
 
 def _error_of(fault: HttpFault) -> RemoteError:
-    """The error of a request that failed."""
+    """Returns the error of a request that failed."""
     return RemoteError(fault.words, kind="lie" if fault.kind == "long" else "fault")
 
 
 def _refusal(method: str, reply: Reply) -> RemoteError:
-    """The error of an answer with another status than wanted."""
+    """Returns the error for an answer with an unexpected status."""
     status = reply.status
     message = f"{method} is answered with {status} {reply.reason}"
     if 300 <= status < 400:

@@ -1,1 +1,1 @@
-"""Results of other tuners, and Silo's in their formats: one module per format."""
+"""Reads and writes the result files of other tuners: one module per format."""

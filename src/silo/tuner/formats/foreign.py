@@ -1,4 +1,4 @@
-"""Results of other tuners: configs with their outcomes, without the identity that Silo's trials have."""
+"""Results of other tuners: configs and outcomes, without the source, compiler and arguments of Silo's trials."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ _LONGEST_NS = 1 << 60  # 36 years
 
 @dataclass(frozen=True, slots=True)
 class ForeignTrial:
-    """One config as another tuner measured it. ``compile_ns`` and ``bench_ns`` are the costs of trying it."""
+    """The outcome of one config as another tuner measured it.
+
+    ``compile_ns`` and ``bench_ns`` are the times that compiling and measuring took.
+    """
 
     config: Config
     status: Status
@@ -65,10 +68,10 @@ class ForeignTrial:
 
 @dataclass(frozen=True)
 class ForeignResults:
-    """A file of results. ``kernel`` and ``device`` are "" if the file does not name them.
+    """The results of one file. ``kernel`` and ``device`` are "" if the file does not name them.
 
-    ``own`` are trials with their studies, from files that Silo wrote: ordinary measurements. The other trials lack
-    source, compiler and arguments, so they only suggest configs to try first.
+    ``own`` are trials with their studies, from a file that Silo wrote: they count as ordinary measurements. The other
+    trials lack source, compiler and arguments, so they only suggest configs to try first.
     """
 
     tool: str
@@ -76,7 +79,7 @@ class ForeignResults:
     device: str
     trials: tuple[ForeignTrial, ...]
     own: tuple[tuple[Study, Trial], ...] = ()
-    notes: tuple[str, ...] = ()  # contents of the file that cannot be carried over
+    notes: tuple[str, ...] = ()  # for people: the contents of the file that Silo drops
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,9 @@ class ConfigResult:
 
 
 def by_config(trials: Iterable[Trial]) -> tuple[ConfigResult, ...]:
-    """One result per config, in the order of their first trials; samples of its trials are pooled.
+    """Returns one result per config, ordered by the first trial of each; the samples of a config's trials are pooled.
 
-    A config that a trial disqualifies (``tuner.winner``) has failed, whatever its other trials show.
+    A config that a trial disqualifies (:mod:`silo.tuner.winner`) counts as failed, whatever its other trials show.
     """
     pools: dict[bytes, list[Trial]] = {}
     for trial in trials:
@@ -113,31 +116,37 @@ def _pooled(pool: Sequence[Trial]) -> ConfigResult:
 
 
 def members_of(data: object, what: str) -> Mapping[str, Any]:
-    """The members of an object. Raises ValueError for anything else."""
+    """Returns the members of a JSON object. Raises ValueError if ``data`` is something else."""
     return read_mapping(cast("JSON", data), what)
 
 
 def items_of(data: object, what: str) -> Sequence[Any]:
-    """The items of a list. Raises ValueError for anything else."""
+    """Returns the items of a JSON list. Raises ValueError if ``data`` is something else."""
     return read_list(cast("JSON", data), what)
 
 
 def parse_status(name: object, table: Mapping[str, Status], what: str) -> Status:
-    """The status for a word of the format. Raises ValueError, which lists the words, if unknown."""
+    """Returns the status that a word of the format stands for.
+
+    Raises ValueError for an unknown word; the message lists the known ones.
+    """
     if not isinstance(name, str) or name not in table:
         raise ValueError(f"{what} is {name!r}, which is none of {', '.join(table)}")
     return table[name]
 
 
 def nanoseconds(value: object, what: str, unit_ns: int = NS_PER_MS) -> int:
-    """A time in the format's unit (milliseconds), as nanoseconds. Raises ValueError unless it is finite and natural."""
+    """Converts a time from the format's unit (by default milliseconds) to nanoseconds.
+
+    Raises ValueError unless the time is a finite number that is not negative.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_NS / unit_ns:
         raise ValueError(f"{what} is {value!r}, which is not a time")
     return round(value * unit_ns)
 
 
 def milliseconds(time_ns: int) -> float:
-    """Nanoseconds as formats store times; :func:`nanoseconds` returns the same integer (below 26 days).
+    """Converts nanoseconds to milliseconds. :func:`nanoseconds` returns exactly the same integer, up to 26 days.
 
     >>> milliseconds(1_500_000), nanoseconds(milliseconds(2_251_799_813_685_247), "t")
     (1.5, 2251799813685247)
@@ -146,9 +155,9 @@ def milliseconds(time_ns: int) -> float:
 
 
 def counted(trials: Iterable[T], allowed: int, trial_of: Callable[[T], ForeignTrial]) -> tuple[T, ...]:
-    """All ``trials``. Raises LimitError before they take more than ``allowed`` bytes of memory."""
+    """Collects ``trials``. Raises LimitError before they take more than ``allowed`` bytes of memory."""
     found: list[T] = []
-    pairs: set[int] = set()  # the identities of those counted; ``found`` keeps them alive
+    pairs: set[int] = set()  # id() of each counted pair; an id stays unique because ``found`` keeps the pair alive
     taken = 0
     for one in trials:
         taken += _memory_of(trial_of(one), pairs)
@@ -159,11 +168,12 @@ def counted(trials: Iterable[T], allowed: int, trial_of: Callable[[T], ForeignTr
 
 
 def fastest_of(trials: Iterable[ForeignTrial], most: int) -> tuple[ForeignTrial, ...]:
-    """The ``most`` fastest usable trials, by the medians of their samples, the fastest first; the others are dropped.
+    """Returns the ``most`` fastest usable trials, by the median of their samples, the fastest first.
 
-    Without a usable trial, the first one. Takes the memory of those that are returned.
+    If no trial is usable, returns the first one. ``trials`` may be a long iterator: only the returned trials are kept
+    in memory.
     """
-    heap: list[tuple[int, int, ForeignTrial]] = []  # the slowest first
+    heap: list[tuple[int, int, ForeignTrial]] = []  # the slowest of the kept trials is at index 0
     first: ForeignTrial | None = None
     for number, trial in enumerate(trials):
         first = first or trial
@@ -180,14 +190,17 @@ def fastest_of(trials: Iterable[ForeignTrial], most: int) -> tuple[ForeignTrial,
 
 
 def taken_in(trials: Iterable[ForeignTrial], results: Results) -> tuple[ForeignTrial, ...]:
-    """The trials that a reader of ``results`` keeps: the fastest if that is all its user needs, else all of them."""
+    """Returns the trials that a reader of ``results`` keeps: all, or the ``results.fastest`` fastest ones."""
     if results.fastest is not None:
         return fastest_of(trials, results.fastest)
     return counted(trials, results.allowed, lambda trial: trial)
 
 
 def _memory_of(trial: ForeignTrial, pairs: set[int]) -> int:
-    """The bytes of a trial besides ``pairs``, to which its own are added."""
+    """Returns the bytes of memory of a trial, without the pairs of names and values that ``pairs`` already counts.
+
+    Adds the ids of the trial's other pairs to ``pairs``.
+    """
     members = (*trial.config.values, *trial.config.options)
     taken = TRIAL_BYTES + SAMPLE_BYTES * len(trial.samples_ns)
     for pair in members:
@@ -201,15 +214,15 @@ def _memory_of(trial: ForeignTrial, pairs: set[int]) -> int:
 
 
 def plain_config(values: Mapping[str, object], what: str, results: Results | None = None) -> Config:
-    """A config from plain JSON values. Raises ValueError for other values, which no kernel takes.
+    """Makes a config from plain JSON values. Raises ValueError for other values, which no kernel takes.
 
-    Configs of one ``results`` share their pairs of names and values, to save memory.
+    All configs of one ``results`` share equal pairs of a name and a value, to save memory.
     """
     for name, value in values.items():
         odd = isinstance(value, float) and not math.isfinite(value)
         if odd or not (value is None or isinstance(value, bool | int | float | str)):
             raise ValueError(f"{what}: {name} is {value!r}; the values of a config are numbers, strings, true or false")
-    # Names are the same in every row, but each row has its own string objects.
+    # json makes a new string for each name in each row; interning keeps one.
     config = Config.of({sys.intern(name): cast("Value", value) for name, value in values.items()})
     if results is None:
         return config
@@ -221,7 +234,10 @@ def plain_config(values: Mapping[str, object], what: str, results: Results | Non
 
 
 def flat_values(config: Config, tool: str) -> dict[str, Value]:
-    """A config's members as plain JSON values. Raises TuneError for others, which the format cannot hold."""
+    """Returns a config's members as plain JSON values.
+
+    Raises TuneError for other values, which the format cannot hold.
+    """
     members = config.as_dict()
     for name, value in members.items():
         if not (value is None or isinstance(value, bool | int | float | str)):

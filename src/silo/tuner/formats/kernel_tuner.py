@@ -1,9 +1,10 @@
 """Kernel Tuner's cache files: one JSON object with a row for each config, times in milliseconds.
 
-The form follows ``kernel_tuner.util.process_cache`` and ``store_cache`` (1.4.0). A file of a run that was cut off ends
-in a comma with two objects open. ``time`` is the value that the tool ranks a config by, and ``times`` are the values
-that it averages; in some files these measure something else, and then ``time`` is taken. A failure is the name of a
-class in place of a measured value: under ``time`` in older files, under ``__error__`` too in newer ones.
+The form follows ``kernel_tuner.util.process_cache`` and ``store_cache`` (1.4.0). The file of a run that was cut off
+ends in a comma, with two objects still open. ``time`` is the value that the tool ranks a config by, usually the mean of
+``times``. In some files ``times`` are other quantities; if ``time`` lies outside of their range, it is the only sample.
+A row of a failed config holds the name of a failure class instead of a measured value: under ``time`` in older files,
+under ``__error__`` too in newer ones.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _FAILURES = {
     "InvalidConfig": Status.COMPILE,
     "ErrorConfig": Status.RUN,
 }
-_NAMES = {Status.COMPILE: "CompilationFailedConfig"}  # all others failed when run
+_NAMES = {Status.COMPILE: "CompilationFailedConfig"}  # every other failure is written as one that happened at run time
 _COSTS = ("benchmark_time", "verification_time")
 
 
 def read_cache(results: Results) -> ForeignResults:
-    """Reads a cache file. Raises ValueError with the fault of the file."""
+    """Reads a cache file. Raises ValueError, which describes the fault, if the file is damaged."""
     data = results.header
     kernel, device = (read_text(data.get(name), name) for name in ("kernel_name", "device_name"))
     names = [
@@ -60,7 +61,8 @@ def read_cache(results: Results) -> ForeignResults:
 def _distinct_configs(trials: Iterable[ForeignTrial]) -> Iterator[ForeignTrial]:
     seen: set[bytes] = set()
     for trial in trials:
-        key = hashlib.sha256(trial.config.order_key).digest()  # short, however many parameters there are
+        # a digest takes 32 bytes, however many parameters the config has
+        key = hashlib.sha256(trial.config.order_key).digest()
         if key in seen:
             raise ValueError("two rows are of one config")
         seen.add(key)
@@ -84,7 +86,7 @@ def _trial(names: Sequence[str], what: str, row: object, results: Results) -> Fo
     samples = tuple(nanoseconds(sample, f"{what}: times") for sample in times)
     if (time := members.get("time")) is not None:
         time_ns = nanoseconds(time, f"{what}: time")
-        if not min(samples) <= time_ns <= max(samples):  # not an average of these
+        if not min(samples) <= time_ns <= max(samples):  # ``time`` is not an average of ``times``
             samples = (time_ns,)
     return ForeignTrial(config, Status.OK, samples, compile_ns, bench_ns)
 
@@ -92,8 +94,8 @@ def _trial(names: Sequence[str], what: str, row: object, results: Results) -> Fo
 def write_cache(kernel: str, device: str, problem_size: Sequence[int], trials: Iterable[Trial]) -> str:
     """Writes trials of one study as a cache file that Kernel Tuner can replay (``kernel_tuner.tune_cache``).
 
-    ``time`` is the median, because winners are chosen by it; Kernel Tuner's own files hold the mean. Its two kinds of
-    failure represent all of Silo's: compiling, or running (which includes wrong results and time limits).
+    ``time`` is the median, because Silo chooses winners by it; Kernel Tuner's own files hold the mean. The format
+    distinguishes two failures, compiling and running; wrong results and time limits are written as failures of running.
 
     Raises:
         TuneError: the configs do not all have the same names, or hold values that the format cannot hold.
@@ -118,7 +120,7 @@ def write_cache(kernel: str, device: str, problem_size: Sequence[int], trials: I
         "objective": "time",
         "cache": {",".join(str(value) for value in values.values()): _row(values, result) for values, result in rows},
     }
-    # Its reader considers a file complete if it ends in two brackets on their own lines, as indent=0 makes them.
+    # Kernel Tuner considers a file complete if its last two lines are a closing bracket each: indent=0 writes it so.
     return json.dumps(header, indent=0)
 
 

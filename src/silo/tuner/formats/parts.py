@@ -1,7 +1,7 @@
-"""JSON files of results, read a part at a time: the outermost object's members, and the rows of one of them.
+"""Reads JSON files of results a part at a time: a member of the outermost object, or a row of one of its members.
 
-These files hold measurements by the ten thousand. Parsed in one piece they take ten times their size and more: much for
-an honest file, and all memory for a hostile one.
+These files hold tens of thousands of measurements. Parsing one in a single piece takes ten times its size and more:
+much memory for an honest file, and all memory for a hostile one.
 """
 
 from __future__ import annotations
@@ -24,33 +24,35 @@ from silo.settings import allowance, how_to_raise
 
 __all__ = ["MEMBER_BYTES", "PLACE_BYTES", "SAMPLE_BYTES", "TRIAL_BYTES", "LimitError", "Results", "most_text"]
 
-# Limits of a file of results. It is read a part at a time, so that only the parsed results take memory.
-PART_CHARACTERS = 1 << 18  # of one row, or one member of the outermost object; parsed, up to 54 bytes for each
-HEADER_CHARACTERS = 1 << 18  # of the outermost object's members together, without the rows
+# The limits of a file of results. It is parsed a part at a time, so memory holds only the results and one part.
+# A part is one row, or one member of the outermost object; parsing takes up to 54 bytes for each of its characters.
+PART_CHARACTERS = 1 << 18
+HEADER_CHARACTERS = 1 << 18  # all members of the outermost object together, without the rows
 
-# Bytes of a trial, of each pair of a parameter and its value, of each place that holds one, besides the parameter's
-# name in the config's key, and of each sample; together they may take three quarters of the limit of a file.
+# The memory that parsed results are counted as, in bytes: each trial; each distinct pair of a parameter and its value;
+# each use of a pair in a config, besides the characters of its name; each sample. Together they may take three quarters
+# of the memory that is allowed for the file.
 TRIAL_BYTES = 600
 MEMBER_BYTES = 96
 PLACE_BYTES = 24
 SAMPLE_BYTES = 40
 
-_RATIO = 32  # of a gzipped file's text to its size; files of measurements shrink 3 to 15 times
+_RATIO = 32  # the most that a gzipped file may expand; files of measurements expand 3 to 15 times
 _LEAST_TEXT = 1 << 20
 
-_CHUNK = 1 << 18  # bytes
+_CHUNK = 1 << 18  # bytes read at a time
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 _OPENERS = {"{": "}", "[": "]"}
-ROWS = ("cache", "results", "configs_timings")  # members that hold rows, in any of the formats
+ROWS = ("cache", "results", "configs_timings")  # the members that hold rows, in any of the formats
 
 
 class LimitError(ValueError):
-    """A file of results is larger than a limit allows. The message names the limit, and the setting that raises it."""
+    """A file of results is larger than a limit. The message names the limit, and the setting that raises it."""
 
 
 class Results:
-    """A file of results. Each reading begins at its start; ``at`` is the character at which the last part began.
+    """A file of results. Each method reads the file again from its start; ``at`` is where the last parsed part began.
 
     >>> results = Results.of_text('{"cache": {"a": 1, "b": 2}, "kernel": "k"}')
     >>> results.header, list(results.rows("cache", "{"))
@@ -66,22 +68,22 @@ class Results:
         self.allowed = allowance(file_bytes) * 3 // 4
         self.name = name
         self.at = 0
-        self.cut = False  # whether the last reading ended with objects open
-        self.pairs: dict[tuple[str, type, Value], tuple[str, Value]] = {}  # of all configs, so that equal ones are one
+        self.cut = False  # whether the file ended while an object was still open, in the last reading
+        self.pairs: dict[tuple[str, type, Value], tuple[str, Value]] = {}  # shared by all configs, to save memory
         self._header: dict[str, Any] | None = None
         self._holders: tuple[str, ...] = ()
 
     @classmethod
     def of_text(cls, text: str, name: str = "") -> Results:
-        """The results in a text."""
+        """Returns the results in a string."""
         data = text.encode()
         return cls(lambda: io.BytesIO(data), len(data), name)
 
     @classmethod
     def of_file(cls, path: Path, *, fastest: int | None = None) -> Results:
-        """The results in a file that may be gzipped. Raises TuneError if it cannot be read.
+        """Returns the results in a file that may be gzipped. Raises TuneError if the file cannot be read.
 
-        ``fastest``: readers keep only so many results of other tools, the fastest usable ones.
+        ``fastest``: of results of other tools, readers keep only this many, the fastest usable ones.
         """
         try:
             with os.fdopen(open_plain(path), "rb") as file:
@@ -99,7 +101,7 @@ class Results:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The members of the outermost object, except those that hold rows. Raises ValueError for other files."""
+        """The members of the outermost object, except those that hold rows. Raises ValueError for another form."""
         if self._header is None:
             found: dict[str, Any] = {}
             holders: list[str] = []
@@ -123,9 +125,10 @@ class Results:
         return frozenset(self.header).union(self._holders)
 
     def rows(self, member: str, opener: str) -> Iterator[tuple[str, Any]]:
-        """The rows of a member, each with its name in an object or its number in a list (by ``opener``).
+        """Yields the rows of a member, each with its name or, in a list, its index as text.
 
-        Raises ValueError for other files.
+        ``opener`` is the bracket that the member must begin with, ``{`` for an object or ``[`` for a list. Raises
+        ValueError for another form.
         """
         for name, text in self._members():
             if name == member:
@@ -158,30 +161,30 @@ class Results:
 
 
 class _Gzipped(gzip.GzipFile):
-    """The text of a gzipped file; closing it closes the file."""
+    """The decompressed bytes of a gzipped file. Closing this object closes the file too."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(fileobj=file, mode="rb")
         self._file = file
 
     def close(self) -> None:
-        """Closes both."""
+        """Closes the decompressor and the file."""
         super().close()
         self._file.close()
 
 
 class _Text:
-    """The text of a stream; holds a window of it."""
+    """A reader of the JSON text of a stream, which keeps only a window of the text in memory."""
 
     def __init__(self, stream: BinaryIO, most: int, owner: Results) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._window = ""
-        self._place = 0  # in the window
-        self._before = 0  # characters that left the window
+        self._place = 0  # the index in the window of the next character to read
+        self._before = 0  # the number of characters that were dropped from the window
         self._left = most
         self._ended = False
-        self.cut = False  # it ended after a member of an object that was still open
+        self.cut = False  # whether the text ended after a member of an object, without the object's bracket
         self._owner = owner
 
     @property
@@ -190,11 +193,11 @@ class _Text:
         return self._before + self._place
 
     def opens(self, openers: str = "{[") -> bool:
-        """Whether an object or a list comes next."""
+        """Returns whether the next character is one of ``openers``: whether an object or a list comes next."""
         return self._next() in [*openers]
 
     def names(self) -> Iterator[str]:
-        """The names of an object's members; the caller reads each member's value before the next name."""
+        """Yields the names of an object's members; the caller reads each value before it takes the next name."""
         self._take("{")
         if self._next() == "}":
             self._take("}")
@@ -209,7 +212,10 @@ class _Text:
                 return
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """The members of an object or a list, each with its name or number. Raises ValueError for too many."""
+        """Yields the members of an object with their names, or those of a list with their index as text.
+
+        Raises ValueError if they are too many.
+        """
         most = self._owner.allowed // TRIAL_BYTES
         for number, item in enumerate(self._items()):
             if number == most:
@@ -234,12 +240,12 @@ class _Text:
                 return
 
     def skip(self) -> None:
-        """Skips an object or a list."""
+        """Skips the object or the list that comes next."""
         for _ in self.items():
             pass
 
     def value(self) -> Any:  # noqa: ANN401  # whatever JSON holds
-        """The next value. Raises ValueError if it is missing or too long."""
+        """Returns the next value. Raises ValueError if it is missing or too long."""
         self._next()
         self._need(PART_CHARACTERS + 1)
         self._owner.at = self.at
@@ -253,18 +259,21 @@ class _Text:
         if end - self._place > PART_CHARACTERS:
             raise LimitError(f"a part of more than {PART_CHARACTERS} characters: character {self.at}")
         if self._window.find("\\u", self._place, end) >= 0:
-            # a lone surrogate would fail later, when it is printed or hashed
+            # raises for a lone surrogate, which would otherwise fail later, when it is printed or hashed
             json.dumps(value, ensure_ascii=False).encode()
         self._place = end
         return value
 
     def end(self) -> None:
-        """Raises ValueError if anything follows."""
+        """Raises ValueError if more text follows."""
         if not self.cut and self._next():
             raise self._wrong("something follows the outermost object")
 
     def _goes_on(self, closer: str) -> bool:
-        """Skips a comma before another item and returns True; or skips the end of an object or a list."""
+        """Skips a comma and returns True if another item follows; otherwise skips ``closer`` and returns False.
+
+        A text that ends inside an object sets ``cut`` and returns False.
+        """
         found = self._next()
         if found == ",":
             self._take(",")
@@ -282,7 +291,7 @@ class _Text:
         self._place += 1
 
     def _next(self) -> str:
-        """The next character that is not a space; "" at the end."""
+        """Returns the next character that is not white space, without reading past it; "" at the end."""
         while True:
             match = _SPACE.match(self._window, self._place)
             assert match is not None
@@ -294,7 +303,7 @@ class _Text:
             self._need(1)
 
     def _need(self, characters: int) -> None:
-        """Reads at least this many characters into the window, or all that are left."""
+        """Fills the window with at least this many unread characters, or with all that are left."""
         while len(self._window) - self._place < characters and not self._ended:
             data = self._stream.read(_CHUNK)
             self._left -= len(data)
@@ -312,7 +321,7 @@ class _Text:
 
 
 def most_text(file_bytes: int) -> int:
-    """The most bytes of text that a file of this size may expand to; one MiB is read in about a second.
+    """Returns the most bytes of text that a file of this size may expand to; reading takes about a second for one MiB.
 
     >>> most_text(1 << 20) >> 20
     33

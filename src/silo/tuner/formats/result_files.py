@@ -1,4 +1,4 @@
-"""Files of tuning results: detecting the format, and reading it."""
+"""Detects the format of a file of tuning results, and reads it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from silo.tuner.formats.parts import LimitError, Results
 
 __all__ = ["FORMATS", "read_results"]
 
-# For each format: whether the names of the outermost object's members are its own, and the reader. vLLM's files and
-# SGLang's are alike.
+# For each format: a function that recognizes it by the member names of the outermost object, and its reader. vLLM and
+# SGLang have one format.
 FORMATS: dict[str, tuple[Callable[[frozenset[str]], bool], Callable[[Results], ForeignResults]]] = {
     "kernel-tuner": (lambda members: "tune_params_keys" in members, kernel_tuner.read_cache),
     "t4": (lambda members: "results" in members, t4.read_t4),
@@ -23,18 +23,18 @@ FORMATS: dict[str, tuple[Callable[[frozenset[str]], bool], Callable[[Results], F
     "flashinfer": (triton_configs.is_flashinfer, triton_configs.read_flashinfer),
 }
 
-# Errors that readers raise for JSON that no writer makes.
+# The errors that readers raise for valid JSON of another form than any tuner writes.
 _DECODE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def read_results(path: Path, form: str | None = None, *, fastest: int | None = None) -> ForeignResults:
-    """Reads results of another tuner, or T4 that Silo wrote; detects the format unless ``form`` names it.
+    """Reads results of another tuner, or T4 results that Silo wrote; detects the format unless ``form`` names it.
 
-    ``fastest``: only so many results of another tuner are kept, the fastest, so that a large file needs little memory.
+    ``fastest``: of another tuner's results, only this many are kept, the fastest, so a large file needs little memory.
 
     Raises:
-        TuneError: the file or format is unknown, the file is damaged (names the place), or larger than a limit (names
-            the limit).
+        TuneError: the file or the format is unknown, the file is damaged (the message names the character), or it is
+            larger than a limit (the message names the limit).
     """
     results = Results.of_file(path, fastest=fastest)
     what = "file of results" if form is None else f"{form} file"

@@ -42,13 +42,13 @@ _WORDS = {
 }
 _WORD_OF = {status: word for word, status in _WORDS.items() if word != "constraints"}
 _UNITS_NS = {"seconds": 10**9, "milliseconds": 10**6, "microseconds": 10**3, "nanoseconds": 1}
-# Kernel Tuner writes the second name, the schema has the first.
+# Kernel Tuner writes the second name; the schema has the first.
 _COMPILING = ("compilation_time", "compilation")
 _COSTS = ("framework", "search_algorithm", "validation", "benchmark")
 
 
 def read_t4(results: Results) -> ForeignResults:
-    """Reads a results file. Raises ValueError with the fault of the file."""
+    """Reads a results file. Raises ValueError, which describes the fault, if the file is damaged."""
     data = results.header
     version = data.get("schema_version")
     if not isinstance(version, str) or version.partition(".")[0] != "1":

@@ -1,13 +1,14 @@
 """Files of Triton's configs: Triton's own autotune files, and the tables of serving engines.
 
-The form follows ``Autotuner.check_disk_cache`` in ``triton.runtime.autotuner`` (3.6 to 3.9): ``key``, the values that
-tuning depended on, followed by dtypes; ``configs_timings``, pairs of a config's members and three quantiles of its time
-in milliseconds (0.5, 0.2, 0.8). Infinity means that a config did not compile or required too much.
+The form of the former follows ``Autotuner.check_disk_cache`` in ``triton.runtime.autotuner`` (3.6 to 3.9). ``key``
+holds the values that tuning depended on, followed by dtypes. ``configs_timings`` holds pairs of a config's members and
+three quantiles of its time in milliseconds (0.5, 0.2, 0.8). Infinity means that a config did not compile or needed more
+resources than the device has.
 
-vLLM and SGLang keep one file for a kernel's shape and device, ``E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3.json``:
-for each number of tokens, the members of a Triton config. SGLang puts it in a folder of Triton's version. FlashInfer's
-``AutoTuner.save_configs`` keeps, for each operation, runner and shapes of the inputs, a runner and a number of its
-tactic. None of them holds times.
+vLLM and SGLang keep one file for a kernel's shape and device, ``E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3.json``: it
+maps each number of tokens to the members of a Triton config. SGLang puts the file in a folder named after Triton's
+version. FlashInfer's ``AutoTuner.save_configs`` maps each combination of operation, runner and input shapes to a runner
+and the number of one of its tactics. None of these files holds times.
 """
 
 from __future__ import annotations
@@ -55,14 +56,17 @@ __all__ = [
 TOOL = "Triton"
 SUFFIX = ".autotune.json"
 
-_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # members of a config besides kwargs
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # the members of a config besides its kwargs
 _DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "maxnreg": None}
-_UNSET = ("pre_hook", "ir_override")  # members without a counterpart in Silo
+_UNSET = ("pre_hook", "ir_override")  # members that Silo's configs cannot hold
 _QUANTILES = (500, 200, 800)  # per mille
 
 
 def read_autotune(results: Results) -> ForeignResults:
-    """Reads one file, which is named after its kernel. Raises ValueError with the fault of the file."""
+    """Reads one autotune file, which is named after its kernel.
+
+    Raises ValueError, which describes the fault, if the file is damaged.
+    """
     items_of(results.header.get("key"), "key")
     if results.cut:
         raise ValueError("it ends before its outermost object does")
@@ -83,7 +87,8 @@ def _trial(pair: object, what: str) -> ForeignTrial:
             raise ValueError(f"{what} has {name}={members[name]!r}; Silo has no such thing in a config")
     kwargs = members_of(members.get("kwargs"), f"{what}: kwargs")
     options = {name: members[name] for name in _OPTIONS if members.get(name) is not None}
-    if options.get("num_ctas") == 1:  # as Silo reads @triton.autotune: one block is not a cluster
+    # drops num_ctas=1, as Silo's reader of @triton.autotune does: one block is no cluster
+    if options.get("num_ctas") == 1:
         del options["num_ctas"]
     config = plain_config({**kwargs, **options}, what)
     times = (timing,) if isinstance(timing, int | float) else items_of(timing, what)
@@ -94,9 +99,9 @@ def _trial(pair: object, what: str) -> ForeignTrial:
 
 
 def write_autotune(key: Sequence[Value], trials: Iterable[Trial]) -> str:
-    """Writes trials of one study in Triton's form. Triton then takes the config with the least median.
+    """Writes trials of one study as an autotune file of Triton, which then uses the config with the least median.
 
-    ``key`` is Triton's key: the values of the key's arguments, then the dtypes of the array arguments.
+    ``key`` is the key of Triton's tuner: the values of the key's arguments, then the dtypes of the array arguments.
 
     Raises:
         TuneError: without trials, or if a config holds values that the format cannot hold.
@@ -116,7 +121,7 @@ def write_autotune(key: Sequence[Value], trials: Iterable[Trial]) -> str:
 
 
 def _quantiles(samples_ns: Sequence[int]) -> list[float]:
-    """Quantiles as ``triton.testing`` takes them: linear between neighbours; infinity without samples."""
+    """Returns the quantiles as ``triton.testing`` computes them, interpolated linearly; infinity without samples."""
     if not samples_ns:
         return [float("inf")] * len(_QUANTILES)
     ordered = sorted(samples_ns)
@@ -131,35 +136,39 @@ def _quantiles(samples_ns: Sequence[int]) -> list[float]:
 VLLM = "vLLM or SGLang"
 FLASHINFER = "FlashInfer"
 
-_MOE_KERNEL = "fused_moe_kernel"  # of vLLM and of SGLang, whose files begin with the number of experts
-_TOKENS = ("M", "m", "num_tokens", "n_tokens", "tokens", "batch")  # names of keys that count tokens
+_MOE_KERNEL = "fused_moe_kernel"  # vLLM's and SGLang's kernel, whose file names begin with the number of experts
+# names of key arguments that count tokens, likeliest first
+_TOKENS = ("M", "m", "num_tokens", "n_tokens", "tokens", "batch")
 _VERSION = "triton_version"
 _METADATA, _RECORDS = "_metadata", "_records"
 _DEVICE = re.compile(r"device(?:_name)?=([^,]+?)(?:_down)?(?=,|\.json|$)")
-_DOWN = re.compile(r"_down\.json$")  # of SGLang: the second product of a layer, which the same kernel computes
-_COUNT = re.compile(r"(?:M_LEQ_)?([0-9]{1,18})")  # AITER's tables have an upper bound in place of a number
-_ANY = "any"  # of AITER: beyond the last bound
-_OWN_KEYS = ("E", "N", "K")  # members of a file's name that vLLM and SGLang look it up by
-_KEY = re.compile(r"\('([^'\\]{1,200})', '[^'\\]{1,200}', .{1,4096}\)")  # of FlashInfer: a tuple as Python prints it
+# an SGLang file for the second matrix product of a layer, which the same kernel computes
+_DOWN = re.compile(r"_down\.json$")
+_COUNT = re.compile(r"(?:M_LEQ_)?([0-9]{1,18})")  # a number of tokens; AITER's tables have an upper bound instead
+_ANY = "any"  # AITER's name for all numbers above the last bound
+_OWN_KEYS = ("E", "N", "K")  # vLLM and SGLang find a file by these members of its name
+# a key of FlashInfer's: repr() of a Python tuple
+_KEY = re.compile(r"\('([^'\\]{1,200})', '[^'\\]{1,200}', .{1,4096}\)")
 
 
 def is_token_table(members: frozenset[str]) -> bool:
-    """Whether the outermost members are numbers of tokens."""
+    """Returns whether the names of the outermost members are numbers of tokens."""
     names = members - {_VERSION, _ANY}
     return bool(names) and all(_COUNT.fullmatch(name) for name in names)
 
 
 def is_flashinfer(members: frozenset[str]) -> bool:
-    """Whether the outermost members are FlashInfer's: its metadata, or keys that are tuples of operation and runner."""
+    """Returns whether the outermost members are FlashInfer's: its metadata, or tuples of an operation and a runner."""
     keys = {name for name in members if not name.startswith("_")}
     return _METADATA in members or (bool(keys) and all(name.startswith("('") for name in keys))
 
 
 def read_token_table(results: Results) -> ForeignResults:
-    """Reads a file of vLLM or SGLang. Raises ValueError with the fault of the file."""
+    """Reads a file of vLLM or SGLang. Raises ValueError, which describes the fault, if the file is damaged."""
     found: dict[bytes, ForeignTrial] = {}
     tokens = sorted((name for name in results.header if name != _VERSION), key=_count)
-    absent = [name for name in tokens if results.header[name] is None]  # SGLang's tuner found no config that works
+    # null where SGLang's tuner found no config that works
+    absent = [name for name in tokens if results.header[name] is None]
     for name in tokens:
         if name in absent:
             continue
@@ -184,17 +193,20 @@ def read_token_table(results: Results) -> ForeignResults:
 
 
 def _count(name: str) -> int:
-    """A number of tokens, to sort by."""
+    """Returns a member's number of tokens, to sort by; 10^18 for a name without a number."""
     found = _COUNT.fullmatch(name)
     return 10**18 if found is None else int(found[1])
 
 
 def read_flashinfer(results: Results) -> ForeignResults:
-    """Reads a file of FlashInfer's tuner, of one operation. Raises ValueError with the fault of the file."""
+    """Reads a file of FlashInfer's tuner that holds one operation.
+
+    Raises ValueError, which describes the fault, if the file is damaged.
+    """
     found: dict[bytes, ForeignTrial] = {}
     operations: dict[str, None] = {}
     for key, value in results.header.items():
-        if key.startswith("_"):  # metadata, the file's own generation, and records of other programs
+        if key.startswith("_"):  # FlashInfer's metadata, or records that other programs added
             continue
         operation = _operation_of(key)
         parts = items_of(value, f"the value of {key[:80]!r}")
@@ -232,7 +244,7 @@ def _operation_of(key: str) -> str:
 
 @dataclass(frozen=True)
 class ServingFile:
-    """A file to write: its place in the folder, its text, the studies in it, and notes of what it does not carry."""
+    """A file to write: its path in the folder, its text, its studies, and notes about the results that it omits."""
 
     place: str
     text: str
@@ -241,10 +253,12 @@ class ServingFile:
 
 
 def write_token_tables(studies: Iterable[KeptStudy], *, sglang: bool = False) -> list[ServingFile]:
-    """Writes the winners of studies as files of vLLM, or of SGLang: one for each kernel, device and other keys.
+    """Writes the winners of studies as files of vLLM or SGLang.
+
+    Studies that differ only in their number of tokens go into one file.
 
     Raises:
-        TuneError: no key counts tokens, or a config holds values that the format cannot hold.
+        TuneError: no key argument counts tokens, or a config holds values that the format cannot hold.
     """
     groups: dict[tuple[object, ...], dict[int, list[tuple[KeptStudy, Winner]]]] = {}
     for kept in studies:
@@ -258,7 +272,7 @@ def write_token_tables(studies: Iterable[KeptStudy], *, sglang: bool = False) ->
 
 
 def _split(kept: KeptStudy) -> tuple[int, tuple[tuple[str, Value], ...]]:
-    """The number of tokens of a study, and the other members of its key."""
+    """Returns the number of tokens of a study, and the other members of its key."""
     study = kept.study
     pairs = tuple(zip(study.bucket_names, study.bucket, strict=True))
     whole = [name for name, value in pairs if isinstance(value, int) and not isinstance(value, bool)]
@@ -297,6 +311,6 @@ def _file(group: Mapping[int, Sequence[tuple[KeptStudy, Winner]]], *, sglang: bo
 
 
 def _triton_of(kept: KeptStudy) -> str:
-    """The version of Triton in a study's compiler, as SGLang's folders have it: 3_9_0."""
+    """Returns the version of Triton in a study's compiler as SGLang's folders write it: ``3_9_0``."""
     found = re.search(r"triton (\d+(?:\.\d+)*)", kept.study.compiler)
     return "unknown" if found is None else found[1].replace(".", "_")

@@ -14,27 +14,27 @@ __all__ = ["SMALL", "Auto", "plan"]
 
 _log = logging.getLogger("silo")
 
-# Spaces up to this size are measured in their order: guessing would save nothing.
+# Spaces up to this size are measured completely, in their order: predictions would save nothing.
 SMALL = 32
 
 
 class Auto:
-    """The surrogate's choices; when the budget nears its end, the neighbours of the best config before any other."""
+    """Proposes the surrogate's choices; near the end of the budget, neighbours of the best config come first."""
 
     def __init__(self, board: SearchState) -> None:
         self._surrogate = Surrogate(board)
 
     def next(self, board: SearchState) -> int | None:
-        """The next config to measure."""
+        """Returns the next config to measure."""
         if board.finishing and (near := self._surrogate.near_best(board)) is not None:
             return near
         return self._surrogate.next(board)
 
 
 def plan(board: SearchState) -> Proposals:
-    """Every config of a small space, seeds first; a model of a larger one; a space of groups group by group.
+    """Proposes every config of a small space, searches a larger one by a model, and a space of groups by groups.
 
-    A space is small if a model would begin with all its configs.
+    A space is small if a model would measure all its configs before it predicts.
     """
     if board.groups is not None:
         return sequential_plan(board)

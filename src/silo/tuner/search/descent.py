@@ -1,8 +1,8 @@
 """Coordinate descent, by the rules of PyTorch Inductor's ``CoordescTuner``.
 
-One field after another: each neighbour of the best config in that field is measured, and the search moves at once to a
-neighbour that is better by more than a thousandth. Passes over all fields are repeated until a pass finds nothing
-better. Inductor's upper and lower limits of each field are limits of the space here.
+For one field after another, each neighbour of the best config in that field is measured, and the search moves at once
+to a neighbour that is better by more than a thousandth. Passes over all fields are repeated until a pass finds nothing
+better. Inductor limits each field; here, the space limits the fields.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from silo.tuner.search.search_state import Asking, Questions, SearchState
 
 __all__ = ["THRESHOLD", "Points", "all_directions_plan", "field_order", "move_values", "passes", "plan"]
 
-# A config is better when it takes less than the best time times 1 - THRESHOLD.
+# A config is better if its time is below the best time times 1 - THRESHOLD.
 THRESHOLD = 0.001
 
 _BLOCKS = ("XBLOCK", "YBLOCK", "ZBLOCK", "R0_BLOCK", "R1_BLOCK", "BLOCK_M", "BLOCK_N", "BLOCK_K")
@@ -29,7 +29,7 @@ _COMBO = re.compile(rf"({'|'.join(_BLOCKS)})_\d+")
 
 
 class Points(Protocol):
-    """Configs by index and coordinates: a :class:`silo.core.lattice.Lattice` or ``Box``."""
+    """Configs by index and by coordinates: a :class:`silo.core.lattice.Lattice` or a ``Box``."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -37,18 +37,18 @@ class Points(Protocol):
         ...
 
     def coordinates(self, index: int) -> tuple[int, ...]:
-        """The place of a config on each axis."""
+        """Returns the place of a config on each axis."""
         ...
 
     def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
-        """The configs that differ from ``index`` only on ``axis``, and have one of ``places`` there."""
+        """Yields the configs that differ from ``index`` only on ``axis``, and have one of ``places`` there."""
         ...
 
 
 def field_order(names: Sequence[str]) -> list[str]:
-    """The names in the order in which they are tried.
+    """Returns the names of fields in the order in which a pass tries them.
 
-    Blocks of sub-kernels, blocks, names that Inductor does not use, warps, stages.
+    First come blocks of sub-kernels, then blocks, names that Inductor does not use, warps, and stages.
 
     >>> field_order(["GROUP", "NUM_STAGES", "num_stages", "num_warps", "R0_BLOCK", "XBLOCK", "XBLOCK_0"])
     ['XBLOCK_0', 'XBLOCK', 'R0_BLOCK', 'GROUP', 'num_warps', 'num_stages', 'NUM_STAGES']
@@ -67,12 +67,14 @@ def field_order(names: Sequence[str]) -> list[str]:
 
 
 def move_values(axis: Axis, place: int, radius: int = 1) -> Iterator[list[int]]:
-    """The places on ``axis`` that a move from ``place`` tries, in its order: each list until its first missing one.
+    """Yields lists of places on ``axis`` to try from ``place``, in order.
 
-    First ``radius`` steps up, then as many down, then each value without order in its own list. A step doubles or
-    halves blocks and counts of warps, and adds or subtracts one stage. Other axes are doubled if they hold only powers
-    of two; otherwise a step goes to the next number. If an axis lacks the number that a step leads to, the next number
-    beyond is used.
+    The caller stops a list at its first place that is not in the space.
+
+    The first list holds ``radius`` steps up, the second as many down, and each value without order has a list of its
+    own. A step doubles or halves blocks and counts of warps, and adds or subtracts one stage. On other axes, a step
+    doubles or halves if all numbers are powers of two, and otherwise goes to the next number. If an axis lacks the
+    number that a step leads to, the next number beyond is used.
     """
     numbers, count = axis.numbers, len(axis.numbers)
     if place < count:
@@ -99,12 +101,12 @@ def move_values(axis: Axis, place: int, radius: int = 1) -> Iterator[list[int]]:
 
 
 def plan(board: SearchState) -> Asking:  # noqa: ARG001  # all searchers have this form
-    """Descends from the best seed, or from the first config of the space."""
+    """Returns a search that descends from the best seed, or from the first config of the space."""
     return Asking(partial(_descend, all_directions=False))
 
 
 def all_directions_plan(board: SearchState) -> Asking:  # noqa: ARG001
-    """Like :func:`plan`, but if no single field helps, tries all combinations of neighbours in every field."""
+    """Like :func:`plan`, but once no single field helps, tries all combinations of neighbours in every field."""
     return Asking(partial(_descend, all_directions=True))
 
 
@@ -128,7 +130,10 @@ def _descend(board: SearchState, *, all_directions: bool) -> Questions:
 
 
 def passes(board: SearchState, points: Points, best: int, fields: Sequence[int]) -> Generator[Sequence[int], None, int]:
-    """Passes over all fields from ``best``, whose time is known, until one finds nothing better; returns the best."""
+    """Makes passes over all fields until one finds nothing better; returns the best config.
+
+    Starts at ``best``, whose time must be known. Yields the configs whose times are needed.
+    """
     best_time = board.cost(best)
     improved = True
     while improved:
@@ -143,7 +148,7 @@ def passes(board: SearchState, points: Points, best: int, fields: Sequence[int])
 
 
 def _near(points: Points, index: int, field: int) -> list[int]:
-    """The neighbours of one config in one field; a step that leaves the space ends its direction."""
+    """Returns the neighbours of one config in one field; a step that leaves the space ends its direction."""
     found: list[int] = []
     for places in move_values(points.axes[field], points.coordinates(index)[field]):
         for place in places:
@@ -155,7 +160,7 @@ def _near(points: Points, index: int, field: int) -> list[int]:
 
 
 def _around(lattice: Lattice, index: int, fields: Sequence[int]) -> list[int]:
-    """Every combination of neighbours of one config, within the space, in the order of a product over ``fields``."""
+    """Returns the configs of the space that combine neighbours of one config in every field, in product order."""
     here = lattice.coordinates(index)
     choices = [
         [place for places in move_values(lattice.axes[field], here[field]) for place in places] + [here[field]]

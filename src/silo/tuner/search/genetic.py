@@ -1,4 +1,4 @@
-"""A genetic search: configs that did well are crossed, parameter by parameter, and now and then changed by a step."""
+"""A genetic search: good configs are crossed, parameter by parameter, and now and then mutated by a step."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from silo.tuner.search.search_state import Asking, Questions, SearchState, draws
 
 __all__ = ["plan"]
 
-_POPULATION = 16  # the best configs, which may be crossed
-_CHILDREN = 8  # of a generation
+_POPULATION = 16  # only this many of the best configs may be crossed
+_CHILDREN = 8  # new configs in each generation
 _TOURNAMENT = 3
-_TRIES = 8  # at a child that is in the space and new, before one is drawn at random
+_TRIES = 8  # attempts to make a child that is new and in the space, before a config is drawn at random instead
 
 
 def plan(board: SearchState) -> Asking:  # noqa: ARG001  # all searchers have this form
-    """Begins with seeds and configs drawn at random; continues until every config was measured."""
+    """Returns a search that begins with seeds and random configs, and continues until every config was measured."""
     return Asking(_evolve)
 
 
@@ -54,12 +54,15 @@ def _new(indices: Iterator[int], visited: set[int]) -> Iterator[int]:
 
 
 def _child(lattice: Lattice, population: list[int], generator: random.Random, visited: set[int]) -> int | None:
-    """A config of the space that was not visited, mixed from two of the population (which is sorted)."""
+    """Returns an unvisited config of the space, mixed from two configs of the population; None if no attempt finds one.
+
+    ``population`` is sorted, the best first.
+    """
     for _ in range(_TRIES):
         mother, father = (population[min(generator.choices(range(len(population)), k=_TOURNAMENT))] for _ in range(2))
         mixed = zip(lattice.coordinates(mother), lattice.coordinates(father), strict=True)
         child = lattice.at([generator.choice(pair) for pair in mixed])
-        if child is None:  # the space lacks the mixture of the parents' parameters
+        if child is None:  # the space lacks this mixture of parameters
             child = mother
         changes = 1 if child in visited or generator.random() < 0.3 else 0
         for _ in range(changes):

@@ -32,17 +32,17 @@ __all__ = [
     "rank_correlation",
 ]
 
-# ---- Configs as points of a Euclidean space, in which configs that should behave alike are close ----
+# ---- Configs as points of a Euclidean space ----
 
 
 def features(lattice: Lattice) -> NDArray[np.float64]:
-    """One row per config; the values of each parameter are about 1 apart at most.
+    """Returns the points of all configs, one row per config; two values of a parameter are at most about 1 apart.
 
-    A number is represented by its place on the axis and its logarithm, in equal parts, and by how often 2 divides it:
-    block sizes that are multiples of powers of two behave alike while their neighbours do not. Values without order are
-    all 1 apart from each other.
+    A number has two features: the mean of its rank on the axis and its scaled logarithm; and how often 2 divides it,
+    because block sizes that are multiples of large powers of two behave alike while their neighbours do not. Values
+    without order are all 1 apart from each other.
     """
-    import numpy as np  # noqa: PLC0415  # heavy, and only a model of a large space needs it
+    import numpy as np  # noqa: PLC0415  # slow to import, and only models of large spaces need it
 
     blocks: list[NDArray[np.float64]] = []
     for axis, column in zip(lattice.axes, lattice.columns, strict=True):
@@ -54,7 +54,7 @@ def features(lattice: Lattice) -> NDArray[np.float64]:
 
 
 def feature_axes(lattice: Lattice) -> tuple[slice, ...]:
-    """The columns of :func:`features` that belong to each parameter that has some."""
+    """Returns a slice of columns of :func:`features` for each parameter, without parameters that have no column."""
     found: list[slice] = []
     begin = 0
     for axis, column in zip(lattice.axes, lattice.columns, strict=True):
@@ -66,7 +66,7 @@ def feature_axes(lattice: Lattice) -> tuple[slice, ...]:
 
 
 def _axis_features(axis: Axis, *, absent: bool) -> NDArray[np.float64]:
-    """One row per place on the axis; the last row is for a config without the parameter."""
+    """Returns one row of features per place on the axis; the last row is for a config without the parameter."""
     import numpy as np  # noqa: PLC0415
 
     count = len(axis) + 1
@@ -77,14 +77,14 @@ def _axis_features(axis: Axis, *, absent: bool) -> NDArray[np.float64]:
         size = _scaled(np.log2(np.maximum(numbers, 0.5))) if numbers[0] >= 0 else rank
         columns.append(_padded((rank + size) / 2, count))
         twos = _scaled(np.array([_halvings(value) for value in axis.numbers], dtype=np.float64))
-        # A column that repeats the logarithm would count twice, and a constant one distinguishes nothing.
+        # A column that repeats the logarithm would count twice, and a constant column distinguishes nothing.
         if len(numbers) > 2 and twos.any() and not np.allclose(twos, size):
             columns.append(_padded(twos, count))
     unordered = [*range(len(numbers), len(axis)), *([len(axis)] if absent else [])]
     if unordered and len(unordered) + min(len(numbers), 1) > 1:
         for place in unordered:
             column = np.zeros(count)
-            column[place] = 2**-0.5  # two of them differ in two columns, by 1 in all
+            column[place] = 2**-0.5  # two values differ in two such columns, so their distance is 1
             columns.append(column)
     return np.stack(columns, axis=1) if columns else np.zeros((count, 0))
 
@@ -95,20 +95,20 @@ def _scaled(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _padded(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """``values`` for the numbers of an axis, and their middle for its other places."""
+    """Returns ``values``, padded with 0.5 (their middle) for the places of the axis that hold no number."""
     import numpy as np  # noqa: PLC0415
 
     return np.concatenate([values, np.full(count - len(values), 0.5)])
 
 
 def _halvings(value: float) -> int:
-    """How often 2 divides an integer; 0 for 0 and for values that are not integers."""
+    """Returns how often 2 divides an integer; 0 for 0 and for values that are not integers."""
     if not isinstance(value, int) or value == 0:
         return 0
     return (value & -value).bit_length() - 1
 
 
-# ---- A Gaussian process over configs: the predictions that the times of a few allow about all the others ----
+# ---- The Gaussian process ----
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,8 +119,9 @@ if TYPE_CHECKING:
 
 _LENGTHS = (0.3, 0.6, 1.2, 2.4)
 _NOISES = (1e-3, 1e-2, 1e-1)
-# From this many known times on, each parameter has a length scale of its own: half or twice the common one and so on,
-# if the gain of likelihood exceeds the penalty, which grows with the square of the factor's logarithm.
+# From this many known times on, each parameter has its own length scale: the common one times a product of _FACTORS. A
+# factor is used only if the likelihood gains more than the penalty, which grows with the square of the factor's
+# logarithm.
 _OWN_LENGTHS = 16
 _FACTORS = (0.5, 2.0)
 _LEAST_LENGTH, _MOST_LENGTH = 0.05, 20.0
@@ -132,14 +133,14 @@ _SWEEPS = 2
 class CovarianceKernel:
     """A Matern kernel of smoothness 5/2: the distance over which times are alike, and the variance of the noise.
 
-    ``length`` is one for all features, or an array with the length of each.
+    ``length`` is one number for all features, or an array with the length of each feature.
     """
 
     length: float | Array
     noise: float
 
     def between(self, left: Array, right: Array) -> Array:
-        """The covariance of each row of ``left`` with each row of ``right``, without noise."""
+        """Returns the covariance of each row of ``left`` with each row of ``right``, without noise."""
         import numpy as np  # noqa: PLC0415
 
         left, right = left / self.length, right / self.length
@@ -148,7 +149,7 @@ class CovarianceKernel:
         return (1 + scaled + scaled * scaled / 3) * np.exp(-scaled)
 
     def covariance(self, points: Array) -> Array:
-        """The covariance of observations at ``points``."""
+        """Returns the covariance matrix of observations at ``points``, with noise."""
         import numpy as np  # noqa: PLC0415
 
         return self.between(points, points) + self.noise * np.eye(len(points))
@@ -156,16 +157,17 @@ class CovarianceKernel:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Mean and standard deviation for each candidate."""
+    """The mean and the standard deviation for each candidate."""
 
     mean: Array
     deviation: Array
 
 
 class Posterior:
-    """The predictions for ``candidates`` from observations at points; each further observation costs one row.
+    """Predicts values at ``candidates`` from observations at points that can be added one by one.
 
-    A row is a point's column of the inverse Cholesky factor times the covariance with the candidates.
+    ``_rows`` holds, for each point, one row of the inverse Cholesky factor times the covariance of points with
+    candidates, so another point costs one row.
     """
 
     def __init__(self, kernel: CovarianceKernel, candidates: Array) -> None:
@@ -175,13 +177,13 @@ class Posterior:
         self._candidates = candidates
         self._points = candidates[:0]
         self._factor = np.zeros((0, 0))
-        self._rows = np.zeros((64, len(candidates)))  # as many of these are in use as there are points
+        self._rows = np.zeros((64, len(candidates)))  # only the first len(self) rows are in use
 
     def __len__(self) -> int:
         return len(self._points)
 
     def truncate(self, count: int) -> None:
-        """Forgets all points but the first ``count``."""
+        """Keeps the first ``count`` points and forgets the others."""
         self._points = self._points[:count]
         self._factor = self._factor[:count, :count]
 
@@ -200,9 +202,9 @@ class Posterior:
         self._points = np.vstack([self._points, points])
 
     def predict(self, values: Array) -> Prediction:
-        """Predicts from standardized values at the first points; the values at the rest are still pending.
+        """Predicts from standardized values at the first points. The values at the remaining points are still unknown.
 
-        Candidates near pending points count as certain.
+        These remaining points lower the deviation of candidates near them, as if their values were known.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -214,10 +216,11 @@ class Posterior:
 
 
 def fit_kernel(points: Array, values: Array, axes: Sequence[slice] = ()) -> CovarianceKernel:
-    """The kernel under which standardized ``values`` at ``points`` are most likely: of a dozen with one length.
+    """Returns the kernel under which standardized ``values`` at ``points`` are most likely.
 
-    Then, with enough values, each of ``axes`` (columns of points) gets a length of its own, step by step. So parameters
-    that hardly matter get long lengths, and the others are known from fewer values.
+    A dozen kernels with a common length are tried first. Then, with enough values, each of ``axes`` (columns of points)
+    gets a length of its own, step by step. Parameters that hardly matter get long lengths, so fewer values suffice to
+    predict by the other parameters.
     """
     import numpy as np  # noqa: PLC0415
 
@@ -252,7 +255,7 @@ def fit_kernel(points: Array, values: Array, axes: Sequence[slice] = ()) -> Cova
 
 
 def expected_improvement(prediction: Prediction, best: float) -> Array:
-    """The expected amount by which each candidate is below ``best``."""
+    """Returns, for each candidate, the expected amount by which its value is below ``best``."""
     import numpy as np  # noqa: PLC0415
 
     gain = best - prediction.mean
@@ -263,7 +266,7 @@ def expected_improvement(prediction: Prediction, best: float) -> Array:
 
 
 def left_out(kernel: CovarianceKernel, points: Array, values: Array) -> Array:
-    """The prediction of each of ``values`` at ``points`` from all the others."""
+    """Returns the prediction of each of ``values`` at ``points`` from all the others."""
     import numpy as np  # noqa: PLC0415
 
     inverse = np.linalg.inv(kernel.covariance(points))
@@ -271,7 +274,7 @@ def left_out(kernel: CovarianceKernel, points: Array, values: Array) -> Array:
 
 
 def rank_correlation(left: Array, right: Array) -> float:
-    """Spearman's: 1 if both order alike, -1 if in opposite order, 0 if one is constant.
+    """Returns Spearman's rank correlation: 1 for the same order, -1 for the opposite order, 0 if one array is constant.
 
     >>> import numpy as np
     >>> rank_correlation(np.array([1.0, 2.0, 9.0]), np.array([0.0, 1.0, 2.0]))
@@ -283,7 +286,7 @@ def rank_correlation(left: Array, right: Array) -> float:
 
 
 def _ranks(values: Array) -> Array:
-    """Places in ascending order; equal values share their mean place."""
+    """Returns the rank of each value in ascending order; equal values share their mean rank."""
     import numpy as np  # noqa: PLC0415
 
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -292,18 +295,18 @@ def _ranks(values: Array) -> Array:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Keeps numpy's linear algebra on the caller's thread within the block, if threadpoolctl is installed.
+    """Keeps numpy's linear algebra on the caller's thread within a ``with`` block, if threadpoolctl is installed.
 
-    The matrices of a search have some hundred rows. More threads save nothing, and they wait for one another by
-    spinning, on cores that compile workers and kernels under measurement need.
+    The matrices of a search have some hundred rows, so more threads save nothing. They wait for one another by
+    spinning, which takes cores away from compile workers and from kernels under measurement.
     """
     found = _controller()
     return nullcontext() if found is None else found.limit(limits=1, user_api="blas")
 
 
 @cache
-def _controller() -> Any:  # noqa: ANN401  # of a package without types; None if it is not installed
-    import_module("numpy")  # the controller only controls libraries that are loaded when it is made
+def _controller() -> Any:  # noqa: ANN401  # threadpoolctl has no types; None if it is not installed
+    import_module("numpy")  # the controller only controls libraries that are loaded before it is made
     try:
         found: Any = import_module("threadpoolctl")
     except ImportError:

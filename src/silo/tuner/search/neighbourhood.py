@@ -1,4 +1,4 @@
-"""Neighbourhood descent: moves to the best of a few neighbours until none is better, then starts elsewhere."""
+"""Neighbourhood descent: moves to the best of a few neighbours until none is better, then starts at another config."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from silo.tuner.search.search_state import Asking, Questions, SearchState, draws
 
 __all__ = ["plan"]
 
-# The number of neighbours that are measured before the search may move: few enough that little is wasted beside the
-# descent, enough that compiling goes on while one of them is measured.
+# The number of neighbours that are measured before the search may move. With more, many would be measured in vain; with
+# fewer, no config could be compiled while another one is measured.
 _BATCH = 4
 
 
 def plan(board: SearchState) -> Asking:  # noqa: ARG001  # all searchers have this form
-    """Descends from each seed in turn, then from configs drawn at random, until every config was measured."""
+    """Returns a search that descends from each seed, then from random configs, until every config was measured."""
     return Asking(_descend)
 
 

@@ -1,4 +1,4 @@
-"""The state of a search: its seeds, the configs that were proposed, their times; saved and resumed."""
+"""The state of a search: its seeds, the proposed configs and their times; it can be saved and resumed."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ __all__ = [
     "random_plan",
 ]
 
-# ---- A seed: a config with some information before the search begins ----
+# ---- A seed: a config about which something is known before the search begins ----
 
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A config that a heuristic proposes, or that was measured elsewhere: on another device, for a near shape.
+    """A config that a heuristic proposes, or that was measured on another device or for a similar shape.
 
-    ``relative`` is its time there over the best time there, infinity if it failed, None if unknown. ``reason`` is its
-    source, for messages. Seeds are guesses: a search measures the promising ones again.
+    ``relative`` is its time in that measurement divided by the best time, infinity if it failed, None if unknown.
+    ``reason`` is its source, for messages. Seeds are guesses: a search measures the promising ones again.
     """
 
     config: Config
@@ -50,25 +50,25 @@ class Seed:
 
     @property
     def failed(self) -> bool:
-        """Whether it is known to have failed elsewhere."""
+        """Whether this config is known to have failed elsewhere."""
         return self.relative is not None and math.isinf(self.relative)
 
     def to_json(self) -> JSON:
-        """The canonical form; the reason changes no search."""
+        """Returns the canonical form, without the reason, which does not affect a search."""
         return [self.config.to_json(), None if self.relative is None else value_to_json(float(self.relative))]
 
 
-# ---- The configs of a search, the configs that were suggested, and their times ----
+# ---- The configs of a search, the proposed configs, and their times ----
 
 
 class SearchState:
-    """Configs by their index, with their times.
+    """The configs of a search by their index, with their times.
 
-    A space of groups is not listed: it is in ``groups``, and then only the methods of this object may be used.
-    ``times`` holds observations in their order: a time, or None for a config that failed. ``pending`` are the configs
-    that were handed out and not observed yet, in order. ``seeds`` are the configs with earlier information, best guess
-    first. ``finishing`` is True when the budget is nearly spent. ``first`` is the number of configs to measure before a
-    model chooses; None: as many as the model wants.
+    ``configs`` is empty for a space of groups, which is never listed: such a space is in ``groups``, and its configs
+    are reached by the methods of this object. ``times`` holds observations in the order in which they were made: a
+    time, or None for a config that failed. ``pending`` are the configs that were proposed and not observed yet, in
+    order. ``seeds`` are the configs with earlier information, best guess first. ``finishing`` is True when the budget
+    is nearly spent. ``first`` is the number of configs to measure before a model chooses; None leaves it to the model.
     """
 
     def __init__(self, space: SearchSpace, seed: str, seeds: Sequence[Seed] = (), first: int | None = None) -> None:
@@ -89,52 +89,52 @@ class SearchState:
         return len(self.configs)
 
     def config(self, index: int) -> Config:
-        """The config with an index."""
+        """Returns the config with an index."""
         return self.configs[index] if self.groups is None else self.groups.box.config(index)
 
     def index(self, config: Config) -> int | None:
-        """The index of a config; None if it is not in the space."""
+        """Returns the index of a config; None if the config is not in the space."""
         return self.lattice.index(config) if self.groups is None else self.groups.box.index(config)
 
     def identity(self) -> JSON:
-        """A value that distinguishes its space from others."""
+        """Returns a JSON value that identifies the space."""
         return [one.to_json() for one in self.configs] if self.groups is None else self.groups.to_json()
 
     @cached_property
     def lattice(self) -> Lattice:
-        """The configs by coordinates; built on first use."""
+        """The configs of a listed space by coordinates; built on first use."""
         return Lattice(self.configs)
 
     @property
     def best(self) -> int | None:
-        """The fastest config observed, of equal ones the first of the space; None before the first time."""
+        """The index of the fastest observed config (the smallest index of equal times); None while no config worked."""
         return min(((time, index) for index, time in self.times.items() if time is not None), default=(0, None))[1]
 
     @property
     def left(self) -> int:
-        """The number of configs that were neither observed nor handed out."""
+        """The number of configs that were neither observed nor proposed."""
         return len(self.configs) - len(self.times) - len(self.pending)
 
     def cost(self, index: int) -> float:
-        """The time of an observed config; infinity if it failed."""
+        """Returns the time of an observed config; infinity if it failed."""
         time = self.times[index]
         return math.inf if time is None else time
 
     def is_free(self, index: int) -> bool:
-        """Whether the config was neither observed nor handed out."""
+        """Returns whether the config was neither observed nor proposed."""
         return index not in self.times and index not in self.pending
 
     def hopeful_seeds(self) -> list[int]:
-        """The seeds that are not known to have failed, best guess first."""
+        """Returns the seeds that are not known to have failed, best guess first."""
         return [index for index, seed in self.seeds.items() if not seed.failed]
 
     def random(self, purpose: str) -> random.Random:
-        """A generator that depends only on the seed and the purpose."""
+        """Returns a random number generator that depends only on the search's seed and on ``purpose``."""
         return random.Random(f"{self.seed} {purpose}")  # noqa: S311  # nothing secret
 
 
 def draws(count: int, generator: random.Random) -> Iterator[int]:
-    """Each of ``count`` indices once, in random order: a shuffle that swaps lazily and stores no full list."""
+    """Yields each of ``count`` indices once, in random order: a lazy shuffle that stores no full list."""
     moved: dict[int, int] = {}
     for at in range(count):
         chosen = generator.randrange(at, count)
@@ -142,25 +142,24 @@ def draws(count: int, generator: random.Random) -> Iterator[int]:
         moved[chosen] = moved.pop(at, at)
 
 
-# ---- Searchers made of proposals, one config after another; they can be saved and resumed ----
+# ---- Searchers made of proposals, which can be saved and resumed ----
 
 
 class Proposals(Protocol):
-    """A kind of search: a choice among the free configs of a search state.
+    """A kind of search: it chooses among the configs of a search state that were neither observed nor proposed.
 
-    The choice must follow from the state alone (or from its history), so that replayed observations lead to the same
-    state.
+    The choice must follow from the state and its history alone, so that replayed observations lead to the same state.
     """
 
     def next(self, board: SearchState) -> int | None:
-        """A free config to measure next; None if none is left, or none can be chosen before more is observed."""
+        """Returns a free config to measure next; None at the end, or if more outcomes must be observed first."""
         ...
 
 
 class ProposalSearcher:
-    """Implements :class:`silo.core.protocols.Searcher` with proposals.
+    """Implements :class:`silo.core.protocols.Searcher` by means of proposals.
 
-    A config that was observed without having been suggested is not suggested any more.
+    A config that is observed although it was never suggested is not suggested later.
     """
 
     def __init__(self, name: str, board: SearchState, plan: Proposals) -> None:
@@ -170,9 +169,9 @@ class ProposalSearcher:
         self._handed_out: dict[bytes, int] = {}
 
     def suggest(self, count: int) -> Sequence[Config]:
-        """Up to ``count`` configs not suggested before.
+        """Returns up to ``count`` configs that were not suggested before.
 
-        Fewer, even none, while the search has to wait for outcomes of earlier ones; none when it is over.
+        Returns fewer, or none, while the search has to wait for outcomes of earlier ones; none when it is over.
         """
         chosen: list[Config] = []
         while len(chosen) < count and (index := self._plan.next(self._board)) is not None:
@@ -186,7 +185,7 @@ class ProposalSearcher:
         """Reports the outcome of one config: its median time in nanoseconds, or None if it failed.
 
         Raises:
-            ValueError: the config is not in the space, or the time is not a time.
+            ValueError: the config is not in the space, or the time is negative or not finite.
         """
         if time_ns is not None and not (math.isfinite(time_ns) and time_ns >= 0):
             raise ValueError(f"the time of {config} is a number of nanoseconds, not {time_ns!r}")
@@ -203,7 +202,7 @@ class ProposalSearcher:
         self._board.finishing = True
 
     def state(self) -> JSON:
-        """The searcher's name, a digest of its search, and every observation in the order in which it was made.
+        """Returns the searcher's name, a digest of its search, and every observation in the order in which it was made.
 
         Configs that were suggested and not observed are left out: a restored search suggests them again.
         """
@@ -218,7 +217,7 @@ class ProposalSearcher:
         }
 
     def restore(self, state: JSON) -> None:
-        """Replays the observations of :meth:`state`. Raises ValueError if it is the state of another search."""
+        """Replays the observations of a saved :meth:`state`. Raises ValueError if it belongs to another search."""
         if not isinstance(state, dict) or (state.get("searcher"), state.get("search")) != (self._name, self._digest):
             raise ValueError(f"not the state of this {self._name} search")
         for config, time in cast("list[tuple[JSON, dict[str, str] | None]]", state["observed"]):
@@ -232,32 +231,32 @@ class ProposalSearcher:
         return digest("search/1", [board.seed, board.identity(), seeds])
 
 
-# ---- Proposals in a fixed order (the space's, or random), and proposals that depend on times
+# ---- Proposals in a fixed order (the space's, or random), and proposals that depend on times ----
 
 Questions: TypeAlias = "Generator[Sequence[int], None, None]"
 
 
 class Ordered:
-    """Proposes the free ones of ``indices`` one after another."""
+    """Proposes the configs of ``indices`` that are free, one after another."""
 
     def __init__(self, indices: Iterable[int]) -> None:
         self._indices = iter(indices)
 
     def next(self, board: SearchState) -> int | None:
-        """The next free config; None at the end."""
+        """Returns the next free config; None at the end."""
         return next((index for index in self._indices if board.is_free(index)), None)
 
 
 def exhaustive_plan(board: SearchState) -> Ordered:
-    """Every config: seeds first, then the order of the space; the random seed changes nothing."""
+    """Proposes every config: seeds first, then the others in the order of the space. The random seed has no effect."""
     return Ordered(chain(board.hopeful_seeds(), range(len(board))))
 
 
 def random_plan(board: SearchState) -> Ordered:
-    """Seeds first, then all configs without repetition in the order of a hash keyed by the search's random seed.
+    """Proposes seeds first, then each other config once, in the order of hashes keyed by the search's random seed.
 
-    The config itself is the generator's counter: no state has to be saved, the order is the same on every machine, and
-    configs added to a space leave the order of the others alone.
+    Because a config's place depends only on its own hash, no state has to be saved, the order is the same on every
+    machine, and configs added to a space do not change the order of the others.
     """
     key = hashlib.sha256(board.seed.encode()).digest()
     hashes = [hashlib.sha256(key + config.order_key).digest() for config in board.configs]
@@ -269,7 +268,7 @@ class Asking:
 
     The generator yields the configs whose times it needs next, and is resumed when the state holds all of them. Configs
     with known times cost nothing, so a replayed search takes the same path without measuring. The generator must read
-    only the times that it requested: all else in the state depends on how far ahead a session proposes.
+    only the times that it requested, because the other times in the state depend on how far ahead a session proposes.
     """
 
     def __init__(self, questions: Callable[[SearchState], Questions]) -> None:
@@ -278,7 +277,7 @@ class Asking:
         self._wanted: Sequence[int] = ()
 
     def next(self, board: SearchState) -> int | None:
-        """The next requested config; None while an outcome is missing, and at the end."""
+        """Returns the next requested config; None while an outcome is missing, and at the end."""
         if self._questions is None:
             self._questions = self._begin(board)
         while all(index in board.times for index in self._wanted):

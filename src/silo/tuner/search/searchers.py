@@ -1,4 +1,7 @@
-"""Searchers by name. A searcher's module is imported when it is first used: ``silo tune --help`` needs the names."""
+"""Searchers by name.
+
+Each searcher's module is imported on first use, because ``silo tune --help`` needs only the names.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher", "gone_through", "make_searcher"]
 
-# Where the plan of each is: a module of this package, and its function.
+# For each searcher, the module of this package and the function in it that makes its proposals.
 SEARCHERS: Final[Mapping[str, str]] = {
     "auto": "auto:plan",
     "exhaustive": "search_state:exhaustive_plan",
@@ -33,21 +36,21 @@ _BY_GROUPS = frozenset(("auto", "sequential", "sequential-descent"))
 
 DEFAULT_SEARCHER = "auto"
 
-# The number of configs that a searcher suggests before their outcomes: they are compiled meanwhile. More would make
-# searchers that learn choose worse; searchers that do not learn keep as many workers busy as possible. With few
-# evaluations each choice counts, so fewer are made ahead.
+# How many configs are taken from a searcher before their outcomes are known, so that they are compiled meanwhile. A
+# searcher that learns chooses worse the more it has to choose in advance. A searcher that does not learn keeps as many
+# compile workers busy as possible. In a small budget each choice counts, so it allows fewer.
 AHEAD = 8
 _LEAST_AHEAD = 2
-_EVALUATIONS_OF_ONE = 12  # so many evaluations for each config ahead
+_EVALUATIONS_OF_ONE = 12  # a budget allows one config ahead for each _EVALUATIONS_OF_ONE evaluations
 _AHEAD_BLINDLY = 32
-# A search by groups learns between groups, and proposes all of one group at once.
+# Searchers that do not learn. Searches by groups learn only between groups, and propose a whole group at once.
 _BLIND = ("exhaustive", "random", "sequential", "sequential-descent")
 
 
 def ahead_of(name: str, space: SearchSpace, evaluations: int | None = None) -> int:
-    """The number of configs of a space that a session takes ahead from the searcher called ``name``.
+    """Returns the number of configs that a session takes in advance from the searcher called ``name``.
 
-    ``evaluations`` is the session's limit of these, None without one.
+    ``evaluations`` is the session's budget of evaluations, None without a limit.
 
     >>> from silo.core.config import Config
     >>> large = ConfigSet(Config.of(BLOCK=block) for block in range(1000))
@@ -56,7 +59,7 @@ def ahead_of(name: str, space: SearchSpace, evaluations: int | None = None) -> i
     >>> ahead_of("auto", large, 25), ahead_of("auto", large, 50), ahead_of("auto", large, 100)
     (2, 4, 8)
     """
-    from silo.tuner.search import auto  # noqa: PLC0415  # see above
+    from silo.tuner.search import auto  # noqa: PLC0415  # imported on first use, as the module's text says
 
     blind = name in _BLIND or (name == DEFAULT_SEARCHER and (space.grouped is not None or space.size <= auto.SMALL))
     if blind:
@@ -71,7 +74,7 @@ def check_searcher(name: str) -> None:
 
 
 def gone_through(name: str, space: SearchSpace) -> SearchSpace:
-    """The space that the searcher called ``name`` searches: a space of groups itself, or all its combinations.
+    """Returns the space that the searcher called ``name`` searches: a space of groups as it is, or as a list.
 
     Raises:
         TuneError: no searcher has this name, or the combinations are too many to list.
@@ -88,16 +91,16 @@ def gone_through(name: str, space: SearchSpace) -> SearchSpace:
 def make_searcher(
     name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed] = (), *, first: int | None = None
 ) -> ProposalSearcher:
-    """The searcher called ``name`` over the configs of ``space``.
+    """Makes the searcher called ``name`` over the configs of ``space``.
 
     ``seed`` is usually the key of the study: equal seeds and observations lead to equal suggestions. ``seeds`` are
     configs to begin with, best guess first; configs outside of the space are left out. ``first`` is the number of
-    configs that a model learns from before it chooses, by default its own.
+    configs to measure before a model chooses; None leaves it to the model.
 
     Raises:
         TuneError: no searcher has this name, the space is empty, or the searcher needs a package that is missing.
     """
-    from silo.tuner.search.search_state import ProposalSearcher, SearchState  # noqa: PLC0415  # see above
+    from silo.tuner.search.search_state import ProposalSearcher, SearchState  # noqa: PLC0415  # imported on first use, as the module's text says
 
     space = gone_through(name, space)
     if not space.size:

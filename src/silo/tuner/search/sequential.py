@@ -1,12 +1,12 @@
-"""Group by group: a space of groups (a combo of kernels) in about as many measurements as all groups have choices.
+"""Searches a space of groups (a combo of kernels) group by group, in about as many measurements as there are choices.
 
-As PyTorch Inductor tunes combo kernels whose kernels have separate blocks: for each group, the largest first, its
-choices are tried with everything else as it is best so far; warps and stages are the last group. Added here: a fallback
-if the first config does not work, and a descent over single blocks (:func:`descent_plan`), which finds effects of
-choices together.
+It works as PyTorch Inductor tunes combo kernels whose kernels have separate blocks. For each group, the largest first,
+each of its choices is tried while all other groups keep the best choices so far; warps and stages are the last group.
+Two things are added: a fallback if the first config does not work, and a descent over single blocks
+(:func:`descent_plan`), which finds choices that are good only together.
 
 The measured configs follow from their times alone. So a search that was stopped takes the same path again, and after a
-completed search every later process finds all outcomes known.
+completed search every later process finds all outcomes in the store.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["descent_plan", "plan"]
 
 
 def plan(board: SearchState) -> Proposals:
-    """One group after the other. A list counts as one group: all of it is measured."""
+    """Searches one group after the other. A listed space counts as one group: all of it is measured."""
     return exhaustive_plan(board) if board.groups is None else Asking(partial(_search, board.groups, descends=False))
 
 
 def descent_plan(board: SearchState) -> Proposals:
-    """Like :func:`plan`, then a coordinate descent from its best config over the steps of the space."""
+    """Like :func:`plan`, followed by a coordinate descent from the best config over the steps of the space."""
     return exhaustive_plan(board) if board.groups is None else Asking(partial(_search, board.groups, descends=True))
 
 
@@ -39,14 +39,14 @@ def _search(space: GroupedSpace, board: SearchState, *, descends: bool) -> Quest
     count = len(space.groups)
     if seeds := _fresh_seeds(board, start):
         yield [start, *seeds]
-    # Together, so that other lanes and the compilers need not wait for the first config.
+    # The default and the first group are requested together, so that lanes and compilers need not wait for the default.
     yield [start, *(_order(board, space, start, 0) if count else ())]
     if math.isinf(board.cost(start)) and space.least is not None:
         least = _index(board, space.least)
         yield [least]
         start = start if math.isinf(board.cost(least)) else least
     best = start
-    barren: list[int] = []  # groups whose turn came while nothing worked: they learnt nothing
+    barren: list[int] = []  # groups that were tried while no config worked, which showed nothing about them
     for group in range(count):
         best = yield from _turn(board, space, best, group)
         if math.isinf(board.cost(best)):
@@ -59,16 +59,17 @@ def _search(space: GroupedSpace, board: SearchState, *, descends: bool) -> Quest
 
 
 def _turn(board: SearchState, space: GroupedSpace, best: int, group: int) -> Generator[Sequence[int], None, int]:
-    """Tries the choices of one group and returns the best; it has to be faster than the previous best."""
+    """Tries the choices of one group and returns the best config: ``best``, unless a choice is faster."""
     yield _order(board, space, best, group)
     found = [_index(board, config) for config in space.alternatives(board.config(best), group)]
     return min([best, *found], key=board.cost)
 
 
 def _order(board: SearchState, space: GroupedSpace, best: int, group: int) -> list[int]:
-    """The choices of one group for ``best``, choices of seeds first, because a budget may end before the others.
+    """Returns the configs that put each choice of one group into ``best``; choices of seeds come first.
 
-    The result does not depend on this order, because seeds change as other studies are made.
+    A budget may end before the others are measured. The result of the search does not depend on this order, because
+    seeds change as other studies are made.
     """
     seeds = [board.config(index).as_dict() for index in board.hopeful_seeds()]
     own = {name for choice in space.groups[group] for name in choice.as_dict()}
@@ -81,17 +82,17 @@ def _order(board: SearchState, space: GroupedSpace, best: int, group: int) -> li
 
 
 def _fresh_seeds(board: SearchState, start: int) -> list[int]:
-    """Seeds to measure as they are: all of them, unless this search was begun earlier with other seeds.
+    """Returns the seeds to measure unchanged: all of them, or none if this search was begun earlier with other seeds.
 
-    Their times count, but the path begins at the default all the same: a later process may have other seeds, and must
-    take the same path.
+    The path starts at the default even if a seed is faster, because a later process may have other seeds and must take
+    the same path.
     """
     seeds = board.hopeful_seeds()
     return seeds if board.times.keys() <= {start, *seeds} else []
 
 
 def _fields(space: GroupedSpace) -> list[int]:
-    """The axes of the steps, in a descent's order."""
+    """Returns the axes of the space's steps, in the order of a descent."""
     return [space.box.field_of(name) for name in field_order([step.names[0] for step in space.steps])]
 
 

@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Surrogate", "plan"]
 
-_FIRST = 16  # configs measured before the model is used, seeds among them
-_SEEDS = 8  # at most this many of those are seeds
-_DRAWN = 20  # of this many configs drawn at random, the one farthest from the others joins the first ones
-_REFIT = 8  # the kernel is chosen anew each time this many more times are known
-_TOO_FEW = 3  # different times; with fewer, a model is impossible
-_CLIP = 0.6  # times above this quantile are all the same to the model: how bad a bad config is does not matter
+_FIRST = 16  # configs to measure before the model is used, seeds included
+_SEEDS = 8  # the most seeds among these first configs
+_DRAWN = 20  # each other first config is the farthest, of this many random configs, from those chosen before
+_REFIT = 8  # the model's kernel is fitted again after this many more outcomes
+_TOO_FEW = 3  # with fewer different times, no model can be fitted
+_CLIP = 0.6  # times above this quantile are set to it: how bad a bad config is does not matter
 # The model chooses every config once its rank correlation on held-out outcomes reaches this value; at or below zero,
-# configs are drawn at random; in between, in proportion. The correlation is raised by its standard error: only a lack
-# of correlation beyond chance counts against the model.
+# configs are drawn at random; in between, it chooses a proportional share. The standard error is added to the
+# correlation first, so that the model loses trust only if its correlation is low beyond chance.
 _TRUSTED = 0.2
-_JUDGED = 40  # outcomes; with fewer, the model is trusted
-_KNOWN = 240  # the most observations that the model uses
-_CANDIDATES = 16_384  # the most configs of a larger space that the model rates, besides the neighbours of the best
+_JUDGED = 40  # with fewer outcomes, the model is always trusted
+_KNOWN = 240  # the most observations that the model is fitted to
+_CANDIDATES = 16_384  # the most configs that the model rates, besides the neighbours of the best
 
 
 @dataclass
 class _Model:
-    """The model made when ``fitted`` outcomes were known.
+    """The model that was fitted when the first ``fitted`` outcomes were known.
 
-    ``known`` are the observed configs that it was made from; ``posterior`` predicts ``candidates`` from ``rows``, which
-    are observed and pending configs. ``places`` maps a config to its position among the candidates.
-    ``trust`` is the share of the configs that the model may choose: the better it predicts known outcomes, the larger.
+    ``known`` are the observed configs that it was fitted to; ``posterior`` predicts ``candidates`` from ``rows``, which
+    are observed and pending configs. ``places`` maps a config to its position among the candidates. ``trust`` is the
+    share of the configs that the model may choose, which is larger the better it predicts known outcomes.
     """
 
     fitted: int
@@ -66,7 +66,7 @@ class _Model:
 
 
 class Surrogate:
-    """Proposes configs by expected improvement. Made for one search state; its own state follows from observations."""
+    """Proposes configs by expected improvement, for one search state. Its own state follows from the observations."""
 
     def __init__(self, board: SearchState) -> None:
         if not has_numpy():
@@ -78,12 +78,15 @@ class Surrogate:
         self._model: _Model | None = None
 
     def next(self, board: SearchState) -> int | None:
-        """A seed or a config far from the others at first, then the most promising config."""
+        """Returns the next config: at first seeds and configs far from each other, then the most promising config."""
         with one_thread():
             return self._next(board)
 
     def near_best(self, board: SearchState) -> int | None:
-        """The free neighbour of the best config that is predicted fastest; None if all are taken."""
+        """Returns the free neighbour of the best config that is predicted to be fastest; None if no neighbour is free.
+
+        Also None if the model is not trusted.
+        """
         with one_thread():
             return self._near_best(board)
 
@@ -110,7 +113,8 @@ class Surrogate:
         model = self._refitted()
         if not near or model is None:
             return near[0] if near else None
-        if not self._is_trusted(board, model):  # the model predicts that neighbours are not alike
+        # the model predicts badly: here, configs that are close do not have similar times
+        if not self._is_trusted(board, model):
             return None
         known = self._known(model)
         posterior = Posterior(model.kernel, self._points[near])
@@ -118,7 +122,10 @@ class Surrogate:
         return near[int(np.argmin(posterior.predict(_standardised(board.times, known)).mean))]
 
     def _is_trusted(self, board: SearchState, model: _Model) -> bool:
-        """Whether the model chooses the next config; depends on the number of proposals, so resumed searches agree."""
+        """Returns whether the model chooses the next config, at random with probability ``model.trust``.
+
+        The random number depends only on the number of proposals, so a resumed search decides the same.
+        """
         return board.random(f"trust {len(board.times) + len(board.pending)}").random() < model.trust
 
     @cached_property
@@ -131,10 +138,10 @@ class Surrogate:
 
     @cached_property
     def _begin(self) -> list[int]:
-        """The best seeds and the first config of the space, then configs spread over the space.
+        """The configs to measure first: the best seeds, the first config of the space, and some spread over the space.
 
-        The spread configs keep away from the seeds and each other, but not from the first config: it often lies in a
-        corner, and a spread that begins in a corner fills the other corners before the middle.
+        The spread configs keep away from the seeds and from each other, but not from the first config: it often lies in
+        a corner, and a spread that begins in a corner fills the other corners before the middle.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -149,18 +156,18 @@ class Surrogate:
         while len(chosen) < min(count - 1, len(board) - len(failed)):
             drawn = [generator.randrange(len(board)) for _ in range(_DRAWN)]
             drawn = [index for index in drawn if distances[index] > 0 and index not in failed]
-            if not drawn:  # configs that the features cannot distinguish, or hardly any left
+            if not drawn:  # all drawn configs equal chosen ones in their features, or hardly any config is left
                 rest = (one for one in range(len(board)) if one not in failed and one not in chosen)
                 drawn = [next(rest)]
             farthest = max(drawn, key=distances.__getitem__)
             chosen.append(farthest)
             distances = np.minimum(distances, ((points - points[farthest]) ** 2).sum(1))
-        # The default is among them, so that the winner is never worse than the default.
+        # Index 0 is the default: it is always measured, so that the winner is never slower than the default.
         seeds = [index for index in chosen if index in board.seeds]
         return list(dict.fromkeys([*seeds, 0, *chosen]))
 
     def _refitted(self) -> _Model | None:
-        """The model, made anew each time enough outcomes were added; None while too few are known."""
+        """Returns the model, fitted again after every ``_REFIT`` outcomes; None while too few are known."""
         times = self._board.times
         fitted = len(times) // _REFIT * _REFIT
         if not fitted or len({time for time in times.values() if time is not None}) < _TOO_FEW:
@@ -173,7 +180,7 @@ class Surrogate:
             points, values = self._points[list(known)], _standardised(times, known)
             kernel = fit_kernel(points, values, self._axes)
             foretold = rank_correlation(left_out(kernel, points, values), _costs(times, known))
-            doubt = (len(known) - 1) ** -0.5  # the standard error of an absent correlation
+            doubt = (len(known) - 1) ** -0.5  # the standard error of the rank correlation of unrelated values
             trust = min(max((foretold + doubt) / _TRUSTED, 0.0), 1.0) if fitted >= _JUDGED else 1.0
             candidates = self._candidates(known)
             posterior = Posterior(kernel, self._points[candidates])
@@ -182,7 +189,7 @@ class Surrogate:
         return self._model
 
     def _known(self, model: _Model) -> list[int]:
-        """The observed configs that the model uses: those it was made from, and all later ones."""
+        """Returns the observed configs that the model uses: those that it was fitted to, and all later ones."""
         return [*model.known, *(index for index in list(self._board.times)[model.fitted :] if index not in model.known)]
 
     def _most_promising(self, board: SearchState, model: _Model) -> int:
@@ -202,11 +209,12 @@ class Surrogate:
         most = gain.max()
         if most == -np.inf:
             return next(index for index in range(len(board)) if board.is_free(index))
-        # A restored search adds the same rows in other portions: differences within rounding are ties.
+        # A restored search adds the same rows in other batches, with other rounding errors, so nearly equal gains are
+        # ties.
         return model.candidates[int(np.argmax(gain >= most - abs(most) * 1e-9))]
 
     def _candidates(self, known: tuple[int, ...]) -> list[int]:
-        """All configs; for a large space a sample, and the lines through the best few."""
+        """Returns the configs to rate: all, or of a large space a random sample and the lines through the best few."""
         if len(self._board) <= _CANDIDATES:
             return list(range(len(self._board)))
         lattice = self._board.lattice
@@ -221,12 +229,12 @@ class Surrogate:
 
 
 def plan(board: SearchState) -> Surrogate:
-    """Continues until every config was measured."""
+    """Returns a search by a model that continues until every config was measured."""
     return Surrogate(board)
 
 
 def _representative(times: dict[int, float | None]) -> tuple[int, ...]:
-    """The observed configs that the model uses: all, or of many the fastest and the latest."""
+    """Returns the observed configs to fit the model to: all or, if they are too many, the fastest and the latest."""
     if len(times) <= _KNOWN:
         return tuple(times)
     cost = {index: math.inf if time is None else time for index, time in times.items()}
@@ -236,14 +244,14 @@ def _representative(times: dict[int, float | None]) -> tuple[int, ...]:
 
 
 def _costs(times: dict[int, float | None], known: Sequence[int]) -> Array:
-    """Times; infinite for configs that failed."""
+    """Returns the times of the configs ``known``; infinity for configs that failed."""
     import numpy as np  # noqa: PLC0415
 
     return np.array([math.inf if (time := times[index]) is None else time for index in known])
 
 
 def _standardised(times: dict[int, float | None], known: Sequence[int]) -> Array:
-    """Log times with mean 0 and variance 1; failures and slow configs count as the clipping quantile."""
+    """Returns log times with mean 0 and variance 1; failures and slow configs count as the clipping quantile."""
     import numpy as np  # noqa: PLC0415
 
     values = np.array([math.nan if (time := times[index]) is None else math.log(max(time, 1e-3)) for index in known])

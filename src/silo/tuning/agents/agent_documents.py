@@ -1,4 +1,4 @@
-"""Documents exchanged with agents: the facts that an agent sends about itself, and the case that it gets."""
+"""Documents exchanged with agents: the facts that an agent sends about itself, and the case that it receives."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ _SCHEMA = "silo-agent-case/1"
 class SentCase:
     """All that an agent needs to run a study's configs, except their code.
 
-    ``grid`` is the kernel's grid, used if the case gives none. ``values`` are arguments outside the recipe: the values
-    of heuristics written in Python. ``passed`` names the arguments of launches: all but the constants.
+    ``grid`` is the kernel's grid, used if the case declares no grid. ``values`` are arguments that the recipe lacks:
+    the values of heuristics written in Python. ``passed`` names the arguments that a launch passes: all but the
+    constants.
     """
 
     study: Study
@@ -65,18 +66,18 @@ class SentCase:
         )
 
     def checked(self) -> SentCase:
-        """This case, if a document can hold it. Raises TypeError or ValueError if not."""
+        """Returns this case. Raises TypeError or ValueError if a document cannot hold it."""
         _ = self.document
         return self
 
     @cached_property
     def sha256(self) -> str:
-        """The name of the document in messages."""
+        """The SHA-256 of the document, by which messages name it."""
         return hashlib.sha256(self.document).hexdigest()
 
     @classmethod
     def read(cls, document: bytes) -> SentCase:
-        """The inverse of :attr:`document`. Raises ValueError for other bytes."""
+        """Parses a document. Raises ValueError for other bytes."""
         what = "a case for an agent"
         names = ("schema", "study", "recipe", "grid", "values", "passed")
         members = read_object(json.loads(document), names, what)
@@ -98,7 +99,7 @@ def _read_facts(data: JSON, what: str) -> Mapping[str, int]:
 
 @frozen
 class AgentFacts(Persisted):
-    """One agent: the version of its Silo, and its device's model, target, driver, way of timing and numeric facts."""
+    """The facts of one agent: its version of Silo, and its device's model, target, driver, timing and numeric facts."""
 
     title = "the facts of an agent"
 
@@ -111,7 +112,10 @@ class AgentFacts(Persisted):
 
     @classmethod
     def of(cls, device: Device) -> AgentFacts:
-        """The facts of an agent for ``device``. Raises DeviceError if no other process may measure on the device."""
+        """Returns the facts of an agent for ``device``.
+
+        Raises DeviceError if no other process may measure on the device.
+        """
         if device.measuring is not Measuring.CONFINED:
             why = "its code is measured in the process that tunes"
             reason = device.measuring.reason if isinstance(device.measuring, Rejected) else why
@@ -119,7 +123,7 @@ class AgentFacts(Persisted):
         return cls(__version__, device.model, device.target, device.driver, device.timing, dict(device.facts()))
 
     def refusal(self, other: AgentFacts) -> str:
-        """The reason why trials of ``other`` belong to another study than this agent's trials; "" if they do not."""
+        """Returns the reason why trials of ``other`` cannot be compared with trials of this agent; "" if they can."""
         for name, ours, theirs in (
             ("version of Silo", self.silo, other.silo),
             ("device model", _described(self.model), _described(other.model)),

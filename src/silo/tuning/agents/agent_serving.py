@@ -1,7 +1,7 @@
-"""The main loop of ``silo agent``: requests on standard input, answers and heartbeats on standard output.
+"""The main loop of ``silo agent``: requests arrive on standard input, answers and heartbeats go to standard output.
 
 Before its first message an agent writes :data:`START` on its own line, which separates its messages from text that a
-login or a job starter printed. Its first message holds its facts (:class:`.AgentFacts`).
+login or a job scheduler printed. Its first message holds its facts (:class:`.AgentFacts`).
 """
 
 from __future__ import annotations
@@ -23,29 +23,32 @@ __all__ = ["BEAT_S", "START", "Answers", "serve_agent"]
 
 START = b"silo-agent/1\n"
 
-# Seconds between heartbeats. A client gives an agent up after a silence of several heartbeats.
+# Seconds between heartbeats. A client drops an agent after several missing heartbeats.
 BEAT_S = 3.0
 
 
 class Answers(Protocol):
-    """Answers requests: :class:`silo.tuning.agents.device_agent.Agent`, or a test's replacement of it."""
+    """Answers requests: a :class:`silo.tuning.agents.device_agent.Agent`, or a test's replacement of it."""
 
     @property
     def facts(self) -> AgentFacts:
-        """The facts that its first message holds."""
+        """The facts to send in the first message."""
         ...
 
     def answer(self, message: Message) -> bytes:
-        """The outcome of one request."""
+        """Carries out one request and returns the encoded answer."""
         ...
 
 
 def serve_agent(make: Callable[[], Answers]) -> int:
-    """Answers requests until standard input ends; anything that code prints goes to standard error.
+    """Answers requests until standard input ends, which ends this process.
 
-    Returns the exit status if ``make`` fails; the error is sent as the first message.
+    Text that code prints goes to standard error.
+
+    Returns only if ``make`` fails: sends the error as the first message, and returns the exit status.
     """
-    # Only messages may reach the client: file descriptor 1 becomes standard error for all code that prints.
+    # The client reads only messages: they go to a copy of file descriptor 1, which itself becomes standard error for
+    # all code that prints.
     out = _Out(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -65,20 +68,20 @@ def serve_agent(make: Callable[[], Answers]) -> int:
 
 
 class _Out:
-    """Standard output, to which two threads write whole messages."""
+    """The agent's output stream. A lock keeps messages of two threads whole."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._lock = Mutex()
 
     def write(self, data: bytes) -> None:
-        """Writes and flushes; ends this process if the reader is gone."""
+        """Writes and flushes; ends this process if nothing reads the stream any more."""
         with self._lock:
             try:
                 self._stream.write(data)
                 self._stream.flush()
             except OSError:
-                os._exit(1)  # measuring processes end with this one
+                os._exit(1)  # the processes that measure end with this one
 
 
 def _beat(out: _Out) -> None:
@@ -88,11 +91,11 @@ def _beat(out: _Out) -> None:
 
 
 def _watch(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
-    """Passes requests on; the end of the stream ends this process, because the client is gone."""
+    """Puts requests into ``messages``; ends this process at the end of the stream, because the client is gone."""
     try:
         pass_on(stream, messages)
     except (EOFError, OSError):
         os._exit(0)
     except SiloError as error:
-        print(f"silo agent: {error}", file=sys.stderr)  # to the user who started it
+        print(f"silo agent: {error}", file=sys.stderr)  # for the user who started the agent
         os._exit(3)

@@ -34,18 +34,18 @@ __all__ = [
     "shown",
 ]
 
-# ---- Connections to agents, and the form of requests and answers ----
+# ---- The form of requests and answers ----
 
-# The most bytes of one answer.
+# The most bytes in one answer.
 MOST_ANSWER = 4 << 20
 
 
 class AgentLostError(Exception):
-    """The agent ended, went silent, or sent a message that no agent sends."""
+    """The agent ended, stopped sending heartbeats, or sent a message that no agent sends."""
 
 
 class Connection(Protocol):
-    """One running agent. Used by one thread at a time, except for ``kill``."""
+    """A connection to one running agent. Only one thread may use it at a time, but any thread may call ``kill``."""
 
     @property
     def facts(self) -> AgentFacts:
@@ -53,7 +53,7 @@ class Connection(Protocol):
         ...
 
     def ask(self, request: bytes, limit_s: float) -> Mapping[str, Any]:
-        """The answer to a request; raises AgentLostError."""
+        """Sends a request and returns the answer. Raises AgentLostError, also after ``limit_s`` seconds."""
         ...
 
     def kill(self) -> None:
@@ -68,10 +68,13 @@ class Connection(Protocol):
 def exchange(
     connection: Connection, request: Mapping[str, Any], blobs: Callable[[str], bytes | None], limit_s: float
 ) -> Mapping[str, Any]:
-    """The answer to a request. Blobs that the agent lacks are sent first, by their sha256.
+    """Sends a request and returns the answer.
+
+    If the agent answers that it lacks blobs, sends these (``blobs`` returns them by their SHA-256) and repeats the
+    request.
 
     Raises:
-        AgentLostError: the agent is lost, or requests a blob that the request does not name.
+        AgentLostError: the agent is lost, or requests a blob that does not belong to the request.
     """
     answer = _numbered(connection, request, (), limit_s)
     if answer.get("outcome") != "missing":
@@ -102,7 +105,7 @@ def _numbered(
 
 
 def read_facts(answer: Mapping[str, Any]) -> AgentFacts:
-    """The facts in an agent's first message. Raises AgentLostError if it holds an error or is malformed."""
+    """Returns the facts in an agent's first message. Raises AgentLostError if it holds an error or is malformed."""
     if answer.get("outcome") == "error":
         raise AgentLostError(one_line(str(answer.get("message"))))
     try:
@@ -112,7 +115,7 @@ def read_facts(answer: Mapping[str, Any]) -> AgentFacts:
 
 
 def read_answer(text: bytes) -> dict[str, Any]:
-    """The answer in a message's bytes, without its length prefix. Raises AgentLostError if it is malformed."""
+    """Parses an answer, without its length prefix. Raises AgentLostError if it is malformed."""
     try:
         found: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -123,16 +126,17 @@ def read_answer(text: bytes) -> dict[str, Any]:
 
 
 def shown(data: bytes) -> str:
-    """The beginning of unexpected bytes, for messages."""
+    """Returns the beginning of unexpected bytes, for error messages."""
     return repr(data[:80].decode("utf-8", "replace"))
 
 
-# ---- Agents that a command starts (``ssh gpu7 silo agent``); they talk over its standard input and output ----
+# ---- Agents that a command starts (``ssh gpu7 silo agent``), which use its standard input and output ----
 
-# Seconds without a heartbeat, or without reading any of a request: several heartbeats and a slow link.
+# An agent is lost if for this many seconds it sends no heartbeat, or reads no byte of a request: time for several
+# heartbeats over a slow link.
 SILENCE_S = 30.0
 
-# Bytes that a login may print before the agent starts, and the part of standard error that is kept.
+# The most bytes that a login may print before the agent starts; and the bytes of standard error that are kept.
 _MOST_BEFORE = 1 << 16
 _TAIL = 2000
 
@@ -146,16 +150,16 @@ class PipeSource:
 
     @property
     def name(self) -> str:
-        """The command."""
+        """The command, which also names the agent."""
         return self.command
 
     def connect(self) -> PipeConnection:
-        """Starts the command; raises DeviceError."""
+        """Starts the command. Raises DeviceError if it does not start an agent."""
         return PipeConnection(self.command, self.wait_s)
 
 
 class PipeConnection:
-    """An agent started by ``command``, for example ``ssh gpu7 silo agent``, which runs without a shell.
+    """A connection to an agent started by ``command``, for example ``ssh gpu7 silo agent``, which runs without a shell.
 
     Args:
         command: words as a shell would split them.
@@ -193,7 +197,7 @@ class PipeConnection:
         self._listener = threading.Thread(target=self._listen, args=(self._stderr,), daemon=True)
         self._listener.start()
         self._read = b""
-        self._silence_s = wait_s  # until its first message
+        self._silence_s = wait_s  # the limit until the first message
         for stream in (self._stdin, self._stdout):
             os.set_blocking(stream.fileno(), False)
         try:
@@ -226,7 +230,7 @@ class PipeConnection:
         except AgentLostError as error:
             self.kill()
             raise AgentLostError(f"{error}{self._said()}") from None
-        except BaseException:  # Ctrl-C: the next request would read this one's answer
+        except BaseException:  # Ctrl-C: otherwise the next request would read the answer to this one
             self.kill()
             raise
 
@@ -283,7 +287,7 @@ class PipeConnection:
         return f"it ended with exit status {code}"
 
     def _listen(self, stream: IO[bytes]) -> None:
-        """Reads standard error of the command to its end, and keeps the last bytes."""
+        """Reads the command's standard error to its end, and keeps the last bytes."""
         with contextlib.suppress(OSError, ValueError):
             while part := stream.read(1 << 16):
                 self._tail = (self._tail + part)[-_TAIL:]
@@ -294,7 +298,7 @@ class PipeConnection:
         return f"; its last words: {one_line(text)}" if text else ""
 
     def kill(self) -> None:
-        """See :class:`Connection`. The process group exists as long as its leader was not waited for."""
+        """See :class:`Connection`. Kills the process group, which exists as long as its leader was not waited for."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)

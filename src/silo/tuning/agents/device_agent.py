@@ -1,7 +1,8 @@
 """The agent: makes a case's arrays, checks and measures configs on its device, and answers with trials.
 
-It answers the messages of :mod:`silo.tuning.agents.connection`. Cases and code are named by their sha256, and requested
-if they are missing. Candidates run in a separate measuring process, so a config that faults ends only that process.
+It answers the messages of :mod:`silo.tuning.agents.connection`. Messages name cases and code by their SHA-256, and the
+agent requests those that it lacks. Candidates run in a separate measuring process, so a config that faults ends only
+that process.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from silo.tuning.agents.sent_launches import LaunchProcess, answer_part, wanted_
 
 __all__ = ["Agent"]
 
-# The most bytes of code and cases that are kept; dropped blobs are requested again.
+# The most bytes of code and cases that are kept. Blobs that were dropped are requested again.
 _MOST_KEPT = 2 << 30
 
 _ASKER = "the machine that this agent was started for"
 
 
 class _MissingError(Exception):
-    """Blobs that have to be sent first."""
+    """Raised if the client must send blobs before the request can be carried out."""
 
     def __init__(self, digests: Sequence[str]) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ class _MissingError(Exception):
 
 
 class Agent:
-    """Measures on one device for another machine. Used by one thread."""
+    """Measures on one device for a client on another machine. Only one thread may use it."""
 
     def __init__(self, device: Device) -> None:
         self.facts = AgentFacts.of(device)
@@ -59,7 +60,7 @@ class Agent:
         self._launches = LaunchProcess(device)
 
     def answer(self, message: Message) -> bytes:
-        """The outcome of one request, with the request's number."""
+        """Carries out one request; returns the encoded answer, which repeats the request's number."""
         header, blobs = message
         number = header.get("id")
         try:
@@ -68,7 +69,7 @@ class Agent:
             reply = {"outcome": "missing", "missing": missing.digests}
         except SiloError as error:
             reply = {"outcome": "error", "class": type(error).__name__, "message": str(error)}
-        except Exception as error:  # noqa: BLE001  # as in the measuring process: it concerns one config
+        except Exception as error:  # noqa: BLE001  # only the config of this request is at fault
             traceback.print_exc()
             message_text = f"{type(error).__name__}: {error}"
             reply = {"outcome": "error", "class": LaunchError.__name__, "message": message_text}
@@ -99,7 +100,7 @@ class Agent:
                 raise TuneError(f"an agent does not know how to {other!r}")
 
     def _launch(self, header: Mapping[str, Any]) -> dict[str, Any]:
-        """Launches code over arrays, all of which were sent."""
+        """Launches code over arrays. Raises ``_MissingError`` unless all of them were sent."""
         found = {one: self._blob(one) for one in wanted_blobs(header)}
         if missing := [one for one, blob in found.items() if blob is None]:
             raise _MissingError(missing)
@@ -108,7 +109,7 @@ class Agent:
         return reply
 
     def close(self) -> None:
-        """End the processes that launch."""
+        """Ends the processes that launch."""
         self._launches.close()
         self._close_case()
 
@@ -131,7 +132,10 @@ class Agent:
         return self._blobs.get(digest) or session().store.blobs.get(digest)
 
     def _case(self, digest: str, codes: Sequence[Any]) -> tuple[_OpenCase, list[VouchedCode]]:
-        """The prepared case, and the codes for it. Raises ``_MissingError`` with the blobs to send first."""
+        """Returns the prepared case, and the code for each of ``codes``.
+
+        Raises ``_MissingError`` with the blobs that must be sent first.
+        """
         artifacts = [Artifact.from_json(code["artifact"]) for code in codes]
         wanted = [one.blob.sha256 for one in artifacts]
         document = None
@@ -153,14 +157,17 @@ class Agent:
 
 
 def _received(artifact: Artifact, blob: bytes, given: Mapping[str, Any] | None) -> VouchedCode:
-    """Code that was sent, with consent: the client consented to it, and the user started this agent to run its code."""
+    """Returns code that was sent, with consent.
+
+    The client consented to this code, and the user started this agent to run the client's code.
+    """
     consent = received_consent(given, artifact.blob.kind, artifact.variant, artifact.launch, blob, _ASKER)
     return VouchedCode(artifact, blob, consent)
 
 
 @dataclass
 class _Received:
-    """The artifacts that were sent. Implements :class:`silo.measuring.evaluators.CandidateArtifacts`."""
+    """Artifacts that the client sent. Implements :class:`silo.measuring.evaluators.CandidateArtifacts`."""
 
     codes: dict[bytes, VouchedCode] = field(default_factory=dict[bytes, VouchedCode])
 
@@ -173,21 +180,21 @@ class _Received:
         del configs
 
     def get(self, config: Config) -> CompiledCandidate:
-        """The artifact that was sent for a config."""
+        """Returns the artifact that was sent for a config."""
         return CompiledCandidate(self.codes[config.order_key].artifact)
 
     def forget(self, config: Config) -> None:
-        """Does nothing: the client sends code with each request."""
+        """Does nothing: the client names code with each request, and sends code that is lost."""
         del config
 
     def code_of(self, artifact: Artifact) -> VouchedCode:
-        """The code of an artifact that was sent."""
+        """Returns the code of an artifact that was sent."""
         return self.codes[artifact.variant.config.order_key]
 
 
 @dataclass
 class _OpenCase:
-    """A case with its arrays made, and the evaluator of configs on it."""
+    """A case whose arrays are made, and the evaluator of configs on these arrays."""
 
     evaluator: BenchEvaluator
     received: _Received
@@ -222,9 +229,10 @@ class _OpenCase:
         known: Mapping[str, Any] | None,
         beside: tuple[VouchedCode, int] | None,
     ) -> Any:  # noqa: ANN401
-        """The trial of a config, as JSON. If ``known`` is given, its samples are used: the same code was measured.
+        """Returns the trial of a config as JSON.
 
-        ``beside`` is the code of the reference, and the time in nanoseconds that the reference counts as.
+        If ``known`` is given, the same code was measured elsewhere, and its samples are used. ``beside`` is the code of
+        the reference, and the time in nanoseconds that the reference counts as.
         """
         config = self._take(code)
         reference = None if beside is None else ReferenceConfig(self._take(beside[0]), beside[1])
@@ -238,7 +246,7 @@ class _OpenCase:
         return self.evaluator.evaluate(config, reference).to_json()
 
     def compare(self, codes: Sequence[VouchedCode]) -> list[list[int]]:
-        """Samples of each config in nanoseconds, taken in turns."""
+        """Measures configs in turns; returns the samples of each in nanoseconds."""
         configs = [self._take(code) for code in codes]
         samples = self.evaluator.compare(configs)
         return [list(samples[config]) for config in configs]
@@ -249,18 +257,18 @@ class _OpenCase:
         return config
 
     def close(self) -> None:
-        """End the measuring process."""
+        """Ends the measuring process."""
         self.evaluator.close()
 
 
 def _require_own(device: Device, sent: SentCase) -> None:
     study = sent.study
-    for name, wanted, here in (
+    for name, wanted, own_value in (
         ("device model", str(study.device), str(device.model)),
         ("driver version", study.driver, device.driver),
         ("way of measuring", study.policy, measure_policy(device)),
     ):
-        if wanted != here:
+        if wanted != own_value:
             raise TuneError(
-                f"{study.kernel} is tuned for the {name} {wanted or 'none'}, and here it is {here or 'none'}"
+                f"{study.kernel} is tuned for the {name} {wanted or 'none'}, and here it is {own_value or 'none'}"
             )

@@ -1,4 +1,4 @@
-"""The fleet: agents that take turns with requests, are restarted when lost, and are given up after failures."""
+"""The fleet: agents that share the requests. A lost agent is restarted, and given up after some failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from silo.version import __version__
 __all__ = ["AgentSource", "Fleet", "RemoteDevice", "Turn"]
 
 
-# ---- An agent's device, as tuning uses it here ----
+# ---- The device of the agents, as this machine sees it ----
 
 
 _ELSEWHERE = "it is an agent's device, and the agent runs it"
@@ -34,7 +34,7 @@ _ELSEWHERE = "it is an agent's device, and the agent runs it"
 
 @dataclass(frozen=True)
 class RemoteDevice:
-    """Implements :class:`silo.core.protocols.Device` for code that is compiled here and runs on an agent's machine."""
+    """The device of agents: code is compiled here and runs there. Implements :class:`silo.core.protocols.Device`."""
 
     agent: AgentFacts
     index: int = 0
@@ -50,17 +50,17 @@ class RemoteDevice:
         return self.agent.target
 
     def facts(self) -> Mapping[str, int]:
-        """Leaves of the expression language, as the first agent has them."""
+        """Returns the device facts that expressions may use, as the first agent reports them."""
         return self.agent.facts
 
     @property
     def memory(self) -> Memory:
-        """Host memory: the arrays of a case are made here only to be described; an agent makes its own."""
+        """Host memory, because this process makes a case's arrays only to describe them; each agent makes its own."""
         return Memory((HOST_MEMORY,))
 
     @property
     def measuring(self) -> Rejected:
-        """Rejected: this process and its children never measure on it."""
+        """Rejected: this process and its children never measure on the agents' device."""
         return Rejected(_ELSEWHERE)
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:
@@ -68,10 +68,10 @@ class RemoteDevice:
         return runs_on(target, self.target, blob_kind)
 
     def synchronize(self) -> None:
-        """Does nothing: this process launches nothing on it."""
+        """Does nothing: this process launches nothing on the agents' device."""
 
     def free_memory(self) -> None:
-        """Returns None: unknown to this process."""
+        """Returns None: the free memory is unknown to this process."""
 
     @property
     def driver(self) -> str:
@@ -84,13 +84,13 @@ class RemoteDevice:
         return self.agent.timing
 
     def timer(self) -> NoReturn:
-        """Raises DeviceError."""
+        """Raises DeviceError: this process cannot time launches on the agents' device."""
         raise DeviceError(f"{self.target} cannot be timed here: {_ELSEWHERE}")
 
     def load(
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
     ) -> NoReturn:
-        """Raises DeviceError."""
+        """Raises DeviceError: this process cannot load code on the agents' device."""
         del launch, blob, kind, consent
         raise DeviceError(f"{name} cannot be loaded here for {self.target}: {_ELSEWHERE}")
 
@@ -102,17 +102,17 @@ T = TypeVar("T")
 
 _log = logging.getLogger("silo")
 
-# An agent is given up after this many losses, or failures of its machine, without an answer between them.
+# An agent is given up after this many losses, or faults of its machine, without a good answer between them.
 _MOST_FRUITLESS = 3
-# The most agents that one config may cost, one after the other, if the fleet has so many: a config hardly ever ends an
-# agent, because it runs in a separate process there. A smaller fleet risks two, so that a single config never gives an
-# agent up.
+# The most agents that are tried, one after the other, for a config whose agents are lost. A config runs in a separate
+# process there, so it hardly ever ends an agent. A fleet of one or two agents tries twice, which is fewer than the
+# losses after which an agent is given up.
 _MOST_TRIES = 3
-_PAUSE_S = 0.5  # seconds before an agent is restarted; doubles with each further time
+_PAUSE_S = 0.5  # seconds before an agent is restarted the second time; each further time, twice as long
 
 
 class AgentSource(Protocol):
-    """The source of one agent, which can start it again."""
+    """Starts one agent, and starts it again if it is lost."""
 
     @property
     def name(self) -> str:
@@ -120,13 +120,13 @@ class AgentSource(Protocol):
         ...
 
     def connect(self) -> Connection:
-        """Starts the agent; raises DeviceError."""
+        """Starts the agent and returns the connection. Raises DeviceError."""
         ...
 
 
 @dataclass(eq=False)
 class _Seat:
-    """One agent. ``connection`` is None while it is restarted, and stays None after it was given up."""
+    """The state of one agent. ``connection`` is None while the agent is restarted, and after it was given up."""
 
     source: AgentSource
     connection: Connection | None = None
@@ -144,7 +144,7 @@ class _Seat:
 
 
 class Turn:
-    """One caller's use of a fleet, which another thread may stop."""
+    """One caller's request to a fleet, which another thread may stop."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -152,7 +152,7 @@ class Turn:
 
 
 class Fleet:
-    """Agents of one device model. Any thread may use it, with a :class:`Turn` of its own.
+    """Agents of one device model. Any thread may use it, each with its own :class:`Turn`.
 
     Args:
         sources: the agents' sources.
@@ -175,7 +175,7 @@ class Fleet:
             raise
 
     def _start(self) -> AgentFacts:
-        """Connects to all agents at the same time, because each may take a while."""
+        """Connects to all agents at the same time, because each may take a while; returns the facts of the first."""
 
         def connected(seat: _Seat) -> str:
             try:
@@ -205,7 +205,7 @@ class Fleet:
 
     @property
     def device(self) -> RemoteDevice:
-        """The device that kernels are compiled for."""
+        """The device of the agents, which kernels are compiled for."""
         return RemoteDevice(self.facts)
 
     @property
@@ -216,23 +216,23 @@ class Fleet:
     def ask(self, turn: Turn, what: str, step: Callable[[Connection], T]) -> T:
         """Runs ``step`` on an idle agent and returns its result, or retries it on another agent.
 
-        If agents are lost, up to three are tried (two in a fleet of fewer). A failure of an agent's machine is retried
-        once.
+        If agents are lost, up to three are tried (two, if fewer than three are left). After a fault of an agent's
+        machine the step is retried once.
 
         Raises:
-            LaunchError: all of these were lost, one after the other.
+            LaunchError: all agents that were tried were lost, one after the other.
             TuneError: all agents were given up.
             SiloError: any other error that the agent answers.
         """
         avoid: list[_Seat] = []
-        said: list[str] = []
+        refusals: list[str] = []
         while len(avoid) < self._tries:
             with self._seat(turn, avoid) as seat:
                 assert seat.connection is not None
                 try:
                     answer = step(seat.connection)
                 except AgentLostError as error:
-                    said.append(f"{seat.name}: {error}")
+                    refusals.append(f"{seat.name}: {error}")
                     self._lose(seat, str(error))
                 except SiloError as error:
                     if not (isinstance(error, TuneError) or fault_of(error)):
@@ -247,7 +247,7 @@ class Fleet:
             avoid.append(seat)
             if turn.stopped:
                 break
-        raise LaunchError(f"{what}: its agents were lost: {'; then '.join(said)}")
+        raise LaunchError(f"{what}: its agents were lost: {'; then '.join(refusals)}")
 
     @property
     def _tries(self) -> int:
@@ -275,11 +275,11 @@ class Fleet:
             while True:
                 if turn.stopped or self._closed:
                     raise TuneError("the session ended while a config waited for an agent")
-                left = [seat for seat in self._seats if not seat.given_up]
-                if not left:
+                remaining_seats = [seat for seat in self._seats if not seat.given_up]
+                if not remaining_seats:
                     listing = "".join(f"\n  - {seat.name}: {seat.given_up}" for seat in self._seats)
                     raise TuneError(f"no agent is left; trials so far are kept, and the next run goes on:{listing}")
-                others = [seat for seat in left if seat not in avoid] or left
+                others = [seat for seat in remaining_seats if seat not in avoid] or remaining_seats
                 chosen = next((seat for seat in others if seat.idle), None)
                 if chosen is not None:
                     chosen.busy = True
@@ -287,7 +287,7 @@ class Fleet:
                 self._changed.wait(1.0)
 
     def _lose(self, seat: _Seat, why: str) -> None:
-        """Closes a lost agent and restarts it in the background, a few times."""
+        """Closes a lost agent and restarts it in the background, unless it was lost too often."""
         connection, seat.connection = seat.connection, None
         if connection is not None:
             connection.close()
@@ -341,7 +341,7 @@ class Fleet:
             return
 
     def stop(self, turn: Turn) -> None:
-        """Makes the request that another thread runs with this turn fail soon. Any thread may call it."""
+        """Makes the request that another thread runs with this turn fail soon. Any thread may call this method."""
         with self._changed:
             turn.stopped = True
             connection = None if turn.seat is None else turn.seat.connection

@@ -1,4 +1,4 @@
-"""Agents in actors of a Ray cluster, one GPU each. They exchange bytes; only the actor's class is pickled, by name.
+"""Agents in actors of a Ray cluster, one GPU each. Messages are bytes; only the actor's class is pickled, by name.
 
 Ray reports when an actor is gone, so heartbeats are not needed. Every wait has a limit.
 """
@@ -27,11 +27,11 @@ from silo.tuning.agents.fleet import Fleet
 
 __all__ = ["AgentActor", "RayConnection", "ray_fleet"]
 
-_SHUTDOWN_S = 60.0  # seconds; Ray ends the processes that it started one after the other
+_SHUTDOWN_S = 60.0  # seconds to wait for the end of the processes that Ray started, which it ends one after the other
 
 
 class AgentActor:
-    """An agent in a process started by Ray. It answers with errors and never raises them."""
+    """An agent in a process that Ray started. Its methods return errors as answers and never raise them."""
 
     def __init__(self, device: str | None) -> None:
         self._agent: Answers | None = None
@@ -42,15 +42,15 @@ class AgentActor:
             self._first = encode_error(error)
 
     def make(self, device: str | None) -> Answers:
-        """The object that answers requests. Raises DeviceError if the device does not exist."""
+        """Makes the object that answers requests. Raises DeviceError if the device does not exist."""
         return Agent(_own_device(device))
 
     def first(self) -> bytes:
-        """The agent's first message."""
+        """Returns the agent's first message: its facts, or an error."""
         return self._first
 
     def answer(self, request: bytes) -> bytes:
-        """The answer to a request."""
+        """Carries out an encoded request and returns the encoded answer."""
         assert self._agent is not None
         at = 0
 
@@ -63,23 +63,23 @@ class AgentActor:
 
 
 def _own_device(name: str | None) -> Device:
-    """The device of an actor, whose process sees only the GPU that Ray assigned to it."""
+    """Returns the device of an actor, by default the GPU that Ray assigned to its process."""
     if name is not None:
         return device_named(name)
-    found = default_device()
-    if found.memory.is_host:
+    device = default_device()
+    if device.memory.is_host:
         absent = "".join(f"; no {kind}: {why.reason}" for kind, why in absent_devices())
         raise DeviceError(
             f"Ray gave this actor a GPU, and Silo finds none there{absent}. --device cpu asks for the CPU"
         )
-    return found
+    return device
 
 
 class RayConnection:
-    """Implements :class:`silo.tuning.agents.connection.Connection`: an actor, placed and running.
+    """A connection to an agent in an actor. Implements :class:`silo.tuning.agents.connection.Connection`.
 
     Raises:
-        DeviceError: the cluster cannot place it within ``wait_s`` seconds, or the device does not exist there.
+        DeviceError: the cluster does not start the actor within ``wait_s`` seconds, or the device does not exist there.
     """
 
     def __init__(self, ray: Any, actor: type[AgentActor], device: str | None, wait_s: float) -> None:  # noqa: ANN401
@@ -103,7 +103,7 @@ class RayConnection:
         """See :class:`silo.tuning.agents.connection.Connection`."""
         return _unpacked(self._got(self._actor.answer.remote(request), limit_s, "it did not answer in time"))
 
-    def _got(self, reference: Any, limit_s: float, late: str) -> Any:  # noqa: ANN401  # Ray's
+    def _got(self, reference: Any, limit_s: float, late: str) -> Any:  # noqa: ANN401  # Ray's objects have no types
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference, timeout=limit_s)
@@ -167,7 +167,7 @@ def ray_fleet(
     wait_s: float = 120.0,
     actor: type[AgentActor] = AgentActor,
 ) -> Generator[Fleet]:
-    """Starts ``gpus`` agents on the Ray cluster at ``address``; None: one for each of its GPUs.
+    """Starts ``gpus`` agents on the Ray cluster at ``address``; None: one for each GPU of the cluster.
 
     If this process is connected to a cluster already, that cluster is used and stays connected.
 
@@ -175,12 +175,12 @@ def ray_fleet(
         address: as for ``ray.init``: ``HOST:PORT``, ``auto``, ``ray://HOST:PORT``, or ``local`` for a cluster here.
         gpus: the number of actors, each with one GPU.
         device: the device in an actor; None: its GPU.
-        wait_s: seconds until the cluster answers, and until an actor is placed and has begun.
+        wait_s: seconds until the cluster answers, and until an actor was started.
         actor: the class of the actors.
 
     Raises:
         PackageError: Ray is not installed.
-        DeviceError: the cluster is not reached, has no GPUs, or does not place the actors in time.
+        DeviceError: the cluster cannot be reached, has no GPUs, or does not start the actors in time.
     """
     try:
         ray: Any = import_module("ray")
@@ -201,11 +201,11 @@ def ray_fleet(
 
 @contextmanager
 def _connected(ray: Any, address: str, wait_s: float) -> Generator[None]:  # noqa: ANN401
-    """Connects to a cluster for the block. Raises DeviceError if it does not answer within ``wait_s`` seconds.
+    """Connects to a cluster for the ``with`` block. Raises DeviceError if it does not answer within ``wait_s`` seconds.
 
-    A thread connects, because Ray may take minutes if no server listens at the address. The same thread disconnects:
-    the servers that Ray starts for a local cluster end with the thread that started them. The end of this process does
-    not wait for the thread.
+    A thread connects, because Ray may take minutes if no server listens at the address. The same thread disconnects,
+    because the servers that Ray starts for a local cluster end with the thread that started them. This process can end
+    without waiting for the thread.
     """
     answered, wanted, gone = Future[None](), Future[None](), Future[None]()
 
@@ -226,11 +226,11 @@ def _connected(ray: Any, address: str, wait_s: float) -> Generator[None]:  # noq
     try:
         answered.result(wait_s)
     except TimeoutError:
-        wanted.set_result(None)  # if it answers later, the thread disconnects at once
+        wanted.set_result(None)  # if the cluster answers later, the thread disconnects at once
         raise DeviceError(
             f"the Ray cluster at {address} is not reached: it did not answer within {wait_s:g} s"
         ) from None
-    except Exception as error:  # Ray raises bare Exceptions too
+    except Exception as error:  # Ray raises plain Exception objects too
         said = f"{type(error).__name__}: {one_line(str(error).strip())[:300]}"
         raise DeviceError(f"the Ray cluster at {address} is not reached: {said}") from error
     try:

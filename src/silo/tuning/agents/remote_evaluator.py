@@ -1,4 +1,4 @@
-"""Evaluators that use agents: code is compiled here, and checked and measured there."""
+"""Evaluators that use agents: code is compiled on this machine, and checked and measured by an agent."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ T = TypeVar("T")
 
 _log = logging.getLogger("silo")
 
-# Seconds until an agent must answer. Its own limits for loading and launching are shorter, and blame the config.
+# Seconds until an agent must answer. The agent's own limits for loading and launching are shorter, and turn into
+# failures of the config.
 _OPEN_LIMIT_S = 600.0
 _EVALUATE_LIMIT_S = 900.0
 
-# Bounds an answer: measuring takes a few dozen samples.
+# The most samples that an answer may hold; measuring takes a few dozen.
 _MOST_SAMPLES = 10_000
 
 
@@ -45,7 +46,7 @@ class RemoteEvaluator:
         artifacts: the source of compiled code.
         code_of: returns an artifact's code, with consent if it needs consent.
         findings: results that all evaluators of the study share.
-        metrics: metrics that follow from the agents' times.
+        metrics: metrics that are computed from the agents' times.
     """
 
     def __init__(
@@ -95,13 +96,13 @@ class RemoteEvaluator:
 
     def _code(self, config: Config) -> tuple[CompiledCandidate, VouchedCode]:
         try:
-            found = self._artifacts.get(config)
-            return found, self._code_of(found.artifact)
+            compiled = self._artifacts.get(config)
+            return compiled, self._code_of(compiled.artifact)
         except BlobLostError as error:
             _log.info("%s", error)
             self._artifacts.forget(config)
-            found = self._artifacts.get(config)
-            return found, self._code_of(found.artifact)
+            compiled = self._artifacts.get(config)
+            return compiled, self._code_of(compiled.artifact)
 
     def _trial(
         self,
@@ -128,7 +129,10 @@ class RemoteEvaluator:
         return self._fleet.ask(self._turn, str(config), evaluated)
 
     def _read_trial(self, config: Config, found: CompiledCandidate, data: Any) -> Trial:  # noqa: ANN401  # JSON
-        """Reads the trial in an agent's answer and adds facts known here. Raises AgentLostError if it does not fit."""
+        """Reads the trial in an agent's answer and adds facts known here.
+
+        Raises AgentLostError if the answer is not a trial of this config and study.
+        """
         study = self._sent.study
         try:
             trial = Trial.from_json(data)
@@ -155,7 +159,7 @@ class RemoteEvaluator:
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """See :class:`silo.tuner.lanes.Evaluator`. All configs are compared on one agent."""
+        """See :class:`silo.tuner.lanes.Evaluator`. A single agent compares all configs."""
         codes = [self._code(config)[1] for config in configs]
         request = {"do": "compare", "case": self._sent.sha256, "codes": [_code_to_json(code) for code in codes]}
 
@@ -176,7 +180,7 @@ class RemoteEvaluator:
         return _asked(connection, request, self._sent, codes, limit_s)
 
     def interrupt(self) -> None:
-        """See :class:`silo.tuner.lanes.Evaluator`. Ends the agent that works for this evaluator."""
+        """See :class:`silo.tuner.lanes.Evaluator`. Kills the agent that works for this evaluator."""
         self._fleet.stop(self._turn)
 
 
@@ -190,12 +194,14 @@ def _asked(
 def answered(
     connection: Connection, request: Mapping[str, Any], blobs: Mapping[str, bytes], limit_s: float
 ) -> Mapping[str, Any]:
-    """The answer of an agent that did as requested; ``blobs`` are those that it may lack, by their sha256.
+    """Returns the answer of an agent that carried out a request.
+
+    ``blobs`` holds, by SHA-256, the blobs that the agent may lack.
 
     Raises:
-        AgentLostError: the agent is lost, or answers something else.
+        AgentLostError: the agent is lost, or its answer has another form.
         TuneError: the agent's machine is at fault.
-        LaunchError: the launch is.
+        LaunchError: the launched code is at fault.
     """
     answer = exchange(connection, request, blobs.get, limit_s)
     if answer.get("outcome") == "done":
@@ -208,7 +214,7 @@ def answered(
 
 
 def _counts_ns(trial: Trial, reference: ReferenceConfig | None) -> int:
-    """The median of a trial in nanoseconds, relative to the reference if it was measured with this reference."""
+    """Returns a trial's median in nanoseconds, scaled by ``reference`` if it was measured beside that."""
     beside = trial.reference
     if reference is None or beside is None or beside.config.order_key != reference.config.order_key:
         return median(trial.samples_ns)
@@ -236,7 +242,7 @@ def _samples(data: Any) -> tuple[int, ...]:  # noqa: ANN401  # JSON
 
 
 def refused_case(fleet: Fleet, sent: SentCase) -> str:
-    """Has one agent of the fleet prepare a case; the reason why it cannot run it, or ""."""
+    """Has one agent of the fleet prepare a case; returns the reason why the agent cannot run it, or ""."""
     try:
         fleet.ask(
             Turn(),
@@ -256,7 +262,7 @@ def fleet_lanes(
     code_of: Callable[[Artifact], VouchedCode],
     metrics: MetricPlan = TIMES_ALONE,
 ) -> Generator[Lanes]:
-    """An evaluator for each agent, side by side, which share their measurements."""
+    """Makes an evaluator for each agent. They work side by side, and share their measurements."""
     findings = Findings()
     made = [RemoteEvaluator(fleet, sent, artifacts, code_of, findings, metrics) for _ in range(fleet.count)]
     with closing(make_lanes(made)) as lanes:

@@ -1,6 +1,6 @@
-"""Launches over arrays that are sent byte for byte, for a judge: the request, and an agent's answer to it.
+"""Launches over arrays that are sent byte for byte, for ``silo judge``: the request, and an agent's answer to it.
 
-The agent keeps the arrays that the launches left, by their sha256, and the client fetches those that it wants in parts
+The agent keeps the arrays that the launches left, by their SHA-256. The client fetches those that it needs, in parts
 that fit into an answer.
 """
 
@@ -27,12 +27,15 @@ _SETUP_LIMIT_S = 300.0
 _PART: Final = 2 << 20  # bytes of an array in one answer, before base64
 
 
-# ---- the client
+# ---- the client ----
 
 
 @frozen
 class SentLaunch:
-    """One launch: the place of its code, its grid, and its arguments: numbers, or the place of an array."""
+    """One launch. ``code`` is the index of its code.
+
+    An argument is a number, or the index of an array with a byte offset into it.
+    """
 
     code: int
     grid: tuple[int, int, int]
@@ -41,10 +44,11 @@ class SentLaunch:
 
 @frozen
 class SentLaunches:
-    """Launches over the same arrays, each from their first content.
+    """Launches over the same arrays; each launch starts from the arrays' first content.
 
-    ``arrays`` are bytes with their distance from a multiple of 256. ``pairs`` are launches to time in turns, the new
-    one and the old one. ``restore``: the arrays are restored before each timed launch.
+    ``arrays`` holds the bytes of each array, and its address modulo 256. Each of ``pairs`` has the indices of two
+    launches to time in turns: one of new code, and one of old code. ``restore``: the arrays are restored before each
+    timed launch.
     """
 
     arrays: tuple[tuple[bytes, int], ...]
@@ -58,11 +62,11 @@ class SentLaunches:
 
     @property
     def blobs(self) -> dict[str, bytes]:
-        """The arrays and codes by their sha256."""
+        """The arrays and codes by their SHA-256."""
         return {_digest(one): one for one, _ in (*self.arrays, *((data, 0) for _, data in self.codes))}
 
     def to_json(self) -> dict[str, Any]:
-        """The request; blobs are named by their sha256."""
+        """Returns the request; it names blobs by their SHA-256."""
         timed = {
             "pairs": [list(pair) for pair in self.pairs],
             "restore": self.restore,
@@ -82,15 +86,17 @@ class SentLaunches:
 
     @property
     def wait_s(self) -> float:
-        """The longest that an agent may take to answer."""
+        """The seconds that an agent may take to answer."""
         return _SETUP_LIMIT_S + _limit(len(self.launches), len(self.pairs), self.limit_s, self.timed_s)
 
 
 @frozen
 class LaunchResults:
-    """The arrays that each launch left, and, of each pair, its ratio and the arrays of one more launch of the new one.
+    """The results of launches.
 
-    ``beside`` names the launch and the array of each write outside of an array.
+    ``left`` holds the contents of all arrays after each launch. After these follow, for each pair, the contents after
+    one more launch of the pair's new code. ``ratios`` has one ratio for each pair. ``beside`` names the launch and the
+    array of each write outside of an array.
     """
 
     left: tuple[tuple[bytes, ...], ...]
@@ -99,14 +105,14 @@ class LaunchResults:
 
 
 def launch_on(connection: Connection, sent: SentLaunches) -> LaunchResults:
-    """Has an agent launch, and fetches the arrays that differ from those that were sent.
+    """Has an agent launch, and fetches each array that differs from all arrays that were sent.
 
     Raises:
-        AgentLostError: the agent is lost, or answers something else.
+        AgentLostError: the agent is lost, or its answer has another form.
         LaunchError: a launch failed or did not end.
     """
-    known = sent.blobs
-    answer = answered(connection, sent.to_json(), known, sent.wait_s)
+    sent_blobs = sent.blobs
+    answer = answered(connection, sent.to_json(), sent_blobs, sent.wait_s)
     try:
         beside = tuple((int(run), int(place)) for run, place in answer["beside"])
         ratios = tuple(_ratio(one) for one in answer["ratios"])
@@ -121,16 +127,16 @@ def launch_on(connection: Connection, sent: SentLaunches) -> LaunchResults:
     ):
         raise AgentLostError("it answers launches with other numbers of them")
     fetched: dict[str, bytes] = {}
-    left: list[tuple[bytes, ...]] = []
+    arrays_left: list[tuple[bytes, ...]] = []
     for row in rows:
         arrays: list[bytes] = []
         for digest, (data, _) in zip(row, sent.arrays, strict=True):
-            content = known.get(digest) or fetched.get(digest)
+            content = sent_blobs.get(digest) or fetched.get(digest)
             if content is None:
                 content = fetched[digest] = _fetched(connection, digest, len(data))
             arrays.append(content)
-        left.append(tuple(arrays))
-    return LaunchResults(tuple(left), ratios, beside)
+        arrays_left.append(tuple(arrays))
+    return LaunchResults(tuple(arrays_left), ratios, beside)
 
 
 def _ratio(row: Mapping[str, Any]) -> Mapping[str, int]:
@@ -141,9 +147,9 @@ def _ratio(row: Mapping[str, Any]) -> Mapping[str, int]:
 
 
 def _fetched(connection: Connection, digest: str, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size:
-        request = {"do": "bytes", "blob": digest, "at": len(found)}
+    content = bytearray()
+    while len(content) < size:
+        request = {"do": "bytes", "blob": digest, "at": len(content)}
         part: Any = answered(connection, request, {}, _SETUP_LIMIT_S).get("part")
         try:
             data = base64.b64decode(part, validate=True)
@@ -151,10 +157,10 @@ def _fetched(connection: Connection, digest: str, size: int) -> bytes:
             data = b""
         if not data:
             raise AgentLostError("it answers a request for an array with something else")
-        found += data
-    if _digest(bytes(found)) != digest:
+        content += data
+    if _digest(bytes(content)) != digest:
         raise AgentLostError("it sent another array than it named")
-    return bytes(found)
+    return bytes(content)
 
 
 def _digest(data: bytes) -> str:
@@ -165,18 +171,18 @@ def _limit(launches: int, pairs: int, limit_s: float, timed_s: float) -> float:
     return launches * limit_s + pairs * (2 * timed_s + limit_s)
 
 
-# ---- the agent
+# ---- the agent ----
 
 
 class LaunchProcess:
-    """An agent's process for launches over sent arrays. It is replaced after a fault, and one that hangs is ended."""
+    """The process of an agent that launches over sent arrays. It is replaced after a fault, and killed if it hangs."""
 
     def __init__(self, device: Device) -> None:
         self._device = f"{device.target.kind}:{device.index}"
         self._process: WorkerProcess | None = None
 
     def run(self, request: Mapping[str, Any], blobs: Mapping[str, bytes]) -> tuple[dict[str, Any], tuple[bytes, ...]]:
-        """The answer to a request, and the arrays that it names.
+        """Carries out a request; returns the answer, and the arrays that the answer names.
 
         Raises:
             LaunchError: a launch failed, or ended its process.
@@ -219,7 +225,7 @@ class LaunchProcess:
             process, self._process = self._process, None
             raise LaunchError(f"its launches ended their process: {process.close(died=True)}") from None
         if reply.get("outcome") == "error":
-            self.close()  # after a fault the device may refuse everything
+            self.close()  # after a fault, the device may refuse every further launch
             raise rebuilt(str(reply["class"]), str(reply["message"]))
         return reply, left
 
@@ -231,7 +237,7 @@ class LaunchProcess:
 
 
 def answer_part(blob: Callable[[str], bytes | None], request: Mapping[str, Any]) -> dict[str, Any]:
-    """A part of an array that a launch left. Raises TuneError for an unknown one."""
+    """Returns a part of an array that a launch left. Raises TuneError for an unknown array."""
     content = blob(request["blob"])
     if content is None:
         raise TuneError("an array was asked for that no launch left here")
@@ -240,6 +246,6 @@ def answer_part(blob: Callable[[str], bytes | None], request: Mapping[str, Any])
 
 
 def wanted_blobs(request: Mapping[str, Any]) -> Sequence[str]:
-    """The sha256 of all arrays and codes of a request."""
+    """Returns the SHA-256 of all arrays and codes of a request."""
     rows = cast("Sequence[Mapping[str, Any]]", request["arrays"])
     return [*(row["blob"] for row in rows), *(Artifact.from_json(one).blob.sha256 for one in request["codes"])]
