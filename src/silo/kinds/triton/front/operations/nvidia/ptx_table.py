@@ -1,6 +1,6 @@
-"""The PTX instructions that inline assembly may hold: the types they take and give, and the C of each.
+"""The PTX instructions that inline assembly may contain: their operand and result types, and the C text of each.
 
-Functions that are approximate on a GPU are as exact as the same functions of the CPU, and nothing is flushed to zero.
+Functions that are approximate on a GPU are as exact as the CPU's own functions, and nothing is flushed to zero.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from silo.kinds.triton.front.operations.nvidia.libdevice import LIBDEVICE, fma, 
 
 __all__ = ["INLINE", "WIDTHS", "PtxStep"]
 
-# How PTX and libdevice call the ways to round.
+# PTX's names of the rounding modes, and libdevice's.
 _ROUNDINGS = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
 WIDTHS: Mapping[str, int] = MappingProxyType(
     {
@@ -44,16 +44,16 @@ WIDTHS: Mapping[str, int] = MappingProxyType(
         "i64": 64,
     }
 )
-"""Bits of each element type that a step takes or gives; i4 lies in the lower bits of an i8."""
+"""The bits of each type that a step reads or returns; an i4 is in the lower bits of an i8."""
 _FP8 = {"e4m3": "f8E4M3FN", "e5m2": "f8E5M2"}
 
 
 @dataclass(frozen=True, slots=True)
 class PtxStep:
-    """The computation of one instruction: the element types of its operands and of its result, and its C.
+    """The computation of one instruction: the element types of its operands and of its result, and its C text.
 
-    ``lanes``: how many elements each operand and the result hold, each computed alike. ``packs``: the instruction takes
-    one operand for each element of the result, the element of the upper half first.
+    ``lanes`` is the number of elements in each operand and in the result, all computed in the same way. With ``packs``,
+    the instruction takes one operand for each element of the result, the element of the upper half first.
     """
 
     takes: tuple[str, ...]
@@ -69,7 +69,7 @@ def _reciprocal(call: ScalarCall) -> str:
 
 
 def _runtime(stem: str, piece: str) -> Renderer:
-    """A call of a C function of the runtime whose operands have the C types of its parameters."""
+    """A call of a C function of the runtime; the operands are converted to the C types of its parameters."""
 
     def render(call: ScalarCall) -> str:
         call.use(piece)
@@ -79,7 +79,7 @@ def _runtime(stem: str, piece: str) -> Renderer:
 
 
 def _directed(name: str, rounding: str, kind: str) -> Renderer | None:
-    """Arithmetic that is never fused with its neighbours, because it names its rounding."""
+    """Arithmetic that is never fused with other operations, because it names its rounding mode."""
     if kind in HALVES:
         if rounding != "rn":
             return None
@@ -90,7 +90,7 @@ def _directed(name: str, rounding: str, kind: str) -> Renderer | None:
 
 
 def _elements(kind: str) -> tuple[str, int]:
-    """The element type and the number of elements of a type of floats."""
+    """The element type and the number of elements of a floating-point type."""
     return (kind.removesuffix("x2"), 2) if kind.endswith("x2") else (kind, 1)
 
 
@@ -141,7 +141,7 @@ def _arithmetic() -> dict[str, PtxStep]:
 
 
 def _integers() -> dict[str, PtxStep]:
-    """Integer arithmetic that wraps, and bits. A distance of shifts has 32 bits."""
+    """Integer arithmetic, which wraps, and bit operations. The distance of a shift has 32 bits."""
     found: dict[str, PtxStep] = {}
     for bits in (16, 32, 64):
         kind = f"i{bits}"
@@ -228,4 +228,4 @@ def _of_floats(stem: str) -> Renderer:
 
 
 INLINE: Mapping[str, PtxStep] = MappingProxyType({**_approximate(), **_arithmetic(), **_integers(), **_conversions()})
-"""Every instruction that computes, by its name without ``.ftz``, which changes nothing here."""
+"""Every instruction that computes a value, by its name without ``.ftz``, which has no effect here."""
