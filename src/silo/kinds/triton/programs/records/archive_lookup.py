@@ -1,4 +1,4 @@
-"""The contents of a recording in a replay's form; which recorded variant serves a compile, and why others do not."""
+"""Looks up entries of a recording for a replay: which recorded variant serves a compile, and why others do not."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["ArchiveLookup", "best_variant", "constants_of", "describe_wanted", "
 
 
 def constants_of(variant: Variant) -> dict[str, Value]:
-    """Every constexpr, of the call and of the config."""
+    """All constexprs of a variant, from the call and from the config."""
     return {**dict(variant.config.values), **variant.specialization.constant_values}
 
 
 def fits(variant: Variant, blob_kind: str, wanted: Variant) -> Decision:
-    """Whether a variant of the same source serves calls that ask for ``wanted``; if not, all the reasons."""
+    """Whether a variant of the same source serves calls that need ``wanted``; if not, the decision has all reasons."""
     problems = list(_problems(variant, blob_kind, wanted))
     if problems:
         return Rejected("; ".join(problems))
@@ -44,9 +44,9 @@ def fits(variant: Variant, blob_kind: str, wanted: Variant) -> Decision:
 
 
 def may_fit(group: VariantGroup, wanted: Variant) -> bool:
-    """Whether variants of a group may serve a call; the group has no other constants than the call.
+    """Whether a variant of a group may serve a call, for a group that has the same constants as the call.
 
-    Each variant that :func:`fits` is in one of these groups.
+    Every variant accepted by :func:`fits` is in such a group.
     """
     if group.signature.names != wanted.signature.names or not runs_on(group.target, wanted.target, group.blob_kind):
         return False
@@ -85,7 +85,7 @@ def _parameter_problem(parameter: Parameter, specialization: Specialization, wan
 
 
 def _wider(takes: Parameter, requested: Parameter) -> bool:
-    """Whether code for a wider signed integer is given a narrower one."""
+    """Whether the code takes a wider signed integer than the call passes."""
     if takes.dtype is None or requested.dtype is None:
         return False
     return takes.dtype.kind is requested.dtype.kind is DTypeKind.INT and takes.dtype.bits > requested.dtype.bits
@@ -101,7 +101,7 @@ def _type(parameter: Parameter) -> str:
 
 
 def best_variant(variants: Iterable[BundleVariant], wanted: Variant) -> BundleVariant | None:
-    """The variant that serves a call and assumes the most, exact types first; None without one."""
+    """The variant that serves a call and assumes the most; exact types come first. None if no variant serves it."""
     fitting = [one for one in variants if fits(one.artifact.variant, one.artifact.blob.kind, wanted)]
     return max(fitting, key=lambda one: _rank(one.artifact.variant, wanted), default=None)
 
@@ -113,7 +113,7 @@ def _rank(variant: Variant, wanted: Variant) -> tuple[bool, bool, int]:
 
 
 def nearest(variants: Sequence[BundleVariant], wanted: Variant, most: int = 4) -> list[tuple[Variant, str]]:
-    """The variants with the least in the way, each with all that is."""
+    """The ``most`` variants with the fewest reasons against them, each with all its reasons."""
     found = [
         (len(list(_problems(one.artifact.variant, one.artifact.blob.kind, wanted))), one.artifact) for one in variants
     ]
@@ -124,7 +124,7 @@ def nearest(variants: Sequence[BundleVariant], wanted: Variant, most: int = 4) -
 
 
 def describe_wanted(wanted: Variant) -> str:
-    """The request in one line: types with the facts about each, constexprs, options, target."""
+    """A call in one line: types with the facts about each argument, constexprs, options, target."""
     parts: list[str] = []
     for one in wanted.signature.parameters:
         facts = wanted.specialization.facts_of(one.name)
@@ -138,7 +138,10 @@ def describe_wanted(wanted: Variant) -> str:
 
 
 class ArchiveLookup:
-    """One bundle. ``trust``: its native code is loaded without further consent. Usable from many threads."""
+    """Looks up the contents of one bundle. Usable from many threads.
+
+    ``trust``: the bundle's native code is loaded without further consent.
+    """
 
     def __init__(self, bundle: Bundle, *, trust: bool = False) -> None:
         self.bundle = bundle
@@ -147,7 +150,7 @@ class ArchiveLookup:
 
     @cached_property
     def kernels(self) -> dict[str, list[str]]:
-        """The names of all kernels by their sources' fingerprints."""
+        """The names of all kernels, by the fingerprints of their sources."""
         found: dict[str, list[str]] = {}
         for name in self.bundle.kernel_names:
             for source in self._kernel(name).sources:
@@ -165,7 +168,7 @@ class ArchiveLookup:
 
     @cached_property
     def winners(self) -> dict[str, list[ForeignWinner]]:
-        """The decisions of tuners, by their kernels' fingerprints."""
+        """The decisions of tuners, by the fingerprints of their kernels."""
         found: dict[str, list[ForeignWinner]] = {}
         for winner in read_winners(self.bundle):
             found.setdefault(winner.source, []).append(winner)
@@ -173,13 +176,13 @@ class ArchiveLookup:
 
     @cached_property
     def names(self) -> Mapping[str, Names]:
-        """The names in the texts of its kernels: with them a fingerprint needs no parser."""
+        """The names that kernels' texts refer to; with them, computing a fingerprint needs no parsing."""
         return RecordedNames(self.bundle)
 
     # -- variants ------------------------------------------------------------------------------------------------------
 
     def variants(self, source: str) -> list[BundleVariant]:
-        """Every variant of a source that came from Triton's own compiler."""
+        """Every variant of a source that was recorded from Triton's own compiler."""
         found: list[BundleVariant] = []
         for name in self.kernels.get(source, ()):
             kernel = self._kernel(name)
@@ -187,7 +190,7 @@ class ArchiveLookup:
         return [one for one in found if one.artifact.variant.source == source and key_of(one.artifact) in self.files]
 
     def best(self, wanted: Variant) -> BundleVariant | None:
-        """The variant that serves a call best. Only the parts of the file that may serve it are read."""
+        """The variant that serves a call best, or None. Reads only the parts of the file that may serve it."""
         named = self._named(wanted)
         for name in named:
             one = self._kernel(name).exact(wanted)
@@ -196,7 +199,7 @@ class ArchiveLookup:
                 and key_of(one.artifact)
                 and runs_on(wanted.target, wanted.target, one.artifact.blob.kind)
             ):
-                return one  # nothing assumes more of the call
+                return one  # an exact variant: no other can assume more about the call
         found: list[BundleVariant] = []
         known = constants_of(wanted)
         for name in named:
@@ -214,7 +217,7 @@ class ArchiveLookup:
         return found
 
     def _named(self, wanted: Variant) -> list[str]:
-        """The kernels of a source. Usually one of two names leads to them; otherwise all are compared."""
+        """The bundle's kernels for a source. Usually one of two names is right; otherwise all kernels are compared."""
         manifest = self.bundle.manifest
         for name in (wanted.kernel, f"{wanted.kernel}@{wanted.source[:12]}"):
             if name in manifest and wanted.source in self._kernel(name).sources:
@@ -224,7 +227,7 @@ class ArchiveLookup:
     # -- code ----------------------------------------------------------------------------------------------------------
 
     def kept(self, one: BundleVariant) -> tuple[KeptCode, str]:
-        """Triton's own files of a variant, and its hash of them.
+        """Triton's own files for a variant, and Triton's hash of them.
 
         Raises:
             BundleError: some are missing, or they are damaged.
@@ -252,11 +255,11 @@ class ArchiveLookup:
         return KeptCode(key, name, metadata, stages, binary), hashed
 
     def consent(self, one: BundleVariant) -> Consent | None:
-        """Consent to load the code of a variant; None if it needs none.
+        """Consent to load the code of a variant; None if the code needs no consent.
 
         Raises:
-            BundleError: it would run although checks are on.
-            TrustError: it is not trusted.
+            BundleError: the code would run although checks are on.
+            TrustError: the code is not trusted.
         """
         artifact = one.artifact
         if not artifact.runs_on_host:
@@ -272,7 +275,7 @@ class ArchiveLookup:
 
 
 def _as_built(artifact: Artifact) -> Artifact:
-    """Returns the artifact with every constexpr in its specialization, as the recorder noted it."""
+    """Returns the artifact with all constexprs in its specialization, as it was when it was recorded."""
     variant = artifact.variant
     constants = {**dict(variant.config.values), **variant.specialization.constant_values}
     return replace(artifact, variant=replace(variant, specialization=variant.specialization.with_constants(constants)))

@@ -1,7 +1,7 @@
-"""The replayer: answers a program's compiles, launches and decisions from a recorded bundle.
+"""Serves a program's compiles, launches and decisions from a recorded bundle.
 
-Other launches take that path: :class:`.replayer.Replayer` answers Triton's compiler from the same recording, and
-reports misfits.
+:class:`Serving` supplies code for launches that Silo serves. All other launches call Triton's compiler, for which
+:class:`Replayer` answers from the same recording; it also reports why code does not fit.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ __all__ = ["Replayer", "Serving"]
 
 
 class Replayer:
-    """Serves from one bundle. ``frozen``: a missing entry is an error, never compiled, never measured.
+    """Serves compiles and decisions from one bundle.
+
+    ``frozen``: a missing entry is an error; nothing is compiled or measured.
 
     ``trust``: native code of the bundle is loaded without further consent. ``others`` supply decisions that the bundle
     lacks, and receive new decisions of tuners.
@@ -83,15 +85,16 @@ class Replayer:
     # -- compiles ------------------------------------------------------------------------------------------------------
 
     def compile(self, call: CompileCall, proceed: Callable[[CompileCall], Any]) -> Any:  # noqa: ANN401
-        """The code of the bundle that serves a call, else Triton's compiled code.
+        """The bundle's code for a compile request, or else the code that Triton compiles.
 
         Raises:
             NoVariantError: frozen, and nothing in the bundle fits.
             TrustError: frozen, and the native code that fits is not trusted.
-            RuntimeError: the kernel was served, and a global that it reads is another now.
+            RuntimeError: the kernel was served, and a global that it reads has changed.
         """
         for kernel in TABLE.of(call.function):
-            kernel.refuse_changed()  # Triton compiled nothing then, so it does not have it
+            # for a served kernel Triton compiled nothing, so it did not record the globals itself
+            kernel.refuse_changed()
         try:
             made = self._serve(call)
         except (SiloError, OSError) as error:
@@ -125,7 +128,10 @@ class Replayer:
         return made
 
     def _revive(self, call: CompileCall, one: BundleVariant) -> Any:  # noqa: ANN401
-        """Triton's own object for a variant. How native code is launched is what consent was given to."""
+        """Triton's own kernel object for a variant.
+
+        Native code is launched with the launch info to which consent was given.
+        """
         kept, hashed = self.code.kept(one)
         if is_host_code(kept.binary):
             self.code.consent(one)
@@ -136,7 +142,7 @@ class Replayer:
         return revived(call, kept, hashed)
 
     def _missing(self, wanted: Variant, variants: Sequence[BundleVariant]) -> NoVariantError:
-        """The reason why nothing serves a call, with the nearest variants and the misfit of each."""
+        """The error for a call that nothing serves, with the nearest variants and why each does not fit."""
         name = wanted.kernel
         what = f"{self.bundle.name} holds no code for {describe_wanted(wanted)}"
         again = "record this call too (silo exec --record)"
@@ -161,16 +167,16 @@ class Replayer:
         return NoVariantError(f"{what}: no kernel of this name was recorded; it holds {recorded_names}; {again}", [])
 
     def _tell(self, what: str, why: str) -> None:
-        """A fallback, once for each kernel."""
+        """Logs once for each kernel that it falls back to Triton or to another decision."""
         self._notices.once(what, f"{what}: {why}")
 
     # -- tuners --------------------------------------------------------------------------------------------------------
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """The recorded decision, else that for the nearest key; nothing is measured.
+        """The recorded decision, or else the decision for the nearest key; nothing is measured.
 
         Raises:
-            FrozenError: frozen, and nothing was decided for this kernel that its tuner may use.
+            FrozenError: frozen, and the bundle has no decision for this kernel that its tuner may use.
         """
         name = str(kernel_of_tuner(tuner).__name__)
         try:
@@ -205,14 +211,17 @@ class Replayer:
         )
 
     def _source_of_tuner(self, tuner: Any) -> TritonSource:  # noqa: ANN401
-        """Not from the compile sources, which compute Triton's own hash of the kernel: milliseconds."""
+        """The source of a tuner's kernel.
+
+        Unlike ``Sources.of`` it does not compute Triton's own hash, which takes milliseconds.
+        """
         found = self._tuned.get(tuner)
         if found is None:
             found = self._tuned[tuner] = TritonSource.of(kernel_of_tuner(tuner), self.code.names)
         return found
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """The tuner's decision, or the decision that the other sources return for it."""
+        """The tuner's decision, or the decision that ``others`` return for it."""
         return config if self._others is None else self._others.decided(tuner, key, config)
 
 
@@ -226,7 +235,7 @@ _NUMBERS = {ValueKind.INT: int, ValueKind.BOOL: bool, ValueKind.FLOAT: float}
 
 
 class Serving:
-    """Provides variants of one recording. Implements ``triton_programs.providers.VariantProvider``."""
+    """Supplies variants from one recording for launches. Implements :class:`..compiled_code.VariantProvider`."""
 
     def __init__(self, code: ArchiveLookup) -> None:
         self._code = code
@@ -236,16 +245,16 @@ class Serving:
         )
 
     def provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
-        """The code of the recording that serves calls like this one; None: Triton's path decides."""
+        """The recording's code for calls like ``call``; None to let Triton's path decide."""
         if not all(_is_plain(one.kind, one.value) for one in call.arguments):
             return None
         try:
             return self._provide(kernel, call)
         except (SiloError, OSError):
-            return None  # requested again on Triton's path, which has the reason
+            return None  # Triton's path will request the code again, and reports the reason
 
     def compiled(self, variant: ProgramVariant) -> None:
-        """A recording is not added to while it serves."""
+        """Does nothing: nothing is added to a recording that is being served."""
 
     def _provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
         function = kernel.function
@@ -272,7 +281,7 @@ class Serving:
         return Provided(binding, read.globals)
 
     def _bind(self, kernel: LaunchedKernel, one: BundleVariant, index: int, tag: object) -> Binding:
-        """The code, loaded on the device of the launch."""
+        """Loads the code on the device of the launch, and binds it to the kernel's parameters."""
         artifact = one.artifact
         launch, target = artifact.launch, artifact.variant.target
         if launch.profile_bytes and not artifact.runs_on_host:
@@ -284,10 +293,11 @@ class Serving:
         return bind_program(loaded, launch, kernel.source.signature, tag)
 
     def _returned(self, function: Any, one: BundleVariant, call: SeenCall, asked: tuple[Any, Any]) -> object:  # noqa: ANN401
-        """Triton's own object for the variant, read from the recording at its first use."""
+        """Triton's own kernel object for the variant; the recording is read when the object is first used."""
         constants = {two.name: two.value for two in call.arguments if two.kind is ValueKind.CONSTANT}
         options, target = asked
-        held = weakref.ref(function)  # keeps the binding alive, whose tag this is
+        # a weak reference: the function keeps the binding alive, and this object is the binding's tag
+        held = weakref.ref(function)
 
         def make() -> Any:  # noqa: ANN401
             alive = held()
@@ -300,9 +310,10 @@ class Serving:
 
 
 def _held(value: object) -> object:
-    """A copy of a global's value, so that a change within an object shows, as in Triton.
+    """A copy of a global's value, so that a change inside of the object is detected, as in Triton.
 
-    It is the object itself if no copy equals it: Triton copies no global that only a parameter's default reads.
+    If no copy equals the value, it is the value itself. Triton itself copies no global that only a parameter's default
+    reads.
     """
     try:
         copied = copy.deepcopy(value)
@@ -313,7 +324,7 @@ def _held(value: object) -> object:
 
 
 def _is_plain(kind: ValueKind, value: object) -> bool:
-    """Whether Triton takes an argument as Silo's guard does."""
+    """Whether Triton treats an argument of this kind as Silo's guard does."""
     if kind in _NUMBERS:
         return type(value) is _NUMBERS[kind]
     if kind in _POINTERS:
