@@ -37,7 +37,7 @@ static int view_of_buffer(PyObject *object, struct silo_view *view, struct silo_
     if (SILO_LIKELY(PyObject_GetBuffer(object, buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)) {
         view->dtype = silo_dtype_of_format(buffer->format, buffer->itemsize);
     } else {
-        /* The struct module's formats lack bfloat16 and fp8; such memory is asked for without a
+        /* The struct module's formats lack bfloat16 and fp8; such memory is requested without a
          * format. */
         silo_forget_error();
         if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDES) != 0)
@@ -105,7 +105,7 @@ static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
     return 0;
 }
 
-/* Asks the library's reader about an array. Returns 1 if the array has no address, with the
+/* Asks the library's reader about an array. Returns 1 if the array lacks an address, with the
  * reader's description in `view`; 0 if it has one; -1 with an exception set. */
 static int view_of_reader(PyObject *object, const struct silo_adapter *adapter,
                           struct silo_view *view) {

@@ -97,7 +97,7 @@ static SILO_HOT void bound_dealloc(PyObject *self) {
         PyObject_GC_UnTrack(self);
     if (!is_plain(bound->grid_object))
         Py_CLEAR(bound->grid_object);
-    /* The memory becomes the launcher's spare, for the next `k[grid]`; the spare and the launcher
+    /* The memory becomes the launcher's spare for the next `k[grid]`; the spare and the launcher
      * hold no references to each other. */
     SILO_LOCK(&launcher->lock);
     struct silo_bound *extra = launcher->spare;

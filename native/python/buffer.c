@@ -9,7 +9,7 @@ struct host_buffer {
     /* Its memory is 64-byte aligned, and owned unless `owner` is set. */
     struct silo_tensor_object base;
     PyObject *owner; /* owned: the HostBuffer whose memory this buffer views */
-    Py_ssize_t byte_strides[SILO_MAX_AXES]; /* the strides that the buffer protocol asks for */
+    Py_ssize_t byte_strides[SILO_MAX_AXES]; /* the strides for the buffer protocol */
 };
 
 static PyTypeObject *buffer_type;

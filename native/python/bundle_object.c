@@ -79,7 +79,7 @@ void silo_py_bundle_release_buffer(PyObject *object, Py_buffer *view) {
 /* ---- opening ---- */
 
 /* Reads the names that plug-ins add, at most once for each bundle. Returns 1 with the names in
- * `words`; 0 if there are none or they were read before; -1 with an exception set. */
+ * `words`; 0 if plug-ins add none or they were read before; -1 with an exception set. */
 static int ask_words(struct silo_py_bundle *self, struct silo_words *words) {
     SILO_LOCK(&self->lock);
     const bool learned = self->learned;

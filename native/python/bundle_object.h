@@ -39,7 +39,7 @@ struct silo_py_bundle *silo_py_bundle_of(PyObject *object);
 /* Called with the GIL held after a function of the reader refused the file. Returns 1 if plug-ins
  * add names (kinds of blobs and targets, launch options): the reader now has them, `error` is
  * cleared, and the caller repeats its call. This happens at most once for each bundle. Returns 0 if
- * there are none, or -1 with an exception set. */
+ * they add none, or -1 with an exception set. */
 int silo_py_bundle_learn(struct silo_py_bundle *bundle, silo_error *error);
 
 /* A function that queries the reader, called without the GIL. Returns 0, or -1 with `error` filled.

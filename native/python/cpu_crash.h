@@ -4,7 +4,7 @@
 #ifndef SILO_CPU_CRASH_H
 #define SILO_CPU_CRASH_H
 
-/* Installs the handlers for the signals of such faults; later calls cost almost nothing. It is
+/* Installs the handlers for the signals of these faults; later calls cost almost nothing. It is
  * first called at the first launch, so that handlers which the program installed before that are
  * called too. */
 void silo_cpu_watch_faults(void);

@@ -13,7 +13,7 @@ int silo_cuda_dict_init(void) {
     return silo_intern(names, sizeof names / sizeof *names);
 }
 
-/* Reads the shape from the dictionary. Returns 1, or 0 if there is none; -1 with an exception set.
+/* Reads the shape from the dictionary. Returns 1, or 0 without a shape; -1 with an exception set.
  */
 static int read_shape(PyObject *dict, int32_t itemsize, struct silo_shape *shape) {
     PyObject *sizes = PyDict_GetItemString(dict, "shape"); /* borrowed */
@@ -30,7 +30,7 @@ static int read_shape(PyObject *dict, int32_t itemsize, struct silo_shape *shape
     return result == 0 ? 1 : -1;
 }
 
-/* Returns the dtype of a typestr such as "<f4". If numpy has no letter for a type, the object's
+/* Returns the dtype of a typestr such as "<f4". If numpy lacks a letter for a type, the object's
  * attribute dtype decides. */
 static struct silo_dtype dtype_of_typestr(PyObject *object, const char *text) {
     static const char letters[] = "iufb";

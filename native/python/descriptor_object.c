@@ -163,7 +163,7 @@ PyObject *silo_descriptor_kept(struct silo_members *members) {
 }
 
 int silo_descriptor_keep(PyObject *object, PyObject *map) {
-    /* The type's own __setattr__ is not used, because that of a frozen dataclass raises. */
+    /* The type's own __setattr__ is not used, because a frozen dataclass's raises. */
     return PyObject_GenericSetAttr(object, s_map, map);
 }
 

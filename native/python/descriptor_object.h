@@ -25,7 +25,7 @@ int silo_descriptor_shape(PyObject *object, struct silo_shape *shape);
  * object, which is read if the dictionary lacks the name. */
 struct silo_members {
     PyObject *object; /* borrowed */
-    PyObject *dict;   /* owned; NULL if the object has none */
+    PyObject *dict;   /* owned; NULL if the object lacks one */
     bool asked; /* an attribute of the object was read, which may have run Python code of its class
                  */
 };

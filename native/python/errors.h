@@ -32,7 +32,7 @@ PyObject *silo_describe(PyObject *object);
 /* Makes `cause` (stolen, may be NULL) the cause of the exception that is set. */
 void silo_chain(PyObject *cause);
 
-/* Adds a note below the traceback of the exception that is set; `format` is that of
+/* Adds a note below the traceback of the exception that is set; `format` is as for
  * PyUnicode_FromFormat. If this fails, the exception stays as it is. */
 void silo_add_note(const char *format, ...);
 

@@ -10,7 +10,7 @@ struct silo_flat {
     PyObject **values; /* owned, with references, because the call may change the dict that they
                           came from */
     Py_ssize_t positional, count;
-    PyObject *names; /* owned tuple; NULL if there are none */
+    PyObject *names; /* owned tuple, or NULL */
 };
 
 /* Fills in `flat`; -1 with an exception set. `keywords` may be NULL. silo_flat_free is to be called

@@ -340,7 +340,7 @@ static PyObject *py_state(PyObject *module, PyObject *unused) {
     return Py_BuildValue("(KO)", (unsigned long long)last, running ? Py_True : Py_False);
 }
 
-/* Returns the offset of the first word that equals a value; 0 if there is none. The word at offset
+/* Returns the offset of the first word that equals a value, or 0. The word at offset
  * 0 is not tested. */
 static ptrdiff_t place_of(const char *from, size_t bytes, uint64_t value) {
     for (size_t at = 8; at + sizeof value <= bytes; at += sizeof value) {

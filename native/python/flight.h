@@ -1,4 +1,4 @@
-/* The flight recorder: keeps the last launches of this process in native memory, for a report of a
+/* The flight recorder: keeps the last launches of this process in native memory for a report of a
  * crash (written by flight_file.h). While it is off it costs nothing, as launches test
  * `silo_hooks_on` in any case. */
 #ifndef SILO_FLIGHT_H

@@ -21,8 +21,8 @@ struct silo_flight_kind {
 enum silo_flight_place {
     SILO_FLIGHT_INDEX = 0x3fff, /* mask of the parameter's index in the launcher */
     SILO_FLIGHT_ADDRESS = 0x8000,
-    SILO_FLIGHT_DESCRIPTOR = 0x4000, /* set with SILO_FLIGHT_ADDRESS if the address is that of a
-                                        tensor descriptor's base */
+    SILO_FLIGHT_DESCRIPTOR = 0x4000, /* set with SILO_FLIGHT_ADDRESS for the address of a tensor
+                                        descriptor's base */
 };
 
 enum silo_flight_state { SILO_FLIGHT_RUNNING, SILO_FLIGHT_RETURNED, SILO_FLIGHT_FAILED };
@@ -49,7 +49,7 @@ struct silo_flight_slot {
     void *stream;
     uint32_t grid[3];
     uint32_t state;                    /* enum silo_flight_state */
-    struct silo_flight_copies *copies; /* owned; NULL if there are none */
+    struct silo_flight_copies *copies; /* owned, or NULL */
     uint64_t words[];
 };
 
@@ -62,7 +62,7 @@ struct silo_flight_slot {
 
 extern struct silo_flight_ring {
     bool on;
-    bool copies; /* a launch had copies, so every launch looks for those of its thread, which takes
+    bool copies; /* a launch had copies, so every launch looks for its thread's copies, which takes
                     time */
     uint32_t mask;        /* the number of slots minus 1 */
     uint64_t last;        /* the number of the last launch */

@@ -86,8 +86,8 @@ PyObject *silo_py_evaluate(PyObject *module, PyObject *args) {
     if ((size_t)size % sizeof(silo_instruction) != 0)
         return PyErr_Format(PyExc_ValueError, "%zd bytes are not a program", size);
     struct gathered *gathered = PyMem_Malloc(sizeof *gathered);
-    /* Aligned, which the contents of a bytes object need not be. */\n silo_instruction *program =
-        PyMem_Malloc((size_t)size + 1);
+    /* Aligned, which the contents of a bytes object need not be. */
+    silo_instruction *program = PyMem_Malloc((size_t)size + 1);
     PyObject *result = NULL;
     if (gathered == NULL || program == NULL) {
         PyErr_NoMemory();

@@ -1,4 +1,4 @@
-/* Turns the grid of a call, or the one that a kernel declares, into three checked dimensions. */
+/* Turns the grid that a call gives or a kernel declares into three checked dimensions. */
 #ifndef SILO_GIVEN_GRID_H
 #define SILO_GIVEN_GRID_H
 

@@ -133,7 +133,7 @@ void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame) {
     frame->extent_words += silo_extent_words_of_grid(dims, frame->extents + frame->extent_words);
 }
 
-/* Returns the words of the first parameter's extents, which follow those of the grid. */
+/* Returns the words of the first parameter's extents, which follow the grid's words. */
 static const uint64_t *first_words(const struct silo_extents *extents,
                                    const struct silo_frame *frame) {
     if (!extents->grid)

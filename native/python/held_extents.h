@@ -74,7 +74,7 @@ SILO_INLINE bool silo_extents_of_tensor(const struct silo_extents *extents, int3
     return true;
 }
 
-/* Adds the words of the grid, before those of any argument; `dims` is NULL if the call gives no
+/* Adds the words of the grid, before the words of any argument; `dims` is NULL if the call gives no
  * grid. */
 void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame);
 

@@ -4,7 +4,7 @@
 
 #include "launcher.h"
 
-/* What observes launches. */
+/* The observers of launches. */
 enum silo_lookers {
     SILO_LOOKS_HOOK = 1,     /* a function given to `set_hooks` */
     SILO_LOOKS_RECORDER = 2, /* a recording of launches in some thread */
@@ -22,13 +22,13 @@ PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_i
                            const struct silo_binding *binding, const int64_t dims[3], void *stream);
 
 /* Calls the hook for a replay of recorded launches, which it sees as one launch: the grid is
- * (launches, 1, 1), and `parts`, a tuple, has the kernels' names. `function` is that of any of the
+ * (launches, 1, 1), and `parts`, a tuple, has the kernels' names. `function` belongs to any of the
  * launches, NULL on a CPU. Returns the token, or NULL with an exception set. */
 PyObject *silo_hooks_enter_plan(PyObject *name, PyObject *arguments,
                                 const struct silo_function *function, void *stream, PyObject *tag,
                                 PyObject *parts);
 
-/* Calls exit(token) after the launch, also after one that failed. Takes the reference of the token.
+/* Calls exit(token) after the launch, also after a failed one. Takes the reference of the token.
  * Returns -1 with an exception set; an earlier exception stays. */
 int silo_hooks_exit(PyObject *token);
 

@@ -80,7 +80,7 @@ static int encode(const struct silo_plan *plan, int32_t index, int32_t device_id
 }
 
 /* Returns the map of `key` in a list and makes `frame` hold the list, whose reference it takes.
- * Returns NULL if there is none; then the caller still owns `first`. */
+ * Returns NULL if none is found; then the caller still owns `first`. */
 static void *find(PyObject *first, const struct map_key *key, struct silo_frame *frame) {
     for (PyObject *at = first; at != NULL; at = ((struct tensor_map *)at)->next) {
         struct tensor_map *known = (struct tensor_map *)at;

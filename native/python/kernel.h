@@ -31,7 +31,7 @@ struct silo_binding {
     /* The flight recorder's; never freed; NULL before the first recorded launch. */
     struct silo_flight_kind *flight;
     PyObject *effects; /* owned dict that hooks receive, never changed; NULL if unknown */
-    PyObject *maps;    /* owned: encoded maps of arrays (kept_map.h); NULL if there are none yet */
+    PyObject *maps;    /* owned: encoded maps of arrays (kept_map.h), or NULL */
     silo_lock maps_lock;
 };
 

@@ -18,7 +18,7 @@ struct silo_known {
 };
 
 /* Returns the binding for a key (a new reference), or NULL without an exception. Stores the key's
- * hash in `*hash` if there is none. */
+ * hash in `*hash` if none is found. */
 SILO_INLINE PyObject *silo_known_find(struct silo_known *known, const uint64_t *key, uint32_t words,
                                       uint64_t *hash) {
     SILO_LOCK(&known->lock);

@@ -523,7 +523,7 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
     }
     if (SILO_UNLIKELY(found == NULL)) {
         struct silo_recorder *recorder = silo_recorder;
-        silo_recorder = NULL; /* not recorded, for the reason given in find_binding */
+        silo_recorder = NULL; /* not recorded, as in find_binding */
         found = silo_triton_miss(self, inputs, grid, frame, hash, &result);
         silo_recorder = recorder;
         if (SILO_UNLIKELY(recorder != NULL) && result != NULL &&

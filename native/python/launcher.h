@@ -10,10 +10,10 @@
 /* The most call-site forms that a launcher keeps; calls of other forms are analysed each time. */
 #define SILO_MAX_FORMS 32
 
-/* Where the grid of a call comes from. */
+/* The source of a call's grid. */
 struct silo_grid_source {
     PyObject *callable; /* borrowed from the owner of this struct; NULL if `dims` is the grid */
-    /* Borrowed too: the object that `dims` was read from; NULL if there is none. */
+    /* Borrowed too: the object that `dims` was read from, or NULL. */
     PyObject *object;
     int64_t dims[3];
 };
@@ -42,12 +42,12 @@ struct silo_launcher {
     bool release_gil;
     silo_lock lock;        /* held to add a form, and to take or store the spare */
     uint32_t form_count;   /* read without the lock: all forms below this number are complete */
-    PyObject *grid_object; /* owned; NULL if the launcher itself has no grid */
+    PyObject *grid_object; /* owned; NULL if the launcher itself lacks a grid */
     struct silo_grid_source grid;
     PyObject *constants; /* owned dict: maps a constexpr value's key to the object that represents
                             equal values */
     PyObject *on_miss;   /* owned callable */
-    PyObject *on_unread; /* owned; called if an argument could not be read; NULL if there is none */
+    PyObject *on_unread; /* owned; called if an argument could not be read; may be NULL */
     uint64_t misses;
     struct silo_form *forms[SILO_MAX_FORMS]; /* owned; freed only with the launcher */
     struct silo_extents extents;             /* empty except for SILO_ROUTE_HELD */

@@ -8,7 +8,7 @@
 #include "stack.h"
 #include "stream.h"
 
-/* Returns whether the exception that is set is one that an impossible shape raises. */
+/* Returns whether the exception that is set is due to an impossible shape. */
 static bool is_wrong_shape(void) {
     return PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_OverflowError);
 }

@@ -1,5 +1,5 @@
-/* The first call of a kind, for which the launcher has no binding: Python is asked for one, which
- * is checked and kept. */
+/* The first call of a kind, for which the launcher lacks a binding: Python returns one, which is
+ * checked and kept. */
 #ifndef SILO_MISS_H
 #define SILO_MISS_H
 
@@ -19,7 +19,7 @@ PyObject *silo_miss_keep(struct silo_launcher *self, const struct silo_inputs *i
                          const struct silo_frame *frame, PyObject *answer, uint64_t hash);
 
 /* Returns a new tuple about a call: (facts, arguments, options, (device type, device index), grid).
- * The grid is that of the call or the launcher: a callable, a tuple, an int, or None. The facts
+ * The grid of the call or the launcher is a callable, a tuple, an int, or None. The facts
  * have one (kind, code, bits, flags, ndim, extents) for each parameter, with ndim -1 for an
  * argument that is not an array. */
 PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,

@@ -30,8 +30,8 @@ struct operator_call {
                          makes one */
     /* Owned: otherwise(args, kwargs) makes a call that must go through torch. */
     PyObject *otherwise;
-    PyObject *empty_like; /* owned: makes the output; NULL if `launch` makes the outputs, or if
-                             there are none */
+    PyObject *empty_like; /* owned: makes the output; NULL if `launch` makes the outputs, if
+                             any */
     int32_t like;         /* number of the argument that `empty_like` receives */
     int32_t count;        /* number of arguments */
     int32_t writes;       /* number of arguments that the kernel writes to */
@@ -149,7 +149,7 @@ static int tell_writes(const struct operator_call *self, PyObject *const *argume
         }
     }
     PyObject *done = silo_call_one(self->count_writes, written);
-    /* The list has a tensor of inference mode, which has no count, or None instead of a tensor. */
+    /* The list has a tensor of inference mode, which lacks a count, or None instead of a tensor. */
     if (done == NULL &&
         (PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError))) {
         PyErr_Clear();

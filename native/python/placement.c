@@ -22,16 +22,16 @@ bool silo_open_drivers(void) {
     if (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE) && driver_opener != NULL) {
         PyObject *done = PyObject_CallNoArgs(driver_opener);
         if (done == NULL)
-            PyErr_Clear(); /* the opener has logged it; a missing GPU is no error for a call on the
-                              CPU */
+            PyErr_Clear(); /* the opener has logged it; a missing GPU does not matter to a call on
+                              the CPU */
         Py_XDECREF(done);
         __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
     }
     return silo_gpu_usual()->open;
 }
 
-/* Returns whether host memory is pinned or managed by the GPU's driver. A null address, that of an
- * empty array, counts as pinned. */
+/* Returns whether host memory is pinned or managed by the GPU's driver. A null address (an empty
+ * array's) counts as pinned. */
 static bool is_pinned(const struct silo_gpu *gpu, uint64_t address) {
     int32_t type, index;
     return address == 0 ||

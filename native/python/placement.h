@@ -9,10 +9,10 @@
  * set. */
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
                       const struct silo_adapter *adapter, struct silo_frame *frame);
-/* Chooses the device of a call without arrays: that of its first address, else the current device
- * of this thread or the first device, else the CPU. It opens the drivers if they are not open yet,
- * and all queries about a call use it, so the answer depends neither on the caller nor on earlier
- * calls. */
+/* Chooses the device of a call without arrays: the device of its first address, else the current
+ * device of this thread or the first device, else the CPU. It opens the drivers if they are not
+ * open yet, and all queries about a call use it, so the answer depends neither on the caller nor on
+ * earlier calls. */
 void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame);
 /* Sets the callable that opens the GPU drivers when they are first needed. Takes a reference of its
  * own. */

@@ -255,7 +255,7 @@ static bool is_open(const struct found *found) {
 
 /* Reads a tensor descriptor: (address, nan, tf32, shape, strides, value of the address, values of
  * the shape, values of the strides). The last three are numbers of values of the plan, or -1 for
- * what does not change. */
+ * parts that do not change. */
 static int read_described(PyObject *item, const struct silo_plan_form *form,
                           struct silo_plan_made *made) {
     unsigned long long address, nan, tf32;
@@ -604,8 +604,8 @@ static uint64_t scratch_of(const struct silo_function *function, uint8_t pack, u
                                        : 0;
 }
 
-/* Returns the number of programs for which a node gets scratch memory: that of the recording, or a
- * greater one if the grid changes. */
+/* Returns the number of programs for which a node gets scratch memory: as in the recording, or a
+ * greater number if the grid changes. */
 static uint64_t room_of(struct silo_plan_form *form, uint32_t number, const struct found *found) {
     const uint32_t grid[3] = {(uint32_t)found->dims[0], (uint32_t)found->dims[1],
                               (uint32_t)found->dims[2]};

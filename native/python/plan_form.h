@@ -42,7 +42,7 @@ struct silo_plan_served {
     struct silo_plan_scratch scratch;  /* scratch memory of all nodes */
     PyObject *keeps; /* owned: bindings, launchers, and arrays that are not arguments */
     /* Owned: the value of a replay as a pair (argument's number, object), where number -1 selects
-     * the object; a tuple of such pairs; or None. */
+     * the object; a tuple of these pairs; or None. */
     PyObject *result;
     struct silo_fork_lock lock; /* held while a block is filled and launched */
     uint64_t replays, nanoseconds;

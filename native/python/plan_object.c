@@ -38,7 +38,7 @@ struct given {
     const int64_t *sizes[SILO_PLAN_ARGUMENTS], *strides[SILO_PLAN_ARGUMENTS];
     int32_t ranks[SILO_PLAN_ARGUMENTS], itemsizes[SILO_PLAN_ARGUMENTS];
     struct silo_shape *shapes;          /* one for each argument, on the stack of the call */
-    const struct silo_adapter *adapter; /* adapter of the first array; NULL if there is none */
+    const struct silo_adapter *adapter; /* adapter of the first array, or NULL */
     struct silo_holds holds;
     Py_buffer buffers[SILO_PLAN_ARGUMENTS];
     PyObject *objects[2 * SILO_PLAN_ARGUMENTS + 8];

@@ -6,7 +6,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #if !defined(Py_LIMITED_API) &&                                                                    \
-    !defined(Py_GIL_DISABLED) /* free-threaded builds have no limited API */
+    !defined(Py_GIL_DISABLED) /* free-threaded builds lack the limited API */
 #define Py_LIMITED_API 0x030b0000
 #endif
 #include <Python.h>

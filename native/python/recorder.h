@@ -12,7 +12,7 @@ struct silo_recorder {
     /* Owned list of an earlier recording, or NULL; in a dry recording, a launch without a binding
      * takes the one that the earlier launch at its position had. */
     PyObject *known;
-    PyObject *grid;              /* owned: what the callable grid of the present launch returned */
+    PyObject *grid;              /* owned: the result of the present launch's callable grid */
     struct silo_recorder *outer; /* the recording that this one interrupts */
 };
 
@@ -37,7 +37,7 @@ struct silo_binding *silo_recorder_binding(struct silo_launcher *self);
  * if it is not NULL. */
 void silo_recorder_refuse(PyObject *kernel, PyObject *reason);
 
-/* Notes what the callable grid of the next launch returned. */
+/* Notes the result of the next launch's callable grid. */
 void silo_recorder_grid(PyObject *grid);
 
 extern PyMethodDef silo_recorder_methods[];

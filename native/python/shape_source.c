@@ -97,7 +97,7 @@ int silo_shape_of_buffer(const Py_buffer *buffer, struct silo_shape *shape) {
     shape->whole = buffer->itemsize != 0;
     shape->ndim = buffer->ndim;
     shape->itemsize = (int32_t)buffer->itemsize;
-    /* Not every exporter fills in all fields that were asked for: ctypes arrays lack strides. */
+    /* Not every exporter fills in all requested fields: ctypes arrays lack strides. */
     for (int i = 0; i < buffer->ndim; i++)
         shape->sizes[i] = buffer->shape ? buffer->shape[i] : buffer->len / unit;
     const int steps = buffer->strides ? buffer->ndim : 0;

@@ -17,11 +17,11 @@ static _Thread_local struct {
 } stack;
 
 #ifdef __linux__
-/* Where the main thread's stack begins, in glibc. */
+/* The begin of the main thread's stack, in glibc. */
 extern void *__libc_stack_end __attribute__((weak));
 
-/* Finds the stack of the process's first thread, which may grow up to a limit. It is not asked of
- * the system, which would read every line of /proc/self/maps. */
+/* Finds the stack of the process's first thread, which may grow up to a limit. The system's own
+ * function is not used: it reads every line of /proc/self/maps. */
 static bool find_first(uintptr_t here, uintptr_t *low, uintptr_t *size) {
     struct rlimit limit;
     if (getpid() != gettid())

@@ -1,5 +1,5 @@
-/* The stream of a launch: the one that the call gives, or the current stream of the framework that
- * its arrays belong to. */
+/* The stream of a launch: the stream that the call gives, or the current stream of the framework
+ * that its arrays belong to. */
 #ifndef SILO_STREAM_H
 #define SILO_STREAM_H
 
@@ -20,7 +20,7 @@ SILO_INLINE int silo_stream_given(const struct silo_plan *plan, PyObject *object
 int silo_stream_slow(const struct silo_adapter *adapter, int32_t device_type, int32_t device_id,
                      void **stream);
 
-/* Gets the current stream. `adapter` is that of the array that decided the device; it is NULL for a
+/* Gets the current stream. `adapter` reads the array that decided the device; it is NULL for a
  * call without arrays, which uses torch's current stream if torch is loaded. */
 SILO_INLINE int silo_stream_current(const struct silo_adapter *adapter, int32_t device_type,
                                     int32_t device_id, void **stream) {

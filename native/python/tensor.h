@@ -10,7 +10,7 @@
 #include "shape.h"
 
 struct silo_tensor {
-    void *memory; /* owned by the object that this tensor is part of; NULL only if there are no
+    void *memory; /* owned by the object that this tensor is part of; NULL only without
                      elements */
     struct dl_device device;
     struct silo_dtype type;

@@ -56,7 +56,7 @@ struct silo_torch {
 #define SILO_TORCH_AXES 5
 
 extern struct silo_torch silo_torch;
-/* Indexed by c10::ScalarType; bits 0 if there is no such type. */
+/* Indexed by c10::ScalarType; bits 0 if the type does not exist. */
 extern const struct silo_dtype silo_torch_dtypes[64];
 
 SILO_INLINE struct silo_dtype silo_torch_dtype(int32_t scalar_type) {

@@ -124,7 +124,7 @@ static SILO_NOINLINE PyObject *run_many(const struct silo_triton_bound *bound, P
 }
 
 /* Implements owner.run(*args, **keywords), as tuners call it. CPython makes a tuple and a
- * dictionary for such a call in any case; a vectorcall function would also get an array and a tuple
+ * dictionary for this call in any case; a vectorcall function would also get an array and a tuple
  * of names. */
 static SILO_HOT PyObject *run_few(const struct silo_triton_bound *bound, PyObject *args,
                                   PyObject *keywords) {

@@ -17,7 +17,7 @@ static PyObject *s_dtype;
  * cache each time. */
 struct kept_key {
     const void *cache; /* compared only, never read */
-    PyObject *made;    /* owned tuple of plain values; NULL if there is none */
+    PyObject *made;    /* owned tuple of plain values, or NULL */
     PyObject *stored;  /* owned: the equal tuple in the cache; NULL if it was not searched for */
 };
 static struct kept_key kept_keys[KEPT_KEYS];
@@ -29,8 +29,8 @@ struct parts {
     Py_ssize_t count;
 };
 
-/* Returns str(value.dtype) (a new reference). Returns NULL without an exception if the value has no
- * such attribute. */
+/* Returns str(value.dtype) (a new reference). Returns NULL without an exception if the value lacks
+ * the attribute. */
 static PyObject *dtype_text(PyObject *value) {
     PyTypeObject *type = Py_TYPE(value);
     if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||

@@ -220,7 +220,7 @@ static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ss
 }
 
 /* Adds the result of a heuristic to the named values. Returns -1 with an exception set, or 1 if
- * there is no room. */
+ * the values do not fit. */
 static int add_heuristic(struct outgoing *out, PyObject *given, PyObject *name,
                          PyObject *heuristic) {
     PyObject *copy = PyDict_Copy(given);

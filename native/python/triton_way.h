@@ -28,14 +28,14 @@ struct silo_situation {
     struct silo_watched_size *sizes;            /* owned */
     Py_ssize_t watched_count, size_count;
     PyObject *get_device, *get_stream; /* owned; NULL for device 0 and the null stream */
-    PyObject *enter, *leave;           /* owned: Triton's launch hooks; NULL if there are none */
+    PyObject *enter, *leave;           /* owned: Triton's launch hooks, or NULL */
     PyObject *allocate;  /* owned: allocate(bytes, alignment, kind, index, stream) -> (owner,
                             address), which uses Triton's allocator */
     bool torch_stream;   /* torch's C function returns the same stream as get_stream */
     bool torch_device;   /* get_device is torch's, so it returns 0 if there is only one device */
     bool blocked;        /* Triton makes every launch */
     int32_t memory_type; /* DLPack device type of the devices that launches use */
-    uint32_t epoch;      /* a number that stands for all settings that are part of Triton's key */
+    uint32_t epoch;      /* a number for all settings that are part of Triton's key */
     uint64_t passed;     /* number of launches that Triton made while blocked */
 };
 
@@ -136,7 +136,7 @@ int silo_triton_place(struct silo_triton_call *call);
 /* Returns whether all globals that the kernel's code was compiled with are unchanged. */
 bool silo_triton_globals_hold(const struct silo_triton_kernel *kernel);
 
-/* Asks Python about a call for which the guard has no entry. Returns the object that serves such
+/* Asks Python about a call for which the guard lacks an entry. Returns the object that serves such
  * calls from now on (a new reference): a Binding, or any other object if Triton makes them. Returns
  * NULL with an exception set, or without one if nothing is kept. If Python already launched,
  * `*result` is the result of the call (a new reference), else NULL. */

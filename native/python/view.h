@@ -6,7 +6,7 @@
 #include "python.h"
 
 struct silo_view {
-    uint64_t address; /* 0 if it has no elements */
+    uint64_t address; /* 0 if it is empty */
     int32_t device_type;
     int32_t device_id;
     struct silo_dtype dtype;

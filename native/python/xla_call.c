@@ -323,7 +323,7 @@ SILO_INLINE struct silo_xla_error *run(const struct silo_xla_frame *frame,
 
 /* ---- the handlers ---- */
 
-/* Returns the digest of the call, 64 characters without a final zero; NULL if the program has none.
+/* Returns the digest of the call, 64 characters without a final zero; NULL if the program lacks it.
  */
 SILO_INLINE const char *read_digest(const struct silo_xla_attributes *attributes) {
     for (int64_t i = 0; i < attributes->count; i++) {

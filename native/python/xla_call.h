@@ -16,10 +16,10 @@
 /* The most axes that vmap may put before an array's own. */
 #define SILO_XLA_BATCH 8
 
-/* What the call requires of one array that XLA passes. */
+/* The requirements on one array that XLA passes. */
 struct silo_xla_buffer {
     int32_t dtype;    /* XLA's number of the dtype */
-    int32_t rank;     /* axes without those of vmap */
+    int32_t rank;     /* axes without vmap's */
     int64_t *dims;    /* points into the call's memory */
     uint64_t bytes;   /* bytes of one example */
     uint16_t word;    /* index in the call's words that receives the array's address */
@@ -28,7 +28,7 @@ struct silo_xla_buffer {
     const char *name; /* owned: the name of the parameter */
 };
 
-/* The launch that a frame of XLA asks for. XLA's own work evicts all of it from the nearest caches,
+/* The launch that a frame of XLA requests. XLA's own work evicts all of it from the nearest caches,
  * so the duration of a call is that of reading its memory. For this reason its data follows the
  * struct in one piece, which is prefetched for a frame that was seen before, while the digest is
  * compared. */
@@ -38,7 +38,7 @@ struct silo_xla_call {
     int32_t operands, results;
     struct silo_xla_buffer *buffers; /* the operands, followed by the results */
     /* The values that the kernel's parameters point to. Each launch copies them, and then writes
-     * the addresses of the arrays, and those of scratch memory from `scratch_at` on. */
+     * the addresses of the arrays, and of scratch memory from `scratch_at` on. */
     uint64_t *words;
     uint16_t *places; /* for each parameter of the kernel, the index of its word */
     uint16_t word_count, parameter_count, scratch_at;

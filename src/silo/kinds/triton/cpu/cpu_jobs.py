@@ -127,7 +127,7 @@ def make_job(
     Raises:
         UnsupportedError: every operation the CPU cannot express, with its place and count.
     """
-    # The text of a job has no source locations, so the error is raised here, from the text that still has them.
+    # The text of a job lacks source locations, so the error is raised here, from the text that still has them.
     if unsupported_operations(module):
         check_supported(parse_ttir(ttir.located))
         raise CompileError(f"{kernel}: Triton {triton_version()} printed it in two ways")
@@ -199,7 +199,7 @@ def _asserts(module: Module) -> list[Operation]:
 
 
 def _lines(located: str) -> Iterator[str]:
-    """The file name and line of each assertion, in the order of the text. The text of a job has no locations itself."""
+    """The file name and line of each assertion, in the order of the text. The text of a job lacks locations itself."""
     for operation in _asserts(parse_ttir(located)):
         yield operation.location.rpartition("/")[2]
 

@@ -72,7 +72,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class LoopCall:
-    """A call statement; the text has no semicolon."""
+    """A call statement; the text lacks a semicolon."""
 
     text: str
 

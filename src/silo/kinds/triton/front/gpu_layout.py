@@ -50,7 +50,7 @@ def argument_slots(
     """The kernel's parameters after folding: constexprs, None and integers known to be 1 are no parameters of the code.
 
     A tensor descriptor counts as a tensor map, its shape and its strides here; :func:`complete_layout` splits it up
-    differently if the target has no tensor maps.
+    differently if the target lacks tensor maps.
 
     Raises:
         CompileError: a parameter lacks a type, or a descriptor a block shape.
@@ -94,7 +94,7 @@ def _abi_type(parameter: Parameter) -> AbiType:
 
 
 def tensor_maps(arguments: Sequence[LayoutSlot], metadata: Mapping[str, Any]) -> tuple[TensorMap, ...]:
-    """The encoding of each descriptor's tensor map, from Triton's metadata; empty if the code has no tensor maps.
+    """The encoding of each descriptor's tensor map, from Triton's metadata; empty if the code lacks tensor maps.
 
     Raises:
         UnsupportedError: descriptors of a form that none of Silo's drivers supports (im2col, AMD's tensor data mover).

@@ -328,7 +328,7 @@ _plain_type = re.compile(rf"(?:[ \t\r\n]+|//[^\n]*)*({PLAIN_TYPE})").match
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> Type | None:
-    """The type that a text spells; None if it is no type."""
+    """The type that a text spells; None if it is not a type."""
     cursor = Cursor(text)
     try:
         kind = _read_any(cursor)

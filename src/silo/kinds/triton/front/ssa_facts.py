@@ -55,7 +55,7 @@ def argument_effects(module: Module) -> tuple[Effect, ...]:
 
 
 def pointer_roots(module: Module) -> dict[Value, frozenset[int]]:
-    """The arguments of the kernel, by position, from which each pointer may derive; -1 stands for any memory."""
+    """The arguments of the kernel, by position, from which each pointer may derive; -1 means any memory."""
     analysis = _Analysis(module)
     for operation, record in analysis.operations:
         if (None if record is None else record.flow) in (None, no_flow):
@@ -375,7 +375,7 @@ _ANY = -1
 
 @dataclass(frozen=True, slots=True)
 class LoadedAddresses:
-    """Positions of a kernel's arguments, by what their contents are used for; -1 stands for memory of unknown origin.
+    """Positions of a kernel's arguments, by what their contents are used for; -1 means memory of unknown origin.
 
     The contents of ``decisive`` arguments affect an address, a mask, a branch or a loop; the contents of ``stored``
     arguments affect a value that is stored. ``read`` are all arguments that are read.

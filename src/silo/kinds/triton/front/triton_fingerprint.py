@@ -83,7 +83,7 @@ def fingerprint(function: Any) -> str:  # noqa: ANN401
 
 
 def read_source(function: Any, known: Mapping[str, Names] | None = None) -> ReadSource:  # noqa: ANN401
-    """Reads a kernel's fingerprint and what it is made of. Texts whose names are in ``known`` are not parsed again.
+    """Reads a kernel's fingerprint and its parts. Texts whose names are in ``known`` are not parsed again.
 
     Raises:
         SourceError: as :func:`fingerprint`.

@@ -431,7 +431,7 @@ class TritonSource:
         return {name: shapes[name] for name in names}
 
     def constant(self, value: object) -> Value:
-        """Converts the argument for a constexpr parameter; raises ``SourceError`` if it has no canonical form."""
+        """Converts the argument for a constexpr parameter; raises ``SourceError`` if it lacks a canonical form."""
         try:
             return to_value(value, function_value)
         except TypeError as error:

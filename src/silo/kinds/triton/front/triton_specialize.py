@@ -190,7 +190,7 @@ class ModuleArgument:
 def module_arguments(
     signature: Signature, specialization: Specialization, module: Module
 ) -> tuple[ModuleArgument, ...]:
-    """The kernel's arguments in order. Parameters folded into the code have no facts.
+    """The kernel's arguments in order. Parameters folded into the code lack facts.
 
     Raises:
         SourceError: the module was not lowered from this signature and specialization.
@@ -233,7 +233,7 @@ def to_value(candidate: Any, functions: Callable[[Any], FunctionValue] | None) -
     """Converts a constexpr to a value; ``functions`` converts a Triton function.
 
     Raises:
-        TypeError: the object has no canonical form.
+        TypeError: the object lacks a canonical form.
     """
 
     def special(one: Any) -> Value | NotSpecial:  # noqa: ANN401

@@ -66,7 +66,7 @@ def target_of(program: CompiledProgram) -> Target:
 
 
 def device_at(kind: str, index: int) -> Device:
-    """The device with Triton's number ``index``. Raises DeviceError if there is none."""
+    """The device with Triton's number ``index``. Raises DeviceError if it does not exist."""
     found = devices_of_kind(kind)
     if kind == "cpu":
         index = 0  # Triton's number for the CPU is -1

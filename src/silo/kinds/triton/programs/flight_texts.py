@@ -38,7 +38,7 @@ def describe(tag: object) -> Mapping[str, JSON] | None:
     """The text and the parameters of the kernel with a binding's tag; None for tags of other kinds.
 
     Raises:
-        SiloError: the kernel has no text that the CPU compiler reads.
+        SiloError: the kernel lacks a text that the CPU compiler reads.
     """
     if isinstance(tag, CompiledHere):
         metadata: Any = tag.metadata

@@ -145,7 +145,7 @@ def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
     """With ``SILO_ACCELERATE_REPORT``: writes the report at the end of this process, and keeps all kernels until then.
 
     Children made by fork report their own launches. Processes of ``multiprocessing`` end without running Python's exit
-    functions, but run those of that package, so the report is registered there too. A process that ends by ``os._exit``
+    functions, but run that package's, so the report is registered there too. A process that ends by ``os._exit``
     or a signal reports nothing.
     """
     where = settings().accelerate_report

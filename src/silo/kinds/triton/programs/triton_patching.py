@@ -181,7 +181,7 @@ class _Switch:
     def __init__(self) -> None:
         self._wanted = 0
         self._lock = Mutex()
-        # class, name, the replaced member (None if there was none), ours
+        # class, name, the replaced member (or None), ours
         self._before: list[tuple[Any, str, Any, Any]] = []
         self._left_alone = ""
         self._situations: Any = None
@@ -374,7 +374,7 @@ def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
 def _first_launch(compiled: Any) -> TritonKernel | None:  # noqa: ANN401
     """Creates the native object that serves launches of a compiled kernel; called at its first launch.
 
-    Returns None if the kernel has no function; Triton then makes the launches.
+    Returns None if the kernel lacks a function; Triton then makes the launches.
     """
     from silo.kinds.triton.programs.launch_report import report_at_exit  # noqa: PLC0415  # as above
     from silo.kinds.triton.programs.program_kernels import WarmedKernel  # noqa: PLC0415

@@ -48,7 +48,7 @@ class Use(IntFlag):
 class Site:
     """One watched operation. ``number`` identifies it in the code.
 
-    ``place`` is ``file:line``, or "" if the text has no locations; then ``ordinal`` (from 1, among the operations of
+    ``place`` is ``file:line``, or "" if the text lacks locations; then ``ordinal`` (from 1, among the operations of
     this name) identifies it in reports. ``shape`` is the shape of the tile, () for a scalar. ``roots`` are the
     positions of the arguments that an address may derive from, None for any memory. ``details`` holds the promise of a
     hint, or the message of an assertion.

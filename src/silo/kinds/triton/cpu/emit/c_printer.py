@@ -76,7 +76,7 @@ def kernel_text(program: LoopProgram) -> str:
 def _programs(program: LoopProgram, lines: list[str]) -> None:
     """The loop over the programs, or parts of programs, of a call."""
     if program.parts > 1:
-        # The launch requests the number of parts with parts == 0xffffffff; such a call runs no program.
+        # The launch requests the number of parts with parts == 0xffffffff; this call runs no program.
         lines.append("  struct silo_lasting *const launch = silo_lasting_of(context);")
         one = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.distinct]
         most = f"{' || '.join(one)} ? 1 : {program.parts}" if one else str(program.parts)

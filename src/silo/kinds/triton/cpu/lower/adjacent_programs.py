@@ -286,7 +286,7 @@ def _needed(values: Sequence[Define], body: Sequence[Statement]) -> list[Define]
 
 
 def _aheads(body: Sequence[Statement]) -> list[tuple[str, int]]:
-    """The row pointer and the bytes of a row, for each call that prefetches later rows."""
+    """The row pointer and the bytes of a row for each call that prefetches later rows."""
     calls = (_AHEAD.fullmatch(one.text) for one in all_statements(body) if isinstance(one, LoopCall))
     return [(call[1], int(call[2])) for call in calls if call is not None]
 

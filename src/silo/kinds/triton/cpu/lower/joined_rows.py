@@ -174,7 +174,7 @@ def join_rows(
     summed: list[Statement] = [columns("0", parts.end, parts.values, parts.rows)]
     extent = str(nest.shape[nest.axes[-1]])
     if parts.end != extent and int(extent) <= _NARROW and len(parts.values) <= _FEW:
-        # Few vectors of a known number need no loop.
+        # With a constant extent, the C compiler can unroll the loop over these few vectors.
         summed = [If(f"{parts.end} == {extent}", [columns("0", extent, parts.values, parts.rows)], summed)]
     heads: list[Statement] = []
     for number, own in enumerate(_naming(named, number) for number in numbers):

@@ -549,7 +549,7 @@ class _Planner:
     def _leave_in_place(self) -> None:
         """Moves the nests that copy a dot's operands into the dot, which runs them only if it cannot read in place.
 
-        Nothing may be written between such a nest and the dot.
+        Nothing may be written between this nest and the dot.
         """
         for step in [step for step in self.steps if isinstance(step, DotStep)]:
             left, right = step.operation.operands[:2]

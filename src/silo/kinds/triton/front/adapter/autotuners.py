@@ -69,7 +69,7 @@ def is_trying() -> bool:
 def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callable[[], None]:
     """Lets ``decisions`` decide for every tuner of the process. Returns a function that undoes it exactly.
 
-    Of several watchers the newest is called; a ``last`` watcher is called only if there is no other. Silo's own methods
+    Of several watchers the newest is called; a ``last`` watcher is called only without another. Silo's own methods
     that launch decided configs must be installed on top of this one: then a launch with a known decision does not reach
     it.
     """

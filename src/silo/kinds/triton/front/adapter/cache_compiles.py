@@ -210,7 +210,7 @@ def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  
 def reason_to_keep_nothing(request: CompileRequest, entry: CacheEntry, *, measured: bool) -> str:
     """The reason why the files of a compile are of no use to a process with another cache; "" if they are of use.
 
-    A listener of compiles is such a reason only while a tuner measures (``measured``): the tuner's configs are then
+    A listener of compiles is a reason only while a tuner measures (``measured``): the tuner's configs are then
     compiled one after the other. In other cases the listener is called as for a kernel that comes from the cache.
     """
     version = triton_version() or ""

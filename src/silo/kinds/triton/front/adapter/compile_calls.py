@@ -1,6 +1,6 @@
 """Intercepts Triton's compiles: each compile of a program's launch goes through one function of Silo.
 
-Triton's launch path calls its compiler whenever it has no code for a call in memory (3.4 to 3.9). The function that
+Triton's launch path calls its compiler whenever it lacks code for a call in memory (3.4 to 3.9). The function that
 replaces the compiler may return code that was compiled earlier; Triton then launches it as its own.
 """
 
@@ -274,7 +274,7 @@ def kept_code(compiled: Any) -> KeptCode:  # noqa: ANN401  # Triton's CompiledKe
     stages = {
         str(ending): data if isinstance(data, bytes) else str(data).encode() for ending, data in compiled.asm.items()
     }
-    group: Mapping[str, object] = getattr(compiled, "metadata_group", None) or {}  # Triton 3.4 has none
+    group: Mapping[str, object] = getattr(compiled, "metadata_group", None) or {}  # Triton 3.4 lacks it
     name = next((file.removesuffix(".json") for file in group if file.endswith(".json")), str(compiled.name)[:150])
     return KeptCode(cache_key_text(compiled.hash), name, metadata, stages, binary)
 

@@ -193,7 +193,7 @@ def run_cpu_passes(made: Any) -> None:  # noqa: ANN401
 
 
 def run_passes(made: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
-    """Runs those of the passes ``names`` that this version of Triton has, in order.
+    """Runs the passes among ``names`` that this version of Triton has, in order.
 
     Raises:
         CompileError: Triton's passes refuse the module.

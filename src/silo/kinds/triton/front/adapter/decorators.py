@@ -85,7 +85,7 @@ class DecoratedKernel:
 
 
 def descriptor_type() -> type[Any] | None:
-    """The class of host-side tensor descriptors; None if this version of Triton has none."""
+    """The class of host-side tensor descriptors; None if this version of Triton lacks them."""
     return getattr(module("triton.tools.tensor_descriptor"), "TensorDescriptor", None)
 
 

@@ -134,7 +134,7 @@ def watch_first_compile(watch: FirstCompile) -> Callable[[], None]:
 
 
 def _nothing() -> None:
-    """Does nothing: an untested Triton has no replaced functions to restore."""
+    """Does nothing: in an untested Triton, no functions were replaced."""
 
 
 def _is_of(function: Any, holder: Any) -> bool:  # noqa: ANN401

@@ -43,7 +43,7 @@ _TENSOR_MAP_LAYOUT = "NVMMASharedLayout"
 
 
 def source_class() -> Any:  # noqa: ANN401  # Triton's class
-    """Triton's class for the source of a Gluon kernel. Raises SourceError if this version of Triton has no Gluon."""
+    """Triton's class for the source of a Gluon kernel. Raises SourceError if this version of Triton lacks Gluon."""
     try:
         return importlib.import_module(f"{_GLUON}._runtime").GluonASTSource
     except ImportError as error:
@@ -63,7 +63,7 @@ def layout_value(candidate: Any, convert: Callable[[Any], Value]) -> RecordValue
         convert: returns the value of a field that is not a layout itself.
 
     Raises:
-        TypeError: a field has no canonical form.
+        TypeError: a field lacks a canonical form.
     """
     if not is_layout(candidate):
         return None
@@ -90,7 +90,7 @@ def layout_object(value: RecordValue) -> Any:  # noqa: ANN401  # Gluon's object
     """The layout object for a value of :func:`layout_value`.
 
     Raises:
-        CompileError: this version of Triton has no such layout, or its layout lacks a field.
+        CompileError: this version of Triton lacks the layout, or its layout lacks a field.
     """
     kind = _layout_classes().get(value.name)
     if kind is None:
@@ -142,7 +142,7 @@ def is_aggregate(candidate: object) -> bool:
 
 
 def block_extents(block: Value) -> tuple[int, ...]:
-    """The block extents in a descriptor's specialization, which a layout may follow there; () if it has none."""
+    """The block extents in a descriptor's specialization, which a layout may follow there; or ()."""
     if not isinstance(block, tuple):
         return ()
     return tuple(extent for extent in block if isinstance(extent, int))
@@ -209,10 +209,10 @@ def _default_layout(block: tuple[int, ...], bits: int) -> RecordValue | None:
 def descriptor_type_text(element: str, block: Value, bits: int) -> str:
     """The type of a descriptor parameter of a Gluon kernel, as Triton's own launch path writes it.
 
-    If ``block`` has no layout, the layout is ``NVMMASharedLayout.get_default_for`` the block and the element.
+    If ``block`` lacks a layout, the layout is ``NVMMASharedLayout.get_default_for`` the block and the element.
 
     Raises:
-        CompileError: there is no layout, and Gluon has no default for such a block.
+        CompileError: there is no layout, and Gluon lacks a default for the block.
     """
     extents = block_extents(block)
     layouts = [part for part in block if isinstance(part, RecordValue)] if isinstance(block, tuple) else []

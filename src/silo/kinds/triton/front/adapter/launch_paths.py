@@ -111,7 +111,7 @@ def enter_launch(
     """Calls the enter hooks with lazy metadata like Triton's; returns a function that calls the exit hooks.
 
     The metadata holds the kernel's ``name``, its ``stream``, and the values of the kernel's own ``launch_metadata``, if
-    it has one. Its ``function`` is None, because a launch by Silo has no function handle of Triton's.
+    it has one. Its ``function`` is None, because a launch by Silo lacks a function handle of Triton.
     """
     knobs: Any = module("triton.knobs")
     found = module("triton.compiler.compiler").LazyDict(
@@ -406,7 +406,7 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     caches = caches_of(function)
     device = driver.get_current_device()
-    # Bypasses __getitem__, which would create the entry: a kernel that Silo served may have none, and that takes
+    # Bypasses __getitem__, which would create the entry: a kernel that Silo served may lack one, and that takes
     # milliseconds.
     here = dict[Any, Any].get(caches, device)
     return function.pre_run_hooks, caches, {} if here is None else here[0], function.used_global_vals

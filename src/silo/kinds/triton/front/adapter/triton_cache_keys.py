@@ -81,7 +81,7 @@ class KeepsFiles(Protocol):
     """A store of files, addressed by Triton's key and file name."""
 
     def get(self, key: str, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Returns the contents of those of the named files that are stored, by name."""
+        """Returns the contents of the named files that are stored, by name."""
         ...
 
     def put(self, key: str, name: str, data: bytes) -> None:
@@ -101,7 +101,7 @@ def remote_cache(keeper: KeepsFiles) -> type[Any]:
             self._key = key
 
         def get(self, filenames: Sequence[str]) -> dict[str, bytes]:
-            """The contents of those of the named files that are stored."""
+            """The contents of the named files that are stored."""
             return dict(keeper.get(self._key, list(filenames)))
 
         def put(self, filename: str, data: bytes | str) -> None:

@@ -1,4 +1,4 @@
-"""The record of one operation: all facts about it, for the front end and the CPU compiler."""
+"""The record of one operation: all facts about it for the front end and the CPU compiler."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class CpuUtils:
     ) -> tuple[CpuModule, CpuModule, int, int, int]:
         """Maps a shared object; returns (module, function, registers, spills, the most threads of a program).
 
-        The module stands for the function, which the launcher looks up. The number of registers is 1, because programs
+        The module represents the function, which the launcher looks up. The number of registers is 1, because programs
         divide by it.
         """
         del name, shared, device

@@ -80,7 +80,7 @@ class _Gathered:
 
 
 def fold(path: Path) -> Written | None:
-    """Writes all records into the bundle, and removes the journal. Returns None if there are no records.
+    """Writes all records into the bundle, and removes the journal. Returns None without records.
 
     Several processes may call this at once. If it fails, the bundle and the journal are unchanged.
 

@@ -176,7 +176,7 @@ class Replayer:
         """The recorded decision, or else the decision for the nearest key; nothing is measured.
 
         Raises:
-            FrozenError: frozen, and the bundle has no decision for this kernel that its tuner may use.
+            FrozenError: frozen, and the bundle lacks a decision for this kernel that its tuner may use.
         """
         name = str(kernel_of_tuner(tuner).__name__)
         try:

@@ -98,7 +98,7 @@ class StoredDecisions:
         A tuner gets one answer for each key, because a program that empties a tuner's cache expects a measurement.
 
         Raises:
-            FrozenError: ``SILO_TUNE=frozen``, and there is no decision that the tuner may use.
+            FrozenError: ``SILO_TUNE=frozen``, and the tuner may use no decision.
         """
         mode = settings().tune
         allowed = configs()

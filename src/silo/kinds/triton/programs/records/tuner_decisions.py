@@ -78,7 +78,7 @@ def _plain(source: TritonSource, value: object) -> Value:
 
 
 def config_for(configs: Iterable[Any], wanted: Config) -> Any:  # noqa: ANN401
-    """The config of a tuner that sets exactly the values of ``wanted``; None if the tuner has no such config."""
+    """The config of a tuner that sets exactly the values of ``wanted``; None if the tuner lacks such a config."""
     requested = wanted.as_dict()
     return next((config for config in configs if _same(config_members(config), requested)), None)
 

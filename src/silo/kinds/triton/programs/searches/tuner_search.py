@@ -1,4 +1,4 @@
-"""Searches of Triton's tuners: a tuner that has no decision for a key measures each of its configs."""
+"""Searches of Triton's tuners: a tuner without a decision for a key measures each of its configs."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def _fp8_bits(number: float, element: str) -> int:
 
 
 class RefusedError(Exception):
-    """The operation has no C expression; the text is the reason. It is always caught in ``ops``."""
+    """The operation lacks a C expression; the text is the reason. It is always caught in ``ops``."""
 
 
 @dataclass(slots=True)
@@ -214,7 +214,7 @@ class ScalarCall:
         self.pieces.update(pieces)
 
     def attribute(self, name: str, default: int | None = None) -> int:
-        """An integer attribute. Refuses the operation if the attribute is absent and has no default."""
+        """An integer attribute. Refuses the operation if the attribute is absent without a default."""
         value = self.operation.attributes.get(name, default)
         if not isinstance(value, int):
             raise RefusedError(f"attribute {name} is {value!r}, an integer is needed")

@@ -1,6 +1,6 @@
 """C expressions of libdevice functions, which Triton calls by name: all except those that have a meaning only on a GPU.
 
-It is imported with the first kernel that calls such a function.
+It is imported with the first kernel that calls one of these functions.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _argument(call: ScalarCall, index: int, kind: str) -> str:
 
 
 def _both(stem: str, kinds: str, *pieces: str) -> tuple[Renderer, Renderer]:
-    """The f32 and the f64 form of a function; F in ``kinds`` stands for the type."""
+    """The f32 and the f64 form of a function; F in ``kinds`` is the type."""
     single = _runtime(f"{stem}_f32", kinds.replace("F", "f32"), *pieces)
     return single, _runtime(f"{stem}_f64", kinds.replace("F", "f64"), *pieces)
 
