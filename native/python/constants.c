@@ -69,7 +69,8 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
         return NULL;
     PyObject *known = known_constant(constants, key);
     if (known == NULL && !PyErr_Occurred()) {
-        /* This is safe at any time, because the guard's entries hold their own references. */
+        /* The dict may be cleared at any time, because the guard's entries hold their own
+         * references. */
         if (PyDict_Size(constants) >= (Py_ssize_t)SILO_GUARD_LIMIT)
             PyDict_Clear(constants);
         PyObject *const stands = PyDict_CheckExact(object) ? key : object;

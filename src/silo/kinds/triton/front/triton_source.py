@@ -390,7 +390,7 @@ class TritonSource:
     def _shapes(self, config: Config, call: Specialization) -> Mapping[str, tuple[int, ...]]:
         """The block shapes that a config's hook sets in one call.
 
-        For a config not by the author, the first config's hook.
+        A config that the author did not write uses the hook of the first config.
         """
         config_of = self.block_shapes.get(config)
         if config_of is not None:

@@ -56,7 +56,7 @@ class Report:
 def gather(passed: Mapping[str, int]) -> Report:
     """The report of this process so far, without the launches of its parents.
 
-    ``passed`` becomes the report's member.
+    ``passed`` becomes the member of that name.
     """
     lines: list[KernelLine] = []
     for one in TABLE:

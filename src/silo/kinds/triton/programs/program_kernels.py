@@ -469,7 +469,7 @@ class WarmedKernel:
 
 
 def _check(argument: CallArgument, program: CompiledProgram) -> None:
-    """Raises UnsupportedError if the argument is of another kind than the code takes; Triton then decides about it."""
+    """Raises UnsupportedError if the argument is of another kind than the code takes; Triton then makes the launch."""
     kind = program.signature.get(argument.name)
     if not isinstance(kind, str):
         raise UnsupportedError(f"the argument {argument.name} is a tuple")

@@ -257,7 +257,7 @@ class _Switch:
         except SiloError:
             self._take()
             raise
-        self._put_tuners(adapter.launch_hook_points())  # on top of the lock's method
+        self._put_tuners(adapter.launch_hook_points())  # on top of the method that ``decide`` installed
         if found.compiled_getitem is not None:
             ours = native.triton_compiled(found.compiled, found.compiled_getitem, _first_launch)
             self._replace(found.compiled, "__getitem__", ours)

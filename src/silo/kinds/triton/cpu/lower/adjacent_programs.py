@@ -120,7 +120,7 @@ class _Kernel:
 
     @classmethod
     def of(cls, body: Sequence[Statement]) -> _Kernel | None:
-        """Splits ``body`` into these parts; None if it is a kernel of another form."""
+        """Splits a kernel's ``body`` into these parts; None if the kernel has another form."""
         loops = [place for place, one in enumerate(body) if isinstance(one, For) and _aheads([one])]
         if len(loops) != 1 or not _plain(body):
             return None

@@ -145,7 +145,7 @@ class _Shape:
     packed: str
     fresh: bool
     part: bool  # whether the numbers of used rows and columns are passed
-    either: bool = False  # whether it may pack the left operand instead of the right one
+    either: bool = False  # whether the left operand may be packed instead of the right one
 
 
 def lower_dot(scope: LoweringScope, step: DotStep) -> None:
@@ -557,7 +557,7 @@ def _thin(scope: LoweringScope, shape: _Shape) -> str:
 
 
 def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
-    """The first lines of a product that may be computed from the transposes, with the right operand as the left one."""
+    """The first lines of a product: if packing the left operand pays, they multiply the transposes in reverse order."""
     assert not shape.fresh, "only the leading rounds of a loop keep panels of either side"
     m, n = ("m", "n") if shape.part else (str(shape.rows), str(shape.columns))
     turned = replace(

@@ -15,7 +15,7 @@ __all__ = ["Panels", "keep_panels", "slots_of"]
 
 # The most bytes of a right operand's panels that are kept from program to program: part of a second-level cache.
 _KEPT_BYTES = 1 << 20
-# The same for a product inside of a loop that does more than one product: attention has two, so each gets half.
+# The most bytes that the panels of one product keep if its loop has several: attention has two, and each gets half.
 _SLOTS_BYTES = 1 << 19
 _MOST_SLOTS = 64
 _LEAST_SLOTS = 4

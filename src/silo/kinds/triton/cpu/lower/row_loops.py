@@ -21,7 +21,7 @@ from silo.kinds.triton.front.ssa import Block, Operation, Value
 __all__ = ["all_statements", "buffers_in", "goes_along_rows", "rows_outside", "texts_of"]
 
 _Number = float | int | None
-_FEWEST = 2  # the fewest rows
+_FEWEST = 2  # the fewest rows to compute together
 _MOST_SHARED = 16  # the most statements of an iteration that run again for each row
 # operations that require the original order of iterations
 _IN_ORDER = EFFECTS | WRITES | DOTS | {VOLATILE_LOAD, tt.CALL}

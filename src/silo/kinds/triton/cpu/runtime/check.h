@@ -64,10 +64,10 @@ struct silo_bounds {
 struct silo_site {
     uint32_t use;          /* enum silo_check_use */
     uint32_t bytes;        /* size of one access */
-    uint32_t first, count; /* the part of `reach` that lists the bounds it may access */
+    uint32_t first, count; /* the part of `reach` with the bounds that the site may access */
     uint32_t change;       /* replaces a suspect value: 0 keeps it, 1 to 3 choose another */
-    uint32_t seen;   /* whether it was suspect in the watched program, first at lane `watched` */
-    uint64_t events; /* how often it was suspect; it was the `order`-th site to be */
+    uint32_t seen;   /* the result was suspect in the watched program, first at lane `watched` */
+    uint64_t events; /* how often the result was suspect; `order` sites were suspect earlier */
     uint64_t order, program;
     int64_t lane, watched;
     uint64_t stamp; /* for a store of several elements: the number of its current execution */

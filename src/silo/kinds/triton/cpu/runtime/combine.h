@@ -6,7 +6,8 @@
 
 enum {
     SILO_LINE_SUFFIX = 64 / (int)sizeof(TYPE), /* sums in a slot */
-    /* Expected adds for each slot: inserting a line and writing it back takes some 20 ns. */
+    /* The adds that a slot must save to be worth it: to insert a line and write it back takes 20
+       ns. */
     SILO_COMBINE_SHARE_SUFFIX = 32,
 };
 

@@ -1,6 +1,7 @@
 /* ue8m0, an 8-bit exponent that stands for 2^(x - 127). Conversions take the magnitude and round it
  * toward zero (rz) or up (rp). NaN and infinity become 0xff, and so does a finite number that is
- * too large; with `_sat`, infinity and that number become 0xfe. Magnitudes up to 2^-127 become 0.
+ * too large; with `_sat`, infinity and a number too large become 0xfe. Magnitudes up to 2^-127
+ * become 0.
  */
 
 SILO_INLINE uint8_t silo_f32_to_e8m0_rz(float x) {

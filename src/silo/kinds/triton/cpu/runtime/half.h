@@ -1,7 +1,7 @@
 /* f16 and bf16 are stored in uint16_t. Conversions are integer code without branches, so that loops
  * over them vectorise. They round to nearest, ties to even; subnormals and infinities are exact,
- * and NaN stays NaN. clang compiles its own conversions of f16 to vector instructions if the level
- * has any. */
+ * and NaN stays NaN. clang compiles its own conversions of f16 to vector instructions if the CPU
+ * has them. */
 
 SILO_INLINE float silo_bf16_to_f32(uint16_t half) {
     return silo_f32_of_bits((uint32_t)half << 16);

@@ -70,8 +70,8 @@ def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callab
     """Lets ``decisions`` decide for every tuner of the process. Returns a function that undoes it exactly.
 
     Of several watchers the newest is called; a ``last`` watcher is called only without another. Silo's own methods
-    that launch decided configs must be installed on top of this one: then a launch with a known decision does not reach
-    it.
+    that launch decided configs must be installed on top of this watch, so that launches with a known decision do not
+    reach it.
     """
     with _watching:
         _decisions.insert(0 if last else len(_decisions), decisions)

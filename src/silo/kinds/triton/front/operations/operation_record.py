@@ -227,12 +227,12 @@ class OperationRecord(str):
 
     @property
     def is_own(self) -> bool:
-        """Whether no front end writes it: passes of the CPU compiler replace other operations by it."""
+        """Whether only passes of the CPU compiler write the operation, in place of other operations."""
         return self.startswith(OWN)
 
     @property
     def on_cpu(self) -> bool:
-        """Whether front ends write it and the CPU compiler supports it."""
+        """Whether front ends write the operation and the CPU compiler supports it."""
         return self.role is not OperationRole.FOREIGN and not self.is_own
 
 

@@ -93,8 +93,8 @@ ATOMICS: Final = frozenset({tt.ATOMIC_CAS, tt.ATOMIC_RMW})
 ASSOCIATIVE: Final = frozenset(record for record in OPERATIONS.values() if record.associative)
 # Operations with a C expression: every operand and result has one element for each index.
 RENDERED: Final = frozenset(record for record in OPERATIONS.values() if record.render is not None)
-# Supported operations that may be refused, written by front ends. A constant is in both sets, because its elements may
-# differ.
+# Operations of front ends that are supported, but may be refused. A constant is also in RENDERED: it is refused
+# if its elements differ.
 STRUCTURAL: Final = frozenset(one for one in OPERATIONS.values() if one.refuse is not None and one.on_cpu)
 
 # The reasons why families of operations, by the prefix of their names, have no meaning on a CPU.

@@ -11,7 +11,7 @@ from silo.errors import CompileError
 
 __all__ = ["CHECKED", "EFFECTS", "LAUNCH", "METADATA", "launch_metadata", "read_launch_info"]
 
-# Names of members in Triton's metadata: launch info; and the effect through each of the object's parameters, in order.
+# Members in Triton's metadata: the launch info, and the effects through the object's parameters, in order.
 LAUNCH = "silo_launch"
 EFFECTS = "silo_effects"
 # Only if checks are on: the TTIR with its locations, from which code that checks itself is compiled.

@@ -217,7 +217,7 @@ class ArchiveLookup:
         return found
 
     def _named(self, wanted: Variant) -> list[str]:
-        """The bundle's kernels for a source. Usually one of two names is right; otherwise all kernels are compared."""
+        """The bundle's kernels for a source. Tries the two names that the recorder gives first."""
         manifest = self.bundle.manifest
         for name in (wanted.kernel, f"{wanted.kernel}@{wanted.source[:12]}"):
             if name in manifest and wanted.source in self._kernel(name).sources:

@@ -339,7 +339,7 @@ class MathFunction:
 
 
 def own_f32(name: str, piece: str, *, stem: str = "", arity: int = 1) -> MathFunction:
-    """The runtime's ``silo_<stem>_f32``, and the C library's ``<stem>`` for f64; if the stem is "", it is the name."""
+    """The runtime's ``silo_<stem>_f32``, and the C library's ``<stem>`` for f64; the stem defaults to ``name``."""
     stem = stem or name
     return MathFunction(name, f"silo_{stem}_f32", stem, piece, "libm", arity)
 
@@ -355,7 +355,7 @@ def own_f64(name: str, piece: str, *, arity: int = 1) -> MathFunction:
 
 
 def builtin(name: str, *, stem: str = "", arity: int = 1) -> MathFunction:
-    """The C compiler's ``__builtin_<stem>``, which is an instruction; if the stem is "", it is the name."""
+    """The C compiler's ``__builtin_<stem>``, which is an instruction; the stem defaults to ``name``."""
     stem = stem or name
     return MathFunction(name, f"__builtin_{stem}f", f"__builtin_{stem}", "", "", arity)
 
