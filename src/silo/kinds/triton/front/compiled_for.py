@@ -170,14 +170,14 @@ def call_of(function: Any, variant: Variant, constants: Mapping[str, object], op
     ``constants`` are the values of constexprs as the caller passed them.
     """
     types: dict[str, str] = {}
-    known: dict[int, object] = {}
+    constants_by_place: dict[int, object] = {}
     attributes: dict[int, tuple[tuple[str, object], ...]] = {}
     for place, parameter in enumerate(variant.signature.parameters):
         facts = variant.specialization.facts_of(parameter.name)
         if parameter.kind is ParameterKind.CONSTEXPR:
-            kind, known[place] = "constexpr", constants.get(parameter.name)
+            kind, constants_by_place[place] = "constexpr", constants.get(parameter.name)
         elif facts & {Fact.NONE, Fact.EQUAL_1}:
-            kind, known[place] = "constexpr", None if Fact.NONE in facts else 1
+            kind, constants_by_place[place] = "constexpr", None if Fact.NONE in facts else 1
         elif parameter.kind is ParameterKind.BOOL or parameter.dtype is None:
             kind = "u1"
         else:
@@ -185,7 +185,7 @@ def call_of(function: Any, variant: Variant, constants: Mapping[str, object], op
         types[parameter.name] = kind
         if pairs := _pairs(facts):
             attributes[place] = pairs
-    return compile_call(function, types, known, attributes, options, target)
+    return compile_call(function, types, constants_by_place, attributes, options, target)
 
 
 def _pairs(facts: frozenset[Fact]) -> tuple[tuple[str, object], ...]:

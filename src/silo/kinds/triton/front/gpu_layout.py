@@ -55,14 +55,14 @@ def argument_slots(
     Raises:
         CompileError: a parameter lacks a type, or a descriptor a block shape.
     """
-    given = {**({} if config is None else config.as_dict()), **specialization.constant_values}
+    values = {**({} if config is None else config.as_dict()), **specialization.constant_values}
     slots: list[LayoutSlot] = []
     for parameter in signature.parameters:
         facts = specialization.facts_of(parameter.name)
         if parameter.kind is ParameterKind.CONSTEXPR or facts & {Fact.EQUAL_1, Fact.NONE}:
             continue
         if parameter.kind is ParameterKind.DESCRIPTOR:
-            slots += slots_of_descriptor(parameter.name, _rank(parameter, given))
+            slots += slots_of_descriptor(parameter.name, _rank(parameter, values))
         else:
             slots.append(LayoutSlot(parameter.name, _abi_type(parameter)))
     return tuple(slots)

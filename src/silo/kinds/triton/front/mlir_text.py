@@ -108,11 +108,11 @@ class Cursor:
     def need_match(self, pattern: re.Pattern[str], expected: str) -> str:
         """Skips the text that ``pattern`` matches here and returns it, or raises an error."""
         self.position = position = _after_blanks(self.text, self.position).end()
-        found = pattern.match(self.text, position)
-        if found is None:
+        match = pattern.match(self.text, position)
+        if match is None:
             raise self.error(expected)
-        self.position = found.end()
-        return found.group()
+        self.position = match.end()
+        return match.group()
 
     def string(self) -> str:
         """Reads a quoted string, and resolves its escapes."""
@@ -185,22 +185,22 @@ class Locations:
 
     def resolve(self, text: str) -> str:
         """``file:line`` for the contents of ``loc(...)``; "" if they name no file."""
-        known = self._resolved.get(text)
-        if known is None:
+        location = self._resolved.get(text)
+        if location is None:
             places = self._places(text)
             users = [place for place in places if not _LIBRARY.search(place)]
-            known = (users or places or [""])[0]
-            self._resolved[text] = known
-        return known
+            location = (users or places or [""])[0]
+            self._resolved[text] = location
+        return location
 
     def _places(self, text: str) -> list[str]:
         # Files and references in the order of the text; in callsite(callee at caller), the innermost frame comes first.
-        found: list[tuple[int, list[str]]] = [
+        by_position: list[tuple[int, list[str]]] = [
             (match.start(), [f"{match.group(1)}:{match.group(2)}"]) for match in _FILE.finditer(text)
         ]
-        found += [(match.start(), self._alias(match.group())) for match in _REFERENCE.finditer(text)]
-        found.sort(key=lambda item: item[0])
-        return [place for _, places in found for place in places][:_MAX_FRAMES]
+        by_position += [(match.start(), self._alias(match.group())) for match in _REFERENCE.finditer(text)]
+        by_position.sort(key=lambda item: item[0])
+        return [place for _, places in by_position for place in places][:_MAX_FRAMES]
 
     def _alias(self, name: str) -> list[str]:
         if name not in self._known:

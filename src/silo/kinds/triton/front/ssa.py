@@ -154,15 +154,15 @@ class Module:
 
     def walk(self) -> list[Operation]:
         """Every operation that the module contains now, outermost first, in the order of the text."""
-        found: list[Operation] = []
+        operations: list[Operation] = []
         pending = list(reversed(self.functions.values()))
         while pending:
             operation = pending.pop()
-            found.append(operation)
+            operations.append(operation)
             for region in reversed(operation.regions):
                 for block in reversed(region.blocks):
                     pending.extend(reversed(block.operations))
-        return found
+        return operations
 
     def callees(self, symbol: str) -> list[str]:
         """The symbols of the functions that the function ``symbol`` calls, once for each call."""

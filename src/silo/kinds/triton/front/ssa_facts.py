@@ -42,11 +42,11 @@ def effects_of(module: Module, signature: Signature, specialization: Specializat
     A pointer that is None, or that the kernel never uses, has no effect.
     """
     kinds = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
-    found = {parameter.name: Effect.NONE for parameter in signature.parameters if parameter.kind in kinds}
+    effects = {parameter.name: Effect.NONE for parameter in signature.parameters if parameter.kind in kinds}
     for slot, effect in zip(module_arguments(signature, specialization, module), argument_effects(module), strict=True):
-        if slot.part == "" and slot.parameter in found:
-            found[slot.parameter] = effect
-    return found
+        if slot.part == "" and slot.parameter in effects:
+            effects[slot.parameter] = effect
+    return effects
 
 
 def argument_effects(module: Module) -> tuple[Effect, ...]:
@@ -196,15 +196,15 @@ def _along(operations: list[Operation]) -> Iterator[tuple[Value, frozenset[int]]
     for operation in operations:
         if operation.name == tt.MAKE_RANGE:
             start, end = operation.attributes.get("start"), operation.attributes.get("end")
-            found = frozenset((end - start,)) if isinstance(start, int) and isinstance(end, int) else frozenset[int]()
+            lengths = frozenset((end - start,)) if isinstance(start, int) and isinstance(end, int) else frozenset[int]()
         elif _keeps_range(operation):
-            found = frozenset[int]().union(*(memo.get(operand, frozenset()) for operand in operation.operands))
+            lengths = frozenset[int]().union(*(memo.get(operand, frozenset()) for operand in operation.operands))
         else:
             continue
         for result in operation.results:
-            memo[result] = found
-            if found:
-                yield result, found
+            memo[result] = lengths
+            if lengths:
+                yield result, lengths
 
 
 def _axis_lengths(operation: Operation) -> Iterator[int]:
@@ -443,15 +443,15 @@ def _address_steps(
     module: Module, operation: Operation, roots: dict[Value, frozenset[int]], reach: dict[Value, frozenset[int]]
 ) -> Iterator[tuple[Value, frozenset[int]]]:
     """Yields (value, arguments): those whose contents the value depends on because of this operation."""
-    own = _union(operation.operands, reach)
+    origins = _union(operation.operands, reach)
     access = _access(operation)
     if access is not None and access is not Effect.WRITE and operation.operands:
-        own |= roots.get(operation.operands[0], frozenset((_ANY,)))
+        origins |= roots.get(operation.operands[0], frozenset((_ANY,)))
     for result in operation.results:
-        yield result, own
+        yield result, origins
     for region in operation.regions:
         for block in region.blocks:
             for argument in block.arguments:
-                yield argument, own
+                yield argument, origins
     for source, target in control_flows(module, operation):
         yield target, reach.get(source, frozenset())

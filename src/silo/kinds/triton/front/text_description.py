@@ -38,7 +38,7 @@ def describe_ttir(text: str, plain: LaunchInfo, options: Mapping[str, object]) -
     Of ``options``, the kernel's compile options, the description contains those that decide its number of threads.
     """
     module = parse_ttir(text)
-    found = loaded_addresses(module)
+    loaded = loaded_addresses(module)
     return {
         "form": "ttir",
         "text": text,
@@ -46,8 +46,8 @@ def describe_ttir(text: str, plain: LaunchInfo, options: Mapping[str, object]) -
         "elements": [one.type.element for one in module.entry.regions[0].blocks[0].arguments],
         "fp_fusion": options.get("enable_fp_fusion") is not False,
         "options": {name: value for name in KEPT_OPTIONS[:3] if type(value := options.get(name)) is int and value > 0},
-        "decisive": sorted(found.decisive),
-        "stored": sorted(found.stored),
-        "read": sorted(found.read),
+        "decisive": sorted(loaded.decisive),
+        "stored": sorted(loaded.stored),
+        "read": sorted(loaded.read),
         "written": [index for index, one in enumerate(argument_effects(module)) if one in (Effect.WRITE, Effect.BOTH)],
     }

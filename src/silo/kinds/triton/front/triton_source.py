@@ -366,13 +366,15 @@ class TritonSource:
 
         A descriptor whose block shape the configs set has a fact instead of a constant.
         """
-        signature, found = specialize(self.signature, self._with_layouts(arguments))
-        shaped = {name for config in self.shape_hooks for name in self._shapes(config, found)}
+        signature, specialization = specialize(self.signature, self._with_layouts(arguments))
+        shaped = {name for config in self.shape_hooks for name in self._shapes(config, specialization)}
         by_config = {name for name in shaped if signature[name].kind is ParameterKind.DESCRIPTOR}
         if not by_config:
-            return signature, found
-        facts = (*found.facts, *((name, Fact.CONFIG_BLOCK) for name in by_config))
-        return signature, Specialization(facts, tuple(pair for pair in found.constants if pair[0] not in by_config))
+            return signature, specialization
+        facts = (*specialization.facts, *((name, Fact.CONFIG_BLOCK) for name in by_config))
+        return signature, Specialization(
+            facts, tuple(pair for pair in specialization.constants if pair[0] not in by_config)
+        )
 
     def _with_layouts(self, arguments: Mapping[str, ArgumentFacts]) -> Mapping[str, ArgumentFacts]:
         """Adds the layouts of descriptors, on which the code of a Gluon kernel depends, to the arguments."""
@@ -392,15 +394,15 @@ class TritonSource:
 
         A config that the author did not write uses the hook of the first config.
         """
-        config_of = self.block_shapes.get(config)
-        if config_of is not None:
-            return config_of
+        shapes = self.block_shapes.get(config)
+        if shapes is not None:
+            return shapes
         hook = self.shape_hooks.get(config) or next(iter(self.shape_hooks.values()))
-        given = {**call.constant_values, **config.as_dict()}
-        values = {name: value for name, value in given.items() if _is_plain(value)}
+        values_by_name = {**call.constant_values, **config.as_dict()}
+        values = {name: value for name, value in values_by_name.items() if _is_plain(value)}
         constants = frozenset(p.name for p in self.signature.parameters if p.kind is ParameterKind.CONSTEXPR)
         # Triton's mapping does not contain arguments that a call leaves to their defaults.
-        present = tuple(name for name in self.signature.names if name in given or name not in constants)
+        present = tuple(name for name in self.signature.names if name in values_by_name or name not in constants)
         try:
             effects = effects_of_hook(hook, present, values, adapter.descriptor_type(), constants)
         except CallDecidesError:

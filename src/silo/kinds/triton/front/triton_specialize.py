@@ -62,14 +62,14 @@ def specialize(signature: Signature, arguments: Mapping[str, ArgumentFacts]) -> 
             if isinstance(parameter.default, NoDefault):
                 raise ArgumentError(f"the argument {parameter.name} is missing")
             argument = ArgumentFacts(parameter.default)
-        typed, found = _typed(parameter, argument)
+        typed, parameter_facts = _typed(parameter, argument)
         if isinstance(argument.value, FunctionValue):
             constants.append((parameter.name, argument.value))
         elif argument.block_shape:
             layout = () if argument.block_layout is None else (argument.block_layout,)
             constants.append((parameter.name, (*argument.block_shape, *layout)))
         parameters.append(typed)
-        facts.extend((parameter.name, fact) for fact in found)
+        facts.extend((parameter.name, fact) for fact in parameter_facts)
     return Signature(tuple(parameters)), Specialization(tuple(facts), tuple(constants))
 
 
@@ -196,21 +196,21 @@ def module_arguments(
         SourceError: the module was not lowered from this signature and specialization.
     """
     types = [argument.type for argument in module.entry.regions[0].blocks[0].arguments]
-    found: list[ModuleArgument] = []
+    arguments: list[ModuleArgument] = []
     for parameter in signature.parameters:
         facts = specialization.facts_of(parameter.name)
         if parameter.kind is ParameterKind.CONSTEXPR or facts & {Fact.EQUAL_1, Fact.NONE}:
             continue
-        for part in _parts(parameter, specialization, types[len(found) :]):
-            if len(found) == len(types):
+        for part in _parts(parameter, specialization, types[len(arguments) :]):
+            if len(arguments) == len(types):
                 break
-            found.append(ModuleArgument(parameter.name, part, types[len(found)]))
-    if len(found) != len(types):
+            arguments.append(ModuleArgument(parameter.name, part, types[len(arguments)]))
+    if len(arguments) != len(types):
         raise SourceError(
             f"the module's kernel {module.kernel} takes {len(types)} arguments, "
-            f"its signature makes {len(found)} with this specialization"
+            f"its signature makes {len(arguments)} with this specialization"
         )
-    return tuple(found)
+    return tuple(arguments)
 
 
 def _parts(parameter: Parameter, specialization: Specialization, rest: list[Type]) -> Iterator[str]:

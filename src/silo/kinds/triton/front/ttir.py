@@ -381,7 +381,7 @@ class _Parser:
         Returns the object to use, which is the existing one if the name was used before.
         """
         name = value.name
-        known = self.names.get(name)
+        existing = self.names.get(name)
         early = self.pending.pop(name, None)
         if early is not None:
             placeholder, used_at = early
@@ -389,9 +389,9 @@ class _Parser:
                 raise self.cursor.error(f"%{name} to be used with the type it is defined with", used_at)
             placeholder.owner, placeholder.block, placeholder.index = value.owner, value.block, value.index
             value = placeholder
-        elif known is not None and any(name == mine for mine, _ in self.scopes[-1].shadowed):
+        elif existing is not None and any(name == mine for mine, _ in self.scopes[-1].shadowed):
             raise self.cursor.error(f"a name other than %{name}, which is defined already", position)
-        self.scopes[-1].shadowed.append((name, known))
+        self.scopes[-1].shadowed.append((name, existing))
         self.names[name] = value
         return value
 
@@ -499,11 +499,11 @@ class _Parser:
     def attributes(self, cursor: Cursor) -> Iterable[tuple[str, Attribute]]:
         """Reads a dictionary in braces; a text that was read before comes from a cache."""
         plain = _DICTIONARY.match(cursor.text, cursor.skip())
-        known = None if plain is None or len(plain[1]) > _MOST_KEPT else parse_attributes(plain[1])
-        if plain is None or known is None:
+        parsed = None if plain is None or len(plain[1]) > _MOST_KEPT else parse_attributes(plain[1])
+        if plain is None or parsed is None:
             return read_attributes(cursor).items()
         cursor.position = plain.end()
-        return known
+        return parsed
 
     def signature(self) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
         """Reads ``(types) -> types``; a text that was read before comes from a cache."""

@@ -198,15 +198,15 @@ def _named_as_options(variant: Variant) -> dict[str, Value]:
 
     As in Triton, they set the option too.
     """
-    given = {**dict(variant.config.values), **variant.specialization.constant_values}
-    found: dict[str, Value] = {}
+    values = {**dict(variant.config.values), **variant.specialization.constant_values}
+    options: dict[str, Value] = {}
     for parameter in variant.signature.parameters:
         name = parameter.name
         if parameter.kind is ParameterKind.CONSTEXPR and is_option(name):
-            value = given.get(name, parameter.default)
+            value = values.get(name, parameter.default)
             if not isinstance(value, NoDefault):
-                found[name] = value
-    return found
+                options[name] = value
+    return options
 
 
 def _stages(job: CompileJob, options: Mapping[str, Value]) -> GpuStages:

@@ -200,11 +200,11 @@ def default_benchmark(tuner: Any) -> Benchmark | None:  # noqa: ANN401
     kind: Any = tuner.__class__
     if type(getattr(kind, "do_bench", None)).__name__ != "cached_property":
         return None
-    found: Any = module("triton.runtime.driver").driver.active.get_benchmarker()
+    benchmarker: Any = module("triton.runtime.driver").driver.active.get_benchmarker()
     own = cast("dict[str, object]", tuner.__dict__)
-    if found is not module("triton.testing").do_bench or own.get("do_bench", found) is not found:
+    if benchmarker is not module("triton.testing").do_bench or own.get("do_bench", benchmarker) is not benchmarker:
         return None
-    return cast("Benchmark", found)
+    return cast("Benchmark", benchmarker)
 
 
 @contextmanager
@@ -256,11 +256,11 @@ class TunerDecision(dict[TunerKey, Any]):
 
 def kernel_of_tuner(tuner: Any) -> Any:  # noqa: ANN401
     """The JITFunction that a tuner wraps, below all other decorators."""
-    found = tuner.fn
+    kernel = tuner.fn
     jit: Any = module("triton.runtime.jit").JITFunction
-    while not isinstance(found, jit) and hasattr(found, "fn"):
-        found = found.fn
-    return found
+    while not isinstance(kernel, jit) and hasattr(kernel, "fn"):
+        kernel = kernel.fn
+    return kernel
 
 
 def tuning_is_heard() -> bool:

@@ -432,12 +432,12 @@ def job_parameters(request: CompileRequest, entry: CacheEntry) -> JSON:
 
     Raises TypeError if an option's value cannot be sent.
     """
-    given = cast("dict[str, Any]", vars(entry.options))
+    options = cast("dict[str, Any]", vars(entry.options))
     return {
         "key": entry.key,
         "name": entry.name,
         "target": [request.target.backend, request.target.arch, request.target.warp_size],
-        "options": {name: value_to_json(value) for name, value in given.items()},
+        "options": {name: value_to_json(value) for name, value in options.items()},
         "hash": entry.options.hash(),
         "keyed": dict(entry.keyed),
         "triton": _place(),
@@ -499,11 +499,11 @@ def _parsed(text: str, backend: Any) -> Any:  # noqa: ANN401
         file.write(text)
         file.flush()
         try:
-            made = module("triton._C.libtriton").ir.parse_mlir_module(file.name, context)
+            parsed = module("triton._C.libtriton").ir.parse_mlir_module(file.name, context)
         except RuntimeError as error:
             raise CompileError(f"Triton cannot read the module that its front end printed: {error}") from error
-    made.context = context
-    return made
+    parsed.context = context
+    return parsed
 
 
 def _printed() -> int:

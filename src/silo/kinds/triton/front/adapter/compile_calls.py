@@ -172,7 +172,7 @@ def _replace() -> Any:  # noqa: ANN401
 
     def get(function: Any) -> Any:  # noqa: ANN401
         # Triton's own compiler, which it stores here when it first compiles the kernel
-        own: Any = function.__dict__["compile"]
+        own_compile: Any = function.__dict__["compile"]
 
         def compile_kernel(src: Any, **rest: Any) -> Any:  # noqa: ANN401
             options: dict[str, Any] = rest.get("options") or {}
@@ -180,11 +180,11 @@ def _replace() -> Any:  # noqa: ANN401
 
             def proceed(source: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401
                 callbacks = [before(source, target, given) for before in tuple(_watchers)]
-                made = own(source, **{**rest, "options": given})
+                compiled = own_compile(source, **{**rest, "options": given})
                 for after in callbacks:
                     if after is not None:
                         after()
-                return made
+                return compiled
 
             handler = _handlers[-1] if _handlers else None
             call = None if handler is None else requested(src, options, target)
@@ -294,11 +294,11 @@ def checkable_ttir(text: str, target: Any) -> str | None:  # noqa: ANN401  # Tri
     Raises:
         CompileError: Triton's passes refuse the module.
     """
-    made = _parsed(text, target)
-    if made is None:
+    parsed = _parsed(text, target)
+    if parsed is None:
         return None
-    run_cpu_passes(made)
-    return read_off(made).located
+    run_cpu_passes(parsed)
+    return read_off(parsed).located
 
 
 def kept_ttir(digest: str, name: str) -> str | None:
@@ -316,11 +316,11 @@ def _parsed(text: str, target: Any) -> Any:  # noqa: ANN401  # a module of Trito
         path = Path(folder) / "kernel.ttir"
         path.write_text(text, encoding="utf-8")
         try:
-            made = ir.parse_mlir_module(str(path), context)
+            parsed = ir.parse_mlir_module(str(path), context)
         except RuntimeError:
             return None
-    made.context = context
-    return made
+    parsed.context = context
+    return parsed
 
 
 def active_target() -> Any:  # noqa: ANN401  # Triton's GPUTarget
@@ -353,20 +353,20 @@ def revived(call: CompileCall, kept: KeptCode, digest: str) -> Any:  # noqa: ANN
     given = {name: value for name, value in call.options.items() if name not in kept.metadata}
     members = {**given, **kept.metadata, "target": call.target}
     kind = namedtuple("KernelMetadata", sorted(members))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
-    made: Any = object.__new__(compiler.CompiledKernel)
-    made.metadata = kind(**members)
+    compiled: Any = object.__new__(compiler.CompiledKernel)
+    compiled.metadata = kind(**members)
     backend = backend_for(call.target)
-    made.packed_metadata = backend.pack_metadata(made.metadata)
-    made.src = call.source
-    made.hash = digest
-    made.name = made.metadata.name
-    made.asm = compiler.AsmDict(
+    compiled.packed_metadata = backend.pack_metadata(compiled.metadata)
+    compiled.src = call.source
+    compiled.hash = digest
+    compiled.name = compiled.metadata.name
+    compiled.asm = compiler.AsmDict(
         {ending: data if ending == kept.binary else data.decode() for ending, data in kept.stages.items()}
     )
-    made.metadata_group = cast("dict[str, Path]", {})
-    made.kernel = made.asm[kept.binary]
-    made.module = made._module_pid = made.function = made._run = None  # noqa: SLF001  # loaded at its first launch
-    return made
+    compiled.metadata_group = cast("dict[str, Path]", {})
+    compiled.kernel = compiled.asm[kept.binary]
+    compiled.module = compiled._module_pid = compiled.function = compiled._run = None  # noqa: SLF001  # loaded at its first launch
+    return compiled
 
 
 # ---- The compiled kernel that a launch through Triton returns ----

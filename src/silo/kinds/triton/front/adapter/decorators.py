@@ -218,13 +218,13 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
     else:
         parameters, make = inspect.signature(function.fn).parameters.values(), module("triton.runtime.jit").KernelParam
         reads = [make(index, one, False, False) for index, one in enumerate(parameters)]  # noqa: FBT003  # Triton's own
-    found: list[JitParameter] = []
+    jit_parameters: list[JitParameter] = []
     for index, (parameter, read) in enumerate(zip(parameters, reads, strict=True)):
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise SourceError(
                 f"{function.fn.__name__} takes *{parameter.name}; a kernel's parameters have a fixed number"
             )
-        found.append(
+        jit_parameters.append(
             JitParameter(
                 name=parameter.name,
                 constexpr=bool(read.is_constexpr),
@@ -234,7 +234,7 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
                 default=parameter.default,
             )
         )
-    return tuple(found)
+    return tuple(jit_parameters)
 
 
 def location_of_kernel(kernel: Any) -> str:  # noqa: ANN401

@@ -197,9 +197,9 @@ def _build_key(package: Path, name: str, src: str, rest: Sequence[Any], more: di
         return None
     if not all(_within(Path(one), package) for one in folders):
         return None
-    about = [name, Path(src).read_text(encoding="utf-8"), Path(src).suffix, [str(one) for one in folders]]
-    given = [[list(one) for one in rest], {key: str(value) for key, value in more.items()}]
+    source_parts = [name, Path(src).read_text(encoding="utf-8"), Path(src).suffix, [str(one) for one in folders]]
+    arguments = [[list(one) for one in rest], {key: str(value) for key, value in more.items()}]
     environment = child_environment()
     variables = [environment.get(one) for one in _COMPILER_VARIABLES]
     installed = [str(package), installed_files(), sys.version, os.uname().machine, _suffix()]
-    return digest("triton-host-module/1", [*about, *given, variables, *installed])
+    return digest("triton-host-module/1", [*source_parts, *arguments, variables, *installed])

@@ -121,7 +121,7 @@ def _plain(value: Value) -> object:
 @lru_cache(maxsize=1)
 def _layout_classes() -> Mapping[str, Any]:
     """Gluon's layout classes, by name."""
-    found: dict[str, Any] = {}
+    classes: dict[str, Any] = {}
     for name in _LAYOUT_MODULES:
         try:
             members = vars(importlib.import_module(f"{_GLUON}.{name}"))
@@ -129,8 +129,8 @@ def _layout_classes() -> Mapping[str, Any]:
             continue
         for one in members.values():
             if isinstance(one, type) and dataclasses.is_dataclass(one) and one.__module__.startswith(f"{_GLUON}."):
-                found.setdefault(one.__name__, one)
-    return found
+                classes.setdefault(one.__name__, one)
+    return classes
 
 
 def is_aggregate(candidate: object) -> bool:

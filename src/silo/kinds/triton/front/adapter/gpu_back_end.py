@@ -129,13 +129,13 @@ def _parse(text: str, ir: Any, context: Any) -> Any:  # noqa: ANN401
         path = Path(folder) / "kernel.ttir"
         path.write_text(unlocated, encoding="utf-8")
         try:
-            made = ir.parse_mlir_module(str(path), context)
+            parsed = ir.parse_mlir_module(str(path), context)
         except RuntimeError as error:
             raise CompileError(
                 f"this Triton cannot read the module, which another version may have written: {error}"
             ) from error
-    made.context = context
-    return made
+    parsed.context = context
+    return parsed
 
 
 def _unlocated_arguments(match: re.Match[str]) -> str:

@@ -114,15 +114,15 @@ def enter_launch(
     it has one. Its ``function`` is None, because a launch by Silo lacks a function handle of Triton.
     """
     knobs: Any = module("triton.knobs")
-    found = module("triton.compiler.compiler").LazyDict(
+    lazy_metadata = module("triton.compiler.compiler").LazyDict(
         {"name": function.fn.__name__, "function": None, "stream": stream}
     )
     own = getattr(function, "launch_metadata", None)
     if own is not None:
         values = {name: arguments.get(name) for name in function.arg_names}
-        found.add(lambda: own(grid, metadata(), values), ())
-    _call(knobs, "launch_enter_hook", found)
-    return lambda: _call(knobs, "launch_exit_hook", found)
+        lazy_metadata.add(lambda: own(grid, metadata(), values), ())
+    _call(knobs, "launch_enter_hook", lazy_metadata)
+    return lambda: _call(knobs, "launch_exit_hook", lazy_metadata)
 
 
 def _call(knobs: Any, name: str, found: Any) -> None:  # noqa: ANN401
@@ -235,12 +235,12 @@ def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401
     None if a program replaced it.
     """
     members: Mapping[str, Any] = kind.__dict__
-    found = members.get(name)
-    if getattr(found, "silo_watches", False):
-        return found
-    code = getattr(found, "__code__", None)
+    member = members.get(name)
+    if getattr(member, "silo_watches", False):
+        return member
+    code = getattr(member, "__code__", None)
     written = getattr(sys.modules[place], "__file__", None)
-    return found if code is not None and written is not None and code.co_filename == written else None
+    return member if code is not None and written is not None and code.co_filename == written else None
 
 
 def watched_debug(changed: Callable[[Any], None]) -> property:
@@ -373,7 +373,7 @@ def _key(knobs: Any) -> tuple[object, ...]:  # noqa: ANN401
 def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
     """Entries of the environment for the knobs that Triton reads from it at each launch."""
     memory = environment_memory()
-    found: list[tuple[Any, ...]] = []
+    variables: list[tuple[Any, ...]] = []
     for group, name in ASKED:
         members: Mapping[str, Any] = getattr(knobs, group).__class__.__dict__
         knob = members.get(name)
@@ -381,8 +381,8 @@ def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
         if isinstance(variable, str):
             encoded = encoded_name(variable)
             value = memory.get(encoded)
-            found.append((memory, encoded) if value is None else (memory, encoded, value))
-    return found
+            variables.append((memory, encoded) if value is None else (memory, encoded, value))
+    return variables
 
 
 def _places(driver: Any) -> tuple[Any, Any, bool, bool]:  # noqa: ANN401
@@ -463,12 +463,12 @@ def notices_compiles(function: Any, *, compiled: bool = False) -> bool:  # noqa:
 def launch_options(function: Any, given: Mapping[str, object], target: Any) -> Mapping[str, Any]:  # noqa: ANN401
     """All compile options of a launch with the keywords ``given``, as Triton's ``run`` computes them."""
     knobs = module("triton.knobs")
-    asked: dict[str, Any] = dict(given)
+    options: dict[str, Any] = dict(given)
     for group, name in ASKED:
         if hasattr(getattr(knobs, group), name):
-            asked[name] = getattr(getattr(knobs, group), name)
-    asked["debug"] = given.get("debug", function.debug) or knobs.runtime.debug
-    return dict(cast("dict[str, Any]", vars(backend_for(target).parse_options(asked))))
+            options[name] = getattr(getattr(knobs, group), name)
+    options["debug"] = given.get("debug", function.debug) or knobs.runtime.debug
+    return dict(cast("dict[str, Any]", vars(backend_for(target).parse_options(options))))
 
 
 def changed_global(read: Mapping[Any, tuple[Any, dict[str, Any]]]) -> str:
@@ -569,14 +569,14 @@ class _Caches(defaultdict[Any, Any]):
             self[device]
 
     def __getitem__(self, device: Any) -> Any:  # noqa: ANN401
-        found = super().__getitem__(device)
+        cache = super().__getitem__(device)
         served = self._served.pop(device, ())
         for kernel in served:
             # not a key of Triton's, so that Triton still calls Silo for this call
-            found[0][f"silo {len(found[0])}"] = kernel
+            cache[0][f"silo {len(cache[0])}"] = kernel
         if served and self._filled is not None:
             self._filled()
-        return found
+        return cache
 
     def _fill(self) -> None:
         for device in list(self._served):

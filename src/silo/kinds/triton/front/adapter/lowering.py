@@ -158,11 +158,11 @@ def gpu_options(backend: Any, options: dict[str, object]) -> Any:  # noqa: ANN40
     """Triton's options object. In every version, fusing multiply and add is on unless the config turns it off."""
     named = {name: value for name, value in options.items() if value is not None}
     arch = backend.target.arch  # explicit, so that TRITON_OVERRIDE_ARCH cannot change the meaning of a target
-    given = {"enable_fp_fusion": True, **named, "arch": f"sm{arch}" if isinstance(arch, int) else arch}
+    triton_options = {"enable_fp_fusion": True, **named, "arch": f"sm{arch}" if isinstance(arch, int) else arch}
     try:
-        return backend.parse_options(given)
+        return backend.parse_options(triton_options)
     except (AssertionError, ValueError, TypeError) as error:
-        raise CompileError(f"Triton refuses the options {given}: {error}") from error
+        raise CompileError(f"Triton refuses the options {triton_options}: {error}") from error
 
 
 def _make_module(
@@ -235,9 +235,9 @@ def _source_arguments(
     config: Config,
     tuples: TupleShapes,
 ) -> _SourceArguments:
-    given = {**dict(config.values), **specialization.constant_values}
+    constants = {**dict(config.values), **specialization.constant_values}
     gluon = is_gluon(function)
-    made = _SourceArguments({}, {}, {})
+    arguments = _SourceArguments({}, {}, {})
     expected = tuple(getattr(function, "arg_names", ()))
     if (names := flat_names(tuples, expected)) != signature.names:
         raise SourceError(f"the signature names {', '.join(signature.names)}, the kernel takes {', '.join(names)}")
@@ -246,30 +246,32 @@ def _source_arguments(
         """The type of one parameter; records its constant or its attributes."""
         parameter, facts = signature[name], specialization.facts_of(name)
         if parameter.kind is ParameterKind.CONSTEXPR:
-            made.constants[path] = _to_triton(_constant(parameter, given))
+            arguments.constants[path] = _to_triton(_constant(parameter, constants))
             return "constexpr"
         if Fact.EQUAL_1 in facts or Fact.NONE in facts:
-            made.constants[path] = 1 if Fact.EQUAL_1 in facts else None
+            arguments.constants[path] = 1 if Fact.EQUAL_1 in facts else None
             return "constexpr"
-        found: list[list[object]] = []
+        attributes: list[list[object]] = []
         if Fact.ALIGNED_16 in facts or Fact.DIVISIBLE_16 in facts:
-            found.append(["tt.divisibility", 16])
+            attributes.append(["tt.divisibility", 16])
         if Fact.POINTER_RANGE_32 in facts:
-            found.append(["tt.pointer_range", 32])
-        if found:
-            made.attributes[path] = found
-        return _type_text(parameter, given, gluon=gluon)
+            attributes.append(["tt.pointer_range", 32])
+        if attributes:
+            arguments.attributes[path] = attributes
+        return _type_text(parameter, constants, gluon=gluon)
 
     for index, name in enumerate(expected):
         shape = tuples.get(name)
         if shape is None:
-            made.types[name] = typed(name, (index,))
+            arguments.types[name] = typed(name, (index,))
         elif all(signature[one].kind is ParameterKind.CONSTEXPR for one in shape.names(name)) and shape.names(name):
-            made.types[name] = "constexpr"
-            made.constants[(index,)] = shape.made(name, lambda one, _: _to_triton(_constant(signature[one], given)))
+            arguments.types[name] = "constexpr"
+            arguments.constants[(index,)] = shape.made(
+                name, lambda one, _: _to_triton(_constant(signature[one], constants))
+            )
         else:
-            made.types[name] = shape.made(name, typed, (index,))
-    return made
+            arguments.types[name] = shape.made(name, typed, (index,))
+    return arguments
 
 
 def _constant(parameter: Parameter, given: dict[str, Value]) -> Value:

@@ -20,12 +20,12 @@ def complete_keys(besides: Callable[[Any], str]) -> None:
     Only the first call in a process has an effect.
     """
     kind = module("triton.compiler.compiler").ASTSource
-    own: Any = kind.hash
-    if getattr(own, "silo_completes", False):
+    own_hash: Any = kind.hash
+    if getattr(own_hash, "silo_completes", False):
         return
 
     def completed(self: Any) -> str:  # noqa: ANN401
-        found, more = own(self), besides(self.fn)
+        found, more = own_hash(self), besides(self.fn)
         return hashlib.sha256(f"{found}-{more}".encode()).hexdigest() if more else found
 
     completed.silo_completes = True  # pyright: ignore[reportFunctionMemberAccess]  # how it is known again

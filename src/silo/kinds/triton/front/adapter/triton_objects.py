@@ -152,11 +152,11 @@ def kernel_named(module: str, name: str) -> Any:  # noqa: ANN401
             f"a pickled kernel is {module}.{name}, and {module} cannot be imported here: {error}; put its file where "
             "this process imports from"
         ) from error
-    found = _found(module, name)
-    if found is None:
+    kernel = _found(module, name)
+    if kernel is None:
         advice = "; put the kernel into a module that both processes import" if module == "__main__" else ""
         raise SourceError(f"a pickled kernel is {module}.{name}, and this process has no {name} in {module}{advice}")
-    return found
+    return kernel
 
 
 def _found(module: str, name: str) -> Any:  # noqa: ANN401  # None: nothing

@@ -323,17 +323,17 @@ def _environment(variables: Mapping[str, str]) -> dict[str, list[str | int]]:
 
     A variable that names a file also has the file's size and time.
     """
-    found: dict[str, list[str | int]] = {}
+    environment: dict[str, list[str | int]] = {}
     for name, value in variables.items():
         if name.startswith(_PREFIXES) and name not in _WITHOUT_EFFECT:
-            found[name] = [value]
+            environment[name] = [value]
             try:
                 named = Path(value).stat() if "/" in value else None
             except (OSError, ValueError):
                 continue
             if named is not None:
-                found[name] += [named.st_size, named.st_mtime_ns]
-    return found
+                environment[name] += [named.st_size, named.st_mtime_ns]
+    return environment
 
 
 def _short(data: bytes) -> str:

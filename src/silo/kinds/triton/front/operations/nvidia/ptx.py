@@ -182,21 +182,21 @@ class _Expression:
         """The C text of a node, converted to another type of the same width."""
         text, source = self._texts[number]
         if source == target:
-            found = text
+            value = text
         else:
             call = self._call
-            found = bitcast(ScalarCall(call.operation, [text], [Type(source)], Type(target), call.pieces))
-        return f"(uint{INTEGERS[target]}_t)({found})" if unsigned else found
+            value = bitcast(ScalarCall(call.operation, [text], [Type(source)], Type(target), call.pieces))
+        return f"(uint{INTEGERS[target]}_t)({value})" if unsigned else value
 
 
 def _runs(node: Joined) -> list[tuple[int, int, int]]:
     """The nodes whose bits are joined, each with its shift and a mask of the resulting positions."""
-    found: dict[tuple[int, int], int] = {}
+    masks: dict[tuple[int, int], int] = {}
     for place, part in enumerate(node.parts):
         if isinstance(part, RegisterPart):
             key = part.node, place - part.place
-            found[key] = found.get(key, 0) | 1 << place
-    return [(source, distance, mask) for (source, distance), mask in found.items()]
+            masks[key] = masks.get(key, 0) | 1 << place
+    return [(source, distance, mask) for (source, distance), mask in masks.items()]
 
 
 def _integer(width: int) -> str:

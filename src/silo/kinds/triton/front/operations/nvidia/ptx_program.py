@@ -131,35 +131,35 @@ def read_ptx(text: str) -> PtxText | str:
 
 def _declared(names: str) -> list[str] | None:
     """The names in a declaration; ``r<3>`` declares r0, r1 and r2. None if they cannot be read."""
-    found: list[str] = []
+    declared: list[str] = []
     for name in re.split(r"\s*,\s*", names):
         stem, _, count = name.partition("<")
         if not count:
-            found.append(stem)
+            declared.append(stem)
             continue
         number = int(count[:-1])
         if number > _MOST_REGISTERS:
             return None
-        found += [f"{stem}{place}" for place in range(number)]
-    return found
+        declared += [f"{stem}{place}" for place in range(number)]
+    return declared
 
 
 def _operands(text: str) -> tuple[PtxRegister | PtxNumber | PtxVector, ...] | str:
     """The operands in order; if one cannot be read, its text instead."""
-    found: list[PtxRegister | PtxNumber | PtxVector] = []
+    operands: list[PtxRegister | PtxNumber | PtxVector] = []
     for part in re.split(r",(?![^{}]*\})", text):
         word = part.strip()
         if word.startswith("{") and word.endswith("}"):
             names = [name.strip() for name in word[1:-1].split(",")]
             if not all(map(_REGISTER.fullmatch, names)):
                 return word
-            found.append(PtxVector(tuple(map(PtxRegister, names))))
+            operands.append(PtxVector(tuple(map(PtxRegister, names))))
             continue
         one = _operand(word)
         if one is None:
             return word
-        found.append(one)
-    return tuple(found)
+        operands.append(one)
+    return tuple(operands)
 
 
 def _operand(word: str) -> PtxRegister | PtxNumber | None:
@@ -264,12 +264,12 @@ def evaluate(text: str, constraints: str, shape: Shape) -> PtxProgram:
 def _constraints(constraints: str, shape: Shape) -> tuple[list[int], list[int]]:
     """The bits of each output register and of each input register."""
     words = ["".join(word.split()) for word in constraints.split(",")]
-    found = [_CONSTRAINT.fullmatch(word) for word in words]
-    outputs = [_REGISTER_BITS[match[2]] for match in found if match is not None and match[1]]
-    inputs = [_REGISTER_BITS[match[2]] for match in found if match is not None and not match[1]]
+    matches = [_CONSTRAINT.fullmatch(word) for word in words]
+    outputs = [_REGISTER_BITS[match[2]] for match in matches if match is not None and match[1]]
+    inputs = [_REGISTER_BITS[match[2]] for match in matches if match is not None and not match[1]]
     gives, takes = (sum(_registers(one, shape.pack) for one in widths) for widths in (shape.results, shape.operands))
     ordered = words[: len(outputs)] == [word for word in words if word.startswith("=")]
-    if None in found or not ordered or len(outputs) != gives or len(inputs) != takes:
+    if None in matches or not ordered or len(outputs) != gives or len(inputs) != takes:
         raise RefusedError(f"it takes {takes} registers (r, f, h, l or d) and gives {gives}")
     return outputs, inputs
 
@@ -285,11 +285,11 @@ def _registers(width: int, pack: int) -> int:
 
 def _alike(graph: Graph, lanes: Sequence[Sequence[Bit]]) -> int | None:
     """The node that computes the first lane, if every lane applies the same function to its own elements; else None."""
-    found: set[int | None] = set()
+    nodes: set[int | None] = set()
     for lane, one in enumerate(lanes):
         number = graph.read(one)
-        found.add(None if number is None else graph.with_lane(number, lane))
-    return found.pop() if len(found) == 1 else None
+        nodes.add(None if number is None else graph.with_lane(number, lane))
+    return nodes.pop() if len(nodes) == 1 else None
 
 
 class _Machine:
@@ -306,11 +306,11 @@ class _Machine:
         for operand, width in enumerate(shape.operands):
             together = _in_register(width, shape.pack)
             for start in range(0, shape.pack, together):
-                held: list[Bit] = []
+                bits: list[Bit] = []
                 for lane in range(start, min(start + together, shape.pack)):
-                    held += self.graph.bits_of(self.graph.add(Element(operand, lane, width)))
-                held += [UNKNOWN] * (widths[number - first] - len(held))
-                self._known[f"${number}"] = tuple(held)
+                    bits += self.graph.bits_of(self.graph.add(Element(operand, lane, width)))
+                bits += [UNKNOWN] * (widths[number - first] - len(bits))
+                self._known[f"${number}"] = tuple(bits)
                 number += 1
 
     def lane(self, shape: Shape, lane: int) -> tuple[Bit, ...]:
@@ -348,25 +348,25 @@ class _Machine:
         if len(instruction.operands) != 2:
             raise RefusedError(f"{instruction.name} takes 1 operand: {instruction.text!r}")
         target, source = instruction.operands
-        found = self._read(instruction, source, width)
+        bits = self._read(instruction, source, width)
         if not isinstance(target, PtxVector):
-            self._write(instruction, target, found)
+            self._write(instruction, target, bits)
             return
         part = width // len(target.parts)
         for place, register in enumerate(target.parts):
-            self._write(instruction, register, found[place * part : (place + 1) * part])
+            self._write(instruction, register, bits[place * part : (place + 1) * part])
 
     def _resize(self, instruction: PtxInstruction, match: re.Match[str]) -> bool:
         """Executes a zero extension or a truncation; returns False for an instruction that computes the upper bits."""
-        given, taken = int(match[2]), int(match[4])
-        if given > taken and match[3] == "s":
+        target_bits, taken = int(match[2]), int(match[4])
+        if target_bits > taken and match[3] == "s":
             return False
         if len(instruction.operands) != 2:
             raise RefusedError(f"{instruction.name} takes 1 operand: {instruction.text!r}")
         target, source = instruction.operands
         found = self._read(instruction, source, taken, loose=True)
-        zeros: tuple[Bit, ...] = (0,) * max(given - taken, 0)
-        self._write(instruction, target, (*found[:given], *zeros), zeros=match[1] == "u")
+        zeros: tuple[Bit, ...] = (0,) * max(target_bits - taken, 0)
+        self._write(instruction, target, (*found[:target_bits], *zeros), zeros=match[1] == "u")
         return True
 
     def _by_bits(self, name: str, instruction: PtxInstruction) -> tuple[Bit, ...] | None:
@@ -406,12 +406,12 @@ class _Machine:
         _, *sources = instruction.operands
         takes = step.takes * 2 if step.packs else step.takes
         lanes = 1 if step.packs else step.lanes
-        found = [
+        inputs = [
             self._read(instruction, source, lanes * WIDTHS[kind]) for source, kind in zip(sources, takes, strict=True)
         ]
         result: list[Bit] = []
         for lane in range(step.lanes):
-            parts = [found[step.lanes - 1 - lane]] if step.packs else found
+            parts = [inputs[step.lanes - 1 - lane]] if step.packs else inputs
             nodes: list[int] = []
             for kind, part in zip(step.takes, parts, strict=True):
                 start = 0 if step.packs else lane * WIDTHS[kind]
@@ -436,14 +436,14 @@ class _Machine:
             if not _MOVE.fullmatch(instruction.name) or part * len(operand.parts) != width:
                 raise RefusedError(f"the registers of {instruction.text!r} do not fit")
             return tuple(bit for one in operand.parts for bit in self._read(instruction, one, part))
-        found = self._known.get(operand.name)
-        if found is None:
+        register_bits = self._known.get(operand.name)
+        if register_bits is None:
             known = operand.name in self._widths
             reason = "which nothing has written" if known else "which is no register of the text"
             raise RefusedError(f"{instruction.name} reads {operand.name}, {reason}")
-        if len(found) < width or not (loose or all(bit is UNKNOWN for bit in found[width:])):
-            raise RefusedError(f"{instruction.name} takes {width} bits where {operand.name} has {_bits(found)}")
-        return found[:width]
+        if len(register_bits) < width or not (loose or all(bit is UNKNOWN for bit in register_bits[width:])):
+            raise RefusedError(f"{instruction.name} takes {width} bits where {operand.name} has {_bits(register_bits)}")
+        return register_bits[:width]
 
     def _write(
         self, instruction: PtxInstruction, target: _Operand, found: tuple[Bit, ...], *, zeros: bool = False
@@ -489,9 +489,9 @@ def _bitwise(table: int, bits: Sequence[Bit]) -> Bit:
     results: list[int] = []
     values: dict[Bit, list[int]] = {bit: [] for bit in (0, 1, *variables)}
     for number in range(1 << len(variables)):
-        found: dict[Bit, int] = {0: 0, 1: 1, **{bit: number >> at & 1 for at, bit in enumerate(variables)}}
-        index = sum(found[bit] << 2 - at for at, bit in enumerate(bits))
+        known_bits: dict[Bit, int] = {0: 0, 1: 1, **{bit: number >> at & 1 for at, bit in enumerate(variables)}}
+        index = sum(known_bits[bit] << 2 - at for at, bit in enumerate(bits))
         results.append(table >> index & 1)
         for bit, seen in values.items():
-            seen.append(found[bit])
+            seen.append(known_bits[bit])
     return next((bit for bit, seen in values.items() if seen == results), UNKNOWN)
