@@ -67,12 +67,12 @@ def target_of(program: CompiledProgram) -> Target:
 
 def device_at(kind: str, index: int) -> Device:
     """The device with Triton's number ``index``. Raises DeviceError if it does not exist."""
-    found = devices_of_kind(kind)
+    devices = devices_of_kind(kind)
     if kind == "cpu":
         index = 0  # Triton's number for the CPU is -1
-    if not 0 <= index < len(found):
-        raise DeviceError(f"Triton launches on {kind}:{index}, and Silo finds {len(found)} such devices")
-    return found[index]
+    if not 0 <= index < len(devices):
+        raise DeviceError(f"Triton launches on {kind}:{index}, and Silo finds {len(devices)} such devices")
+    return devices[index]
 
 
 def bind_program(loaded: Any, launch: LaunchInfo, signature: Signature, tag: object) -> Binding:  # noqa: ANN401
@@ -130,13 +130,13 @@ def _passed(program: CompiledProgram) -> Iterator[tuple[str, str]]:
 
 
 def _slots(program: CompiledProgram) -> list[LayoutSlot]:
-    found: list[LayoutSlot] = []
+    slots: list[LayoutSlot] = []
     for name, kind in _passed(program):
         if block := descriptor_block(kind):
-            found += slots_of_descriptor(name, len(block[1]))
+            slots += slots_of_descriptor(name, len(block[1]))
         else:
-            found.append(LayoutSlot(name, AbiType.POINTER if kind.startswith("*") else _ABI[kind]))
-    return found
+            slots.append(LayoutSlot(name, AbiType.POINTER if kind.startswith("*") else _ABI[kind]))
+    return slots
 
 
 def plain_signature(program: CompiledProgram) -> Signature:

@@ -27,11 +27,11 @@ def check_first(name: str, call: SeenCall, own_way: Callable[[], object]) -> Non
     check = launch_check()
     if check is None or adapter.active_target().backend == "cpu" or not isinstance(own_way, partial):
         return
-    made = cast("partial[Any]", own_way)
-    compiled = made.func(*made.args, **{**made.keywords, "warmup": True})
+    own_call = cast("partial[Any]", own_way)
+    compiled = own_call.func(*own_call.args, **{**own_call.keywords, "warmup": True})
     if compiled is None:
         return
-    grid: Any = made.keywords.get("grid")
+    grid: Any = own_call.keywords.get("grid")
     values: Mapping[str, object] = {**call.values, **dict(call.options)}
     extents = grid(dict(values)) if callable(grid) else grid
     sizes = (*(int(one) for one in cast("tuple[int, ...]", extents)), 1, 1)[:3]

@@ -56,11 +56,11 @@ def describe(tag: object) -> Mapping[str, JSON] | None:
 
 def _members(text: str, launch: LaunchInfo, metadata: Any) -> Mapping[str, JSON]:  # noqa: ANN401
     plain = plain_launch(launch)
-    made = adapter.checkable_ttir(text, metadata.target)
-    if made is None:
+    module = adapter.checkable_ttir(text, metadata.target)
+    if module is None:
         raise UnsupportedError("Triton cannot read the TTIR that it has printed")
-    digest = hashlib.sha256(made.encode()).hexdigest()
+    digest = hashlib.sha256(module.encode()).hexdigest()
     with suppress(SiloError):  # if the store cannot be written, `silo crash` will require --trust
         session().store.trust.note_built(HostCode(digest, "ttir", plain, text=digest))
     options: Any = metadata
-    return describe_ttir(made, plain, {name: getattr(options, name, None) for name in KEPT_OPTIONS})
+    return describe_ttir(module, plain, {name: getattr(options, name, None) for name in KEPT_OPTIONS})

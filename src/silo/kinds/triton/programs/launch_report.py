@@ -61,12 +61,14 @@ def gather(passed: Mapping[str, int]) -> Report:
     lines: list[KernelLine] = []
     for one in TABLE:
         before, reasons_before = _inherited.get(id(one), ((0, 0, 0), {}))
-        launches, own, variants = (
+        launches, own_launches, variants = (
             now - then for now, then in zip((*one.launches, one.variant_count), before, strict=True)
         )
-        if id(one) not in _inherited or launches or own or variants:
+        if id(one) not in _inherited or launches or own_launches or variants:
             reasons = _since(one.reasons, reasons_before)
-            lines.append(KernelLine(one.name, one.location, launches, own, variants, dict(one.refusals), reasons))
+            lines.append(
+                KernelLine(one.name, one.location, launches, own_launches, variants, dict(one.refusals), reasons)
+            )
     return Report(
         os.getpid(),
         " ".join(sys.argv),

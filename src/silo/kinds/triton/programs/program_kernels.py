@@ -287,16 +287,16 @@ class ProgramKernel:
         if adapter.notices_compiles(function) or adapter.changed_global(function.used_global_vals):
             return None
         asked = (provider.provide(self, call) for provider in TABLE.providers)
-        found = next((one for one in asked if one is not None), None)
-        if found is None:
+        variant = next((one for one in asked if one is not None), None)
+        if variant is None:
             return None
         with self._lock:
-            self._read.update(found.globals)
-        adapter.note_served(function, found.binding.tag, self._learn)
+            self._read.update(variant.globals)
+        adapter.note_served(function, variant.binding.tag, self._learn)
         self._learn(call)
         with self._lock:
-            self._served.append(found)
-        return found
+            self._served.append(variant)
+        return variant
 
     def _learn(self, call: SeenCall | None = None) -> None:
         """Passes the objects that later launches must compare to the native object.

@@ -54,31 +54,31 @@ class Situations:
     def notice(self) -> native.TritonSituation:
         """Called by the native module; returns the new state, which is valid from now on."""
         connect_loaded()
-        seen = adapter.watch()
+        watch = adapter.watch()
         with self._lock:
-            if not any(seen.driver is one for one in self._drivers):
-                self._drivers.append(seen.driver)
-            key = (id(seen.driver), seen.memory_type, *seen.key)
+            if not any(watch.driver is one for one in self._drivers):
+                self._drivers.append(watch.driver)
+            key = (id(watch.driver), watch.memory_type, *watch.key)
             epoch = self._epochs.setdefault(key, len(self._epochs))
             self._fold()
             full = epoch >= _MOST_EPOCHS
-            self.blocked = "more settings of Triton's knobs than the guard has room for" if full else seen.blocked
-            made = native.TritonSituation(
-                seen.watched,
-                seen.sizes,
-                seen.get_device,
-                seen.get_stream,
-                seen.memory_type,
+            self.blocked = "more settings of Triton's knobs than the guard has room for" if full else watch.blocked
+            situation = native.TritonSituation(
+                watch.watched,
+                watch.sizes,
+                watch.get_device,
+                watch.get_stream,
+                watch.memory_type,
                 0 if full else epoch,
                 bool(self.blocked),
-                seen.torch_stream,
-                seen.torch_device,
-                *seen.hooks,
+                watch.torch_stream,
+                watch.torch_device,
+                *watch.hooks,
                 allocate_scratch,
             )
-            native.triton_situation(made)
-            self._current = made
-        return made
+            native.triton_situation(situation)
+            self._current = situation
+        return situation
 
     def _fold(self) -> None:
         if self._current is not None and self._current.passed:
@@ -241,15 +241,15 @@ class _Switch:
         return self._methods
 
     def _put(self) -> None:
-        found = adapter.launch_hook_points()
-        if found.run is None or found.getitem is None:
+        hook_points = adapter.launch_hook_points()
+        if hook_points.run is None or hook_points.getitem is None:
             self._left_alone = _REPLACED
             return
         self._left_alone = ""
-        run, getitem = self._methods or self._serve(found)
-        self._replace(found.functions, "run", run)
-        self._replace(found.functions, "__getitem__", getitem)
-        self._replace(found.functions, "debug", adapter.watched_debug(_forget))
+        run, getitem = self._methods or self._serve(hook_points)
+        self._replace(hook_points.functions, "run", run)
+        self._replace(hook_points.functions, "__getitem__", getitem)
+        self._replace(hook_points.functions, "debug", adapter.watched_debug(_forget))
         self._situations.forget()
         decide: Any = load_place("silo.kinds.triton.programs.records.decision_sources:decide_while_accelerated")
         try:
@@ -258,9 +258,9 @@ class _Switch:
             self._take()
             raise
         self._put_tuners(adapter.launch_hook_points())  # on top of the method that ``decide`` installed
-        if found.compiled_getitem is not None:
-            ours = native.triton_compiled(found.compiled, found.compiled_getitem, _first_launch)
-            self._replace(found.compiled, "__getitem__", ours)
+        if hook_points.compiled_getitem is not None:
+            ours = native.triton_compiled(hook_points.compiled, hook_points.compiled_getitem, _first_launch)
+            self._replace(hook_points.compiled, "__getitem__", ours)
 
     def _watch(self) -> Any:  # noqa: ANN401
         """The object that watches tuners' searches; created with the first search, because few programs tune."""

@@ -120,13 +120,13 @@ class CpuStages:
             if not emitted:
                 raise CompileError("the CPU backend starts from TTIR: C text alone does not say how it is launched")
             with working(f"compiling {names[0]} for {self.target}"):
-                built = _built(str(text), emitted[0].flags, _toolchain())
+                shared = _built(str(text), emitted[0].flags, _toolchain())
             seconds = time.monotonic() - begin
             if seconds >= SLOW_S:
                 announce(f"compiled {names[0]} for {self.target} in {seconds:.1f} s; kept in Triton's cache")
             if emitted[0].note:
                 announce(f"{names[0]}: {emitted[0].note}")
-            return built
+            return shared
 
         stages.update({"ttir": ttir, "c": c_text, "so": shared_object})
 

@@ -230,12 +230,12 @@ class Archive:
     def winner(self, slot: tuple[str, str, str]) -> ForeignWinner | None:
         """The current decision for a slot, or None."""
         with self._lock:
-            found = self._winners.get(slot)
-            if found is None:
+            winner = self._winners.get(slot)
+            if winner is None:
                 with self._locked_journal():
                     self._refresh()
-                found = self._winners.get(slot)
-            return found
+                winner = self._winners.get(slot)
+            return winner
 
     def decide(self, winner: ForeignWinner) -> ForeignWinner:
         """Records a decision unless one exists for its slot. Returns the decision that is valid.
@@ -377,11 +377,11 @@ def _hashes(entry: Entry) -> list[str]:
 
 def blobs_of(entry: Entry, data: bytes) -> dict[str, bytes]:
     """Splits the bytes of an entry by blob, keyed by sha256; raises ``ValueError`` if their total length differs."""
-    found: dict[str, bytes] = {}
+    blobs: dict[str, bytes] = {}
     at = 0
     for ref in _refs(entry):
-        found[ref.sha256] = data[at : at + ref.size]
+        blobs[ref.sha256] = data[at : at + ref.size]
         at += ref.size
     if at != len(data):
         raise ValueError(f"{len(data)} bytes where {at} are named")
-    return found
+    return blobs

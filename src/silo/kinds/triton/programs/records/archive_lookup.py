@@ -73,14 +73,14 @@ def _problems(variant: Variant, blob_kind: str, wanted: Variant) -> Iterable[str
 
 def _parameter_problem(parameter: Parameter, specialization: Specialization, wanted: Variant) -> str | None:
     requested = wanted.signature[parameter.name]
-    facts, given = specialization.facts_of(parameter.name), wanted.specialization.facts_of(parameter.name)
-    if (Fact.NONE in facts) != (Fact.NONE in given):
-        return "is None" if Fact.NONE in given else "is given, and the code is for None"
+    facts, wanted_facts = specialization.facts_of(parameter.name), wanted.specialization.facts_of(parameter.name)
+    if (Fact.NONE in facts) != (Fact.NONE in wanted_facts):
+        return "is None" if Fact.NONE in wanted_facts else "is given, and the code is for None"
     if parameter.kind is not requested.kind:
         return f"is {_type(requested)}, and the code takes {_type(parameter)}"
     if parameter.dtype is not requested.dtype and not _wider(parameter, requested):
         return f"is {_type(requested)}, and the code takes {_type(parameter)}"
-    missing = sorted(fact.value for fact in facts - given if fact.is_assumption)
+    missing = sorted(fact.value for fact in facts - wanted_facts if fact.is_assumption)
     return f"is not {', '.join(missing)}, and the code assumes that" if missing else None
 
 
@@ -114,12 +114,13 @@ def _rank(variant: Variant, wanted: Variant) -> tuple[bool, bool, int]:
 
 def nearest(variants: Sequence[BundleVariant], wanted: Variant, most: int = 4) -> list[tuple[Variant, str]]:
     """The ``most`` variants with the fewest reasons against them, each with all its reasons."""
-    found = [
+    artifacts = [
         (len(list(_problems(one.artifact.variant, one.artifact.blob.kind, wanted))), one.artifact) for one in variants
     ]
-    found.sort(key=lambda item: (item[0], item[1].job))
+    artifacts.sort(key=lambda item: (item[0], item[1].job))
     return [
-        (artifact.variant, fits(artifact.variant, artifact.blob.kind, wanted).reason) for _, artifact in found[:most]
+        (artifact.variant, fits(artifact.variant, artifact.blob.kind, wanted).reason)
+        for _, artifact in artifacts[:most]
     ]
 
 
@@ -151,20 +152,20 @@ class ArchiveLookup:
     @cached_property
     def kernels(self) -> dict[str, list[str]]:
         """The names of all kernels, by the fingerprints of their sources."""
-        found: dict[str, list[str]] = {}
+        names: dict[str, list[str]] = {}
         for name in self.bundle.kernel_names:
             for source in self._kernel(name).sources:
-                found.setdefault(source, []).append(name)
-        return found
+                names.setdefault(source, []).append(name)
+        return names
 
     @cached_property
     def files(self) -> dict[str, dict[str, BlobRef]]:
         """The files of Triton's cache by key and name."""
-        found: dict[str, dict[str, BlobRef]] = {}
+        files: dict[str, dict[str, BlobRef]] = {}
         for name, ref in self.bundle.attachments.items():
             if (place := cache_place(name)) is not None:
-                found.setdefault(place[0], {})[place[1]] = ref
-        return found
+                files.setdefault(place[0], {})[place[1]] = ref
+        return files
 
     @cached_property
     def winners(self) -> dict[str, list[ForeignWinner]]:
@@ -183,31 +184,36 @@ class ArchiveLookup:
 
     def variants(self, source: str) -> list[BundleVariant]:
         """Every variant of a source that was recorded from Triton's own compiler."""
-        found: list[BundleVariant] = []
+        variants: list[BundleVariant] = []
         for name in self.kernels.get(source, ()):
             kernel = self._kernel(name)
-            found += [kernel[number] for number in range(len(kernel))]
-        return [one for one in found if one.artifact.variant.source == source and key_of(one.artifact) in self.files]
+            variants += [kernel[number] for number in range(len(kernel))]
+        return [one for one in variants if one.artifact.variant.source == source and key_of(one.artifact) in self.files]
 
     def best(self, wanted: Variant) -> BundleVariant | None:
         """The variant that serves a call best, or None. Reads only the parts of the file that may serve it."""
         named = self._named(wanted)
         for name in named:
-            one = self._kernel(name).exact(wanted)
+            variant = self._kernel(name).exact(wanted)
             if (
-                one is not None
-                and key_of(one.artifact)
-                and runs_on(wanted.target, wanted.target, one.artifact.blob.kind)
+                variant is not None
+                and key_of(variant.artifact)
+                and runs_on(wanted.target, wanted.target, variant.artifact.blob.kind)
             ):
-                return one  # an exact variant: no other can assume more about the call
-        found: list[BundleVariant] = []
+                return variant  # an exact variant: no other can assume more about the call
+        candidates: list[BundleVariant] = []
         known = constants_of(wanted)
         for name in named:
             kernel = self._kernel(name)
             numbers = [number for group in kernel.groups(known) if may_fit(group, wanted) for number in group.numbers]
-            found += [kernel[number] for number in numbers]
+            candidates += [kernel[number] for number in numbers]
         return best_variant(
-            (one for one in found if one.artifact.variant.source == wanted.source and key_of(one.artifact)), wanted
+            (
+                variant
+                for variant in candidates
+                if variant.artifact.variant.source == wanted.source and key_of(variant.artifact)
+            ),
+            wanted,
         )
 
     def _kernel(self, name: str) -> OpenKernel:
@@ -241,7 +247,7 @@ class ArchiveLookup:
             )
         try:
             metadata: Any = json.loads(self.bundle.blob(files[f"{name}.json"].sha256))
-            hashed = str(metadata["hash"])
+            file_hash = str(metadata["hash"])
         except (ValueError, KeyError, TypeError) as error:
             raise BundleError(f"{self.bundle.name}: Triton's metadata of {name} is damaged: {error!r}") from None
         binary = one.artifact.blob.kind
@@ -252,7 +258,7 @@ class ArchiveLookup:
             for file, ref in files.items()
             if file.startswith(f"{name}.") and file != f"{name}.json"
         }
-        return KeptCode(key, name, metadata, stages, binary), hashed
+        return KeptCode(key, name, metadata, stages, binary), file_hash
 
     def consent(self, one: BundleVariant) -> Consent | None:
         """Consent to load the code of a variant; None if the code needs no consent.

@@ -81,13 +81,13 @@ class CacheFiles:
                     self._read_journal()
                 known = self._files.get(key, {})
                 wanted: Sequence[str] = () if host_code_in(known) else names
-                found = {name: data for name in wanted if (data := self._file(known, name)) is not None}
+                files = {name: data for name in wanted if (data := self._file(known, name)) is not None}
         except (SiloError, OSError) as error:
             self._tell("nothing is taken from", error)
-            found = dict[str, bytes]()
-        self.hits += bool(found)
-        self.misses += not found
-        return found
+            files = dict[str, bytes]()
+        self.hits += bool(files)
+        self.misses += not files
+        return files
 
     def put(self, key: str, name: str, data: bytes) -> None:
         """Records a file that Triton wrote."""
@@ -112,11 +112,11 @@ class CacheFiles:
             # Triton writes the metadata last, so if it exists, all files do.
             whole = name.removeprefix(GROUP) in known
             return json.dumps({"child_paths": sorted(known)}).encode() if whole else None
-        found = known.get(name)
-        if isinstance(found, str):
+        entry = known.get(name)
+        if isinstance(entry, str):
             assert self._bundle is not None
-            return self._bundle.blob(found)
-        return found
+            return self._bundle.blob(entry)
+        return entry
 
     # -- the bundle and its journal
     # ----------------------------------------------------------------------------------------

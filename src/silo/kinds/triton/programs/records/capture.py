@@ -98,12 +98,12 @@ def _split(text: str) -> list[str]:
 
 
 def _read(word: str) -> Cover:
-    found = _WORD.fullmatch(word.strip())
-    if found is None:
+    match = _WORD.fullmatch(word.strip())
+    if match is None:
         raise SettingsError(
             f"--cover {word}: it is NAME=VALUES or KERNEL.NAME=VALUES, as in BLOCK=16,32,64 or BLOCK=1..4096:pow2"
         )
-    kernel, name, text = found.groups()
+    kernel, name, text = match.groups()
     items = _ITEM.findall(text)
     if not items or ",".join(items) != text:
         raise SettingsError(f"--cover {word}: values are separated by single commas, and texts stand between ' and '")
@@ -143,13 +143,13 @@ def _values(word: str, item: str) -> Iterator[Value]:
 
 def _range(word: str, first: int, last: int, step: str | None) -> Iterator[int]:
     if step == "pow2":
-        found: Iterator[int] = itertools.takewhile(lambda one: one <= last, _powers(first))
+        numbers: Iterator[int] = itertools.takewhile(lambda one: one <= last, _powers(first))
     elif step == "0":
         raise SettingsError(f"--cover {word}: a step is 1 or more")
     else:
-        found = iter(range(first, last + 1, int(step or 1)))
+        numbers = iter(range(first, last + 1, int(step or 1)))
     empty = True
-    for value in found:
+    for value in numbers:
         empty = False
         yield value
     if empty:
@@ -261,44 +261,44 @@ class Capture:
         if not self._covers:
             return
         try:
-            wanted = [*self._covering(call)]
+            combinations = [*self._covering(call)]
         except SiloError as error:
             self._tell(call, error)
             return
-        for values, covering in wanted:
+        for values, covering in combinations:
             try:
-                made = proceed(covering)
+                kernel = proceed(covering)
             except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base
                 name = str(call.function.__name__)
                 lines = str(error).strip().splitlines() or [type(error).__name__]
                 self._notices.once(f"cover {name} {values}", f"{name}: not compiled for {values}: {lines[-1]}")
                 continue
-            self._keep(covering, made, proceed, f"covers {values}")
+            self._keep(covering, kernel, proceed, f"covers {values}")
 
     def _covering(self, call: CompileCall) -> Iterator[tuple[str, CompileCall]]:
         """Yields the further calls to compile for a call, each only once, with a text of the values that differ."""
         source = self._sources.of(call.function)
         places = {one.name: place for place, one in enumerate(source.signature.parameters)}
-        met = {
+        values_met = {
             one.name: source.constant(call.constants.get(places[one.name]))
             for one in source.signature.parameters
             if one.kind is ParameterKind.CONSTEXPR
         } | {name: call.options[name] for name in OPTIONS if name in call.options}
         kernel = str(call.function.__name__)
         with self._lock:
-            self._met |= {one for one in self._covers if one.kernel in (None, kernel) and one.name in met}
-        for values in covered_combinations(self._covers, kernel, met):
+            self._met |= {one for one in self._covers if one.kernel in (None, kernel) and one.name in values_met}
+        for values in covered_combinations(self._covers, kernel, values_met):
             constants = {places[name]: value for name, value in values.items() if name in places}
             options = {name: value for name, value in values.items() if name not in places}
             covering = call.with_values(constants, options)
             signature, specialization = types_of(covering, source)
             target, config = str(target_of(call)), config_of(covering, source.name)
-            wanted = canonical_json(
+            identity = canonical_json(
                 [source.fingerprint, signature.to_json(), specialization.to_json(), config.to_json(), target]
             )
             with self._lock:
-                known = wanted in self._covered
-                self._covered.add(wanted)
+                known = identity in self._covered
+                self._covered.add(identity)
             if not known:
                 yield ", ".join(f"{name}={value}" for name, value in values.items()), covering
 
@@ -314,21 +314,27 @@ class Capture:
             signature, specialization = types_of(call, source)
             config = config_of(call, source.name)
             self._record(call, compiled, source, signature, specialization, config, reason)
-            free = generic(specialization)
-            wanted = canonical_json(
-                [source.fingerprint, signature.to_json(), free.to_json(), config.to_json(), str(target_of(call))]
+            generic_call = generic(specialization)
+            identity = canonical_json(
+                [
+                    source.fingerprint,
+                    signature.to_json(),
+                    generic_call.to_json(),
+                    config.to_json(),
+                    str(target_of(call)),
+                ]
             )
             with self._lock:
-                known = wanted in self._generic
-                self._generic.add(wanted)
-            if free != specialization and not known:
-                asked = relaxed(call, signature, free)
+                known = identity in self._generic
+                self._generic.add(identity)
+            if generic_call != specialization and not known:
+                asked = relaxed(call, signature, generic_call)
                 self._record(
                     asked,
                     proceed(asked),
                     source,
                     signature,
-                    free,
+                    generic_call,
                     config,
                     "generic: serves any alignment and any integer",
                 )
@@ -390,12 +396,12 @@ class Capture:
         source = self._sources.of(call.function)
         signature, specialization = types_of(call, source)
         config = config_of(call, source.name)
-        wanted = canonical_json(
+        identity = canonical_json(
             [source.fingerprint, signature.to_json(), specialization.to_json(), config.to_json(), str(target_of(call))]
         )
         with self._lock:
-            known = wanted in self._generic
-            self._generic.add(wanted)
+            known = identity in self._generic
+            self._generic.add(identity)
         if not known:
             self._record(call, compiled, source, signature, specialization, config, reason)
 
@@ -417,12 +423,12 @@ class Capture:
         """
         try:
             wanted = winner_of(self._sources.of(kernel_of_tuner(tuner)), tuner, key, None)
-            found = self.recording.winner(wanted.slot)
+            winner = self.recording.winner(wanted.slot)
         except SiloError as error:
             self._tell_tuner(tuner, error)
             return None
-        if found is not None or self._others is None:
-            return None if found is None else config_for(tuner.configs, found.config)
+        if winner is not None or self._others is None:
+            return None if winner is None else config_for(tuner.configs, winner.config)
         config = self._others.known(tuner, key, configs)
         return None if config is None else self._decided(tuner, key, config)
 

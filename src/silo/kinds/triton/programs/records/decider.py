@@ -64,15 +64,15 @@ def kept_decisions(place: str) -> Mapping[tuple[str, str, str], KeptDecision]:
 
 
 def _newest(records: Iterable[JSON]) -> Mapping[tuple[str, str, str], KeptDecision]:
-    found: dict[tuple[str, str, str], KeptDecision] = {}
+    newest: dict[tuple[str, str, str], KeptDecision] = {}
     for record in records:
         try:
-            kept = KeptDecision.from_json(record)
+            decision = KeptDecision.from_json(record)
         except ValueError as error:
             _log.warning("a kept decision of a tuner cannot be read, and is left out: %s", error)
             continue
-        found[kept.winner.slot] = kept
-    return found
+        newest[decision.winner.slot] = decision
+    return newest
 
 
 # ---- The choice ----
@@ -170,13 +170,13 @@ class Decider:
             The valid decision, ``kept`` or the other process's; None if the store cannot be written, which is logged.
         """
         name = kept.winner.kernel
-        holds: list[KeptDecision] = []
+        decisions: list[KeptDecision] = []
 
         def judge(records: Iterable[JSON]) -> JSON:
             found = _newest(records).get(kept.winner.slot)
-            holds[:] = [kept]
+            decisions[:] = [kept]
             if found is not None and found != before and usable(found):
-                holds[:] = [found]
+                decisions[:] = [found]
                 return None
             return kept.to_json()
 
@@ -185,9 +185,11 @@ class Decider:
         except (SiloError, OSError) as error:
             self._notices.once(f"kept {name}", f"a decision of {name} is not kept: {error}")
             return None
-        if holds[0] is not kept:
-            announce(f"{name} uses {holds[0].winner.config}, which another process decided on while this one measured")
-            return holds[0]
+        if decisions[0] is not kept:
+            announce(
+                f"{name} uses {decisions[0].winner.config}, which another process decided on while this one measured"
+            )
+            return decisions[0]
         tell(
             f"{name}: {kept.winner.config} is the fastest of {count} configs, found in "
             f"{kept.milliseconds / 1000:.1f} s and kept for later processes"

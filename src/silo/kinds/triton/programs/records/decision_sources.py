@@ -190,24 +190,24 @@ class LockedDecisions:
         name = str(function.__name__)
         try:
             source = self._sources.of(function)
-            wanted = winner_of(source, tuner, key, None)
+            request = winner_of(source, tuner, key, None)
         except SiloError as error:
             self._tell(f"{name} is not decided by {self.path}", str(error))
             return None if self._others is None else self._others.known(tuner, key, configs)
-        found = find_decision(tuner, self._winners.get(source.fingerprint, ()), wanted, configs)
-        if found.near is not None:
-            self._tell(f"{name} uses", f"{words_of_nearest(found.near, wanted)} ({self.path})")
-        if found.config is not None:
-            return found.config
+        decision = find_decision(tuner, self._winners.get(source.fingerprint, ()), request, configs)
+        if decision.near is not None:
+            self._tell(f"{name} uses", f"{words_of_nearest(decision.near, request)} ({self.path})")
+        if decision.config is not None:
+            return decision.config
         other = None if self._others is None else self._others.known(tuner, key, configs)
         if other is None and settings().tune == "frozen":
-            if len(found.allowed) == 1:
-                return found.allowed[0]
+            if len(decision.allowed) == 1:
+                return decision.allowed[0]
             raise refused(
                 FrozenError(
                     f"{name}: tuning is frozen (SILO_TUNE=frozen), and {self.path} says nothing of "
-                    f"{described_key(wanted)} on {wanted.target} that its {len(found.allowed)} configs allow; record "
-                    "this call (silo exec --record) and add what was decided (silo cache to-lock)"
+                    f"{described_key(request)} on {request.target} that its {len(decision.allowed)} configs allow; "
+                    "record this call (silo exec --record) and add what was decided (silo cache to-lock)"
                 )
             )
         return other

@@ -128,17 +128,17 @@ class Journal:
                 ``SILO_LOCK_WAIT``.
         """
         with contextlib.ExitStack() as stack:
-            found = self._locked is not None
-            if not found:
+            exists = self._locked is not None
+            if not exists:
                 try:
                     file = _File(stack.enter_context(self._log.reading()))
-                    self._held, found = (file, os.getpid()), True
+                    self._held, exists = (file, os.getpid()), True
                     stack.callback(self._let_go)
                 except FileNotFoundError:
                     pass
                 except OSError as error:
                     raise self._refusal("what was recorded cannot be read", error) from error
-            yield found
+            yield exists
 
     def _let_go(self) -> None:
         self._held = None
@@ -250,11 +250,11 @@ def _read(file: _File, take: Callable[[JournalRecord], object], since: JournalPl
     end = since.position if identity == since.identity and since.position <= size else 0
     at = file.find_mark(end, size)
     while at < size:
-        found = _frame(file, at, size)
-        if found is None:
+        frame = _frame(file, at, size)
+        if frame is None:
             at = file.find_mark(at + 1, size)
             continue
-        record, end = found
+        record, end = frame
         take(record)
         at = file.find_mark(end, size)
     return JournalPlace(identity, end)

@@ -166,13 +166,13 @@ def merged(
     contents: BundleContents, recorded: Mapping[str, Sequence[RecordedVariant]], winners: Iterable[ForeignWinner]
 ) -> BundleContents:
     """The contents of a bundle with the recorded variants and decisions added, by fingerprint. A pure function."""
-    decided: dict[str, list[ForeignWinner]] = {}
+    winners_by_kernel: dict[str, list[ForeignWinner]] = {}
     for winner in winners:
-        decided.setdefault(winner.source, []).append(winner)
+        winners_by_kernel.setdefault(winner.source, []).append(winner)
     kernels = {_source_of(kernel): kernel for kernel in contents.kernels}
     for source, variants in recorded.items():
         kernels[source] = _merged_kernel(kernels.get(source), variants)
-    tuned = tuple(_with_winners(kernel, decided.get(source, [])) for source, kernel in kernels.items())
+    tuned = tuple(_with_winners(kernel, winners_by_kernel.get(source, [])) for source, kernel in kernels.items())
     return replace(contents, kernels=_named(tuned))
 
 
@@ -185,12 +185,12 @@ def _merged_kernel(kernel: BundleKernel | None, recorded: Sequence[RecordedVaria
     first = recorded[0]
     if kernel is None:
         kernel = BundleKernel(first.artifact.variant.kernel, first.signature)
-    own = [one for one in kernel.variants if not one.reason.startswith(RECORDED)]
-    others = {_key(one): one for one in kernel.variants if one.reason.startswith(RECORDED)}
+    own_variants = [one for one in kernel.variants if not one.reason.startswith(RECORDED)]
+    recorded_variants = {_key(one): one for one in kernel.variants if one.reason.startswith(RECORDED)}
     for one in recorded:
         made = BundleVariant(one.artifact, RECORDED + one.reason)
-        others.setdefault(_key(made), made)
-    return replace(kernel, variants=(*own, *(others[key] for key in sorted(others))))
+        recorded_variants.setdefault(_key(made), made)
+    return replace(kernel, variants=(*own_variants, *(recorded_variants[key] for key in sorted(recorded_variants))))
 
 
 def _key(one: BundleVariant) -> str:
@@ -297,20 +297,20 @@ def _named(kernels: Sequence[BundleKernel]) -> tuple[BundleKernel, ...]:
 
     If several have one name, recorded kernels get a part of their fingerprint added.
     """
-    built = {kernel.name for kernel in kernels if not _is_recorded(kernel)}
+    own_names = {kernel.name for kernel in kernels if not _is_recorded(kernel)}
     counts: dict[str, int] = {}
     for kernel in kernels:
         if _is_recorded(kernel):
             name = kernel.variants[0].artifact.variant.kernel
             counts[name] = counts.get(name, 0) + 1
-    found: list[BundleKernel] = []
+    named_kernels: list[BundleKernel] = []
     for kernel in kernels:
         if _is_recorded(kernel):
             name = kernel.variants[0].artifact.variant.kernel
-            alone = counts[name] == 1 and name not in built
+            alone = counts[name] == 1 and name not in own_names
             kernel = replace(kernel, name=name if alone else f"{name}@{_source_of(kernel)[:12]}")  # noqa: PLW2901
-        found.append(kernel)
-    return tuple(found)
+        named_kernels.append(kernel)
+    return tuple(named_kernels)
 
 
 def _is_recorded(kernel: BundleKernel) -> bool:
@@ -330,11 +330,11 @@ def open_folded(path: Path) -> Bundle:
     journal = Journal(journal_of(target))
     with contextlib.ExitStack() as stack:
         try:
-            found = stack.enter_context(journal.shared())
+            has_journal = stack.enter_context(journal.shared())
         except BundleError as error:
             _log.warning("%s serves without what was recorded into it since: %s", path, error)
-            found = False
-        gathered = _gather(journal) if found else None
+            has_journal = False
+        gathered = _gather(journal) if has_journal else None
         if gathered is None:
             return open_bundle(path)
         copy = Path(stack.enter_context(own_folder("silo-folded-")), target.name)

@@ -96,35 +96,35 @@ class Replayer:
             # for a served kernel Triton compiled nothing, so it did not record the globals itself
             kernel.refuse_changed()
         try:
-            made = self._serve(call)
+            compiled = self._serve(call)
         except (SiloError, OSError) as error:
             if self.frozen:
                 refused(error)
                 raise
             self._tell(f"{call.function.__name__} is compiled by Triton", str(error))
-            made = None
-        if made is None:
+            compiled = None
+        if compiled is None:
             self.missed += 1
             return proceed(call)
         self.served += 1
-        return made
+        return compiled
 
     def _serve(self, call: CompileCall) -> Any:  # noqa: ANN401
         source = self._sources.of(call.function)
         signature, specialization = types_of(call, source)
         config, target = config_of(call, source.name), target_of(call)
-        wanted = Variant(source.name, source.fingerprint, signature, specialization, config, target)
+        request = Variant(source.name, source.fingerprint, signature, specialization, config, target)
         variants = self.code.variants(source.fingerprint)
-        found = best_variant(variants, wanted)
-        if found is None:
-            raise self._missing(wanted, variants)
-        variant = found.artifact.variant
+        best = best_variant(variants, request)
+        if best is None:
+            raise self._missing(request, variants)
+        variant = best.artifact.variant
         fitting = relaxed(call, variant.signature, variant.specialization)
-        place = (id(call.function), f"{key_of(found.artifact)} {found.artifact.job}")
+        place = (id(call.function), f"{key_of(best.artifact)} {best.artifact.job}")
         with self._lock:
             made = self._made.get(place)
             if made is None:
-                made = self._made[place] = self._revive(fitting, found)
+                made = self._made[place] = self._revive(fitting, best)
         return made
 
     def _revive(self, call: CompileCall, one: BundleVariant) -> Any:  # noqa: ANN401
@@ -132,24 +132,24 @@ class Replayer:
 
         Native code is launched with the launch info to which consent was given.
         """
-        kept, hashed = self.code.kept(one)
+        kept, file_hash = self.code.kept(one)
         if is_host_code(kept.binary):
             self.code.consent(one)
             artifact = one.artifact
             made: dict[str, Any] = launcher_kind().metadata_of(artifact.launch, artifact.variant.signature)
-            others = {name: value for name, value in kept.metadata.items() if not name.startswith("silo_")}
-            kept = replace(kept, metadata={**others, **made})
-        return revived(call, kept, hashed)
+            metadata = {name: value for name, value in kept.metadata.items() if not name.startswith("silo_")}
+            kept = replace(kept, metadata={**metadata, **made})
+        return revived(call, kept, file_hash)
 
     def _missing(self, wanted: Variant, variants: Sequence[BundleVariant]) -> NoVariantError:
         """The error for a call that nothing serves, with the nearest variants and why each does not fit."""
         name = wanted.kernel
         what = f"{self.bundle.name} holds no code for {describe_wanted(wanted)}"
-        again = "record this call too (silo exec --record)"
+        advice = "record this call too (silo exec --record)"
         if variants:
             rows = [f"{_short(variant)}: {reason}" for variant, reason in nearest(variants, wanted)]
-            return NoVariantError(f"{what}; {again}", rows)
-        others = sorted(
+            return NoVariantError(f"{what}; {advice}", rows)
+        rejected = sorted(
             {
                 source[:12]
                 for source, names in self.code.kernels.items()
@@ -157,14 +157,14 @@ class Replayer:
                 if one.partition("@")[0] == name
             }
         )
-        if others:
+        if rejected:
             return NoVariantError(
                 f"{what}: the kernel {name} changed since it was recorded (its fingerprint is {wanted.source[:12]}, "
-                f"recorded was {', '.join(others)}); {again}",
+                f"recorded was {', '.join(rejected)}); {advice}",
                 [],
             )
         recorded_names = ", ".join(self.bundle.kernel_names[:12]) or "none"
-        return NoVariantError(f"{what}: no kernel of this name was recorded; it holds {recorded_names}; {again}", [])
+        return NoVariantError(f"{what}: no kernel of this name was recorded; it holds {recorded_names}; {advice}", [])
 
     def _tell(self, what: str, why: str) -> None:
         """Logs once for each kernel that it falls back to Triton or to another decision."""
@@ -181,31 +181,31 @@ class Replayer:
         name = str(kernel_of_tuner(tuner).__name__)
         try:
             source = self._source_of_tuner(tuner)
-            wanted = winner_of(source, tuner, key, None)
+            request = winner_of(source, tuner, key, None)
             winners = self.code.winners.get(source.fingerprint, ())
-            found = find_decision(tuner, winners, wanted, configs)
+            decision = find_decision(tuner, winners, request, configs)
         except SiloError as error:
             if self.frozen:
                 raise
             self._tell(f"{name} is tuned by Triton", str(error))
             return None
-        if found.near is not None:
-            self._tell(f"{name} uses", words_of_nearest(found.near, wanted))
-        if found.config is not None:
-            return found.config
-        if len(found.allowed) == 1:
-            return found.allowed[0]
+        if decision.near is not None:
+            self._tell(f"{name} uses", words_of_nearest(decision.near, request))
+        if decision.config is not None:
+            return decision.config
+        if len(decision.allowed) == 1:
+            return decision.allowed[0]
         other = None if self._others is None else self._others.known(tuner, key, configs)
         if other is not None:
             return other
         if not self.frozen:
-            self._tell(f"{name} is tuned by Triton", f"{self.bundle.name} says nothing of {described_key(wanted)}")
+            self._tell(f"{name} is tuned by Triton", f"{self.bundle.name} says nothing of {described_key(request)}")
             return None
         rows = "".join(f"\n  - {described_key(winner)}: {winner.config}" for winner in winners[:4])
         raise refused(
             FrozenError(
-                f"{name}: a decision of its tuner is asked for {described_key(wanted)} on {wanted.target}, and "
-                f"{self.bundle.name} holds none that its {len(found.allowed)} configs allow; record this call too "
+                f"{name}: a decision of its tuner is asked for {described_key(request)} on {request.target}, and "
+                f"{self.bundle.name} holds none that its {len(decision.allowed)} configs allow; record this call too "
                 "(silo exec --record)" + (f"; it holds{rows}" if rows else "")
             )
         )
@@ -269,15 +269,15 @@ class Serving:
         options = launch_options(function, call.options, target)
         config = options_config(options, target, source.name)
         wanted = Variant(source.name, read.fingerprint, signature, specialization, config, target_from(target))
-        one = self._code.best(wanted)
-        if one is None:
+        variant = self._code.best(wanted)
+        if variant is None:
             return None
         bound = self._bound.setdefault(kernel, {})
-        place = (one.artifact.job, call.device[1])
+        place = (variant.artifact.job, call.device[1])
         binding = bound.get(place)
         if binding is None:
-            tag = self._returned(function, one, call, (options, target))
-            binding = bound[place] = self._bind(kernel, one, call.device[1], tag)
+            tag = self._returned(function, variant, call, (options, target))
+            binding = bound[place] = self._bind(kernel, variant, call.device[1], tag)
         return Provided(binding, read.globals)
 
     def _bind(self, kernel: LaunchedKernel, one: BundleVariant, index: int, tag: object) -> Binding:

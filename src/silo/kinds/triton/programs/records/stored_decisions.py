@@ -123,17 +123,17 @@ class StoredDecisions:
         return self._unknown(mode, name, question, allowed)
 
     def _unknown(self, mode: str, name: str, question: _Question, allowed: Sequence[Any]) -> Any:  # noqa: ANN401
-        wanted = question.wanted
+        request = question.wanted
         winners = [one.winner for one in question.kept.values()]
         missing = (
-            f"the store says nothing of {described_key(wanted)} on {wanted.target} that its {len(allowed)} configs "
+            f"the store says nothing of {described_key(request)} on {request.target} that its {len(allowed)} configs "
             "allow; run this call once with SILO_TUNE=auto"
         )
         return self._decider.unmeasured(
             mode,
             name,
-            wanted,
-            [one for one in winners if one.target == wanted.target],
+            request,
+            [one for one in winners if one.target == request.target],
             lambda winner: config_for(allowed, winner.config),
             allowed[0],
             missing if self._refuses else "",
@@ -146,32 +146,32 @@ class StoredDecisions:
         """
         search = finished_search(tuner)
         with self._lock:
-            known = self._tuners.get(tuner)
-            question = None if known is None else known.asked.get(key)
+            state = self._tuners.get(tuner)
+            question = None if state is None else state.asked.get(key)
         if search is None or question is None or search.place_of(config) is None or not _is_usable(search, config):
             return config
         name = str(kernel_of_tuner(tuner).__name__)
-        assert known is not None
+        assert state is not None
         try:
-            winner = winner_of(known.source, tuner, key, config)
+            winner = winner_of(state.source, tuner, key, config)
         except SiloError as error:
             self._notices.once(f"tuner {name}", f"a decision of {name} is not kept: {error}")
             return config
         times = _times(search)
-        kept = KeptDecision(winner, times, round(search.seconds * 1000))
-        others: list[Any] = []
+        decision = KeptDecision(winner, times, round(search.seconds * 1000))
+        configs: list[Any] = []
 
         def usable(found: KeptDecision) -> bool:
             other = find_decision(tuner, [found.winner], question.wanted, lambda: search.configs).config
-            others[:] = [] if other is None else [other]
+            configs[:] = [] if other is None else [other]
             return other is not None
 
         before = question.kept.get(question.wanted.slot)
-        holds = self._decider.keep(question.place, kept, before, usable, len(search.configs), announce)
-        if holds is None:
+        stored = self._decider.keep(question.place, decision, before, usable, len(search.configs), announce)
+        if stored is None:
             return config
-        if holds is not kept:
-            return others[0]
+        if stored is not decision:
+            return configs[0]
         with self._lock:
             _own.add((question.place, winner.slot))
         return config
@@ -179,17 +179,17 @@ class StoredDecisions:
     def _question(self, tuner: Any, key: TunerKey, allowed: Sequence[Any]) -> _Question | None:  # noqa: ANN401
         """The request with the stored decisions; None if the program has to measure. Raises SiloError and OSError."""
         with self._lock:
-            known = self._tuners.get(tuner)
-        if known is None:
-            known = _Tuner(TritonSource.of(kernel_of_tuner(tuner)))
+            state = self._tuners.get(tuner)
+        if state is None:
+            state = _Tuner(TritonSource.of(kernel_of_tuner(tuner)))
             with self._lock:
-                known = self._tuners.setdefault(tuner, known)
-        again = key in known.asked
-        wanted = winner_of(known.source, tuner, key, None)
-        place = _place(known.source, wanted, allowed)
-        question = known.asked[key] = _Question(place, wanted, kept_decisions(place))
+                state = self._tuners.setdefault(tuner, state)
+        is_repeated = key in state.asked
+        wanted = winner_of(state.source, tuner, key, None)
+        place = _place(state.source, wanted, allowed)
+        question = state.asked[key] = _Question(place, wanted, kept_decisions(place))
         if settings().tune not in ("cached", "frozen"):
-            if again or tuning_is_heard():
+            if is_repeated or tuning_is_heard():
                 return None  # the program emptied the tuner's cache, or has a listener that expects a measurement
             if (question.place, wanted.slot) in _own:
                 return None  # decided by another tuner of this process; in Triton, each tuner measures for itself
@@ -284,11 +284,11 @@ class StoredCode:
 
     def _keep(self, entry: CacheEntry, function: Any) -> None:  # noqa: ANN401
         try:
-            kept, place = session().store.files, _code_place(entry)
-            if not kept.holds(place) and not prints_while_compiled(function):
+            file_store, place = session().store.files, _code_place(entry)
+            if not file_store.holds(place) and not prints_while_compiled(function):
                 files = cached_files(entry)
                 if files is not None:
-                    kept.put(place, files)
+                    file_store.put(place, files)
         except (SiloError, OSError) as error:
             self._notices.once("keep", f"code of {entry.name} is not kept for later processes: {error}")
 

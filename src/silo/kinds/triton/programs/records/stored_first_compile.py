@@ -62,12 +62,12 @@ class StoredFirstCompile:
 
         try:
             before = files()
-            kept = session().store.files.get(before.place)
+            stored = session().store.files.get(before.place)
         except (SiloError, OSError) as error:
             _log.debug("Triton hashes its installation: %s", error)
             return own()
-        if kept is not None and kept.get("state") == before.state.encode():
-            return kept["key"].decode()
+        if stored is not None and stored.get("state") == before.state.encode():
+            return stored["key"].decode()
         started_ns = time.time_ns()
         key = own()
 
@@ -90,8 +90,8 @@ class StoredFirstCompile:
         launch = LaunchInfo(built.name, ())
         try:
             store = session().store
-            kept = store.files.get(built.key)
-            if kept is not None and (data := kept.get("so")) is not None:
+            stored = store.files.get(built.key)
+            if stored is not None and (data := stored.get("so")) is not None:
                 code = HostCode(hashlib.sha256(data).hexdigest(), "so", launch)
                 consent = store.trust.vouch(code, origin=f"{built.name}, which Triton builds")
                 require_consent(consent, launch, data, "so", built.name)

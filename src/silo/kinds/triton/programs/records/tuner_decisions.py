@@ -113,12 +113,12 @@ def find_decision(
 
     It must be among those that pruning leaves.
     """
-    there = [winner for winner in winners if winner.target == wanted.target]
-    exact = next((winner for winner in there if winner.slot == wanted.slot), None)
+    same_target = [winner for winner in winners if winner.target == wanted.target]
+    exact = next((winner for winner in same_target if winner.slot == wanted.slot), None)
     if exact is not None and (config := config_for(tuner.configs, exact.config)) is not None:
         return FoundDecision(config)
     allowed = configs()
-    usable = [winner for winner in there if config_for(allowed, winner.config) is not None]
+    usable = [winner for winner in same_target if config_for(allowed, winner.config) is not None]
     near = nearest_winner(usable, wanted)
     return FoundDecision(None if near is None else config_for(allowed, near.config), near, allowed)
 
@@ -137,9 +137,9 @@ def words_of_nearest(near: ForeignWinner, wanted: ForeignWinner) -> str:
 def nearest_winner(winners: Sequence[ForeignWinner], wanted: ForeignWinner) -> ForeignWinner | None:
     """The decision for the nearest key of the same kind; of equally near ones, the first in order. None without any."""
     bucket = bucket_of(wanted.key)
-    found: tuple[int, tuple[str, str, str], ForeignWinner] | None = None
+    nearest: tuple[int, tuple[str, str, str], ForeignWinner] | None = None
     for winner in winners:
         gap = distance(bucket, bucket_of(winner.key))
-        if gap is not None and (found is None or (gap, winner.slot) < found[:2]):
-            found = (gap, winner.slot, winner)
-    return None if found is None else found[2]
+        if gap is not None and (nearest is None or (gap, winner.slot) < nearest[:2]):
+            nearest = (gap, winner.slot, winner)
+    return None if nearest is None else nearest[2]

@@ -320,13 +320,13 @@ class AheadCompiles:
         try:
             if future.cancelled():
                 return
-            made = future.result()
-            if made.files:
-                files = made
+            result = future.result()
+            if result.files:
+                files = result
                 if job.here:
-                    self._keep(job, made)
-            elif made.reason:
-                self._note("left", f"a worker left configs of {job.kernel} to Triton: {made.reason}")
+                    self._keep(job, result)
+            elif result.reason:
+                self._note("left", f"a worker left configs of {job.kernel} to Triton: {result.reason}")
         except (CompileCrashError, CompileTimeoutError) as error:
             self._fault(job, error)
         except CompileError as error:
@@ -363,7 +363,7 @@ def _launcher_of(request: CompileRequest) -> Future[None] | None:
     build = launcher_build(request)
     if build is None:
         return None
-    built: Future[None] = Future()
+    future: Future[None] = Future()
 
     def run() -> None:
         try:
@@ -371,10 +371,10 @@ def _launcher_of(request: CompileRequest) -> Future[None] | None:
         except Exception as error:  # noqa: BLE001  # a compiler that is not there, or whatever Triton raises: it meets it
             _log.debug("a launcher of %s is not built ahead: %s", request.source.name, error)
         finally:
-            built.set_result(None)
+            future.set_result(None)
 
     threading.Thread(target=run, name="silo-launcher", daemon=True).start()
-    return built
+    return future
 
 
 def _named(target: Any) -> Target:  # noqa: ANN401  # Triton's GPUTarget

@@ -100,14 +100,14 @@ def standing(rounds: Mapping[int, Sequence[int]]) -> Standing:
     gaps = {one: max(median(_quotients(taken, rounds[leader])), PPM) for one, taken in rounds.items()}
     if most < _LEAST_ROUNDS:
         return Standing(leader, tuple(alive), gaps)
-    open_: list[int] = []
+    undecided: list[int] = []
     for one in alive:
         found = estimate(_quotients(rounds[one], rounds[leader]))
         equal = found.high_ns * 1000 <= PPM * (1000 + NOISE_LIMIT_PERMILLE)
         if one != leader and not equal and found.low_ns <= PPM:
-            open_.append(one)
-    over = not open_ or most >= _MOST_ROUNDS
-    return Standing(leader, () if over else tuple(sorted([leader, *open_])), gaps)
+            undecided.append(one)
+    over = not undecided or most >= _MOST_ROUNDS
+    return Standing(leader, () if over else tuple(sorted([leader, *undecided])), gaps)
 
 
 def _quotients(taken: Sequence[int], other: Sequence[int]) -> list[int]:
@@ -127,20 +127,20 @@ def reported_times(
     {1: (1.5,), 0: (2.5,), 2: (4.5,)}
     """
     best = full[winner][0]
-    found: dict[int, Times] = {winner: full[winner]}
+    reported: dict[int, Times] = {winner: full[winner]}
     for place, times in short.items():
         if place == winner:
             continue
-        own = full.get(place, times)
+        measured = full.get(place, times)
         if place not in full:
-            target = own[0] * best / short[winner][0] if short[winner][0] > 0 else own[0]
-        elif place in gaps and math.isfinite(own[0]):
+            target = measured[0] * best / short[winner][0] if short[winner][0] > 0 else measured[0]
+        elif place in gaps and math.isfinite(measured[0]):
             target = best * gaps[place] / PPM
         else:
-            target = own[0]
+            target = measured[0]
         # Always above the winner's time: the tuner takes the lowest time, and either of two equal ones.
-        found[place] = _scaled(own, max(target, math.nextafter(best, math.inf)))
-    return found
+        reported[place] = _scaled(measured, max(target, math.nextafter(best, math.inf)))
+    return reported
 
 
 def _scaled(times: Times, target: float) -> Times:
@@ -184,12 +184,12 @@ class ShortSearch:
         ``order`` yields the position of each config once, in the order of the short measurements. ``measured`` is
         called after each config's short measurement, with its position and result.
         """
-        found: dict[int, Any] = {}
+        results: dict[int, Any] = {}
         short: dict[int, Times] = {}
         for place in order:
             result, samples = self._short(place)
             self.shorts += 1
-            found[place] = result
+            results[place] = result
             if samples:  # without samples, the config failed and the tuner tolerated the error
                 short[place] = tuple(result)
             if measured is not None:
@@ -199,8 +199,8 @@ class ShortSearch:
         if close:
             winner, gaps = self._race(close)
             for place, times in reported_times(short, full, winner, gaps).items():
-                found[place] = list(times)
-        return [found[place] for place in range(len(found))]
+                results[place] = list(times)
+        return [results[place] for place in range(len(results))]
 
     def _full(self, place: int) -> Times:
         result = tuple(self.run(place))

@@ -122,13 +122,13 @@ class TunerSearches:
             return own(config)
         place = search.place_of(config)
         try:
-            found = self._found(search, place, config, own)
+            times = self._found(search, place, config, own)
         except BaseException:  # errors of the tuner, and Ctrl-C
             self._end()
             raise
         if place == len(search.configs) - 1:
             self._end()
-        return found
+        return times
 
     def _found(self, search: Search, place: int | None, config: Any, own: Callable[[Any], Any]) -> Any:  # noqa: ANN401
         """The times of a config. If the order may be changed, the first measurement measures all configs."""
@@ -185,8 +185,8 @@ class TunerSearches:
             _log.info("%s is measured in full: it has few configs", name)
             return None
         short = ShortSearch(search.tuner, benchmark, lambda place: search.run(place, own))
-        found = short.times(order, lambda place, times: self._measured(search, place, times))
-        for place, times in enumerate(found):
+        all_times = short.times(order, lambda place, times: self._measured(search, place, times))
+        for place, times in enumerate(all_times):
             search.times[place] = times
         _log.info(
             "%s: %d configs measured shortly, %d in full, %d times in turns",
@@ -195,7 +195,7 @@ class TunerSearches:
             short.fulls,
             short.turns,
         )
-        return found
+        return all_times
 
     def _search_of(self, tuner: Any, config: Any, launch: TunedLaunch) -> Search | None:  # noqa: ANN401
         current: Search | None = getattr(_local, "search", None)
