@@ -55,7 +55,7 @@ class Accumulation:
     def repeat(self) -> str:
         """A C text that applies ``combine`` with one element as often as a third argument says (at least once).
 
-        Returns "" if it takes a loop.
+        "" if repeating ``combine`` needs a loop.
         """
         if self.clause == "+":
             return f"{{0}} + ({self.ctype})({{2}}) * {{1}}"

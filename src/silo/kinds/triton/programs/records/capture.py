@@ -59,7 +59,7 @@ __all__ = ["OPTIONS", "Capture", "Cover", "Sources", "covered_combinations", "re
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas")
 _MOST_VALUES = 256  # of one word: each value is a compile, mostly two, for each kernel that has the parameter
-_MOST_COMBINATIONS = 1024  # of all words together, for one call
+_MOST_COMBINATIONS = 1024  # combinations of values that one call is recorded for
 _WORD = re.compile(r"(?:([A-Za-z_]\w*)\.)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _ITEM = re.compile(r"'[^']*'|[^,']+")
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(pow2|\d+))?")

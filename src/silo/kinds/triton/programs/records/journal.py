@@ -119,7 +119,7 @@ class Journal:
 
     @contextlib.contextmanager
     def shared(self) -> Generator[bool]:
-        """Excludes writers inside of the block, for reading; yields False without a journal.
+        """Excludes writers inside of the block, so that it can read; yields False if there is no journal.
 
         Nothing is written or created.
 
