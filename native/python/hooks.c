@@ -121,8 +121,8 @@ int silo_hooks_exit(PyObject *token) {
     const bool failed = result == NULL;
     Py_XDECREF(result);
     if (type != NULL) {
-        PyErr_Restore(type, value,
-                      traceback); /* keep the launch's own error, which is more useful */
+        /* The launch's own error is more useful than the hook's. */
+        PyErr_Restore(type, value, traceback);
         return -1;
     }
     return failed ? -1 : 0;

@@ -341,7 +341,7 @@ class _Switch:
     def _restore(put: Sequence[tuple[Any, str, Any, Any]]) -> None:
         for kind, name, before, ours in reversed(put):
             if _member(kind, name) is not ours:
-                # A program has since installed a method of its own, which calls ours; such calls then go through
+                # A program has since installed a method of its own, which calls ours; these calls then go through
                 # Triton.
                 continue
             if before is None:
