@@ -9,10 +9,10 @@
 #include <stdlib.h>
 
 struct silo_adapter_table *silo_adapters;
-static silo_lock writing; /* held to change the table */
+static silo_lock writing; /* the lock to hold when the table changes */
 
 static PyObject *s_exchange, *s_dlpack, *s_data_ptr, *s_cuda_dict, *s_is_neg;
-static PyObject *type_hook; /* owned; NULL: none */
+static PyObject *type_hook; /* owned; NULL if no hook is set */
 
 /* A table with room for mask + 1 types. */
 static struct silo_adapter_table *new_table(uint32_t mask) {
@@ -50,7 +50,7 @@ void silo_set_type_hook(PyObject *hook) {
     Py_XDECREF(old);
 }
 
-/* Whether the type has the attribute; never leaves an exception. */
+/* Returns whether the type has the attribute; clears any exception of the look-up. */
 static bool has(PyTypeObject *type, PyObject *name) {
     PyObject *value = PyObject_GetAttr((PyObject *)type, name);
     if (value == NULL)
@@ -59,12 +59,13 @@ static bool has(PyTypeObject *type, PyObject *name) {
     return value != NULL;
 }
 
-/* Whether reading an array of this class may run its Python code. */
+/* Returns whether reading an array of this class may run Python code of the class. */
 static bool calls_methods(PyTypeObject *type, enum silo_adapter_kind kind) {
     if (kind != SILO_ADAPT_BUFFER)
         return kind == SILO_ADAPT_DLPACK || kind == SILO_ADAPT_DATA_PTR ||
                kind == SILO_ADAPT_CUDA_DICT;
-    /* Since Python 3.12 a class may have a method in the place of C's function. */
+    /* Since Python 3.12 a class may define __buffer__ in Python; C types have a slot wrapper there.
+     */
     PyObject *method = PyObject_GetAttrString((PyObject *)type, "__buffer__");
     const bool own = method != NULL && Py_TYPE(method) != &PyWrapperDescr_Type;
     silo_forget_error();
@@ -87,7 +88,7 @@ static const struct dl_exchange *exchange_of(PyTypeObject *type) {
     return api;
 }
 
-/* numpy.generic and numbers of any library that are not arrays. */
+/* Recognizes numpy.generic, and numbers of any library that are not arrays. */
 static enum silo_adapter_kind scalar_kind(PyTypeObject *type) {
     PyObject *name = PyType_GetName(type);
     bool is_bool = name != NULL && (PyUnicode_CompareWithASCIIString(name, "bool") == 0 ||
@@ -131,8 +132,8 @@ static enum silo_adapter_kind classify(PyTypeObject *type) {
         return scalar_kind(type);
     if (PyType_IsSubtype(type, &PyUnicode_Type))
         return SILO_ADAPT_NOTHING;
-    /* It has a buffer that fails for memory of a GPU, and capsules that take ten times as long; jax
-     * has the attribute too, and there it fails on the CPU. */
+    /* CuPy's buffer protocol fails for GPU memory, and its capsules take ten times as long. Only
+     * CuPy is read this way: jax has the attribute too, but there it fails on the CPU. */
     if (silo_is_from(type, "cupy") && has(type, s_cuda_dict))
         return SILO_ADAPT_CUDA_DICT;
     if (PyType_GetSlot(type, Py_bf_getbuffer) != NULL)
@@ -146,7 +147,7 @@ static enum silo_adapter_kind classify(PyTypeObject *type) {
     return scalar_kind(type);
 }
 
-/* The slot of a type, or the free slot that it would get. */
+/* Returns the slot of a type, or the free slot that the type would get. */
 static struct silo_adapter_slot *place(struct silo_adapter_table *table, const PyTypeObject *type) {
     uint32_t i = (uint32_t)((uintptr_t)type >> 5) & table->mask;
     while (table->slots[i].type != NULL && table->slots[i].type != type)
@@ -154,21 +155,22 @@ static struct silo_adapter_slot *place(struct silo_adapter_table *table, const P
     return &table->slots[i];
 }
 
-/* The adapter of a type that is there, or NULL. */
+/* Returns the adapter of a type, or NULL if the table lacks the type or the class is gone. */
 static struct silo_adapter *known_adapter(const PyTypeObject *type) {
     const struct silo_adapter_slot *slot = place(silo_adapters, type);
     return slot->type == type && silo_adapter_lives(slot->adapter) ? slot->adapter : NULL;
 }
 
-/* Adapters of classes that are gone, the last ones. A call further up the stack may still look at
- * one, if its argument changed its class meanwhile. */
+/* The latest adapters whose classes are gone. They are freed late, because a call further up the
+ * stack may still read one if its argument changed its class meanwhile. */
 static struct {
     struct silo_adapter *adapter[64];
     uint32_t next;
 } gone;
 
-/* Caller holds the lock, and frees the additions to the list `out` after releasing it. Where
- * threads run at once, another one may be reading the adapter: then it stays. */
+/* Delays the freeing of an adapter: the adapter that it replaces in `gone` is added to the list
+ * `out`, which the caller frees after it releases the lock. In free-threaded Python nothing is
+ * freed, because another thread may be reading the adapter. */
 static void retire(struct silo_adapter *adapter, struct silo_adapter **out) {
 #ifdef Py_GIL_DISABLED
     (void)adapter, (void)out, (void)gone;
@@ -183,7 +185,7 @@ static void retire(struct silo_adapter *adapter, struct silo_adapter **out) {
 #endif
 }
 
-/* May run Python code. */
+/* Frees the adapters of a list; this may run Python code. */
 static void free_adapters(struct silo_adapter *list) {
     while (list != NULL) {
         struct silo_adapter *next = list->next;
@@ -195,8 +197,8 @@ static void free_adapters(struct silo_adapter *list) {
     }
 }
 
-/* A new table without the classes that are gone, and larger if the others fill half of it. Caller
- * holds the lock. -1: out of memory. */
+/* Replaces the table by one without classes that are gone; it is larger if the living classes would
+ * fill half of it. The caller holds the lock. Returns -1 if memory runs out. */
 static int renew(struct silo_adapter **out) {
     struct silo_adapter_table *old = silo_adapters;
     uint32_t living = 0;
@@ -219,13 +221,15 @@ static int renew(struct silo_adapter **out) {
     }
     __atomic_store_n(&silo_adapters, table, __ATOMIC_RELEASE);
 #ifndef Py_GIL_DISABLED
-    free(old); /* no thread is reading the table now; adapters stay in place */
+    free(old); /* under the GIL no thread is reading the old table; the adapters themselves do not
+                  move */
 #endif
     return 0;
 }
 
-/* Put `made`, which it takes over, into the table; returns the entry, or NULL: no memory. Caller
- * holds the lock. */
+/* Puts the adapter `made` into the table, which takes it over. Returns the type's adapter, which
+ * may be an older one with the new contents; NULL if memory runs out. The caller holds the lock and
+ * frees the list `out` later. */
 static struct silo_adapter *put(struct silo_adapter *made, struct silo_adapter **out) {
     if (2 * (silo_adapters->used + 1) > silo_adapters->mask && renew(out) != 0) {
         made->next = *out;
@@ -235,7 +239,8 @@ static struct silo_adapter *put(struct silo_adapter *made, struct silo_adapter *
     struct silo_adapter_slot *slot = place(silo_adapters, made->type);
     struct silo_adapter *before = slot->type != NULL ? slot->adapter : NULL;
     if (before != NULL && silo_adapter_lives(before)) {
-        /* In place: a call further up the stack may be reading it. */
+        /* The old adapter is changed in place, because a call further up the stack may be reading
+         * it. */
         before->exchange = made->exchange;
         before->kind = made->kind;
         before->calls = made->calls;
@@ -246,7 +251,7 @@ static struct silo_adapter *put(struct silo_adapter *made, struct silo_adapter *
         return before;
     }
     __atomic_store_n(&slot->adapter, made, __ATOMIC_RELEASE);
-    /* Last: a reader that sees the type sees the rest. */
+    /* The type is stored last, so that a reader that sees the type also sees the adapter. */
     __atomic_store_n(&slot->type, made->type, __ATOMIC_RELEASE);
     if (before != NULL)
         retire(before, out);
@@ -255,15 +260,16 @@ static struct silo_adapter *put(struct silo_adapter *made, struct silo_adapter *
     return made;
 }
 
-/* Add or replace; NULL with an exception set. */
+/* Adds the adapter of a type, or replaces its contents. Returns NULL with an exception set. */
 static const struct silo_adapter *insert(const struct silo_adapter *entry) {
-    struct silo_adapter *made = malloc(sizeof *made), *out = NULL; /* owned by the table */
+    /* Both owned; the table takes over `made`. */
+    struct silo_adapter *made = malloc(sizeof *made), *out = NULL;
     if (made == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
     *made = *entry;
-    /* Other types are never removed. */
+    /* Only heap types can be freed; other types need no weak reference. */
     if (PyType_GetFlags(entry->type) & Py_TPFLAGS_HEAPTYPE) {
         made->weak = PyWeakref_NewRef((PyObject *)entry->type, NULL);
         if (made->weak == NULL) {
@@ -290,7 +296,7 @@ const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
             return NULL;
         Py_DECREF(result);
     }
-    const struct silo_adapter *known = known_adapter(type); /* the hook may have added it */
+    const struct silo_adapter *known = known_adapter(type); /* the hook may have added the type */
     if (known != NULL)
         return known;
     struct silo_adapter entry = {.type = type, .kind = SILO_ADAPT_EXCHANGE};
@@ -309,9 +315,10 @@ int silo_adapt_torch(PyTypeObject *type) {
                                        .negates = has(type, s_is_neg)};
     if (insert(&entry) == NULL)
         return -1;
-    /* The first type given is torch.Tensor itself. */
+    /* The first type that is registered is torch.Tensor itself. */
     if (silo_torch.tensor == NULL) {
-        Py_INCREF((PyObject *)type); /* never released, because it is compared by identity */
+        /* Never released, because the shim compares types by address. */
+        Py_INCREF((PyObject *)type);
         silo_torch.adapter = entry;
         silo_torch.tensor = type;
     }
@@ -324,7 +331,7 @@ int silo_adapt_descriptor(PyTypeObject *type, bool rounds, bool laid_out) {
     return insert(&entry) ? 0 : -1;
 }
 
-/* Store a callable for a type: it returns current streams, or reads arrays. */
+/* Stores a type's callable: its reader of arrays (`reads`), else its source of current streams. */
 static int set_callable(PyTypeObject *type, PyObject *callable, bool reads) {
     if (silo_adapter_of(type) == NULL)
         return -1;

@@ -1,4 +1,4 @@
-/* One table from Python types to the way their objects are read as arguments. */
+/* A table from Python types to adapters, which say how objects of a type are read as arguments. */
 #ifndef SILO_ADAPTERS_H
 #define SILO_ADAPTERS_H
 
@@ -6,41 +6,42 @@
 
 int silo_adapters_init(void);
 
-/* Called with a type the first time one of its objects is seen, before it is classified; borrowed
- * from `hook`, which is None or a callable. Lets the package connect a framework when it first
- * appears. */
+/* Sets a hook that is called with each new type before the type is classified, so that the package
+ * can set up support for a framework when the framework first appears. `hook` is a callable or
+ * None; the function takes a reference of its own. */
 void silo_set_type_hook(PyObject *hook);
 
-/* Read objects of exactly this type through the torch shim; -1 with an exception set. */
+/* Makes the torch shim read objects of exactly this type; -1 with an exception set. */
 int silo_adapt_torch(PyTypeObject *type);
 
-/* Read objects of exactly this type as tensor descriptors; -1 with an exception set. */
+/* Makes objects of exactly this type be read as tensor descriptors; -1 with an exception set. */
 int silo_adapt_descriptor(PyTypeObject *type, bool rounds, bool laid_out);
 
-/* Returns the current stream of a library whose arrays lack the DLPack exchange API: a callable
- * from a device index to a handle. -1 with an exception set. */
+/* Sets a type's source of current streams, for libraries whose arrays lack the DLPack exchange API:
+ * a callable that maps a device index to a stream handle. Returns -1 with an exception set. */
 int silo_adapter_set_stream(PyTypeObject *type, PyObject *stream);
 
-/* Reads arrays without an address (jax's on a TPU): a callable from an array to (DLPack device
- * type, device index, dtype, read-only), or None if it has an address. -1 with an exception set. */
+/* Sets a type's reader, for arrays that may lack an address (jax's on a TPU): a callable that maps
+ * an array to (DLPack device type, device index, dtype, read-only), or to None if the array has an
+ * address. Returns -1 with an exception set. */
 int silo_adapter_set_reader(PyTypeObject *type, PyObject *reader);
 
-/* Whether the type lives in a package. Never leaves an exception. */
+/* Returns whether a type is defined in a package or its modules; never leaves an exception. */
 bool silo_is_from(PyTypeObject *type, const char *package);
 
-/* Forget that types are read through the shim. */
+/* Stops reading any type through the torch shim. */
 void silo_unadapt_torch(void);
 
-/* Classify a type not seen before. NULL with an exception set. */
+/* Classifies a type that the table lacks. Returns its adapter, or NULL with an exception set. */
 const struct silo_adapter *silo_adapter_add(PyTypeObject *type);
 
 struct silo_adapter_slot {
-    PyTypeObject *type; /* NULL: free */
+    PyTypeObject *type; /* NULL if the slot is free */
     struct silo_adapter *adapter;
 };
 
-/* Read without a lock. Slots are taken and never given back: a table that is full is replaced by
- * one without entries of classes that are gone. */
+/* A hash table that is read without a lock. A slot in use stays in use; a full table is replaced by
+ * a new one, which leaves out classes that are gone. */
 struct silo_adapter_table {
     uint32_t mask;
     uint32_t used;
@@ -62,7 +63,7 @@ SILO_INLINE bool silo_adapter_lives(const struct silo_adapter *adapter) {
 #endif
 }
 
-/* Valid for as long as the caller has an object of the type. */
+/* Returns the adapter of a type, valid as long as the caller holds an object of the type. */
 SILO_INLINE const struct silo_adapter *silo_adapter_of(PyTypeObject *type) {
     const struct silo_adapter_table *table = __atomic_load_n(&silo_adapters, __ATOMIC_ACQUIRE);
     uint32_t i = (uint32_t)((uintptr_t)type >> 5) & table->mask;

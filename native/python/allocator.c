@@ -4,7 +4,7 @@
 #include "gpu.h"
 #include "scratch.h"
 
-static PyObject *allocator; /* owned; NULL: none */
+static PyObject *allocator; /* owned; NULL if none is set */
 
 int silo_allocator_set(PyObject *allocate) {
     if (allocate != Py_None && !PyCallable_Check(allocate)) {
@@ -18,7 +18,7 @@ int silo_allocator_set(PyObject *allocate) {
     return 0;
 }
 
-/* Bytes for all programs, or -1 with an exception set. */
+/* Returns the bytes that all programs need together, or -1 with an exception set. */
 static int64_t total_bytes(const struct silo_plan *plan, const int64_t dims[3], uint64_t each) {
     silo_error error;
     int64_t bytes = 0;
@@ -32,7 +32,8 @@ static int take(const struct silo_plan *plan, const struct silo_binding *binding
                 uint32_t align, void *stream, PyObject *own, struct silo_frame *frame,
                 uint64_t *address) {
     const struct silo_gpu_device *device = binding->loaded->function.device;
-    PyObject *call = own != NULL ? own : allocator; /* may be replaced while it runs */
+    /* `allocator` may be replaced while the call runs, so it is read once. */
+    PyObject *call = own != NULL ? own : allocator;
     if (call == NULL) {
         PyErr_Format(silo_launch_error,
                      "%U needs %lld bytes of scratch memory, and there is no allocator; set one "
@@ -54,8 +55,8 @@ static int take(const struct silo_plan *plan, const struct silo_binding *binding
         Py_DECREF(pair);
         return -1;
     }
-    frame->holds.object[frame->holds.objects++] = pair; /* holds the owner */
-    /* If the allocator is Triton's, any address is accepted, as Triton does. */
+    frame->holds.object[frame->holds.objects++] = pair; /* the pair keeps the owner alive */
+    /* Any address of Triton's allocator (`own`) is accepted, as in Triton itself. */
     if (own == NULL && (where == 0 || (align > 1 && where % align != 0))) {
         PyErr_Format(silo_launch_error,
                      "%U needs %lld bytes of scratch memory at a multiple of %u bytes; the "

@@ -16,12 +16,13 @@ int silo_arguments_init(void) {
     return silo_intern(names, sizeof names / sizeof *names);
 }
 
-/* -1 with an exception set. */
+/* Reads the address, dtype and device of a DLPack tensor; -1 with an exception set. */
 static int view_of_dlpack(const struct dl_tensor *tensor, struct silo_view *view) {
     if (SILO_UNLIKELY(silo_check_tensor(tensor) != 0))
         return -1;
     view->address = tensor->data ? (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset : 0;
-    /* A number unknown to DLPack must not look like a known one: keys hold 16 bits. */
+    /* A device type above 16 bits could be taken for a known one, because keys hold 16 bits of it.
+     */
     const int32_t type = tensor->device.type;
     view->device_type = type > 0 && type <= INT16_MAX ? type : SILO_DEVICE_EXTENSION;
     view->device_id = type == SILO_DEVICE_CPU ? 0 : tensor->device.id;
@@ -36,8 +37,8 @@ static int view_of_buffer(PyObject *object, struct silo_view *view, struct silo_
     if (SILO_LIKELY(PyObject_GetBuffer(object, buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)) {
         view->dtype = silo_dtype_of_format(buffer->format, buffer->itemsize);
     } else {
-        /* The struct format has no code for bfloat16 or fp8: the memory has no format then.
-         */
+        /* The struct module's formats lack bfloat16 and fp8; such memory is requested without a
+         * format. */
         silo_forget_error();
         if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDES) != 0)
             return -1;
@@ -64,19 +65,20 @@ static int view_of_capsule(PyObject *object, struct silo_view *view, struct silo
     const int result = view_of_dlpack(tensor, view);
     view->readonly = readonly;
     holds->object[holds->objects++] =
-        capsule; /* some producers hand out a copy: keep it to the end */
+        capsule; /* some producers give a copy, which must live to the end of the call */
     return result;
 }
 
-/* Buffers cost a tenth of capsules, but some libraries lack them for memory of a GPU, or for
- * bfloat16 and 8-bit floats (jax). */
+/* Reads an array through its buffer, else through a DLPack capsule. A buffer costs a tenth of a
+ * capsule, but some libraries have none for GPU memory, or for bfloat16 and 8-bit floats (jax). */
 static int view_of_buffer_or_capsule(PyObject *object, struct silo_view *view,
                                      struct silo_holds *holds) {
     if (SILO_LIKELY(view_of_buffer(object, view, holds) == 0))
         return 0;
     if (!silo_buffer_failed(object) || view_of_capsule(object, view, holds) != 0)
         return -1;
-    /* Old capsules lack this flag; jax's arrays are immutable, and its buffers are read-only. */
+    /* Old capsules lack a read-only flag. They come from jax here, whose arrays are immutable and
+     * whose buffers are read-only, so the array counts as read-only. */
     view->readonly |= PyCapsule_IsValid(holds->object[holds->objects - 1], "dltensor") != 0;
     return 0;
 }
@@ -103,8 +105,8 @@ static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
     return 0;
 }
 
-/* 1: the array lacks an address, and the view is its library's description; 0: it has an address.
- * -1 with an exception set. */
+/* Asks the library's reader about an array. Returns 1 if the array lacks an address, with the
+ * reader's description in `view`; 0 if it has one; -1 with an exception set. */
 static int view_of_reader(PyObject *object, const struct silo_adapter *adapter,
                           struct silo_view *view) {
     PyObject *said = silo_call_one(adapter->reader, object);
@@ -129,7 +131,7 @@ static int view_of_reader(PyObject *object, const struct silo_adapter *adapter,
     return result;
 }
 
-/* Whether it is a view whose memory holds its values with the other sign. */
+/* Returns whether the array is a view whose memory holds the negated values (torch's is_neg). */
 static bool is_negated(PyObject *object) {
     PyObject *answer = PyObject_CallMethodObjArgs(object, s_is_neg, NULL);
     if (answer == NULL)

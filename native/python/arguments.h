@@ -8,27 +8,27 @@
 #include "torch_shim.h"
 #include "view.h"
 
-/* The objects that must stay alive until the driver call is over. The memory is on the stack of the
- * call, with the size that its arguments need: in a large frame every page is touched if the
- * compiler guards against stack clashes. */
+/* The objects that must stay alive until the driver call returns. Both arrays are on the call's
+ * stack, with the length that its arguments need: a compiler that guards against stack clashes
+ * touches every page of a large frame. */
 struct silo_holds {
     uint32_t buffers;
     uint32_t objects;
-    Py_buffer *buffer; /* one an argument */
-    PyObject **object; /* silo_hold_objects() */
+    Py_buffer *buffer; /* one for each argument */
+    PyObject **object; /* room for silo_hold_objects() objects */
 };
 
-/* Objects that a call may hold: one an argument or option, two more a descriptor, two allocations
- * of scratch memory. */
+/* Returns the greatest number of objects that a call holds: one for each argument and option, two
+ * more for each descriptor, and two allocations of scratch memory. */
 SILO_INLINE size_t silo_hold_objects(size_t arguments, size_t options) {
     const size_t descriptors = arguments < SILO_MAX_DESCRIPTORS ? arguments : SILO_MAX_DESCRIPTORS;
     return arguments + options + 2 * descriptors + 2;
 }
 
-/* Interned names; -1 with an exception set. */
+/* Interns the names of attributes; -1 with an exception set. */
 int silo_arguments_init(void);
 
-/* Read an array by any adapter but the shim. -1 with an exception set. */
+/* Reads an array by any kind of adapter but the torch shim; -1 with an exception set. */
 int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct silo_view *view,
                    struct silo_holds *holds);
 

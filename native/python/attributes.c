@@ -9,8 +9,8 @@
 
 static PyObject *s_dtype, *s_name, *s_device, *s_shape, *s_stride;
 
-/* dtype objects of numpy and torch, which live as long as they do; each owned. Those of others are
- * not kept: they may be of a class that goes. */
+/* Owned dtype objects of numpy and torch, which these libraries never free. Dtypes of other
+ * libraries are not cached, because their classes may be freed. */
 static struct {
     PyObject *object;
     struct silo_dtype type;
@@ -24,7 +24,7 @@ int silo_attributes_init(void) {
     return silo_intern(names, sizeof names / sizeof *names);
 }
 
-/* "torch.float32", "float32" and "fp32" all name float32. */
+/* Returns the dtype that a text names: "torch.float32", "float32" and "fp32" all name float32. */
 static struct silo_dtype dtype_of_text(PyObject *text) {
     Py_ssize_t length;
     const char *name = PyUnicode_AsUTF8AndSize(text, &length);
@@ -72,7 +72,7 @@ struct silo_dtype silo_dtype_of_object(PyObject *object) {
     return type;
 }
 
-/* The DLPack device type of what array libraries call a device, with or without its number. */
+/* Returns the DLPack device type for a name such as "cuda" or "cuda:1". */
 static int32_t device_type_named(const char *name) {
     static const struct {
         const char *name;
@@ -81,7 +81,7 @@ static int32_t device_type_named(const char *name) {
                  {"hip", SILO_DEVICE_ROCM},
                  {"xpu", SILO_DEVICE_ONEAPI},
                  {"mps", SILO_DEVICE_METAL}};
-    if (strncmp(name, "cuda", 4) == 0) /* torch's name for AMD's too */
+    if (strncmp(name, "cuda", 4) == 0) /* torch gives AMD's GPUs this name too */
         return silo_torch.tensor != NULL ? silo_torch.gpu_type : SILO_DEVICE_CUDA;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strncmp(name, known[i].name, 3) == 0)

@@ -1,23 +1,23 @@
-/* The attributes that arrays of every library have. */
+/* Reads the attributes that arrays of every library have: dtype, device, shape and strides. */
 #ifndef SILO_ATTRIBUTES_H
 #define SILO_ATTRIBUTES_H
 
 #include "dtypes.h"
 #include "shape_source.h"
 
-/* Interned names; -1 with an exception set. */
+/* Interns the names of the attributes; -1 with an exception set. */
 int silo_attributes_init(void);
 
-/* The dtype that an object's `dtype` attribute names; bits 0 where it names none. Never leaves an
- * exception. */
+/* Returns the dtype that an object's attribute `dtype` names; its bits are 0 if it names none.
+ * Never leaves an exception. */
 struct silo_dtype silo_dtype_of_object(PyObject *object);
 
-/* "cpu", "cuda", "cuda:1" of its `device`, as DLPack has it; unknown without the attribute. Never
- * leaves an exception. */
+/* Reads an object's attribute `device` ("cpu", "cuda", "cuda:1") as DLPack's device type and index;
+ * the type is SILO_DEVICE_UNKNOWN without the attribute. Never leaves an exception. */
 void silo_device_of_object(PyObject *object, int32_t *type, int32_t *index);
 
-/* From the attributes `shape` and `stride()`, which every duck-typed tensor has; row-major without
- * the latter. -1 with an exception set. */
+/* Reads the attributes `shape` and `stride()`, which every duck-typed tensor has. An array without
+ * `stride()` counts as row-major. Returns -1 with an exception set. */
 int silo_shape_of_attributes(PyObject *object, struct silo_shape *shape);
 
 #endif

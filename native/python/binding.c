@@ -1,4 +1,4 @@
-/* Bindings: loaded kernels joined to the parameters of one launcher. */
+/* Bindings: a binding joins a loaded kernel to the parameters of one launcher. */
 #include "binding.h"
 
 #include "errors.h"
@@ -7,7 +7,7 @@
 
 PyTypeObject *silo_binding_type;
 
-/* A tuple of (type, part). */
+/* Reads the leaves of a struct argument, a tuple of (type, part). */
 static int read_leaves(PyObject *leaves, struct silo_struct_form *form) {
     silo_error error;
     memset(form, 0, sizeof *form);
@@ -21,8 +21,8 @@ static int read_leaves(PyObject *leaves, struct silo_struct_form *form) {
     return 0;
 }
 
-/* The dimensions of an array's map: axes of the array, and pairs of an extent and a stride.
- */
+/* Reads the axes of an array's tensor map: each is the number of an array's axis, or a pair of an
+ * extent and a stride. */
 static int read_axes(PyObject *axes, struct silo_map_form *form) {
     if (PyTuple_Size(axes) != (Py_ssize_t)form->rank) {
         PyErr_SetString(PyExc_ValueError, "a tensor map has one axis for each extent of its box");
@@ -48,15 +48,16 @@ static int read_axes(PyObject *axes, struct silo_map_form *form) {
     return 0;
 }
 
-/* Storage for the forms that items point to. */
+/* The forms that a layout item points to. */
 struct item_forms {
     struct silo_map_form map;
     struct silo_struct_form members;
 };
 
-/* (slot, type, writes), with (leaves) in addition for a struct, (part, rank) for a part of a
- * descriptor, or (element type, element bytes, swizzle, fp4, box) for a descriptor's map and (axes)
- * after these for an array's map. */
+/* Reads one item of a layout, a tuple that starts with (slot, type, writes). A struct has (leaves)
+ * after these, a part of a descriptor has (part, rank), and a descriptor's map has (element type,
+ * element bytes, swizzle, fp4, box); an array's map has (axes) after the members of a descriptor's
+ * map. */
 static int read_item(PyObject *item, struct silo_layout_item *out, struct item_forms *forms) {
     struct silo_map_form *form = &forms->map;
     int slot, writes;
@@ -99,7 +100,8 @@ static int read_item(PyObject *item, struct silo_layout_item *out, struct item_f
     return 0;
 }
 
-/* Items, then the forms of their maps; freed by the caller. */
+/* Reads the `count` items of a layout into `items`, whose forms lie in `forms`, and makes the
+ * packing of them. The caller frees both arrays. */
 static int parse_items(struct silo_binding *self, PyObject *layout, size_t count,
                        struct silo_layout_item *items, struct item_forms *forms) {
     for (size_t i = 0; i < count; i++) {
@@ -181,8 +183,8 @@ static int binding_traverse(PyObject *object, visitproc visit, void *arg) {
 
 static int binding_clear(PyObject *object) {
     struct silo_binding *self = (struct silo_binding *)object;
-    Py_CLEAR(self->tag); /* the rest is needed as long as a launch may use it, and cannot close a
-                            cycle alone */
+    Py_CLEAR(self->tag); /* the other members are needed while a launch may use the binding, and no
+                            cycle runs through them alone */
     return 0;
 }
 

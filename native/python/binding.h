@@ -1,4 +1,4 @@
-/* The type Binding; kernel.h has its members. */
+/* The type Binding; its members are in kernel.h. */
 #ifndef SILO_BINDING_H
 #define SILO_BINDING_H
 
@@ -6,8 +6,8 @@
 
 extern PyTypeObject *silo_binding_type;
 
-/* A binding whose packing and grid are yet to be filled: a new reference, or NULL with an exception
- * set. The dict is copied. */
+/* Begins a binding, whose packing and grid the caller fills in. Copies the dict `config`. Returns a
+ * new reference, or NULL with an exception set. */
 struct silo_binding *silo_binding_begin(PyTypeObject *type, PyObject *loaded, PyObject *config,
                                         PyObject *tag);
 

@@ -16,7 +16,7 @@ static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments,
     return silo_launcher_invoke(bound->launcher, &bound->grid, arguments, positional, names);
 }
 
-/* Free a spare, whose only reference is to its grid. */
+/* Frees a launcher's spare Bound, which owns nothing but a reference to its grid. */
 static void drop(struct silo_bound *spare) {
     if (spare != NULL) {
         Py_XDECREF(spare->grid_object);
@@ -24,7 +24,8 @@ static void drop(struct silo_bound *spare) {
     }
 }
 
-/* A tuple of plain ints: it cannot change, and refers to nothing that could lead back here. */
+/* Returns whether a grid is an int or a tuple of ints: it cannot change, and no reference cycle can
+ * run through it. */
 static bool is_plain(PyObject *grid) {
     if (!PyTuple_CheckExact(grid))
         return PyLong_CheckExact(grid);
@@ -40,7 +41,7 @@ SILO_HOT PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid
     struct silo_bound *bound = launcher->spare;
     launcher->spare = NULL;
     SILO_UNLOCK(&launcher->lock);
-    /* The spare keeps a plain grid, so that the same object again needs no reading. */
+    /* The spare keeps a plain grid: if the same object is given again, it need not be parsed. */
     if (bound == NULL || bound->grid_object != grid) {
         struct silo_grid_source source = {NULL, grid, {1, 1, 1}};
         if (PyCallable_Check(grid)) {
@@ -53,7 +54,8 @@ SILO_HOT PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid
             bound = PyObject_GC_New(struct silo_bound, bound_type);
             if (bound == NULL)
                 return NULL;
-            Py_DECREF((PyObject *)bound_type); /* taken again below, as for a spare */
+            Py_DECREF((PyObject *)bound_type); /* PyObject_Init below takes this reference, for a
+                                                  new object as for a spare */
         } else {
             Py_XDECREF(bound->grid_object);
         }
@@ -65,8 +67,8 @@ SILO_HOT PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid
     bound->call = bound_call;
     Py_INCREF((PyObject *)launcher);
     bound->launcher = launcher;
-    /* In `k[grid](...)` it lives for the length of the call; the garbage collector tracks it only
-     * if another owner holds it during the call. */
+    /* In `k[grid](...)` the Bound lives only as long as the call; the garbage collector tracks it
+     * only if something else also refers to it at the call. */
     bound->tracked = false;
     return (PyObject *)bound;
 }
@@ -84,8 +86,8 @@ static int bound_traverse(PyObject *self, visitproc visit, void *arg) {
     return 0;
 }
 
-/* No tp_clear: a Bound never changes, and every cycle through one runs through its launcher, which
- * clears. */
+/* There is no tp_clear: a Bound never changes, and every cycle through a Bound runs through its
+ * launcher, whose tp_clear breaks the cycle. */
 
 static SILO_HOT void bound_dealloc(PyObject *self) {
     struct silo_bound *bound = (struct silo_bound *)self;
@@ -95,13 +97,14 @@ static SILO_HOT void bound_dealloc(PyObject *self) {
         PyObject_GC_UnTrack(self);
     if (!is_plain(bound->grid_object))
         Py_CLEAR(bound->grid_object);
-    /* Keep the memory for the next k[grid], without a reference to or from the launcher. */
+    /* The memory becomes the launcher's spare for the next `k[grid]`; the spare and the launcher
+     * hold no references to each other. */
     SILO_LOCK(&launcher->lock);
     struct silo_bound *extra = launcher->spare;
     launcher->spare = bound;
     SILO_UNLOCK(&launcher->lock);
     drop(extra);
-    Py_DECREF((PyObject *)launcher); /* may free the launcher, and the spare with it */
+    Py_DECREF((PyObject *)launcher); /* may free the launcher, and with it the spare */
     Py_DECREF((PyObject *)type);
 }
 

@@ -1,4 +1,4 @@
-/* Bound: a launcher with the grid of `launcher[grid]`, to be called. */
+/* Bound: the object that `launcher[grid]` returns; calling it launches the kernel. */
 #ifndef SILO_BOUND_H
 #define SILO_BOUND_H
 
@@ -9,13 +9,13 @@ struct silo_bound {
     struct silo_launcher *launcher; /* owned */
     PyObject *grid_object;          /* owned */
     struct silo_grid_source grid;
-    bool tracked; /* by the collector; see bound.c */
+    bool tracked; /* whether the garbage collector tracks the object; bound.c says when */
 };
 
-/* `launcher[grid]`: a new reference; NULL with an exception set. */
+/* Returns `launcher[grid]`, a new reference, or NULL with an exception set. */
 PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid);
 
-/* Free the memory a launcher keeps for its next Bound. */
+/* Frees the memory that a launcher keeps for its next Bound. */
 void silo_bound_drop_spare(struct silo_launcher *launcher);
 
 int silo_bound_init(PyObject *module);

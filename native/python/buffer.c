@@ -6,9 +6,10 @@
 #include <stdlib.h>
 
 struct host_buffer {
-    struct silo_tensor_object base; /* its memory is owned unless `owner` is set; 64-byte aligned */
-    PyObject *owner;                /* owned: the HostBuffer whose memory this one views */
-    Py_ssize_t byte_strides[SILO_MAX_AXES]; /* for the buffer protocol */
+    /* Its memory is 64-byte aligned, and owned unless `owner` is set. */
+    struct silo_tensor_object base;
+    PyObject *owner; /* owned: the HostBuffer whose memory this buffer views */
+    Py_ssize_t byte_strides[SILO_MAX_AXES]; /* the strides for the buffer protocol */
 };
 
 static PyTypeObject *buffer_type;
@@ -102,7 +103,7 @@ static PyObject *buffer_data_ptr(PyObject *object, PyObject *unused) {
     return PyLong_FromVoidPtr(((struct host_buffer *)object)->base.tensor.memory);
 }
 
-/* A flat view of bytes whatever the dtype, over a second object that keeps this one alive. */
+/* Returns the memory as a flat array of bytes: a second HostBuffer, which keeps this one alive. */
 static PyObject *buffer_raw(PyObject *object, void *closure) {
     (void)closure;
     struct host_buffer *self = (struct host_buffer *)object;

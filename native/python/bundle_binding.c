@@ -17,9 +17,9 @@ const char silo_py_bind_variant_doc[] =
 
 struct about_binding {
     uint32_t kernel, number;
-    struct silo_binding *binding; /* whose packing and grid are filled */
+    struct silo_binding *binding; /* the binding whose packing and grid are filled */
     struct silo_place place;
-    const struct silo_signature *signature; /* the variant's */
+    const struct silo_signature *signature; /* the signature of the variant */
 };
 
 static int ask_binding(struct silo_reader *reader, void *given, silo_error *error) {
@@ -42,14 +42,16 @@ static int ask_binding(struct silo_reader *reader, void *given, silo_error *erro
                          error) == 0 &&
         silo_served_grid(kernel, variant, &about->place, grid, error) == 0)
         return 0;
-    silo_packing_clear(packing); /* the call may be repeated */
+    silo_packing_clear(packing); /* cleared because the function is called again once plug-ins have
+                                    given their names */
     silo_grid_clear(grid);
     memset(packing, 0, sizeof *packing);
     memset(grid, 0, sizeof *grid);
     return -1;
 }
 
-/* The effect through each pointer, by name: a new dict, or NULL with an exception set. */
+/* Returns a new dict of the effects through pointers and descriptors, by the parameter's name:
+ * "none", "read", "write" or "both". Returns NULL with an exception set. */
 static PyObject *effects_of(const struct silo_signature *signature) {
     static const char *const names[] = {"none", "read", "write", "both"}; /* enum silo_effect */
     PyObject *effects = PyDict_New();
@@ -65,8 +67,8 @@ static PyObject *effects_of(const struct silo_signature *signature) {
     return effects;
 }
 
-/* The facts of a dict, whose names are borrowed of it; freed by the caller. NULL with an exception
- * set. */
+/* Returns the device facts of a dict, an array that the caller frees; the names in it are borrowed
+ * from the dict's keys. Returns NULL with an exception set. */
 static struct silo_device_fact *facts_of(PyObject *given, uint32_t *count) {
     const Py_ssize_t size = PyDict_Size(given);
     struct silo_device_fact *facts = PyMem_Calloc((size_t)size + 1, sizeof *facts);
@@ -107,7 +109,8 @@ PyObject *silo_py_bind_variant(PyObject *module, PyObject *args) {
         return NULL;
     if (about.kernel >= silo_reader_kernel_count(bundle->reader))
         return PyErr_Format(PyExc_IndexError, "there is no kernel %u", about.kernel);
-    PyObject *facts = PyDict_Copy(given); /* no other thread changes it while the GIL is released */
+    /* A copy, which no other thread can change while the GIL is released. */
+    PyObject *facts = PyDict_Copy(given);
     struct silo_device_fact *rows = facts != NULL ? facts_of(facts, &about.place.fact_count) : NULL;
     about.place.facts = rows;
     if (rows != NULL)

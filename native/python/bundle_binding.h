@@ -1,5 +1,5 @@
-/* Bindings of a bundle's variants, joined to their kernel as calls from C join them (served.h,
- * layout.h). */
+/* Bindings of a bundle's variants. Packing and grid follow from the manifest in the same way as for
+ * calls from C (served.h, layout.h). */
 #ifndef SILO_BUNDLE_BINDING_H
 #define SILO_BUNDLE_BINDING_H
 

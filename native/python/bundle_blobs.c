@@ -8,7 +8,7 @@ static struct silo_reader *reader_of(PyObject *object) {
     return ((struct silo_py_bundle *)object)->reader;
 }
 
-/* The number of a blob; -1 with an exception set. */
+/* Returns the number of a blob, or -1 with an exception set. */
 static int64_t number_of(PyObject *self, PyObject *given) {
     const long long number = PyLong_AsLongLong(given);
     if (number == -1 && PyErr_Occurred())
@@ -80,7 +80,8 @@ PyObject *silo_py_bundle_read(PyObject *self, PyObject *given) {
         Py_DECREF(made);
         return NULL;
     }
-    uint8_t *to = (uint8_t *)PyBytes_AsString(made); /* no other thread has it yet */
+    /* No other thread refers to the new bytes yet. */
+    uint8_t *to = (uint8_t *)PyBytes_AsString(made);
     int result;
     Py_BEGIN_ALLOW_THREADS result = silo_reader_copy(bundle->reader, blob, to, &error);
     Py_END_ALLOW_THREADS silo_py_bundle_leave(bundle);

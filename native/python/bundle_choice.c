@@ -23,10 +23,10 @@ const char silo_py_runs_on_doc[] =
     "runs_on(built, device, blob_kind) -> (bool, str)\n\n"
     "Whether a device's target runs code that was built for another, and the rule that decides.";
 
-/* A call of one kernel on one device, read from Python's objects, which own its texts. */
+/* A call of one kernel on one device, read from Python objects; its texts lie in these objects. */
 struct request {
     struct silo_arena arena;
-    PyObject *kept; /* owned list: the objects that texts are borrowed from */
+    PyObject *kept; /* owned list: the objects that own the borrowed texts */
     uint32_t kernel, most, argument_count;
     struct silo_seen_call call;
     struct silo_place place;
@@ -44,14 +44,15 @@ static void *array_of(struct request *request, Py_ssize_t count, size_t size) {
     return made;
 }
 
-/* Keep an object until the end (stolen); -1 with an exception set, also for NULL. */
+/* Keeps an object until the request ends, and steals its reference. Returns -1 with an exception
+ * set, also if `object` is NULL. */
 static int keep(struct request *request, PyObject *object) {
     const int result = object != NULL ? PyList_Append(request->kept, object) : -1;
     Py_XDECREF(object);
     return result;
 }
 
-/* The items of a sequence as a tuple that is kept; NULL with an exception set. */
+/* Returns the items of a sequence as a tuple that the request keeps; NULL with an exception set. */
 static PyObject *items_of(struct request *request, PyObject *sequence) {
     PyObject *tuple = PySequence_Tuple(sequence);
     return keep(request, tuple) == 0 ? tuple : NULL;
@@ -64,7 +65,7 @@ static int text_of(struct request *request, PyObject *object, struct silo_string
     const char *data = PyUnicode_AsUTF8AndSize(object, &length);
     if (data == NULL && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) {
         char *bytes = NULL;
-        PyErr_Clear(); /* a lone surrogate, which no text of a file has */
+        PyErr_Clear(); /* the text has a lone surrogate, which no text in a bundle file has */
         PyObject *encoded = PyUnicode_AsEncodedString(object, "utf-8", "surrogatepass");
         if (keep(request, encoded) != 0 || PyBytes_AsStringAndSize(encoded, &bytes, &length) != 0)
             return -1;
@@ -81,7 +82,8 @@ static const char *name_of(struct request *request, PyObject *object) {
     return text_of(request, object, &text) == 0 ? text.data : NULL;
 }
 
-/* The classes of silo.core that are values; -1 with an exception set. */
+/* Returns whether an object is of a class of silo.core, by the class's name; -1 with an exception
+ * set. */
 static int is_of(PyObject *object, const char *module_name, const char *class_name) {
     PyObject *module = PyImport_ImportModule(module_name);
     PyObject *type = module ? PyObject_GetAttrString(module, class_name) : NULL;
@@ -168,7 +170,7 @@ static int object_value(struct request *request, PyObject *object, struct silo_v
         Py_XDECREF(items);
         return result;
     }
-    if (PyIndex_Check(object)) { /* an integer of a library */
+    if (PyIndex_Check(object)) { /* an integer of another library */
         PyObject *number = PyNumber_Index(object);
         if (number != NULL) {
             const int result = integer_value(request, number, value);
@@ -211,7 +213,7 @@ static int value_of(struct request *request, PyObject *object, struct silo_value
 
 /* ---- the call ---- */
 
-/* The integers of a sequence; NULL with an exception set. */
+/* Returns the integers of a sequence, whose memory the request owns; NULL with an exception set. */
 static const int64_t *numbers_of(struct request *request, PyObject *sequence, Py_ssize_t *count) {
     PyObject *items = items_of(request, sequence);
     if (items == NULL)
@@ -226,7 +228,7 @@ static const int64_t *numbers_of(struct request *request, PyObject *sequence, Py
     return numbers;
 }
 
-/* Extents as the guard has them: None, (shape, strides or None), or the word of a layout. */
+/* Reads the extents of an array: None, (shape, strides or None), or the word of a layout. */
 static int read_extents(struct request *request, PyObject *extents, struct silo_seen *seen) {
     Py_ssize_t rank = 0, steps = 0;
     PyObject *shape, *strides;
@@ -251,7 +253,7 @@ static int read_extents(struct request *request, PyObject *extents, struct silo_
     return -1;
 }
 
-/* (kind, code, bits, flags, block, extents, value) of one argument. */
+/* Reads one argument, a tuple (kind, code, bits, flags, block, extents, value). */
 static int read_argument(struct request *request, PyObject *row, struct silo_seen *seen) {
     int kind, code, bits, flags;
     Py_ssize_t rank = 0;
@@ -298,7 +300,8 @@ static int read_options(struct request *request, PyObject *given) {
     return 0;
 }
 
-/* (arguments, options, grid, the text for a call that lacks a grid and needs one). */
+/* Reads a call, a tuple (arguments, options, grid, the error's text if a grid is needed and
+ * missing). */
 static int read_call(struct request *request, PyObject *given) {
     PyObject *rows, *options, *grid, *without;
     Py_ssize_t axes = 0;
@@ -347,7 +350,7 @@ static int read_facts(struct request *request, PyObject *given) {
     return 0;
 }
 
-/* (target, blob kind, whether the device runs it, why) of each rule. */
+/* Reads the rules, each a tuple (target, blob kind, whether the device runs it, why). */
 static int read_rules(struct request *request, PyObject *given) {
     const Py_ssize_t count = PyTuple_Size(given);
     struct silo_run_rule *rules = array_of(request, count, sizeof *rules);
@@ -368,7 +371,7 @@ static int read_rules(struct request *request, PyObject *given) {
     return 0;
 }
 
-/* (target, facts, rules). */
+/* Reads a device, a tuple (target, facts, rules). */
 static int read_place(struct request *request, PyObject *given) {
     PyObject *target, *facts, *rules;
     if (!PyArg_ParseTuple(given, "OOO!", &target, &facts, &PyTuple_Type, &rules) ||
@@ -379,8 +382,8 @@ static int read_place(struct request *request, PyObject *given) {
 
 /* ---- questions ---- */
 
-/* The bundle of (bundle, kernel, call, place, ...), with the request filled; NULL with an exception
- * set, and then the request must not be ended. */
+/* Parses (bundle, kernel, call, device, ...) into the request and returns the bundle. The caller
+ * ends the request, except after NULL with an exception set. */
 static struct silo_py_bundle *request_begin(struct request *request, PyObject *args,
                                             const char *format) {
     PyObject *object, *call, *place;
@@ -408,7 +411,8 @@ struct about_rank {
     uint32_t count;
 };
 
-/* The choice counts on an argument for each parameter of the kernel. */
+/* Fails unless the call has one argument for each of the kernel's parameters; the choice among
+ * variants relies on that. */
 static int check_arguments(const struct silo_kernel_info *info, const struct request *request,
                            silo_error *error) {
     if (info->signature->count == request->argument_count)
@@ -473,7 +477,8 @@ static int ask_decisions(struct silo_reader *reader, void *given, silo_error *er
     const struct silo_kernel_info *info = silo_reader_kernel(reader, request->kernel, error);
     if (info == NULL || check_arguments(info, request, error) != 0)
         return -1;
-    decisions_end(about); /* made before the names of plug-ins were read */
+    /* Free the decisions of an earlier call, which lacked the plug-ins' names. */
+    decisions_end(about);
     about->count = info->variant_count;
     about->decisions = calloc((size_t)about->count + 1, sizeof *about->decisions);
     if (about->decisions == NULL)

@@ -1,5 +1,5 @@
-/* The guard of a bundle's kernel and the choice among its variants, for calls from Python:
- * native/core/held.h and choice.h with Python's objects. A call and a device are tuples:
+/* Checks calls from Python against a bundle's kernels, and chooses among the variants:
+ * native/core/held.h and choice.h for Python objects. A call and a device are tuples:
  *
  *   call    (arguments, options, grid or None, text for a call that gives no grid and needs one)
  *   argument (kind, DLPack type code, bits, flags, block or None, extents, value): kinds and flags

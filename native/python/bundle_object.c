@@ -78,8 +78,8 @@ void silo_py_bundle_release_buffer(PyObject *object, Py_buffer *view) {
 
 /* ---- opening ---- */
 
-/* 1 and the names of plug-ins, which are read once; 0: none, or they were read before. -1 with an
- * exception set. */
+/* Reads the names that plug-ins add, at most once for each bundle. Returns 1 with the names in
+ * `words`; 0 if plug-ins add none or they were read before; -1 with an exception set. */
 static int ask_words(struct silo_py_bundle *self, struct silo_words *words) {
     SILO_LOCK(&self->lock);
     const bool learned = self->learned;
@@ -109,7 +109,8 @@ int silo_py_bundle_learn(struct silo_py_bundle *self, silo_error *error) {
     return result;
 }
 
-/* Read the manifest; again with the names of plug-ins if it has a name that is not Silo's. */
+/* Opens the reader, which reads the manifest. If the manifest seems damaged, opens it a second time
+ * with the names that plug-ins add, as one of them may be the reason. */
 static int open_reader(struct silo_py_bundle *self, const char *name, uint64_t file_memory) {
     silo_error error = {0};
     struct silo_words words = {0};
@@ -145,7 +146,7 @@ static struct silo_py_bundle *new_bundle(PyTypeObject *type, PyObject *words) {
     return self;
 }
 
-/* OpenBundle(data, name, file_memory, words) */
+/* Implements OpenBundle(data, name, file_memory, words). */
 PyObject *silo_py_bundle_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     PyObject *data, *words;
     const char *name;

@@ -1,9 +1,9 @@
-/* An open bundle as a Python object, silo._native.OpenBundle: what silo.bundle.reader, launches and
- * the tools read. Nothing is executed.
+/* An open bundle as a Python object, silo._native.OpenBundle, for silo.bundle.reader, launches and
+ * command-line tools. It executes nothing from the file.
  *
- * The reader copies the manifest, so kernels and variants stay readable after close(); the bytes
- * that blobs lie in go when it is closed and the last view of them is gone. Values of a manifest
- * are given as JSON has them: None, bool, int, str, list and dict. */
+ * The reader copies the manifest, so kernels and variants stay readable after close(). The file's
+ * bytes, which hold the blobs, are released once the bundle is closed and no view of them is left.
+ * Values of a manifest are returned as for JSON: None, bool, int, str, list and dict. */
 #ifndef SILO_BUNDLE_OBJECT_H
 #define SILO_BUNDLE_OBJECT_H
 
@@ -12,45 +12,51 @@
 #include "python.h"
 
 struct silo_py_bundle {
-    PyObject_HEAD struct silo_reader
-        *reader;         /* owned; usable from any thread, until the object is gone */
-    PyObject *words;     /* owned: a callable, called once: returns the names that plug-ins added */
-    Py_buffer source;    /* owned: bytes of the caller's; `obj` NULL where a file is mapped */
-    const uint8_t *data; /* the whole file; NULL once it is let go of */
+    /* Owned; usable from any thread while the object exists. */
+    PyObject_HEAD struct silo_reader *reader;
+    PyObject *words; /* owned callable that returns the names of plug-ins; called at most once */
+    /* Owned: a buffer of the caller's bytes; its `obj` is NULL if a file is mapped. */
+    Py_buffer source;
+    const uint8_t *data; /* the whole file; NULL once it is released */
     size_t bytes;
-    bool mapped; /* `data` is a mapping of ours */
+    bool mapped; /* `data` is a mapping that this object made */
     silo_lock lock;
-    /* Under `lock`. */
+    /* The members below are read and changed under `lock`. */
     bool learned;   /* `words` was called */
-    bool closed;    /* close() was called: `data` is closed to new readers */
-    uint32_t users; /* views, and reads under way; with `closed`, the last one lets go of `data` */
+    bool closed;    /* close() was called: new readers of `data` are refused */
+    uint32_t users; /* views of `data` and reads of it that run; after close() the last one releases
+                       `data` */
 };
 
-extern PyTypeObject *silo_py_bundle_type; /* bundle_type.c */
+extern PyTypeObject *silo_py_bundle_type; /* defined in bundle_type.c */
 
-/* The bundle that an object is (borrowed); NULL with a TypeError. Its `reader` may be read without
- * the GIL as long as the caller holds the object. Callers that decode (silo_reader_kernel,
- * _variant, silo_choose, ...) let go of the GIL, because another thread may hold the reader's lock.
- */
+/* Returns the object as a bundle (borrowed), or NULL with a TypeError. Its `reader` may be used
+ * without the GIL while the caller holds the object. Callers of functions that decode
+ * (silo_reader_kernel, _variant, silo_choose, ...) release the GIL, because another thread may hold
+ * the reader's lock. */
 struct silo_py_bundle *silo_py_bundle_of(PyObject *object);
 
-/* After a function of the reader refused the file, with the GIL: whether plug-ins are installed
- * that know more names (kinds of blobs and targets, launch options), which the reader has now, so
- * that the call is to be repeated; true at most once for each bundle. `error` is cleared then. -1
- * with an exception set. */
+/* Called with the GIL held after a function of the reader refused the file. Returns 1 if plug-ins
+ * add names (kinds of blobs and targets, launch options): the reader now has them, `error` is
+ * cleared, and the caller repeats its call. This happens at most once for each bundle. Returns 0 if
+ * they add none, or -1 with an exception set. */
 int silo_py_bundle_learn(struct silo_py_bundle *bundle, silo_error *error);
 
-/* A call of the reader: 0, or -1 with `error` filled; called without the GIL. */
+/* A function that queries the reader, called without the GIL. Returns 0, or -1 with `error` filled.
+ */
 typedef int silo_question(struct silo_reader *reader, void *about, silo_error *error);
 
-/* Call it, and again if plug-ins have more names. -1 with an exception set. */
+/* Calls `question`, and repeats the call if plug-ins add names. Returns -1 with an exception set.
+ */
 int silo_py_bundle_ask(struct silo_py_bundle *bundle, silo_question *question, void *about);
 
-/* Before and after `data` is read; -1 with a ValueError if the bundle is closed. */
+/* Called before and after `data` is read; `use` returns -1 with a ValueError if the bundle is
+ * closed. */
 int silo_py_bundle_use(struct silo_py_bundle *bundle);
 void silo_py_bundle_leave(struct silo_py_bundle *bundle);
 
-/* Methods of the type: making, closing, the file as a buffer, and the members of the whole file. */
+/* Slots and methods of the type: creation, close(), the file as a buffer, and queries about the
+ * whole file. */
 PyObject *silo_py_bundle_new(PyTypeObject *type, PyObject *args, PyObject *keywords);
 PyObject *silo_py_bundle_map(PyObject *type, PyObject *args);
 void silo_py_bundle_dealloc(PyObject *object);

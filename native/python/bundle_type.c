@@ -10,7 +10,7 @@ static PyMethodDef methods[] = {
     {"close", silo_py_bundle_close, METH_NOARGS,
      "Let go of the file, at once or with the last view of it."},
     {"text", silo_py_bundle_text, METH_NOARGS, "text() -> bytes\n\nThe manifest, verified again."},
-    /* bundle_values.h */
+    /* defined in bundle_values.h */
     {"member", silo_py_bundle_member, METH_O,
      "member(name)\n\nA member of the manifest; None where there is none."},
     {"kernels", silo_py_bundle_kernels, METH_NOARGS,
@@ -45,7 +45,7 @@ static PyMethodDef methods[] = {
     {"names", silo_py_bundle_names, METH_VARARGS,
      "names(table, member) -> frozenset[str]\n\nThe names in a member of a table's rows, "
      "unchecked."},
-    /* bundle_blobs.h */
+    /* defined in bundle_blobs.h */
     {"blobs", silo_py_bundle_blobs, METH_NOARGS,
      "blobs() -> tuple[tuple[str, str, int, str, int, int], ...]\n\nThe rows of all blobs: sha256, "
      "kind, bytes, codec, offset, stored bytes."},

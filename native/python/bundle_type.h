@@ -4,7 +4,7 @@
 
 #include "python.h"
 
-/* Add the type to the module; -1 with an exception set. */
+/* Adds the type to the module; -1 with an exception set. */
 int silo_py_bundle_init(PyObject *module);
 
 #endif

@@ -18,7 +18,7 @@ static int ask(PyObject *self, silo_question *question, void *about) {
     return silo_py_bundle_ask((struct silo_py_bundle *)self, question, about);
 }
 
-/* A number that is given, below `count`; -1 with an exception set. */
+/* Returns a Python number, which must be below `count`; -1 with an exception set. */
 static int64_t number_below(PyObject *given, uint64_t count, const char *what) {
     const long long number = PyLong_AsLongLong(given);
     if (number == -1 && PyErr_Occurred())
@@ -42,7 +42,7 @@ static int add_text(PyObject *set, const char *data, size_t bytes) {
     return result;
 }
 
-/* A frozenset of the items of `set`, whose reference is taken; NULL stays NULL. */
+/* Returns a frozenset of the items of `set`, whose reference it takes; NULL for NULL. */
 static PyObject *frozen(PyObject *set) {
     PyObject *made = set != NULL ? PyFrozenSet_New(set) : NULL;
     Py_XDECREF(set);
@@ -123,7 +123,7 @@ PyObject *silo_py_bundle_count(PyObject *self, PyObject *given) {
     if (kernel < 0)
         return NULL;
     const struct silo_json *variants = variants_of(self, kernel);
-    /* The kernel's check raises the error. */
+    /* ask_head checks the kernel and raises the error. */
     if ((variants->type != SILO_JSON_LIST || variants->count > SILO_MAX_VARIANTS) &&
         ask(self, ask_head, &about) != 0)
         return NULL;
@@ -169,7 +169,7 @@ static PyObject *numbers_of(const struct silo_group *group) {
     return numbers;
 }
 
-/* The indices of a group are its first variant's. */
+/* The variants of a group share their indices, which are read from the first. */
 static PyObject *group_value(const struct silo_group *group, const struct silo_json *variants) {
     const struct silo_json *first = &variants->items[group->numbers[0]];
     PyObject *kind = silo_py_text(group->blob_kind.data, group->blob_kind.length);
@@ -217,8 +217,8 @@ static int ask_host_digest(struct silo_reader *reader, void *about, silo_error *
                                    error);
 }
 
-/* A kernel and the number of one of its variants; -1 with an exception set. The head of the kernel
- * need not be right, and is checked with the variant. */
+/* Reads the number of a kernel and the number of one of its variants; -1 with an exception set.
+ * Does not check the kernel's own members, which are checked when the variant is read. */
 static int variant_of(PyObject *self, PyObject *args, struct about_variant *about) {
     PyObject *first, *second;
     if (!PyArg_ParseTuple(args, "OO", &first, &second))
@@ -270,7 +270,7 @@ PyObject *silo_py_bundle_config_text(PyObject *self, PyObject *args) {
     return text;
 }
 
-/* JSON that Python gives, parsed. */
+/* A JSON text from Python, and its parsed value. */
 struct given_json {
     struct silo_arena arena;
     char *text; /* owned */
@@ -331,7 +331,7 @@ static int ask_row(struct silo_reader *reader, void *about, silo_error *error) {
     return row->row != NULL ? 0 : -1;
 }
 
-/* The number of the table of a name; -1 with an exception set. */
+/* Returns the number of the table with a name; -1 with an exception set. */
 static int table_named(const char *name) {
     const int table = silo_table_named(name);
     if (table < 0)
@@ -388,7 +388,7 @@ PyObject *silo_py_bundle_sources(PyObject *self, PyObject *given) {
         const struct silo_json *index = silo_json_member(&variants->items[i], "source");
         if (index == NULL || index->type != SILO_JSON_INT || index->integer < 0 ||
             index->integer >= table->count || index->integer == about.number)
-            continue; /* not checked for it, or just added */
+            continue; /* the index is missing or out of range, or its row was added just now */
         about.number = (uint32_t)index->integer;
         if (ask(self, ask_row, &about) != 0) {
             Py_CLEAR(set);

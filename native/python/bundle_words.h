@@ -1,23 +1,24 @@
-/* The names that plug-ins add to those a manifest may use, as Python gives them. */
+/* The names that plug-ins add to those that a manifest may use. */
 #ifndef SILO_BUNDLE_WORDS_H
 #define SILO_BUNDLE_WORDS_H
 
 #include "known_names.h"
 #include "python.h"
 
-/* Names in memory of our own. Starts as {0}. */
+/* The added names. Starts as {0}. */
 struct silo_words {
-    PyObject *lists[4];    /* owned; they keep the texts */
-    const char **names[4]; /* owned */
-    size_t count;          /* of all names */
+    PyObject *lists[4];    /* owned: lists that keep the texts alive */
+    const char **names[4]; /* owned arrays of pointers into these texts */
+    size_t count;          /* number of names in all lists together */
 };
 
-/* What `given` is, a tuple of four tuples of texts: kinds of blobs, launch options, kinds of text
- * that a check compiles, kinds of targets. -1 with an exception set; silo_words_end in any case. */
+/* Reads the names from `given`, a tuple of four tuples of texts: kinds of blobs, launch options,
+ * kinds of text that a check compiles, kinds of targets. Returns -1 with an exception set;
+ * silo_words_end is to be called in either case. */
 int silo_words_begin(struct silo_words *words, PyObject *given);
 void silo_words_end(struct silo_words *words);
 
-/* Borrowed from `words`. */
+/* Returns the names in the reader's form; the arrays are borrowed from `words`. */
 struct silo_known_names silo_words_known(const struct silo_words *words);
 
 #endif

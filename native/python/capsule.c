@@ -17,7 +17,7 @@ const struct dl_tensor *silo_tensor_of_capsule(PyObject *capsule, bool *readonly
     *readonly = false;
     if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
         struct dl_managed_versioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
-        if (managed->major != 1) { /* the rest may be elsewhere */
+        if (managed->major != 1) { /* the other members may lie elsewhere in that version */
             PyErr_Format(PyExc_ValueError, "its DLPack capsule is of version %u.%u; 1 is known",
                          managed->major, managed->minor);
             return NULL;
@@ -29,8 +29,9 @@ const struct dl_tensor *silo_tensor_of_capsule(PyObject *capsule, bool *readonly
     return managed ? &managed->tensor : NULL;
 }
 
-/* On a GPU a producer waits for its stream by default; -1 says that the caller orders the work. jax
- * (to 0.11) takes -1 for the handle of a stream and fails, so it is asked again for the default. */
+/* Calls __dlpack__ with stream=-1, which tells the producer not to wait, as the caller orders the
+ * work; by default a producer on a GPU waits for its stream. jax (to 0.11) takes -1 for a stream's
+ * handle and fails, so the call is repeated without the argument. */
 static PyObject *ask_unordered(PyObject *method, PyObject *empty) {
     PyObject *keywords = Py_BuildValue("{s:i}", "stream", -1);
     if (keywords == NULL)
@@ -80,6 +81,6 @@ bool silo_buffer_failed(PyObject *object) {
 int silo_shape_of_capsule(PyObject *capsule, struct silo_shape *shape) {
     bool readonly;
     const struct dl_tensor *tensor = silo_tensor_of_capsule(capsule, &readonly);
-    shape->whole = true; /* DLPack counts elements */
+    shape->whole = true; /* DLPack counts strides in elements */
     return tensor ? silo_shape_of_tensor(tensor, shape) : -1;
 }

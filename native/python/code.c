@@ -7,10 +7,12 @@ PyTypeObject *silo_cpu_module_type, *silo_gpu_module_type;
 
 /* ---- making ---- */
 
-/* Steals the binary's reference; with NULL raises `error`. */
+/* Makes an object of a type for a binary, and steals the binary's reference. If `binary` is NULL,
+ * raises `error`. */
 static PyObject *wrap(PyTypeObject *type, struct silo_binary *binary, silo_error *error) {
     if (binary == NULL) {
-        if (error->code == SILO_ERROR_MEMORY) /* the host's, or with words of the driver */
+        if (error->code == SILO_ERROR_MEMORY) /* memory of the host, or of the device: then the
+                                                 error has the driver's text */
             silo_raise(error);
         else
             silo_raise_as(silo_device_error, error);
@@ -81,7 +83,7 @@ static void code_dealloc(PyObject *object) {
         PyObject_ClearWeakRefs(object);
     if (silo_gpu_ending()) {
         silo_binary_release(binary);
-    } else { /* may wait for a kernel that waits for a callback of Python */
+    } else { /* the release may wait for a kernel that itself waits for a Python callback */
         Py_BEGIN_ALLOW_THREADS silo_binary_release(binary);
         Py_END_ALLOW_THREADS
     }

@@ -1,4 +1,4 @@
-/* CpuModule and GpuModule: loaded code (binary.h) as objects of Python. */
+/* CpuModule and GpuModule: loaded code (binary.h) as Python objects. */
 #ifndef SILO_CODE_H
 #define SILO_CODE_H
 
@@ -7,7 +7,7 @@
 
 struct silo_code_object {
     PyObject_HEAD struct silo_binary *binary; /* owned: one reference */
-    PyObject *weakrefs;                       /* Python's list of them */
+    PyObject *weakrefs;                       /* the list that Python keeps */
 };
 
 extern PyTypeObject *silo_cpu_module_type, *silo_gpu_module_type;

@@ -1,4 +1,4 @@
-/* set_codec: Python's zstandard package for the bundles that the C runtime reads, if libzstd is
+/* set_codec: lets the C runtime decompress bundles by Python's zstandard package if libzstd is
  * missing. */
 #include "codec.h"
 
@@ -11,7 +11,7 @@ const char silo_py_set_codec_doc[] =
     "set_codec(decompress)\n\nWhere libzstd is not installed, decompress(frame, bytes) -> bytes is "
     "called for bundles that are stored compressed; None: such a bundle is an error.";
 
-/* Replaced under the GIL, and borrowed under it by the caller. */
+/* replaced only under the GIL; by_python takes a reference before its call */
 static PyObject *decompress;
 
 static int by_python(const void *stored, size_t stored_bytes, void *raw, size_t raw_bytes,

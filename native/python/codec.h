@@ -1,4 +1,4 @@
-/* The decompressor that Python offers to the reader of bundles. */
+/* The decompressor from Python that the reader of bundles may call. */
 #ifndef SILO_CODEC_H
 #define SILO_CODEC_H
 

@@ -4,7 +4,8 @@
 #include "guard.h"
 #include "stand_in.h"
 
-/* A key under which equal tuples meet and 1, True and 1.0 do not; new reference. */
+/* Returns a dictionary key for a constexpr value (new reference). Equal tuples have equal keys, but
+ * 1, True and 1.0 have three different ones. */
 static PyObject *frozen(PyObject *object) {
     if (PyTuple_CheckExact(object)) {
         Py_ssize_t size = PyTuple_Size(object);
@@ -17,7 +18,8 @@ static PyObject *frozen(PyObject *object) {
         return copy;
     }
     if (PyFloat_CheckExact(object)) {
-        const double value = PyFloat_AsDouble(object); /* by its bits: -0.0 is not 0.0 */
+        /* Compared by its bits, because -0.0 is not 0.0. */
+        const double value = PyFloat_AsDouble(object);
         uint64_t bits;
         memcpy(&bits, &value, sizeof bits);
         return Py_BuildValue("(OK)", (PyObject *)&PyFloat_Type, (unsigned long long)bits);
@@ -25,7 +27,8 @@ static PyObject *frozen(PyObject *object) {
     return PyTuple_Pack(2, (PyObject *)Py_TYPE(object), object);
 }
 
-/* The same for a dictionary of equal items in one order: (dict, (key, value), ...), each frozen. */
+/* Returns a key for a dictionary: (dict, (key, value), ...), with each item frozen. Dictionaries
+ * have equal keys if their items are equal and in the same order. */
 static PyObject *frozen_dict(PyObject *object) {
     PyObject *items = PyDict_Items(object);
     const Py_ssize_t size = items != NULL ? PyList_Size(items) : 0;
@@ -41,10 +44,12 @@ static PyObject *frozen_dict(PyObject *object) {
     return copy;
 }
 
-/* The dictionary's value of the key (new reference), or NULL, with or without an exception. */
+/* Returns the value of a key in the dictionary (new reference). If it is NULL, an exception may be
+ * set. */
 static PyObject *known_constant(PyObject *constants, PyObject *key) {
 #ifdef Py_GIL_DISABLED
-    PyObject *known = NULL; /* a borrowed reference would not be safe */
+    /* Not borrowed, because another thread may free the value. */
+    PyObject *known = NULL;
     PyDict_GetItemRef(constants, key, &known);
 #else
     PyObject *known = PyDict_GetItemWithError(constants, key);
@@ -53,8 +58,8 @@ static PyObject *known_constant(PyObject *constants, PyObject *key) {
     return known;
 }
 
-/* The canonical object among equal tuples or integers (new reference), or NULL. A dictionary may
- * change, so its key is used instead. */
+/* Returns the object that represents all equal tuples or integers (new reference), or NULL. A
+ * dictionary is represented by its frozen key, because the dictionary itself may change. */
 static PyObject *canonical(PyObject *object, PyObject *constants) {
     if (Py_EnterRecursiveCall(" in a constexpr tuple"))
         return NULL;
@@ -64,8 +69,8 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
         return NULL;
     PyObject *known = known_constant(constants, key);
     if (known == NULL && !PyErr_Occurred()) {
-        /* Entries of the guard keep their objects, so dropping the dictionary is safe at any time.
-         */
+        /* The dict may be cleared at any time, because the guard's entries hold their own
+         * references. */
         if (PyDict_Size(constants) >= (Py_ssize_t)SILO_GUARD_LIMIT)
             PyDict_Clear(constants);
         PyObject *const stands = PyDict_CheckExact(object) ? key : object;
@@ -76,8 +81,9 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
     return known;
 }
 
-/* Whether objects of a class are equal by value and never change: a frozen dataclass, such as a
- * layout, of which a program makes a new one for each call. Looked up once a class. */
+/* Returns whether objects of a class are compared by value and never change, as those of a frozen
+ * dataclass (a layout, for example, of which a program makes a new one at each call). The answer is
+ * kept for each class. Returns -1 with an exception set. */
 static int is_frozen_class(PyObject *type, PyObject *constants) {
     PyObject *known = known_constant(constants, type);
     if (known != NULL || PyErr_Occurred()) {
@@ -100,7 +106,8 @@ static int is_frozen_class(PyObject *type, PyObject *constants) {
 int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *object,
                        PyObject *constants, struct silo_holds *holds, uint64_t word[2]) {
     unsigned sort = SILO_CONSTANT_OBJECT;
-    PyObject *one = object; /* its canonical object; held through the call, then by the entry */
+    PyObject *one = object; /* the object that represents all equal values; the call holds it, and
+                               later the guard's entry */
     if (silo_read_small_constant(object, word))
         return 0;
     if (silo_stood_for(object) != NULL)
@@ -123,14 +130,15 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
                PyDict_CheckExact(object) || object_is_frozen) {
         one = canonical(object, constants);
         if (one == NULL && object_is_frozen) {
-            silo_forget_error(); /* a field of it cannot be hashed: it is known by its identity */
+            silo_forget_error(); /* a field of the object cannot be hashed, so the object is
+                                    compared by identity */
             one = Py_NewRef(object);
         }
         if (one == NULL)
             return silo_bad_argument(plan->kernel, name, "a hashable constexpr value", object);
         holds->object[holds->objects++] = one;
     } else if (PyTuple_Check(object)) {
-        /* A NamedTuple: equal to a plain tuple, and its fields have names. */
+        /* A NamedTuple is refused: it equals a plain tuple, although its fields have names. */
         return silo_bad_argument(plan->kernel, name, "a plain tuple", object);
     }
     if (sort == SILO_CONSTANT_OBJECT)

@@ -1,10 +1,10 @@
-/* A kernel that reads or writes an unmapped address ends the process with a signal. Before that,
- * this prints the kernel and the program.
+/* Handles the signals of kernels that read or write an unmapped address, which ends the process.
+ * Before that, the handler prints the kernel and the program.
  *
- * Only faults that a thread raises while it runs a kernel are handled. All other faults, and these
- * after they were reported, go to the handler that the signal had before, or to the system, as they
- * would without this: by the same signal, at the same instruction. All functions called here are
- * safe in a signal handler. */
+ * Only faults of threads that run a kernel are handled. After the report, and for all other faults,
+ * the signal goes to the handler that was installed before, or to the system, as it would without
+ * this handler: the same signal at the same instruction. All functions called here are safe in a
+ * signal handler. */
 #include "cpu_crash.h"
 
 #include "cpu_job.h"
@@ -54,8 +54,8 @@ static void add_program(struct line *line, const uint32_t grid[3], uint64_t prog
 
 static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo_t *info) {
     const struct silo_cpu_launch *launch = runner->job->launch;
-    const uint64_t program =
-        __atomic_load_n(&runner->context.program, __ATOMIC_RELAXED); /* by the kernel, volatile */
+    /* The kernel writes its program through a volatile pointer. */
+    const uint64_t program = __atomic_load_n(&runner->context.program, __ATOMIC_RELAXED);
     struct line line = {.used = 0};
     add_text(&line, "silo: ");
     add_text(&line, signal == SIGBUS ? "SIGBUS" : signal == SIGFPE ? "SIGFPE" : "SIGSEGV");
@@ -64,7 +64,7 @@ static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo
     if (program >= runner->begin && program < runner->end) {
         add_text(&line, ", program ");
         add_program(&line, launch->grid, program);
-    } else { /* code that does not write its program */
+    } else { /* the kernel's code does not record the number of its program */
         add_text(&line, ", a program from ");
         add_program(&line, launch->grid, runner->begin);
         add_text(&line, " to ");
@@ -92,7 +92,7 @@ static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo
         add_text(&line, ": run with SILO_CHECK=1, or silo.check, to find the access");
     add_text(&line, "\n");
     ssize_t unused = write(STDERR_FILENO, line.text, line.used);
-    if (report != NULL) { /* a path may be longer than the line */
+    if (report != NULL) { /* a separate write, because a path may be longer than `line` */
         static const char command[] = "silo: to find the access: silo crash ";
         unused = write(STDERR_FILENO, command, sizeof command - 1);
         unused = write(STDERR_FILENO, report, strlen(report));
@@ -101,12 +101,13 @@ static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo
     (void)unused;
 }
 
-/* As if this handler were not there. */
+/* Does what would happen without this handler: calls the earlier handler, ignores the signal, or
+ * restores the default action. */
 static void pass_on(int signal, siginfo_t *info, void *machine, struct sigaction *before) {
     if (before->sa_flags & SA_SIGINFO) {
         before->sa_sigaction(signal, info, machine);
     } else if (before->sa_handler == SIG_IGN && info->si_code <= 0) {
-        return; /* somebody sent it; a fault cannot be ignored */
+        return; /* a process sent the signal; a signal of a fault cannot be ignored */
     } else if (before->sa_handler != SIG_DFL && before->sa_handler != SIG_IGN) {
         before->sa_handler(signal);
     } else {
@@ -114,7 +115,8 @@ static void pass_on(int signal, siginfo_t *info, void *machine, struct sigaction
         memset(&usual, 0, sizeof usual);
         usual.sa_handler = SIG_DFL;
         sigaction(signal, &usual, NULL);
-        /* A fault recurs at the same instruction; a signal that was sent does not. */
+        /* A fault occurs again at the same instruction; a signal that was sent must be raised
+         * again. */
         if (info->si_code <= 0)
             raise(signal);
     }
@@ -125,13 +127,14 @@ static void handle(int signal, siginfo_t *info, void *machine) {
     struct silo_cpu_thread *thread = silo_cpu_this_thread();
     struct silo_cpu_runner *runner = thread != NULL ? thread->running : NULL;
     if (runner != NULL && info->si_code > 0) {
-        thread->running = NULL; /* report once, even if another handler raises the signal again */
+        /* Report the fault once, even if another handler raises the signal again. */
+        thread->running = NULL;
         tell(runner, signal, info);
     }
     for (int i = 0; i < WATCHED; i++)
         if (watched[i] == signal)
             pass_on(signal, info, machine, &previous[i]);
-    /* Whoever had it before may have put the fault right: then the kernel goes on. */
+    /* The earlier handler may have mended the cause of the fault; then the kernel continues. */
     if (runner != NULL)
         thread->running = runner;
     errno = kept;
@@ -141,7 +144,8 @@ static void install(void) {
     struct sigaction ours;
     memset(&ours, 0, sizeof ours);
     ours.sa_sigaction = handle;
-    ours.sa_flags = SA_SIGINFO | SA_ONSTACK; /* on the thread's other stack, if it has one */
+    /* Run on the thread's alternate stack, if it has one. */
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&ours.sa_mask);
     for (int i = 0; i < WATCHED; i++)
         if (sigaction(watched[i], NULL, &previous[i]) == 0)
@@ -150,7 +154,7 @@ static void install(void) {
 
 void silo_cpu_watch_faults(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static bool done; /* relaxed: if it is set late, it is only computed once more */
+    static bool done; /* relaxed: a thread that sees it late only calls pthread_once again */
     if (__atomic_load_n(&done, __ATOMIC_RELAXED))
         return;
     pthread_once(&once, install);

@@ -1,10 +1,12 @@
-/* Prints the kernel's name to standard error when a kernel of the CPU reads or writes an unmapped
- * address. For Python alone: a library takes no signals of its program. */
+/* Prints the kernel's name to standard error when a kernel on the CPU reads or writes an unmapped
+ * address. Only the Python module does this: a library does not install signal handlers for its
+ * program. */
 #ifndef SILO_CPU_CRASH_H
 #define SILO_CPU_CRASH_H
 
-/* Take the signals of these faults; cheap when done before. From the first launch on, so that
- * handlers that a program set up earlier run first. */
+/* Installs the handlers for the signals of these faults; later calls cost almost nothing. It is
+ * first called at the first launch, so that handlers which the program installed before that are
+ * called too. */
 void silo_cpu_watch_faults(void);
 
 #endif

@@ -13,7 +13,8 @@ int silo_cuda_dict_init(void) {
     return silo_intern(names, sizeof names / sizeof *names);
 }
 
-/* 1, or 0 if it has no shape; -1 with an exception set. */
+/* Reads the shape from the dictionary. Returns 1, or 0 without a shape; -1 with an exception set.
+ */
 static int read_shape(PyObject *dict, int32_t itemsize, struct silo_shape *shape) {
     PyObject *sizes = PyDict_GetItemString(dict, "shape"); /* borrowed */
     PyObject *strides = PyDict_GetItemString(dict, "strides");
@@ -29,7 +30,8 @@ static int read_shape(PyObject *dict, int32_t itemsize, struct silo_shape *shape
     return result == 0 ? 1 : -1;
 }
 
-/* "<f4" and its like; for types without a letter of numpy's, the object's dtype decides. */
+/* Returns the dtype of a typestr such as "<f4". If numpy lacks a letter for a type, the object's
+ * attribute dtype decides. */
 static struct silo_dtype dtype_of_typestr(PyObject *object, const char *text) {
     static const char letters[] = "iufb";
     static const uint8_t codes[] = {SILO_INT, SILO_UINT, SILO_FLOAT, SILO_BOOL};
@@ -62,7 +64,7 @@ int silo_cuda_dict_read(PyObject *object, struct silo_view *view, struct silo_sh
     PyObject *dict = PyObject_GetAttr(object, s_cuda_dict);
     if (dict == NULL)
         return -1;
-    /* Held: the object may change its dictionary while more of it is read. */
+    /* Both are held, because the object may change its dictionary during the reading. */
     PyObject *data = PyDict_Check(dict) ? PyDict_GetItemString(dict, "data") : NULL;
     PyObject *typestr = PyDict_Check(dict) ? PyDict_GetItemString(dict, "typestr") : NULL;
     Py_XINCREF(data);
@@ -74,7 +76,7 @@ int silo_cuda_dict_read(PyObject *object, struct silo_view *view, struct silo_sh
     return result;
 }
 
-/* The protocol lacks the device: with several devices the driver is asked. */
+/* The protocol does not name the device; if there are several, the driver is asked. */
 void silo_cuda_dict_place(struct silo_view *view) {
     const struct silo_gpu *gpu = silo_gpu_usual();
     view->device_type = gpu->memory_type;

@@ -4,8 +4,9 @@
 #include "stack.h"
 #include "stand_in.h"
 
-/* Raise the error of the checks of native/core, which run again for its text: a valid descriptor
- * needs no room for a text; -1. */
+/* Raises the error of a descriptor that is not valid, and returns -1. The checks of native/core run
+ * a second time here to make the error's text, so that valid descriptors need no memory for a text.
+ */
 static SILO_NOINLINE int refuse(const struct silo_plan *plan, int32_t index,
                                 const struct silo_descriptor *one, struct silo_dtype type) {
     silo_error error;
@@ -21,7 +22,7 @@ static SILO_NOINLINE int refuse_block(const struct silo_plan *plan, int32_t inde
     return silo_refuse_descriptor(plan->kernel, plan->names[index], "%s", error.text);
 }
 
-/* The block shape as bits of the argument's word; -1 with an exception set. */
+/* Stores the block shape in the bits of the argument's key word; -1 with an exception set. */
 static int read_block(const struct silo_plan *plan, int32_t index, struct silo_members *members,
                       uint32_t rank, uint64_t *bits) {
     int64_t block[SILO_MAX_RANK];
@@ -48,7 +49,7 @@ static int read_members(const struct silo_plan *plan, int32_t index, struct silo
         Py_DECREF(base);
         base = real;
     }
-    frame->holds.object[frame->holds.objects++] = base; /* to the end of the call */
+    frame->holds.object[frame->holds.objects++] = base; /* held to the end of the call */
     const struct silo_adapter *how = silo_adapter_of(Py_TYPE(base));
     if (how == NULL)
         return -1;

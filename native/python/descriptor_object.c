@@ -45,15 +45,17 @@ int silo_refuse_descriptor(PyObject *kernel, PyObject *name, const char *format,
 
 struct silo_members silo_members_of(PyObject *object) {
     struct silo_members members = {object, NULL, false};
-#ifndef Py_GIL_DISABLED /* objects borrowed from a dictionary may be gone there */
+#ifndef Py_GIL_DISABLED /* in free-threaded Python an object borrowed from a dictionary may be     \
+                           freed by another thread */
     members.dict = PyObject_GenericGetDict(object, NULL);
     if (members.dict == NULL)
-        silo_forget_error(); /* a class with slots */
+        silo_forget_error(); /* the class has slots and no dictionary */
 #endif
     return members;
 }
 
-/* A new reference, or NULL with an exception set. */
+/* Returns a member of the object, from its dictionary if possible: a new reference, or NULL with an
+ * exception set. */
 static PyObject *member(struct silo_members *members, PyObject *name) {
     PyObject *value = NULL;
     if (members->dict != NULL) {
@@ -77,13 +79,14 @@ static int one_integer(PyObject *item, int64_t *value) {
     return *value == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* The integers of an attribute; their number, or -1 with an exception set. */
+/* Reads a member that is a sequence of integers. Returns their number, or -1 with an exception set.
+ */
 static int integers(struct silo_members *members, PyObject *name, int64_t values[SILO_MAX_RANK]) {
     PyObject *sequence = member(members, name);
     if (sequence == NULL)
         return -1;
     PyObject *items = sequence;
-    if (!PyTuple_Check(sequence)) { /* torch.Size is one */
+    if (!PyTuple_Check(sequence)) { /* torch.Size is a tuple */
         /* A list is copied in one step, because another thread may change it. */
         items = PySequence_Tuple(sequence);
         Py_DECREF(sequence);
@@ -160,11 +163,11 @@ PyObject *silo_descriptor_kept(struct silo_members *members) {
 }
 
 int silo_descriptor_keep(PyObject *object, PyObject *map) {
-    /* Not the type's own way: a frozen dataclass would refuse. */
+    /* The type's own __setattr__ is not used, because a frozen dataclass's raises. */
     return PyObject_GenericSetAttr(object, s_map, map);
 }
 
-/* An attribute's truth; -1 with an exception set. */
+/* Returns whether an attribute is true; -1 with an exception set. */
 static int truth(PyObject *object, PyObject *name) {
     PyObject *value = PyObject_GetAttr(object, name);
     const int result = value ? PyObject_IsTrue(value) : -1;
@@ -213,7 +216,7 @@ bool silo_descriptors_have_layouts(PyObject *type) {
 }
 
 bool silo_descriptors_round(PyObject *type) {
-    PyObject *rounds = PyObject_GetAttr(type, s_tf32); /* a default in the class */
+    PyObject *rounds = PyObject_GetAttr(type, s_tf32); /* found if the class gives it a default */
     if (rounds == NULL)
         silo_forget_error();
     Py_XDECREF(rounds);

@@ -23,11 +23,12 @@ int silo_errors_init(void) {
 
 /* ---- errors of native/core ---- */
 
-/* The text of the error; all of it if it is longer than the error holds. */
+/* Returns the error's text. A text that does not fit into the error is taken in full from
+ * `details`. */
 static PyObject *text_of_error(const silo_error *error) {
     const bool whole = error->code != SILO_ERROR_NO_VARIANT && error->details != NULL;
     const char *text = whole ? error->details : error->text;
-    /* Texts of drivers and linkers are in no encoding that is known. */
+    /* Texts of drivers and linkers have an unknown encoding. */
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
@@ -45,7 +46,7 @@ int silo_raise_as(PyObject *type, silo_error *error) {
     return -1;
 }
 
-/* The class for a code, by its name in silo.errors; NULL: a class of Python's own. */
+/* Returns the name in silo.errors of the class for an error's code; NULL for MemoryError. */
 static const char *class_of(const silo_error *error) {
     switch ((enum silo_code)error->code) {
     case SILO_ERROR_FOREIGN:
@@ -87,7 +88,8 @@ static const char *class_of(const silo_error *error) {
     case SILO_ERROR_UNSUPPORTED:
         return "DeviceError";
     case SILO_ERROR_MEMORY:
-        return error->driver_code != 0 ? "DeviceError" : NULL; /* a device's, or the host's */
+        /* With a driver's code, the memory is that of a device. */
+        return error->driver_code != 0 ? "DeviceError" : NULL;
     case SILO_OK:
     case SILO_ERROR_INTERNAL:
         break;
@@ -95,7 +97,8 @@ static const char *class_of(const silo_error *error) {
     return "SiloError";
 }
 
-/* The dictionary of the class; NULL with an exception set. */
+/* Makes the exception object, with the keyword arguments that its class takes; NULL with an
+ * exception set. */
 static PyObject *make_error(PyObject *type, const silo_error *error, PyObject *text) {
     PyObject *keywords = NULL;
     if (error->code == SILO_ERROR_NO_VARIANT && error->details != NULL) {
@@ -183,7 +186,8 @@ void silo_add_note(const char *format, ...) {
     PyErr_Restore(type, value, traceback);
 }
 
-/* "float32[2, 3] on cpu" of an array (new reference); NULL, with no exception, of anything else. */
+/* Returns an array's description, such as "float32[2, 3] on cpu" (new reference). Returns NULL
+ * without an exception for any other object. */
 static PyObject *array_words(PyObject *object) {
     PyObject *module = PyImport_ImportModule("silo.core.argument_facts");
     PyObject *words = module ? PyObject_CallMethod(module, "describe_array", "(O)", object) : NULL;
@@ -221,8 +225,8 @@ PyObject *silo_describe(PyObject *object) {
     return result;
 }
 
-/* Python's description of an argument that could not be read, for example the kind of wrapper; NULL
- * without one. Never leaves an exception. */
+/* Returns what Python knows about an argument that could not be read, for example which wrapper it
+ * is; NULL if nothing. Never leaves an exception. */
 static PyObject *remark_on(PyObject *object) {
     PyObject *module = PyImport_ImportModule("silo.launch.arrays_without_memory");
     PyObject *explain = module ? PyObject_GetAttrString(module, "explain_wrapped") : NULL;

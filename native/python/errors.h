@@ -1,4 +1,4 @@
-/* Errors of the native module: the classes come from silo.errors. */
+/* Raises errors from the native module; the classes come from silo.errors. */
 #ifndef SILO_ERRORS_H
 #define SILO_ERRORS_H
 
@@ -10,38 +10,39 @@ extern PyObject *silo_launch_error;     /* silo.errors.LaunchError */
 extern PyObject *silo_device_error;     /* silo.errors.DeviceError */
 extern PyObject *silo_expression_error; /* silo.errors.ExpressionError */
 
-/* Fetch the classes; -1 with an exception set. */
+/* Imports the classes; -1 with an exception set. */
 int silo_errors_init(void);
 
-/* Raise the error that a function of native/core reported, as the class of silo.errors for its
- * code, and clear it. Returns -1. */
+/* Raises the error that a function of native/core reported, with the class of silo.errors for its
+ * code, and clears it. Returns -1. */
 int silo_raise(silo_error *error);
 
-/* The same as `type` whatever the code, but a MemoryError if the host is out of memory. For errors
- * whose class the caller decides. */
+/* Raises the error as `type`, whatever its code, for callers that decide the class themselves. If
+ * the host is out of memory, it is still a MemoryError. Returns -1. */
 int silo_raise_as(PyObject *type, silo_error *error);
 
-/* "KERNEL: argument 'NAME' needs WANTED, got <description of object>", as ArgumentError, chaining
- * an exception already set as its cause. Returns -1. */
+/* Raises an ArgumentError "KERNEL: argument 'NAME' needs WANTED, got <description of object>", with
+ * an exception that is already set as its cause. Returns -1. */
 int silo_bad_argument(PyObject *kernel, PyObject *name, const char *wanted, PyObject *got);
 
-/* A new reference to a short description of an argument: its type, and its value or dtype and
- * device. */
+/* Returns a short description of an argument (new reference): its type, and its value or its dtype
+ * and device. */
 PyObject *silo_describe(PyObject *object);
 
-/* Make `cause` (stolen, may be NULL) the cause of the exception now set. */
+/* Makes `cause` (stolen, may be NULL) the cause of the exception that is set. */
 void silo_chain(PyObject *cause);
 
-/* Put a note, formatted as PyUnicode_FromFormat does, below the traceback of the exception that is
- * set. If that fails, the exception stays as it is, which is enough. */
+/* Adds a note below the traceback of the exception that is set; `format` is as for
+ * PyUnicode_FromFormat. If this fails, the exception stays as it is. */
 void silo_add_note(const char *format, ...);
 
-/* Take the exception now set as one normalised object (new reference), or NULL. */
+/* Takes the exception that is set, normalised to one object (new reference); NULL if none is set.
+ */
 PyObject *silo_take_exception(void);
 
-/* Clear the exception that is set, if any, after a test whether an object has an attribute. Of a
- * KeyboardInterrupt the interrupt is set again, and raised as soon as Python looks: it is the
- * program's own. */
+/* Clears the exception that is set, if any, after a test whether an object has an attribute. A
+ * KeyboardInterrupt is not lost: the interrupt is set again, and Python raises it at its next
+ * check. */
 void silo_forget_error(void);
 
 #endif

@@ -1,23 +1,26 @@
-/* A call's tuple and dict as the vectorcall protocol has them: values in a row, then the names of
- * the last ones. PyVectorcall_Call does the same and is not part of the stable ABI before 3.12. */
+/* The tuple and dict of a call in the form of the vectorcall protocol: an array of values, the last
+ * of which belong to a tuple of names. PyVectorcall_Call does the same, but is not part of the
+ * stable ABI before Python 3.12. */
 #ifndef SILO_FLAT_H
 #define SILO_FLAT_H
 
 #include "python.h"
 
 struct silo_flat {
-    PyObject **values; /* owned, with references: a call may change the dict it came from */
+    PyObject **values; /* owned, with references, because the call may change the dict that they
+                          came from */
     Py_ssize_t positional, count;
-    PyObject *names; /* owned tuple; NULL: none */
+    PyObject *names; /* owned tuple, or NULL */
 };
 
-/* -1 with an exception set; silo_flat_free is due in any case. `keywords` may be NULL. */
+/* Fills in `flat`; -1 with an exception set. `keywords` may be NULL. silo_flat_free is to be called
+ * in either case. */
 int silo_flat_make(struct silo_flat *flat, PyObject *args, PyObject *keywords);
 void silo_flat_free(struct silo_flat *flat);
-/* For tp_call of a type whose objects have the given vectorcall function. */
+/* Implements tp_call for a type by the vectorcall function `call` of its objects. */
 PyObject *silo_flat_call(PyObject *self, PyObject *args, PyObject *keywords, vectorcallfunc call);
 
-/* callable(argument); new reference. */
+/* Returns callable(argument), a new reference. */
 SILO_INLINE PyObject *silo_call_one(PyObject *callable, PyObject *argument) {
     return PyObject_CallFunctionObjArgs(callable, argument, NULL);
 }

@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static PyObject *describe; /* owned callable: makes a kind's text */
+static PyObject *describe; /* owned callable that returns the description of a kind as JSON */
 
-/* Copies for the next launch of this thread, which a hook made; owned. */
+/* Copies of arrays that a hook made for the next launch of this thread; owned. */
 static _Thread_local struct silo_flight_copies *waiting;
 
 /* ---- the ring ---- */
@@ -32,9 +32,10 @@ static SILO_NOINLINE void exchange_copies(struct silo_flight_slot *slot) {
     drop_copies(before);
 }
 
-/* The places of a tensor's storage, in registers: the words that are written might be these. */
+/* Offsets inside torch's objects that lead to a tensor's storage. They are copied into registers,
+ * because the compiler cannot know that the words written to the slot do not overlap them. */
 struct places {
-    PyTypeObject *tensor; /* NULL: not found */
+    PyTypeObject *tensor; /* NULL if the offsets are unknown */
     ptrdiff_t handle, storage, data, bytes;
 };
 
@@ -46,18 +47,19 @@ SILO_INLINE struct places torch_places(void) {
                            .bytes = silo_flight.bytes};
 }
 
-/* A tensor's storage, in place. */
+/* Reads the address and the bytes of a tensor's storage directly from torch's objects. */
 SILO_INLINE void storage_of(PyObject *tensor, const struct places *at, uint64_t *words) {
     const char *implementation, *storage;
     memcpy(&implementation, (const char *)tensor + at->handle, sizeof implementation);
     memcpy(&storage, implementation + at->storage, sizeof storage);
     memcpy(&words[1], storage + at->data, sizeof *words);
     memcpy(&words[2], storage + at->bytes, sizeof *words);
-    if (SILO_UNLIKELY((int64_t)words[2] < 0)) /* a symbolic number */
+    if (SILO_UNLIKELY((int64_t)words[2] < 0)) /* the size is symbolic */
         words[1] = words[2] = 0;
 }
 
-/* The memory that an array of another library than torch lies in. Never leaves an exception. */
+/* Stores the memory range of an array that is not of exactly torch.Tensor's type. Never leaves an
+ * exception. */
 static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
     const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
     struct silo_shape shape;
@@ -66,7 +68,8 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
          adapter->kind != SILO_ADAPT_TORCH))
         return;
     const struct places at = torch_places();
-    if (adapter->kind == SILO_ADAPT_TORCH && at.tensor != NULL) { /* a Parameter */
+    /* A Parameter has the same layout. */
+    if (adapter->kind == SILO_ADAPT_TORCH && at.tensor != NULL) {
         storage_of(object, &at, words);
         return;
     }
@@ -85,7 +88,8 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
     words[2] = (uint64_t)((high - low + 1) * shape.itemsize);
     if (silo_tensor_owns(adapter))
         return;
-    PyObject *base = PyObject_GetAttrString(object, "base"); /* numpy: None of the owner */
+    /* numpy's is None if the array owns its memory. */
+    PyObject *base = PyObject_GetAttrString(object, "base");
     if (base == NULL)
         silo_forget_error();
     if (base != Py_None)
@@ -142,7 +146,8 @@ silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *input
         extent_of(array, &at, to);
         to += 3;
     }
-    /* The next slot was last written a whole ring ago: have its lines here in time. */
+    /* The next slot was last written a whole ring ago, so its cache lines are fetched in advance.
+     */
     const char *next = (const char *)silo_flight_slot_at(mine + 1);
     for (const char *const last = next + ((char *)to - (char *)slot); next < last; next += 64)
         __builtin_prefetch(next, 1);
@@ -153,8 +158,9 @@ silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *input
 
 /* ---- memory of its own ---- */
 
-/* Pages apart from the heap, with one on either side that nobody may touch: the kernel that ends a
- * program may have written beyond its arrays. Never freed. NULL: out of memory. */
+/* Returns pages apart from the heap, with an inaccessible page on either side, because the kernel
+ * that crashed the program may have written beyond its arrays. They are never freed. Returns NULL
+ * if memory runs out. */
 static void *new_pages(size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
     char *pages = mmap(NULL, whole + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -177,7 +183,8 @@ static int add_kind(struct silo_flight_kind *kind) {
             return -1;
         if (silo_flight.kinds != NULL)
             memcpy(kinds, silo_flight.kinds, silo_flight.kind_count * sizeof(*kinds));
-        /* The former list stays: a signal handler may be reading it. Each is twice as long. */
+        /* The former list is not freed, because a signal handler may be reading it. Each new list
+         * is twice as long, so they stay few. */
         __atomic_store_n(&silo_flight.kinds, kinds, __ATOMIC_RELEASE);
         silo_flight.kind_room = room;
     }
@@ -194,13 +201,14 @@ static bool is_address(uint64_t code, const struct silo_parameter *parameter) {
            parameter->kind == SILO_PARAMETER_POINTER;
 }
 
-/* A kind in pages that are read-only from here on, with the text that Python gives for it: {} and a
- * line on standard error if it cannot. NULL: out of memory. */
+/* Returns a copy of a kind, with the text from Python, in pages that become read-only. If Python
+ * gave no text, the error is printed on standard error and the text is {}. Returns NULL if memory
+ * runs out. */
 static struct silo_flight_kind *keep_kind(const struct silo_flight_kind *made, PyObject *given) {
     char *data = (char *)(uintptr_t)"{}";
     Py_ssize_t bytes = 2;
     if (given == NULL || PyBytes_AsStringAndSize(given, &data, &bytes) != 0) {
-        PyErr_WriteUnraisable(describe); /* the launch is not the recorder's to refuse */
+        PyErr_WriteUnraisable(describe); /* an error of the recorder must not stop the launch */
         data = (char *)(uintptr_t)"{}";
         bytes = 2;
     }
@@ -272,7 +280,7 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
         PyErr_NoMemory();
         return NULL;
     }
-    binding->flight = kind; /* another thread may have made one: either will do */
+    binding->flight = kind; /* another thread may have set one as well; both are the same */
     return kind;
 }
 
@@ -332,7 +340,8 @@ static PyObject *py_state(PyObject *module, PyObject *unused) {
     return Py_BuildValue("(KO)", (unsigned long long)last, running ? Py_True : Py_False);
 }
 
-/* The first word of `bytes` that equals a value, by its offset; 0: none. */
+/* Returns the offset of the first word that equals a value, or 0. The word at offset
+ * 0 is not tested. */
 static ptrdiff_t place_of(const char *from, size_t bytes, uint64_t value) {
     for (size_t at = 8; at + sizeof value <= bytes; at += sizeof value) {
         uint64_t word;
@@ -343,8 +352,9 @@ static ptrdiff_t place_of(const char *from, size_t bytes, uint64_t value) {
     return 0;
 }
 
-/* Where a tensor keeps its storage, and a storage its memory and its size: found by comparing with
- * torch's own answers, and used only if all tensors agree. */
+/* Finds the offset of a tensor's storage, and of a storage's memory and size, by comparing words
+ * with the values that torch reports. The offsets are used only if they agree for all tensors
+ * given. */
 static PyObject *py_probe(PyObject *module, PyObject *args) {
     PyObject *tensors;
     ptrdiff_t found[3] = {0, 0, 0};
@@ -362,7 +372,7 @@ static PyObject *py_probe(PyObject *module, PyObject *args) {
             Py_RETURN_FALSE;
         const char *implementation;
         memcpy(&implementation, silo_torch_handle(tensor), sizeof implementation);
-        /* A TensorImpl has its storage in its first 64 bytes; a StorageImpl has at least 64. */
+        /* A TensorImpl has its storage in its first 64 bytes, and a StorageImpl has at least 64. */
         const ptrdiff_t now[3] = {
             place_of(implementation, 64, storage),
             place_of((const char *)(uintptr_t)storage, 64, data),
@@ -386,7 +396,7 @@ static PyObject *py_keep(PyObject *module, PyObject *given) {
         return PyErr_Format(PyExc_TypeError, "copies are a tuple");
     const Py_ssize_t count = PyTuple_Size(given);
     struct silo_flight_copies *made =
-        calloc(1, sizeof *made + (size_t)count * sizeof *made->copy); /* owned by `waiting` */
+        calloc(1, sizeof *made + (size_t)count * sizeof *made->copy); /* later owned by `waiting` */
     if (made == NULL)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {

@@ -1,5 +1,6 @@
-/* The flight recorder: the last launches of this process, kept in native memory for a report of a
- * crash (flight_file.h writes it). Off, it costs nothing: launches test `silo_hooks_on` anyway. */
+/* The flight recorder: keeps the last launches of this process in native memory for a report of a
+ * crash (written by flight_file.h). While it is off it costs nothing, as launches test
+ * `silo_hooks_on` in any case. */
 #ifndef SILO_FLIGHT_H
 #define SILO_FLIGHT_H
 
@@ -8,13 +9,13 @@
 
 struct silo_frame;
 
-/* The binding's kind, made at its first launch; NULL with an exception set. Runs Python code at the
- * first. */
+/* Returns the binding's kind, which is made at its first launch and then runs Python code; NULL
+ * with an exception set. */
 struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
                                              struct silo_binding *binding,
                                              const struct silo_frame *frame);
 
-/* Record a launch that is about to be made. Returns its slot, and stores its number in `*number`.
+/* Records a launch that is about to be made. Returns its slot, and stores its number in `*number`.
  */
 struct silo_flight_slot *silo_flight_record(const struct silo_plan *plan,
                                             const struct silo_inputs *inputs,
@@ -22,7 +23,7 @@ struct silo_flight_slot *silo_flight_record(const struct silo_plan *plan,
                                             const struct silo_frame *frame, const int64_t dims[3],
                                             void *stream, uint64_t *number);
 
-/* The launch is made, or refused. */
+/* Records that the launch returned, or that it failed. */
 SILO_INLINE void silo_flight_done(struct silo_flight_slot *slot, uint64_t number, bool failed) {
     if (slot->number == number)
         __atomic_store_n(&slot->state, failed ? SILO_FLIGHT_FAILED : SILO_FLIGHT_RETURNED,

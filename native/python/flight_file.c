@@ -18,24 +18,25 @@ enum {
     ALIGN = 64,
 };
 
-static char default_path[PATH_BYTES]; /* "" until the start */
-static char second_path[PATH_BYTES];  /* with the process's number, if the first one is there */
+static char default_path[PATH_BYTES]; /* "" until silo_flight_file_open */
+/* Used if a file exists at the first path; has the process's number. */
+static char second_path[PATH_BYTES];
 static uint64_t most_bytes;
-static atomic_flag busy = ATOMIC_FLAG_INIT; /* one report at a time */
-static atomic_bool written;                 /* to one of these */
+static atomic_flag busy = ATOMIC_FLAG_INIT; /* set while a thread writes a report */
+static atomic_bool written;                 /* a report was written to one of these paths */
 
 /* ---- bytes ---- */
 
-/* An array's bytes in the file. */
+/* The bytes of an array in the file. */
 struct array_blob {
     uint64_t launch, address, offset, bytes;
-    bool copy; /* made before the launch; else read as the report is written */
+    bool copy; /* copied before the launch; if false, read when the report is written */
 };
 
 /* The state of one report; only the thread that set `busy` uses it. */
 static struct report {
     int file;
-    int error; /* errno of the first write that failed; 0: none */
+    int error; /* errno of the first write that failed; 0 if none did */
     uint64_t at;
     size_t used;
     uint32_t array_count;
@@ -74,8 +75,8 @@ static void align(void) {
     put_bytes(zeros, (size_t)(-report.at & (ALIGN - 1)));
 }
 
-/* Memory that may be unmapped: the system copies it, and reports an error. Whether all
- * of it was written; `at` is behind it either way. */
+/* Writes memory that may be unmapped: the write call then fails with EFAULT instead of a signal.
+ * Returns whether all bytes were written; `report.at` counts those that were. */
 static bool put_memory(const void *data, uint64_t bytes) {
     const char *from = data;
     const uint64_t begin = report.at;
@@ -96,7 +97,7 @@ static bool put_memory(const void *data, uint64_t bytes) {
     return done == bytes;
 }
 
-/* The digest of a part of the file. */
+/* Stores the hex SHA-256 digest of a part of the file. */
 static void digest_part(uint64_t offset, uint64_t bytes, char hex[SILO_SHA256_HEX]) {
     uint8_t digest[SILO_SHA256_BYTES];
     const uint64_t page = 65536, from = offset / page * page;
@@ -163,7 +164,8 @@ static void put_string(const char *text) {
 
 /* ---- launches ---- */
 
-/* A copy of a slot that no thread is writing, or false. */
+/* Finds the slot of a launch. Returns false if a thread is writing the slot, or if it has another
+ * launch. */
 static bool read_slot(uint64_t number, struct silo_flight_slot **slot) {
     *slot = silo_flight_slot_at(number);
     return __atomic_load_n(&(*slot)->number, __ATOMIC_ACQUIRE) == number && (*slot)->kind != NULL;
@@ -194,7 +196,8 @@ static void add_array(struct array_blob one, const void *data) {
         report.arrays[report.array_count++] = one;
 }
 
-/* The arrays of a launch: copies that were made before it, and its memory if it is in its call. */
+/* Writes the arrays of a launch: the copies that were made before it and, if it has not returned,
+ * the present bytes of arrays in host memory. */
 static void put_arrays(const struct silo_flight_slot *slot) {
     const struct silo_flight_kind *kind = slot->kind;
     const struct silo_flight_copies *copies = slot->copies;
@@ -301,7 +304,7 @@ static void put_manifest(const struct silo_flight_cause *cause, const uint64_t *
     put_text("}");
 }
 
-enum { MOST_KINDS = 4096 }; /* in a report */
+enum { MOST_KINDS = 4096 }; /* the most in one report */
 
 static void put_report(const struct silo_flight_cause *cause) {
     static uint64_t offsets[MOST_KINDS];
@@ -328,11 +331,11 @@ static void put_report(const struct silo_flight_cause *cause) {
     const uint64_t manifest = report.at;
     put_manifest(cause, offsets, kinds);
     const uint64_t bytes = report.at - manifest;
-    /* The digest is of everything behind the header, so it covers the kernels' texts too. */
+    /* The digest covers everything after the header, so also the kernels' texts. */
     char digest[SILO_SHA256_HEX];
     digest_part(ALIGN, report.at - ALIGN, digest);
     flush();
-    /* Last: a report that was cut off has no header. */
+    /* The header is written last, so that a report that was cut off has none. */
     if (report.error == 0 && lseek(report.file, 0, SEEK_SET) == 0) {
         put_bytes("SILOCRSH", 8);
         put_bytes(&manifest, sizeof manifest);
@@ -406,8 +409,9 @@ const char *silo_flight_write(const struct silo_flight_cause *cause, const char 
     return made;
 }
 
-/* Errors of CUDA and ROCm after which a process's context is lost: every later call answers with
- * one. (An out-of-range address, an assertion, a stack or an instruction; 719 is any other.) */
+/* Returns whether an error of CUDA or ROCm loses the process's context, so that every later call
+ * fails too: an illegal address, an assertion, a stack or instruction error, or 719 (any other
+ * launch failure). */
 static bool is_sticky(int code) {
     return code == SILO_GPU_ILLEGAL_ADDRESS || code == SILO_GPU_ASSERT ||
            (code >= SILO_GPU_STACK_ERROR && code <= SILO_GPU_LAUNCH_FAILED);
@@ -461,12 +465,12 @@ static void on_abort(int signal, siginfo_t *info, void *machine) {
         before_abort.sa_handler(signal);
     } else if (before_abort.sa_handler == SIG_DFL) {
         sigaction(signal, &before_abort, NULL);
-        raise(signal); /* pending until this returns */
+        raise(signal); /* delivered when this handler returns */
     }
 }
 
 void silo_flight_watch_aborts(void) {
-    static bool done; /* under the GIL, or at the start of the program */
+    static bool done; /* guarded by the GIL */
     if (done)
         return;
     done = true;

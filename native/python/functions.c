@@ -19,7 +19,7 @@ const char silo_py_generate_doc[] =
     "generate(fill, code, bits, seed, first, count, a, b, low, span, out) -> None\n\n"
     "Fill a writable buffer with elements first ... first + count - 1 of a generated array.";
 
-/* What evaluate() gathers; owned by its stack. */
+/* The values and arrays that evaluate() collects; they live on its stack. */
 struct gathered {
     int64_t values[SILO_MAX_PARAMETERS];
     int64_t numbers[SILO_MAX_PARAMETERS][2][8];
@@ -86,8 +86,8 @@ PyObject *silo_py_evaluate(PyObject *module, PyObject *args) {
     if ((size_t)size % sizeof(silo_instruction) != 0)
         return PyErr_Format(PyExc_ValueError, "%zd bytes are not a program", size);
     struct gathered *gathered = PyMem_Malloc(sizeof *gathered);
-    silo_instruction *program =
-        PyMem_Malloc((size_t)size + 1); /* aligned, unlike the bytes of an object */
+    /* Aligned, which the contents of a bytes object need not be. */
+    silo_instruction *program = PyMem_Malloc((size_t)size + 1);
     PyObject *result = NULL;
     if (gathered == NULL || program == NULL) {
         PyErr_NoMemory();
@@ -114,7 +114,8 @@ PyObject *silo_py_evaluate(PyObject *module, PyObject *args) {
     return result;
 }
 
-/* `count` values; the number of the element that failed is left in *at. */
+/* Evaluates an expression for `count` elements in C order. Returns its error code; if it is not 0,
+ * *at is the number of the element that failed. */
 static int tabulate(const silo_instruction *program, int32_t length, const int64_t *shape,
                     int32_t axes, int64_t *out, int64_t count, int64_t *at) {
     int64_t index[8] = {0};
@@ -141,15 +142,16 @@ PyObject *silo_py_tabulate(PyObject *module, PyObject *args) {
     const int axes = gather_numbers(shape, extents);
     for (int axis = 0; axis < axes; axis++) {
         const int64_t extent = extents[axis];
-        /* No product exceeds the buffer's size, so none overflows. */
+        /* A count beyond the buffer's size is refused here, so the product cannot overflow. */
         count = extent < 0 || (extent != 0 && count > out.len / 8 / extent) ? -1 : count * extent;
         if (count < 0)
             break;
     }
-    silo_instruction *program = PyMem_Malloc((size_t)size + 1); /* aligned */
+    /* Aligned, as the instructions require. */
+    silo_instruction *program = PyMem_Malloc((size_t)size + 1);
     PyObject *result = NULL;
     if (axes < 0) {
-        ; /* said */
+        ; /* gather_numbers has set the exception */
     } else if (program == NULL) {
         PyErr_NoMemory();
     } else if ((size_t)size % sizeof *program != 0 || count < 0 || count > out.len / 8 ||

@@ -1,4 +1,4 @@
-/* Python entry points of the parts that are plain C. */
+/* The Python entry points of C code that does not use Python itself. */
 #ifndef SILO_FUNCTIONS_H
 #define SILO_FUNCTIONS_H
 

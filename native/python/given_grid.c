@@ -26,7 +26,8 @@ int silo_grid_decode(struct silo_grid_programs *grid, PyObject *programs) {
     return 0;
 }
 
-/* One dimension; a `wide` integer is always too large, and the error says so. */
+/* Reads one dimension of a grid. An integer beyond 64 bits is an error that says "larger than any
+ * grid". */
 static int parse_dimension(PyObject *kernel, PyObject *object, int axis, int64_t *out) {
     if (!PyLong_CheckExact(object) && silo_stood_for(object) != NULL)
         object = silo_stood_for(object);
@@ -67,7 +68,7 @@ int silo_grid_parse(PyObject *kernel, PyObject *grid, int64_t dims[3]) {
             PyObject *item =
                 tuple ? PyTuple_GetItem(grid, i) : PyList_GetItem(grid, i); /* borrowed */
             if (item == NULL)
-                return -1; /* a list that shrank meanwhile */
+                return -1; /* another thread made the list shorter */
             Py_INCREF(item);
             int result = parse_dimension(kernel, item, i, &dims[i]);
             Py_DECREF(item);
@@ -79,7 +80,7 @@ int silo_grid_parse(PyObject *kernel, PyObject *grid, int64_t dims[3]) {
     return parse_dimension(kernel, grid, 0, &dims[0]);
 }
 
-/* Raise the error of silo_grid_refuse for a fault; -1. */
+/* Raises the error that silo_grid_refuse writes for a fault, and returns -1. */
 static SILO_NOINLINE int raise_fault(PyObject *kernel, const struct silo_grid_fault *fault,
                                      const int64_t dims[3]) {
     silo_error error;
@@ -103,8 +104,8 @@ struct arrays {
     int32_t itemsizes[SILO_MAX_PARAMETERS];
 };
 
-/* Read the shapes that the programs need into `shapes` (owned by the caller), one entry an array.
- * */
+/* Reads the shapes that the grid's programs need into `shapes`, which the caller owns and which has
+ * one entry for each of these arrays. */
 static int read_arrays(const struct silo_grid_programs *grid, const struct silo_plan *plan,
                        PyObject *const *arguments, struct arrays *out, struct silo_shape *shapes) {
     memset(out, 0, sizeof *out);
@@ -112,7 +113,7 @@ static int read_arrays(const struct silo_grid_programs *grid, const struct silo_
         const uint16_t slot = grid->arrays[i];
         PyObject *object = slot < plan->count ? arguments[slot] : NULL;
         if (object == NULL)
-            continue; /* the evaluator reports the slot */
+            continue; /* the evaluator reports that the slot is empty */
         if (SILO_UNLIKELY(silo_stood_for(object) != NULL))
             object = silo_stood_for(object);
         const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
@@ -137,8 +138,8 @@ static int read_arrays(const struct silo_grid_programs *grid, const struct silo_
     return 0;
 }
 
-/* A function of its own: the arrays are large, and most grids need none. -1 with an exception set,
- * or with a fault whose reason is not SILO_GRID_NONE. */
+/* Evaluates a grid that depends on shapes. It is a separate function because its local arrays are
+ * large and most grids need none. Returns -1 with an exception set, or with `fault` filled. */
 static SILO_NOINLINE int evaluate_with_arrays(const struct silo_grid_programs *grid,
                                               const struct silo_plan *plan, const uint64_t *slots,
                                               PyObject *const *arguments, int64_t dims[3],

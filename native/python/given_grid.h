@@ -1,4 +1,4 @@
-/* Grids: from the caller's or the kernel's declared grid to three checked dimensions. */
+/* Turns the grid that a call gives or a kernel declares into three checked dimensions. */
 #ifndef SILO_GIVEN_GRID_H
 #define SILO_GIVEN_GRID_H
 
@@ -7,19 +7,21 @@
 
 struct silo_plan;
 
-/* Take programs from a tuple of 1 to 3 bytes objects. -1 with an exception set; free with
- * silo_grid_clear either way. */
+/* Decodes the grid's programs from a tuple of 1 to 3 bytes objects. Returns -1 with an exception
+ * set; silo_grid_clear is to be called in either case. */
 int silo_grid_decode(struct silo_grid_programs *grid, PyObject *programs);
 
-/* Dimensions from an int, or a tuple or list of 1 to 3 ints. Negative ones are errors. */
+/* Reads the dimensions from an int, or from a tuple or list of 1 to 3 ints. A negative dimension is
+ * an error. Returns -1 with an exception set. */
 int silo_grid_parse(PyObject *kernel, PyObject *grid, int64_t dims[3]);
 
-/* Dimensions from the programs. `codes` are the words of the arguments. */
+/* Evaluates the dimensions of a declared grid; `codes` are the key words of the arguments. Returns
+ * -1 with an exception set. */
 int silo_grid_declared(const struct silo_grid_programs *grid, const struct silo_plan *plan,
                        const uint64_t *slots, const uint64_t *codes, PyObject *const *arguments,
                        int64_t dims[3]);
 
-/* Raise the ArgumentError of dimensions that silo_grid_check refuses; -1. */
+/* Raises the ArgumentError for dimensions that silo_grid_check refuses, and returns -1. */
 int silo_grid_raise_limits(PyObject *kernel, const struct silo_function *function,
                            const int64_t dims[3]);
 

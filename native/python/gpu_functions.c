@@ -1,4 +1,4 @@
-/* The module functions about drivers and devices. */
+/* The functions of the module that deal with drivers and devices. */
 #include "gpu_functions.h"
 
 #include "errors.h"
@@ -17,7 +17,7 @@ static PyObject *py_open(PyObject *module, PyObject *args) {
     return PyLong_FromLong(gpu->device_count);
 }
 
-/* Steals `value`. */
+/* Adds an item to the dict, and steals `value`. */
 static int put(PyObject *dict, const char *name, PyObject *value) {
     const int result = value != NULL ? PyDict_SetItemString(dict, name, value) : -1;
     Py_XDECREF(value);
@@ -89,7 +89,8 @@ static PyObject *py_capturing(PyObject *module, PyObject *args) {
         code = gpu->stream_capturing((void *)(uintptr_t)stream, &status);
         silo_gpu_leave(&scope);
     }
-    if (code == SILO_GPU_CAPTURE_IMPLICIT) /* the null stream, while another one captures */
+    if (code == SILO_GPU_CAPTURE_IMPLICIT) /* the null stream was asked about while another stream
+                                              captures */
         Py_RETURN_TRUE;
     if (code != 0)
         return silo_gpu_error(gpu, "cannot ask whether a stream is capturing", code), NULL;
@@ -126,7 +127,7 @@ static PyObject *py_current(PyObject *module, PyObject *args) {
     return PyLong_FromLong(index);
 }
 
-/* Call `ask` with the device of (kind, index) current and the interpreter's lock released. */
+/* Calls `ask` with the device of (kind, index) current and the GIL released. */
 static int on_device(PyObject *args, const char *what,
                      int (*ask)(struct silo_gpu *gpu, size_t *answer), size_t *answer) {
     const char *kind;

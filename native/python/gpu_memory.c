@@ -1,4 +1,4 @@
-/* GpuBuffer: an array in a device's memory for programs without any array library. */
+/* GpuBuffer: an array in a device's memory, for programs without an array library. */
 #include "gpu_memory.h"
 
 #include "errors.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 struct gpu_buffer {
-    struct silo_tensor_object base; /* owns its memory, which is the driver's */
+    struct silo_tensor_object base; /* owns its memory, which the driver allocated */
     struct silo_gpu_device *device;
 };
 
@@ -20,7 +20,8 @@ static uint64_t address_of(const struct gpu_buffer *self) {
 
 /* ---- making ---- */
 
-/* The null stream would wait for others, and breaks the capture of a stream that waits for it. */
+/* Gets the device's own stream, made at first use. The null stream is not used: it would wait for
+ * other streams, and it breaks the capture of a stream that waits for it. */
 static int own_stream(struct silo_gpu_device *device, void **stream) {
     *stream = __atomic_load_n(&device->stream, __ATOMIC_ACQUIRE);
     if (*stream != NULL)
@@ -29,7 +30,7 @@ static int own_stream(struct silo_gpu_device *device, void **stream) {
     void *none = NULL;
     if (code == 0 && !__atomic_compare_exchange_n(&device->stream, &none, *stream, false,
                                                   __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        device->gpu->stream_destroy(*stream); /* another thread was first */
+        device->gpu->stream_destroy(*stream); /* another thread made the device's stream first */
         *stream = none;
     }
     return code;
@@ -102,8 +103,8 @@ static void buffer_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (self->base.tensor.memory != NULL && !silo_gpu_ending()) {
         struct silo_gpu_scope scope;
-        /* The driver waits for all work before it frees. If a driver or context is gone, its memory
-         * is gone too. */
+        /* The driver waits for all work before it frees the memory. If the driver or the context is
+         * gone, so is the memory. */
         Py_BEGIN_ALLOW_THREADS if (silo_gpu_enter(self->device, &scope) == 0) {
             self->device->gpu->memory_free(address_of(self));
             silo_gpu_leave(&scope);
@@ -117,7 +118,7 @@ static void buffer_dealloc(PyObject *object) {
 
 /* ---- copies ---- */
 
-/* Without the GIL: queue a copy and wait for it. */
+/* Queues a copy and waits for it; called without the GIL. */
 static int copy_and_wait(struct silo_gpu_device *device, uint64_t to, uint64_t from, size_t bytes,
                          void *stream) {
     struct silo_gpu_scope scope;
@@ -133,8 +134,8 @@ static int copy_and_wait(struct silo_gpu_device *device, uint64_t to, uint64_t f
 
 #define WHOLE (-1)
 
-/* Whether `bytes` bytes from `at` on are a part of the buffer, or with WHOLE all of it; an error is
- * set if not. */
+/* Returns whether the `bytes` bytes from byte `at` on lie in the buffer; with `at` = WHOLE, whether
+ * `bytes` is the size of the buffer. Sets an exception if not. */
 static bool is_part(const struct gpu_buffer *self, long long at, long long bytes) {
     const long long all = self->base.tensor.bytes;
     if (at == WHOLE) {
@@ -153,9 +154,9 @@ static bool is_part(const struct gpu_buffer *self, long long at, long long bytes
     return false;
 }
 
-/* `to_host` false: into the buffer. The other side is a GpuBuffer or has the buffer protocol, and
- * has the number of bytes to copy, from byte `at` of the buffer on; with WHOLE all of the buffer.
- */
+/* Copies between the buffer and `other`, which is a GpuBuffer or has the buffer protocol: to
+ * `other` if `to_host`, else from it. The bytes of `other` correspond to those of the buffer from
+ * byte `at` on, or to the whole buffer if `at` is WHOLE. */
 static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream, long long at,
                           bool to_host) {
     Py_buffer view = {.obj = NULL};
@@ -236,8 +237,9 @@ static PyObject *buffer_fill(PyObject *object, PyObject *args, PyObject *keyword
 
 /* ---- other libraries ---- */
 
-/* Silo orders its work by the null stream by default, so a consumer has to wait for that stream. Of
- * the streams that DLPack names, None, 0 and 1 are that stream and -1 means unordered. */
+/* Waits for the null stream, by which Silo orders its work by default, before a consumer reads the
+ * buffer on `stream`. DLPack's values None, 0 and 1 mean the null stream itself and -1 means
+ * unordered: these need no wait. */
 static int wait_for_consumer(struct gpu_buffer *self, PyObject *stream) {
     struct silo_gpu_scope scope;
     int code;

@@ -1,5 +1,5 @@
-/* PinnedMemory: host memory that the driver has locked, which a device copies from and to at the
- * speed of its bus. From other host memory the driver copies through a small locked buffer. */
+/* PinnedMemory: host memory that the driver has locked, so that a device copies at the speed of its
+ * bus. Other host memory is copied through a small locked buffer of the driver. */
 #include "gpu_pinned.h"
 
 #include "errors.h"
@@ -9,7 +9,8 @@
 
 struct pinned_memory {
     PyObject_HEAD struct silo_gpu_device *device;
-    void *memory; /* owned: the driver's, freed with the object; NULL without bytes */
+    void *memory; /* owned: allocated by the driver and freed with the object; NULL if it is
+                     empty */
     Py_ssize_t bytes;
 };
 
@@ -65,8 +66,8 @@ static void pinned_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (self->memory != NULL && !silo_gpu_ending()) {
         struct silo_gpu_scope scope;
-        /* Copies of a GpuBuffer are done when they return, so none is under way. If a driver or
-         * context is gone, its memory is gone too. */
+        /* A GpuBuffer's copy has ended when its call returns, so none is still running. If the
+         * driver or the context is gone, so is the memory. */
         Py_BEGIN_ALLOW_THREADS if (silo_gpu_enter(self->device, &scope) == 0) {
             self->device->gpu->host_free(self->memory);
             silo_gpu_leave(&scope);
@@ -82,7 +83,7 @@ static int pinned_get(PyObject *object, Py_buffer *view, int flags) {
     static char empty;
     const struct pinned_memory *self = (const struct pinned_memory *)object;
     return PyBuffer_FillInfo(view, object, self->memory != NULL ? self->memory : &empty,
-                             self->bytes, 0, flags); /* the view keeps the object */
+                             self->bytes, 0, flags); /* the view keeps the object alive */
 }
 
 static PyObject *pinned_nbytes(PyObject *object, void *closure) {
@@ -110,6 +111,6 @@ int silo_gpu_pinned_init(PyObject *module) {
     if (made == NULL)
         return -1;
     const int done = PyModule_AddObjectRef(module, "PinnedMemory", made);
-    Py_DECREF(made); /* the module keeps it */
+    Py_DECREF(made); /* the module keeps the type alive */
     return done;
 }

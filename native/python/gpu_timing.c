@@ -1,4 +1,4 @@
-/* GpuStream and GpuEvent: streams of our own, and times measured by the device. */
+/* GpuStream and GpuEvent: streams that Silo makes, and times that the device measures. */
 #include "gpu_timing.h"
 
 #include "errors.h"
@@ -7,7 +7,7 @@
 struct gpu_handle {
     PyObject_HEAD struct silo_gpu_device *device;
     void *handle;  /* owned: a stream or an event */
-    bool recorded; /* an event that was */
+    bool recorded; /* the event was recorded */
 };
 
 static PyTypeObject *stream_type, *event_type;
@@ -53,7 +53,7 @@ static void handle_dealloc(PyObject *object) {
     struct gpu_handle *self = (struct gpu_handle *)object;
     PyTypeObject *type = Py_TYPE(object);
     struct silo_gpu_scope scope;
-    /* The driver keeps the objects of queued work. */
+    /* The driver keeps the objects alive that queued work uses. */
     if (self->handle != NULL && !silo_gpu_ending() && silo_gpu_enter(self->device, &scope) == 0) {
         if (type == stream_type)
             self->device->gpu->stream_destroy(self->handle);
@@ -66,7 +66,7 @@ static void handle_dealloc(PyObject *object) {
     Py_DECREF((PyObject *)type);
 }
 
-/* Without the GIL: wait until the stream or event is done. */
+/* Waits until the stream or event is done; the GIL is released meanwhile. */
 static PyObject *synchronize(struct gpu_handle *self, int (*wait)(void *), const char *what) {
     struct silo_gpu_scope scope;
     int code;

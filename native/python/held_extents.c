@@ -41,8 +41,8 @@ void silo_extents_clear(struct silo_extents *extents) {
     extents->parameters = NULL;
 }
 
-/* The extents that were read and are held give the shape too: read again, the object might return
- * another. */
+/* Reads the shape of an argument. If the argument's descriptor, capsule or buffer was kept, the
+ * shape comes from there, because the object might return another one if it were asked again. */
 static int shape_of(int32_t index, PyObject *object, struct silo_held before,
                     const struct silo_frame *frame, struct silo_shape *shape) {
     const struct silo_holds *holds = &frame->holds;
@@ -62,7 +62,8 @@ static int shape_of(int32_t index, PyObject *object, struct silo_held before,
     return adapter ? silo_shape_read(object, adapter, shape) : -1;
 }
 
-/* Refuse an array that is not contiguous; an address alone lacks a layout. */
+/* Raises an error for an array that is not contiguous. A plain address has no layout and is
+ * accepted. */
 static int check_contiguous(const struct silo_plan *plan, int32_t index, PyObject *object,
                             struct silo_held before, const struct silo_frame *frame) {
     const unsigned kind = silo_code_kind(frame->key[index]);
@@ -75,7 +76,8 @@ static int check_contiguous(const struct silo_plan *plan, int32_t index, PyObjec
     return silo_bad_argument(plan->kernel, plan->names[index], SILO_CONTIGUOUS_WORDS, object);
 }
 
-/* A shape and strides that are passed: the key has the facts that code may assume. */
+/* Stores a shape and strides that the kernel receives as values. The key only has facts about them
+ * that the kernel's code may assume. */
 static int read_passed(const struct silo_plan *plan, int32_t index, PyObject *object,
                        const struct silo_shape *shape, struct silo_frame *frame) {
     if (shape->ndim > SILO_DYNAMIC_AXES)
@@ -131,7 +133,7 @@ void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame) {
     frame->extent_words += silo_extent_words_of_grid(dims, frame->extents + frame->extent_words);
 }
 
-/* The extent words of the first parameter. */
+/* Returns the words of the first parameter's extents, which follow the grid's words. */
 static const uint64_t *first_words(const struct silo_extents *extents,
                                    const struct silo_frame *frame) {
     if (!extents->grid)
@@ -151,7 +153,8 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
             arguments[i] != NULL ? silo_adapter_of(Py_TYPE(arguments[i])) : NULL;
         const unsigned extent = extents->parameters[i];
         const bool free = extent == SILO_EXTENT_CONTIGUOUS;
-        /* A descriptor was read whole; a capsule is held, and what made it may make another one. */
+        /* A descriptor was copied whole. A capsule is kept, and its producer may return a different
+         * one now. Neither is read again. */
         if ((!free && own[0] == SILO_EXTENTS_NONE) ||
             silo_code_kind(frame->key[i]) != SILO_VALUE_POINTER ||
             (adapter != NULL && adapter->kind == SILO_ADAPT_DLPACK))
@@ -164,7 +167,8 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
             return silo_bad_argument(plan->kernel, plan->names[i], SILO_CONTIGUOUS_WORDS,
                                      arguments[i]);
         }
-        if (frame->layouts[i] != NULL) /* all of it was read, also if the key has less */
+        /* The whole layout was read, even if the key has only a part of it. */
+        if (frame->layouts[i] != NULL)
             own = frame->layouts[i];
         const size_t bytes = (size_t)own[0] * sizeof *own;
         if (adapter != NULL && silo_shape_read(arguments[i], adapter, &shape) == 0 &&

@@ -1,5 +1,5 @@
-/* Extents of arrays and grids in the guard: from the objects of a call to the words of extents.h,
- * and back. */
+/* Extents of arrays and grids as words of the guard key (extents.h): from the objects of a call to
+ * the words, and back. */
 #ifndef SILO_HELD_EXTENTS_H
 #define SILO_HELD_EXTENTS_H
 
@@ -7,35 +7,39 @@
 #include "frame.h"
 #include "torch_shim.h"
 
-/* Which extents of a call its guard holds. */
+/* Which extents of a call are part of its key. */
 struct silo_extents {
-    uint8_t *parameters; /* owned: enum silo_extent, one a parameter; NULL: none is held */
-    size_t room;         /* words that the extents of a call may take */
-    size_t passed;       /* words of shapes and strides that are passed and not held */
+    uint8_t *parameters; /* owned: an enum silo_extent for each parameter; NULL if no array's
+                            extents are in the key */
+    size_t room;         /* the most words that the extents of a call take */
+    size_t passed; /* the most words of shapes and strides that the kernel receives but the key
+                      lacks */
     bool grid;
-    bool some; /* something of an argument or of the grid is held or checked */
+    bool some; /* whether any extent of an argument or of the grid is in the key or is checked */
 };
 
-/* From a tuple of enum silo_extent, one a parameter, or an empty one or NULL. -1 with an exception
- * set; clear it either way. */
+/* Fills in `extents` from a tuple of enum silo_extent, one for each parameter; an empty tuple and
+ * NULL mean none. Returns -1 with an exception set; silo_extents_clear is to be called in either
+ * case. */
 int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *given,
                       bool grid);
 void silo_extents_clear(struct silo_extents *extents);
 
-/* The counts of a call's holds before one of its arguments was read. */
+/* The numbers of buffers and objects that a call held before one of its arguments was read. */
 struct silo_held {
     uint32_t buffers;
     uint32_t objects;
 };
 
-/* Add the words of argument `index`, which was read into the frame. -1 with an ArgumentError set.
- */
+/* Adds the words of argument `index`, which was read into the frame. Returns -1 with an
+ * ArgumentError set. */
 int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *extents,
                       int32_t index, PyObject *object, struct silo_held before,
                       struct silo_frame *frame);
 
-/* The same for a usual tensor of torch, which was read as one; false: nothing was added, and the
- * function above finds out. `object` is NULL where the call leaves the argument out. */
+/* Adds the words of an argument that is a plain torch.Tensor. Returns false if nothing was added
+ * and silo_extents_read must handle the argument. `object` is NULL if the call leaves the argument
+ * out. */
 SILO_INLINE bool silo_extents_of_tensor(const struct silo_extents *extents, int32_t index,
                                         PyObject *object, struct silo_frame *frame) {
     const unsigned extent = extents->parameters[index];
@@ -49,8 +53,8 @@ SILO_INLINE bool silo_extents_of_tensor(const struct silo_extents *extents, int3
     if (extent == SILO_EXTENT_CONTIGUOUS)
         return silo_extent_contiguous(rank, sizes, strides);
     uint64_t *words = frame->extents + frame->extent_words;
-    if (extent ==
-        SILO_EXTENT_DYNAMIC) { /* the key has the facts about extents that are passed to the code */
+    if (extent == SILO_EXTENT_DYNAMIC) { /* the kernel receives these extents, and the key only has
+                                            facts about them */
         *words = silo_dynamic_word(rank, sizes, strides, silo_code_bits(frame->key[index]));
         frame->extent_words++;
         words = frame->passed;
@@ -58,7 +62,7 @@ SILO_INLINE bool silo_extents_of_tensor(const struct silo_extents *extents, int3
     } else {
         frame->extent_words += 1 + (uint32_t)rank * extent;
     }
-    /* Copied word by word: there are few, and a call of memcpy costs more. */
+    /* Copied word by word, because there are few words and a call to memcpy costs more. */
     *words = (uint64_t)rank;
     for (int32_t i = 0; i < rank; i++)
         words[1 + i] = (uint64_t)sizes[i];
@@ -70,16 +74,18 @@ SILO_INLINE bool silo_extents_of_tensor(const struct silo_extents *extents, int3
     return true;
 }
 
-/* Add the words of the grid, before the words of any argument; NULL: the call gives none. */
+/* Adds the words of the grid, before the words of any argument; `dims` is NULL if the call gives no
+ * grid. */
 void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame);
 
-/* After Python code ran within the call: whether the arrays have the extents that the key has. -1
- * with an ArgumentError set. */
+/* Checks, after Python code ran during the call, that the arrays still have the extents in the key.
+ * Returns -1 with an ArgumentError set. */
 int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *extents,
                        PyObject *const *arguments, const struct silo_frame *frame);
 
-/* The extents of each parameter for Python, by position: None, or a tuple of the shape and of the
- * strides or None. A new reference to a tuple, or NULL with an exception set. */
+/* Returns the extents of all parameters in a new tuple for Python. Each is None, a tuple of the
+ * shape and of the strides or None, or the word of a dynamic layout. Returns NULL with an exception
+ * set. */
 PyObject *silo_extents_facts(const struct silo_plan *plan, const struct silo_extents *extents,
                              const struct silo_frame *frame);
 

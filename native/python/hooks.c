@@ -5,7 +5,7 @@
 
 uint8_t silo_hooks_on;
 bool silo_hooks_each;
-static PyObject *enter_hook, *exit_hook; /* owned; both or neither */
+static PyObject *enter_hook, *exit_hook; /* owned; both are set or neither */
 static int recordings;
 static bool flight;
 
@@ -60,7 +60,8 @@ PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_i
                            void *stream) {
     if (silo_stack_check() != 0)
         return NULL;
-    PyObject *hook = enter_hook; /* may be replaced while it runs */
+    /* `enter_hook` may be replaced while the call runs, so it is read once. */
+    PyObject *hook = enter_hook;
     if (hook == NULL)
         return Py_NewRef(Py_None);
     PyObject *arguments = given_arguments(self, inputs), *config = PyDict_Copy(binding->config);
@@ -120,7 +121,8 @@ int silo_hooks_exit(PyObject *token) {
     const bool failed = result == NULL;
     Py_XDECREF(result);
     if (type != NULL) {
-        PyErr_Restore(type, value, traceback); /* the launch's own error is more useful */
+        /* The launch's own error is more useful than the hook's. */
+        PyErr_Restore(type, value, traceback);
         return -1;
     }
     return failed ? -1 : 0;

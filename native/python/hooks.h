@@ -1,44 +1,45 @@
-/* Callbacks around launches. Off, they cost one test of a flag. */
+/* Callbacks before and after launches. If none is set, a launch only tests a flag. */
 #ifndef SILO_HOOKS_H
 #define SILO_HOOKS_H
 
 #include "launcher.h"
 
-/* What looks at launches. */
+/* The observers of launches. */
 enum silo_lookers {
-    SILO_LOOKS_HOOK = 1,     /* a function that `set_hooks` was given */
-    SILO_LOOKS_RECORDER = 2, /* a recording of some thread */
-    SILO_LOOKS_FLIGHT = 4,   /* the flight recorder, in each launch */
+    SILO_LOOKS_HOOK = 1,     /* a function given to `set_hooks` */
+    SILO_LOOKS_RECORDER = 2, /* a recording of launches in some thread */
+    SILO_LOOKS_FLIGHT = 4,   /* the flight recorder, which sees every launch */
 };
 
-extern uint8_t silo_hooks_on; /* of enum silo_lookers; 0: launches are seen by none */
-extern bool silo_hooks_each;  /* some hook sees the launches of a plan one by one: no replays */
+extern uint8_t silo_hooks_on; /* bits of enum silo_lookers; 0 if nothing observes launches */
+extern bool silo_hooks_each;  /* a hook wants to see each launch of a plan, so recorded launches are
+                                 not replayed at once */
 
-/* Call the function that `set_hooks` was given: enter(kernel, arguments, config, grid, stream,
- * device, effects, tag of the binding) -> token. A new reference, or NULL with its exception set:
- * nothing is launched then. */
+/* Calls the hook of `set_hooks`: enter(kernel, arguments, config, grid, stream, device, effects,
+ * tag of the binding) -> token. Returns the token, a new reference, or NULL with the hook's
+ * exception set; then nothing is launched. */
 PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_binding *binding, const int64_t dims[3], void *stream);
 
-/* The same for a replay of recorded launches, seen as one: the grid is (launches, 1, 1), and the
- * hook is also given the kernels' names, `parts` (a tuple). `function` is a function of one of the
- * launches; NULL: on a CPU. */
+/* Calls the hook for a replay of recorded launches, which it sees as one launch: the grid is
+ * (launches, 1, 1), and `parts`, a tuple, has the kernels' names. `function` belongs to any of the
+ * launches, NULL on a CPU. Returns the token, or NULL with an exception set. */
 PyObject *silo_hooks_enter_plan(PyObject *name, PyObject *arguments,
                                 const struct silo_function *function, void *stream, PyObject *tag,
                                 PyObject *parts);
 
-/* exit(token) after the launch, also a failed one. Takes the reference. -1 with an exception set;
- * an earlier exception stays. */
+/* Calls exit(token) after the launch, also after a failed one. Takes the reference of the token.
+ * Returns -1 with an exception set; an earlier exception stays. */
 int silo_hooks_exit(PyObject *token);
 
-/* One more recording of launches, or one less: launches of all threads look whether they are
- * recorded. */
+/* Counts the recordings of launches: `change` is 1 when one starts and -1 when it ends. While there
+ * are any, launches of all threads test whether they are recorded. */
 void silo_hooks_record(int change);
 
-/* The flight recorder is on or off. */
+/* Switches the flight recorder on or off. */
 void silo_hooks_flight(bool on);
 
-/* Two callables, or None and None: off. */
+/* Sets two callables, or removes them with None and None. */
 int silo_hooks_set(PyObject *enter, PyObject *leave, bool each);
 
 #endif

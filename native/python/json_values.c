@@ -11,7 +11,7 @@ const char *silo_py_find_text(PyObject *text, Py_ssize_t *bytes) {
     return found;
 }
 
-/* An integer beyond 64 bits. */
+/* Makes an integer beyond 64 bits from its digits. */
 static PyObject *big_integer(const struct silo_json *node) {
     PyObject *digits = silo_py_text(node->text, node->count);
     PyObject *made = digits != NULL

@@ -4,20 +4,20 @@
 #include "gpu_device.h"
 #include "tensor_map.h"
 
-/* Kept on one descriptor: for kernels with other blocks or swizzles. */
+/* The most maps kept on one descriptor, for kernels with different blocks or swizzles. */
 #define MAX_MAPS 8
-/* Kept on one binding: for its parameters, and for arrays that take turns. */
+/* The most maps kept on one binding, for its parameters and for arrays that alternate. */
 #define MAX_ARRAY_MAPS 16
 
-/* All that a map depends on; compared as bytes, so it is cleared before it is filled. */
+/* Everything that a map depends on. Keys are compared as bytes, so the padding is zeroed first. */
 struct map_key {
     struct silo_descriptor descriptor;
     struct silo_map_form form;
 };
 
 struct tensor_map {
-    PyObject_HEAD PyObject *next; /* owned; NULL: the last one */
-    uint32_t depth;               /* maps after this one */
+    PyObject_HEAD PyObject *next; /* owned; NULL in the last map */
+    uint32_t depth;               /* number of maps after this one */
     struct map_key key;
     unsigned char
         room[SILO_MAP_BYTES + SILO_MAP_ALIGN]; /* the map begins at the first multiple of 64 */
@@ -32,14 +32,15 @@ static void *map_of(struct tensor_map *self) {
 
 static void map_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
-    Py_XDECREF(((struct tensor_map *)object)->next); /* at most MAX_MAPS deep */
+    /* The recursion is shallow, because lists are short. */
+    Py_XDECREF(((struct tensor_map *)object)->next);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF((PyObject *)type);
 }
 
-/* A map is only good for the array it was encoded for: a copy of a descriptor in another process
- * starts without one. */
+/* A map is only valid for the array it was encoded for, so the map of a pickled or copied
+ * descriptor becomes None. */
 static PyObject *map_reduce(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     return Py_BuildValue("(O())", (PyObject *)Py_TYPE(Py_None));
@@ -50,7 +51,7 @@ static PyObject *map_bytes(PyObject *self, PyObject *unused) {
     return PyBytes_FromStringAndSize(map_of((struct tensor_map *)self), SILO_MAP_BYTES);
 }
 
-/* "KERNEL: argument 'NAME' ..."; -1. */
+/* Raises "KERNEL: argument 'NAME' ..." with the exception that is set as its cause; returns -1. */
 static int refuse_array(const struct silo_plan *plan, int32_t index, const char *text) {
     PyObject *cause = silo_take_exception();
     PyErr_Format(silo_argument_error, "%U: argument '%U' %s", plan->kernel, plan->names[index],
@@ -71,27 +72,30 @@ static int encode(const struct silo_plan *plan, int32_t index, int32_t device_id
     if (error.code != SILO_ERROR_UNSUPPORTED && error.code != SILO_ERROR_SHAPE)
         return silo_raise_as(silo_device_error, &error);
     if (error.driver_code != 0)
-        silo_gpu_error(device->gpu, "cuTensorMapEncodeTiled", error.driver_code); /* the cause */
+        /* Becomes the cause of the error below. */
+        silo_gpu_error(device->gpu, "cuTensorMapEncodeTiled", error.driver_code);
     return made->key.form.of_array
                ? refuse_array(plan, index, error.text)
                : silo_refuse_descriptor(plan->kernel, plan->names[index], "%s", error.text);
 }
 
-/* The map of `key` in a list, which `frame` then holds. NULL: not found, and `first` (owned or
- * NULL) stays the caller's. */
+/* Returns the map of `key` in a list and makes `frame` hold the list, whose reference it takes.
+ * Returns NULL if none is found; then the caller still owns `first`. */
 static void *find(PyObject *first, const struct map_key *key, struct silo_frame *frame) {
     for (PyObject *at = first; at != NULL; at = ((struct tensor_map *)at)->next) {
         struct tensor_map *known = (struct tensor_map *)at;
         if (memcmp(&known->key, key, sizeof *key) == 0) {
-            frame->holds.object[frame->holds.objects++] = first; /* which keeps those after it */
+            /* Keeps the maps after it alive too. */
+            frame->holds.object[frame->holds.objects++] = first;
             return map_of(known);
         }
     }
     return NULL;
 }
 
-/* A map of `key`, not encoded, that `frame` holds, before a list of at most `most`; takes `first`.
- * NULL with an exception set. */
+/* Returns a new map for `key`, not yet encoded, that `frame` holds. It precedes the list `first`,
+ * whose reference it takes; a list of `most` maps is dropped instead. Returns NULL with an
+ * exception set. */
 static struct tensor_map *prepend(PyObject *first, const struct map_key *key, uint32_t most,
                                   struct silo_frame *frame) {
     struct tensor_map *made = (struct tensor_map *)PyType_GenericAlloc(map_type, 0);
@@ -128,9 +132,9 @@ void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
     PyObject *first = silo_descriptor_kept(&members);
     Py_XDECREF(members.dict);
     if (first == NULL)
-        silo_forget_error(); /* none yet, or an object that takes no attributes */
+        silo_forget_error(); /* the object has no map yet, or takes no attributes */
     else if (Py_TYPE(first) != map_type)
-        Py_CLEAR(first); /* None, in a copy that went through pickle */
+        Py_CLEAR(first); /* None in an object that was unpickled */
     void *known = find(first, &key, frame);
     if (known != NULL)
         return known;
@@ -138,11 +142,12 @@ void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
     if (made == NULL || encode(plan, index, frame->device_id, made) != 0)
         return NULL;
     if (silo_descriptor_keep(object, (PyObject *)made) != 0)
-        silo_forget_error(); /* no room for attributes: encoded at every call */
+        silo_forget_error(); /* the object takes no attributes, so its map is encoded at every call
+                              */
     return map_of(made);
 }
 
-/* The values of an array's map; -1 with an exception set. */
+/* Stores the values that an array's map is encoded from; -1 with an exception set. */
 static int describe(const struct silo_plan *plan, int32_t index, const struct silo_map_form *form,
                     PyObject *object, uint64_t address, struct silo_descriptor *out) {
     static const char wanted[] = "an array with a shape, of which its tensor map is made";

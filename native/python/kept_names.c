@@ -4,8 +4,8 @@
 
 struct silo_canonical silo_canonical[SILO_CANONICAL_NAMES];
 
-/* Looked up by what their names are. */
-static PyObject *kept[KEPT_TUPLES]; /* owned tuples, NULL: none */
+/* A hash table of tuples, by the addresses of their names. */
+static PyObject *kept[KEPT_TUPLES]; /* owned tuples; NULL if empty */
 
 SILO_NOINLINE PyObject *silo_canonical_slow(PyObject *name) {
     if (!PyUnicode_CheckExact(name))
@@ -16,7 +16,7 @@ SILO_NOINLINE PyObject *silo_canonical_slow(PyObject *name) {
     PyUnicode_InternInPlace(&interned);
     at->name = Py_NewRef(name);
     at->interned = interned;
-    Py_XDECREF(old); /* interned strings are kept: calls in progress may hold them */
+    Py_XDECREF(old); /* only the name is released: calls in progress may use the interned string */
     return interned;
 }
 

@@ -1,6 +1,6 @@
-/* Kernels in memory. A LoadedKernel is an artifact handed to a driver; a Binding is a LoadedKernel
- * joined to the parameters of one launcher. Both are immutable once made, except for a binding's
- * memory of its last calls. */
+/* Kernels in memory. A LoadedKernel is an artifact that a driver has loaded; a Binding joins a
+ * LoadedKernel to the parameters of one launcher. Neither changes once made, except for what a
+ * binding remembers of its last calls. */
 #ifndef SILO_KERNEL_H
 #define SILO_KERNEL_H
 
@@ -17,20 +17,21 @@ struct silo_loaded {
     PyObject_HEAD const struct silo_driver *driver;
     struct silo_function function;
     PyObject *module;           /* owned: a CpuModule, a GpuModule or a LibraryCode */
-    struct silo_binary *binary; /* borrowed of the module; NULL: a LibraryCode */
+    struct silo_binary *binary; /* borrowed from the module; NULL for a LibraryCode */
     PyObject *entry;            /* owned str */
-    PyObject *name;             /* owned str: the kernel's name, for messages */
+    PyObject *name;             /* owned str: the name of the kernel in messages */
 };
 
 struct silo_binding {
     PyObject_HEAD struct silo_loaded *loaded; /* owned */
-    PyObject *config; /* owned dict: a callable grid's values besides the arguments */
-    PyObject *tag;    /* owned: whatever Python wants to find again */
+    PyObject *config; /* owned dict: values that a callable grid receives besides the arguments */
+    PyObject *tag;    /* owned: an object that Python attaches and finds again */
     struct silo_packing packing;
     struct silo_grid_programs grid;
-    struct silo_flight_kind *flight; /* of the flight recorder; never freed. NULL: none yet */
-    PyObject *effects;               /* owned dict, NULL: unknown. passed to hooks; never written */
-    PyObject *maps; /* owned: encoded maps of arrays (kept_map.h); NULL: none yet */
+    /* The flight recorder's; never freed; NULL before the first recorded launch. */
+    struct silo_flight_kind *flight;
+    PyObject *effects; /* owned dict that hooks receive, never changed; NULL if unknown */
+    PyObject *maps;    /* owned: encoded maps of arrays (kept_map.h), or NULL */
     silo_lock maps_lock;
 };
 

@@ -24,7 +24,7 @@ int silo_known_insert(struct silo_known *known, const uint64_t *key, uint32_t wo
     const int result = silo_guard_insert(&known->guard, entry, hash, &replaced);
     silo_guard_free_older(&known->guard);
     SILO_UNLOCK(&known->lock);
-    /* Releasing a binding may run code that launches again. */
+    /* This comes after the unlock: releasing a binding may run code that launches again. */
     silo_guard_table_free(full, release);
     if (result != 0)
         replaced = entry;
@@ -44,7 +44,8 @@ void silo_known_clear(struct silo_known *known) {
     silo_guard_table_free(table, release);
 }
 
-/* Put a reference to each binding into a list of this length; false: there are more or fewer. */
+/* Puts a reference to each binding into a list of length `used`. Returns false if the number of
+ * bindings is not `used`. */
 static bool fill_list(struct silo_known *known, PyObject *list, uint32_t used) {
     SILO_LOCK(&known->lock);
     const struct silo_guard_table *table = known->guard.table;
@@ -64,7 +65,7 @@ PyObject *silo_known_list(struct silo_known *known) {
         SILO_LOCK(&known->lock);
         const uint32_t used = silo_guard_used(&known->guard);
         SILO_UNLOCK(&known->lock);
-        PyObject *list = PyList_New(used); /* may run the collector, and so anything */
+        PyObject *list = PyList_New(used); /* may run the garbage collector, and with it any code */
         if (list == NULL || fill_list(known, list, used))
             return list;
         Py_DECREF(list);

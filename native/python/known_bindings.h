@@ -1,7 +1,8 @@
-/* The bindings of a launcher: the guard table with references to Python's objects.
+/* The bindings of a launcher: a guard table whose values are references to Python objects.
  *
- * Threads: no Python code runs between a look-up and taking a reference to its answer, so the GIL
- * is enough; a build without it holds the lock there and where the table changes. */
+ * Threads: no Python code runs between a look-up and taking a reference to the binding found, so
+ * the GIL is enough. A free-threaded build holds the lock for this, and wherever the table changes.
+ */
 #ifndef SILO_KNOWN_BINDINGS_H
 #define SILO_KNOWN_BINDINGS_H
 
@@ -9,14 +10,15 @@
 #include "locks.h"
 #include "python.h"
 
-/* An entry's `binding` is an owned Binding; its `keep` a tuple, owned: objects whose identity is in
- * the key. */
+/* In an entry, `binding` is an owned Binding and `keep` an owned tuple of the objects whose
+ * addresses are in the key. */
 struct silo_known {
     struct silo_guard guard;
     silo_lock lock;
 };
 
-/* The binding (a new reference), or NULL without an exception; then `*hash` is the key's. */
+/* Returns the binding for a key (a new reference), or NULL without an exception. Stores the key's
+ * hash in `*hash` if none is found. */
 SILO_INLINE PyObject *silo_known_find(struct silo_known *known, const uint64_t *key, uint32_t words,
                                       uint64_t *hash) {
     SILO_LOCK(&known->lock);
@@ -26,14 +28,15 @@ SILO_INLINE PyObject *silo_known_find(struct silo_known *known, const uint64_t *
     return found;
 }
 
-/* Add or replace; takes its own references. -1 with an exception set. */
+/* Adds or replaces the binding of a key, and takes references of its own. Returns -1 with an
+ * exception set. */
 int silo_known_insert(struct silo_known *known, const uint64_t *key, uint32_t words, uint64_t hash,
                       PyObject *binding, PyObject *keep);
 
-/* Empty it. May run arbitrary code through the last references to bindings. */
+/* Removes all entries. If this releases the last reference to a binding, any code may run. */
 void silo_known_clear(struct silo_known *known);
 
-/* A list of all bindings, in no order; NULL with an exception set. */
+/* Returns a list of all bindings, in no order; NULL with an exception set. */
 PyObject *silo_known_list(struct silo_known *known);
 
 int silo_known_traverse(const struct silo_known *known, visitproc visit, void *arg);

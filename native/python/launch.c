@@ -1,4 +1,5 @@
-/* One call, from arguments to the driver: the core, compiled once for each way. */
+/* One call, from the arguments to the driver: the function `core`, compiled once for each launch
+ * function below. */
 #include "launch.h"
 
 #include "allocator.h"
@@ -24,7 +25,7 @@
 
 #include <math.h>
 
-/* Whether the call leaves a parameter to the config. */
+/* Returns whether the call leaves out a parameter, so that the config gives its value. */
 static bool leaves_open(const struct silo_plan *plan, const struct silo_inputs *inputs) {
     for (int32_t i = 0; i < plan->count; i++)
         if (inputs->arguments[i] == NULL && (plan->parameters[i].flags & SILO_PARAMETER_OPTIONAL))
@@ -32,20 +33,20 @@ static bool leaves_open(const struct silo_plan *plan, const struct silo_inputs *
     return false;
 }
 
-/* Whether the call gives a grid that is not a function of the config. */
+/* Returns whether the call gives a grid that is not a function. */
 static bool is_plain_grid(const struct silo_inputs *inputs, const struct silo_grid_source *grid) {
     if (inputs->grid != NULL && inputs->grid != Py_None)
         return !PyCallable_Check(inputs->grid);
     return grid != NULL && grid->callable == NULL;
 }
 
-/* Read every argument; the key is complete afterwards except for the device and the options. */
+/* Reads all arguments. Afterwards the key is complete except for the device and the options. */
 SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inputs *inputs,
                                const struct silo_grid_source *grid, struct silo_frame *frame,
                                const bool guarded, const bool held) {
     const struct silo_plan *plan = &self->plan;
     uint32_t words = (uint32_t)plan->count;
-    int open = -1; /* not known yet */
+    int open = -1; /* unknown so far */
     for (int32_t i = 0; i < plan->count; i++) {
         const struct silo_parameter *parameter = &plan->parameters[i];
         PyObject *object = inputs->arguments[i];
@@ -61,10 +62,9 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                 is_plain_grid(inputs, grid))
                 frame->key[i] |= SILO_FLAG_PLAIN_GRID;
         } else {
-            /* The usual kinds of argument are read here, the likely ones first: a jump through a
-             * table would be mispredicted after every driver call, and unused code would be between
-             * the used pieces.
-             * */
+            /* The usual kinds of argument are read here, the likeliest first. A jump table would be
+             * mispredicted after every driver call, and would place unused code between the used
+             * pieces. */
             const unsigned kind = parameter->kind;
             PyTypeObject *type = Py_TYPE(object);
             if (SILO_LIKELY(type == silo_torch.tensor && kind <= SILO_PARAMETER_POINTER) &&
@@ -85,7 +85,7 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
             }
         }
         if (SILO_UNLIKELY(result != 0)) {
-            frame->words = (uint32_t)i; /* for the text of the reason */
+            frame->words = (uint32_t)i; /* an error message names the argument by this number */
             return -1;
         }
         if (held && self->extents.parameters != NULL &&
@@ -115,8 +115,8 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
     return 0;
 }
 
-/* Two words for each option given. The words name the options, so keys of one length compare right.
- */
+/* Adds two words to the key for each option that the call gives. The words name the option, so two
+ * keys of the same length are equal only for the same options. */
 static int read_options(struct silo_launcher *self, const struct silo_inputs *inputs,
                         struct silo_frame *frame) {
     for (uint32_t i = 0; i < inputs->options; i++) {
@@ -132,7 +132,7 @@ static int read_options(struct silo_launcher *self, const struct silo_inputs *in
     return 0;
 }
 
-/* The stream of a call on a GPU. -1 with an exception set. */
+/* Gets the stream of a call on a GPU; -1 with an exception set. */
 SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inputs *inputs,
                             const struct silo_frame *frame, const struct silo_function *function,
                             void **stream) {
@@ -142,7 +142,8 @@ SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inpu
                                stream);
 }
 
-/* Whether Triton's hooks see the launch; `inputs->triton` is set on this route alone. */
+/* Returns whether Triton's hooks are set, which then see the launch. `inputs->triton` is only set
+ * on this route. */
 SILO_INLINE bool has_triton_hooks(const struct silo_launcher *self,
                                   const struct silo_inputs *inputs) {
     return self->route == SILO_ROUTE_TRITON && inputs->triton->situation->enter != NULL;
@@ -168,9 +169,10 @@ static int call_grid(struct silo_launcher *self, const struct silo_inputs *input
     return result;
 }
 
-/* A grid is read, whose extents may be objects of any class. */
+/* Records that code of an argument's class may run when a grid is read, because its extents may be
+ * objects of any class. */
 static void ask_extents(struct silo_frame *frame, PyObject *grid) {
-    if (PyList_Check(grid)) /* it may change while it is read */
+    if (PyList_Check(grid)) /* another thread may change the list meanwhile */
         frame->ran = frame->ran == SILO_RAN_NOTHING ? SILO_RAN_ARGUMENT : frame->ran;
     else if (!PyTuple_Check(grid))
         silo_ask(frame, grid);
@@ -189,7 +191,7 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
         return silo_grid_parse(self->plan.kernel, inputs->grid, dims);
     }
     if (grid == NULL && self->fixed != NULL && self->grid_object != NULL)
-        grid = &self->grid; /* given with the example arguments, it goes before the declared one */
+        grid = &self->grid; /* a grid given with the example arguments precedes the declared one */
     if (grid == NULL && binding->grid.axes != 0)
         return silo_grid_declared(&binding->grid, &self->plan, frame->slots, frame->key,
                                   inputs->arguments, dims);
@@ -216,11 +218,11 @@ static int raise_launch_error(const struct silo_launcher *self, const struct sil
             ? NULL
             : silo_flight_driver_error(code, driver->error_text(code),
                                        PyUnicode_AsUTF8AndSize(self->plan.kernel, NULL));
-    if (PyErr_Occurred()) { /* a signal's handler raised: the exception is the program's own */
+    if (PyErr_Occurred()) { /* a signal handler raised an exception, which belongs to the program */
         silo_add_note("%U: %s", self->plan.kernel, driver->error_text(code));
         return -1;
     }
-    /* Programs that launch by Triton expect its class. */
+    /* Programs that launch through Triton expect a RuntimeError. */
     PyErr_Format(self->route == SILO_ROUTE_TRITON ? PyExc_RuntimeError : silo_launch_error,
                  "%U: %s (code %d) from '%U' on %s; grid=(%u, %u, %u), config %R",
                  self->plan.kernel, driver->error_text(code), code, binding->loaded->entry,
@@ -231,7 +233,7 @@ static int raise_launch_error(const struct silo_launcher *self, const struct sil
     return -1;
 }
 
-/* The values of one launch that its tensor maps need. */
+/* What the packing of one launch needs to make a tensor map. */
 struct map_call {
     const struct silo_plan *plan;
     struct silo_binding *binding;
@@ -246,8 +248,8 @@ static void *kept_map(void *context, int32_t slot, const struct silo_map_form *f
                : silo_descriptor_map(call->plan, slot, form, call->frame);
 }
 
-/* Parameter `number` of the binary cannot be made: a map, for which an exception is set, or a
- * descriptor of another rank. */
+/* Raises the error for parameter `number` of the binary, which could not be packed: the exception
+ * of its tensor map, if one is set, else an error about a descriptor of another rank. */
 static SILO_NOINLINE int raise_not_packed(const struct silo_plan *plan,
                                           const struct silo_packing *packing,
                                           struct silo_frame *frame, int32_t number) {
@@ -264,7 +266,8 @@ static SILO_NOINLINE int raise_not_packed(const struct silo_plan *plan,
     return silo_raise(&error);
 }
 
-/* Values of the parameters by the exact ABI, on the stack, then one driver call. */
+/* Packs the values of the binary's parameters on the stack and launches it by one driver call.
+ * Returns 0; 1 if `frame->made` is the launch's value; -1 with an exception set. */
 SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs,
                     struct silo_binding *binding, struct silo_frame *frame, const int64_t dims[3],
                     void *stream) {
@@ -296,7 +299,8 @@ SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs
     return SILO_LIKELY(code == 0) ? 0 : raise_launch_error(self, binding, &launch, code);
 }
 
-/* After Python code ran within the call: whether its arrays are unchanged. */
+/* Checks that the arrays are unchanged after Python code ran during the call; -1 with an exception
+ * set. */
 static SILO_NOINLINE int read_again(const struct silo_launcher *self,
                                     const struct silo_inputs *inputs,
                                     const struct silo_frame *frame) {
@@ -307,7 +311,7 @@ static SILO_NOINLINE int read_again(const struct silo_launcher *self,
                : 0;
 }
 
-/* The same with the flight recorder on. */
+/* Launches as `run` does, and records the launch in the flight recorder. */
 static SILO_NOINLINE int run_recorded(struct silo_launcher *self, const struct silo_inputs *inputs,
                                       struct silo_binding *binding, struct silo_frame *frame,
                                       const int64_t dims[3], void *stream) {
@@ -327,8 +331,8 @@ static SILO_NOINLINE int run_recorded(struct silo_launcher *self, const struct s
     return result;
 }
 
-/* A launch that hooks see, Silo's round Triton's; `empty` if the grid is empty, which Triton's
- * hooks see too. */
+/* Makes a launch that hooks see; Silo's hook is entered before Triton's and left after it. `empty`
+ * says that the grid is empty: then nothing is launched, but Triton's hooks are still called. */
 static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct silo_inputs *inputs,
                                      const struct silo_grid_source *grid,
                                      struct silo_binding *binding, struct silo_frame *frame,
@@ -361,7 +365,8 @@ static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct si
     return -1;
 }
 
-/* 0; 1 where the launch returns `frame->made`; -1 with an exception set. */
+/* Finds the grid and the stream, and launches. Returns 0; 1 if `frame->made` is the value to
+ * return; -1 with an exception set. */
 SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inputs,
                        const struct silo_grid_source *grid, struct silo_frame *frame,
                        struct silo_binding *binding, const bool triton) {
@@ -372,7 +377,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
              self->grid_object == NULL &&
              SILO_LIKELY(
                  silo_grid_usual(&binding->grid, self->plan.count, frame->slots, frame->key, dims)))
-        ; /* the declared one */
+        ; /* silo_grid_usual stored the declared grid in `dims` */
     else if (SILO_UNLIKELY(find_grid(self, inputs, grid, frame, binding, dims) != 0))
         return -1;
     const struct silo_function *function = &binding->loaded->function;
@@ -390,7 +395,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
             stream = inputs->triton->stream;
         else if (SILO_UNLIKELY(read_stream(&self->plan, inputs, frame, function, &stream) != 0))
             return -1;
-        /* The null stream cannot be captured. */
+        /* The null stream is skipped, because it cannot be captured. */
         if (SILO_UNLIKELY(stream != NULL))
             silo_binary_launched_on(binding->loaded->binary, stream);
         if (SILO_UNLIKELY(binding->packing.takes_scratch) &&
@@ -402,7 +407,8 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         if (silo_stream_given(&self->plan, inputs->stream, &stream) != 0) {
             if (function->handle != NULL)
                 return -1;
-            PyErr_Clear(); /* a library may have streams without handles: it gets the very object */
+            PyErr_Clear(); /* a library's streams may lack handles; its code receives the stream
+                              object itself */
         }
     }
     if (SILO_LIKELY(!silo_hooks_on) && SILO_LIKELY(!triton || !has_triton_hooks(self, inputs)))
@@ -416,7 +422,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
     return launch_seen(self, inputs, grid, binding, frame, dims, stream, false);
 }
 
-/* The binding for the call (new reference), or NULL. */
+/* Returns the binding for the call (a new reference), or NULL with an exception set. */
 SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
                                               const struct silo_inputs *inputs,
                                               const struct silo_grid_source *grid,
@@ -448,14 +454,15 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     struct silo_recorder *recorder = silo_recorder;
     if (SILO_UNLIKELY(silo_recorder_is_dry()) && recorder->known != NULL)
         return silo_recorder_binding(self);
-    silo_recorder = NULL; /* launches made to find it are not the program's */
+    silo_recorder = NULL; /* launches that compiling or tuning makes are not the program's, so they
+                             are not recorded */
     struct silo_binding *made = silo_miss(self, inputs, grid, frame, hash);
     silo_recorder = recorder;
     return made;
 }
 
-/* Triton made a launch, the first of a kind: record it as the binding for later ones would make it.
- * -1 with an exception set. */
+/* Records a launch that Triton itself made, the first of its kind, in the form in which its binding
+ * will make later ones. Returns -1 with an exception set. */
 static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct silo_inputs *inputs,
                                        const struct silo_grid_source *grid,
                                        struct silo_frame *frame, PyObject *found) {
@@ -471,8 +478,9 @@ static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct 
                                    inputs->triton->stream);
 }
 
-/* Triton made a launch on a GPU, the first of a kind: the flight recorder has it too. (On the CPU
- * it went through a launcher of its own, which recorded it.) -1 with an exception set. */
+/* Adds a launch that Triton itself made on a GPU, the first of its kind, to the flight recorder. A
+ * launch on the CPU is skipped: it went through a launcher of Silo, which recorded it. Returns -1
+ * with an exception set. */
 static SILO_NOINLINE int fly_served(struct silo_launcher *self, const struct silo_inputs *inputs,
                                     const struct silo_grid_source *grid, struct silo_frame *frame,
                                     PyObject *found) {
@@ -484,7 +492,7 @@ static SILO_NOINLINE int fly_served(struct silo_launcher *self, const struct sil
     if (binding->loaded->function.device == NULL)
         return 0;
     if (find_grid(self, inputs, grid, frame, binding, dims) !=
-        0) /* calls the caller's grid function again */
+        0) /* this may call the program's grid function a second time */
         return -1;
     if (kind == NULL && (kind = silo_flight_kind_of(self, binding, frame)) == NULL)
         return -1;
@@ -495,7 +503,8 @@ static SILO_NOINLINE int fly_served(struct silo_launcher *self, const struct sil
     return 0;
 }
 
-/* Launch for a call of a Triton program: reads every argument, as Triton does. */
+/* Makes the launch of a Triton program's call, whose arguments have been read. Returns the value
+ * for the program, or NULL with an exception set. */
 SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_inputs *inputs,
                                   const struct silo_grid_source *grid, struct silo_frame *frame) {
     struct silo_triton_call *call = inputs->triton;
@@ -514,7 +523,7 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
     }
     if (SILO_UNLIKELY(found == NULL)) {
         struct silo_recorder *recorder = silo_recorder;
-        silo_recorder = NULL; /* as in find_binding */
+        silo_recorder = NULL; /* not recorded, as in find_binding */
         found = silo_triton_miss(self, inputs, grid, frame, hash, &result);
         silo_recorder = recorder;
         if (SILO_UNLIKELY(recorder != NULL) && result != NULL &&
@@ -547,7 +556,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
                            const struct silo_grid_source *grid, const bool guarded, const bool held,
                            const enum silo_mode mode, const bool triton) {
     struct silo_frame frame;
-    /* One piece of stack for its arrays, those that every call fills first. */
+    /* All arrays lie in one piece of stack; those that every call fills come first. */
     const size_t count = (size_t)self->plan.count;
     const size_t slots = silo_slot_words(&self->plan), extents = held ? self->extents.room : 0,
                  layouts = held ? count + self->extents.passed : 0,
@@ -617,7 +626,8 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     }
     if (SILO_UNLIKELY(frame.holds.buffers | frame.holds.objects))
         silo_holds_release(&frame.holds);
-    /* Refused before anything was launched: an argument, a grid. */
+    /* An argument or the grid was refused before anything was launched, so Triton makes the call.
+     */
     if (triton && SILO_UNLIKELY(result == NULL) && !inputs->triton->went &&
         PyErr_ExceptionMatches(silo_argument_error))
         return silo_triton_left_unread(&self->plan, inputs, read ? -1 : (int32_t)frame.words);
@@ -634,7 +644,7 @@ SILO_HOT PyObject *silo_launch_guarded(struct silo_launcher *self, const struct 
     return core(self, inputs, grid, true, false, SILO_MODE_LAUNCH, false);
 }
 
-/* -1 with an exception set. */
+/* Calls on_change if a watched value has changed; -1 with an exception set. */
 static int settle_watched(struct silo_launcher *self) {
     SILO_LOCK(&self->lock);
     PyObject *places = Py_XNewRef(self->watched);
@@ -645,7 +655,7 @@ static int settle_watched(struct silo_launcher *self) {
     Py_DECREF(places);
     if (same)
         return 0;
-    PyErr_Clear(); /* a container that cannot be compared may have changed */
+    PyErr_Clear(); /* a container that cannot be compared counts as changed */
     if (silo_stack_check() != 0)
         return -1;
     PyObject *on_change = Py_XNewRef(self->on_change);
@@ -665,8 +675,9 @@ SILO_HOT PyObject *silo_launch_fixed(struct silo_launcher *self, const struct si
     return core(self, inputs, grid, false, false, SILO_MODE_LAUNCH, false);
 }
 
-/* Read the grid that a call gives, once: code is made for these numbers. `own` and `plain` are the
- * caller's memory for the replacements of `*inputs` and `*grid`. -1 with an ArgumentError set. */
+/* Reads the grid that a call gives, once, because the code is compiled for these numbers. `own` and
+ * `plain` are memory for the values that replace `*inputs` and `*grid`. Returns -1 with an
+ * ArgumentError set. */
 static int settle_grid(const struct silo_launcher *self, const struct silo_inputs **inputs,
                        const struct silo_grid_source **grid, struct silo_inputs *own,
                        struct silo_grid_source *plain) {

@@ -1,4 +1,4 @@
-/* Launches: the compiled forms of the one way from the arguments of a call to the driver. */
+/* Launches: functions that carry a call from its arguments to the driver. */
 #ifndef SILO_LAUNCH_H
 #define SILO_LAUNCH_H
 
@@ -6,22 +6,23 @@
 
 enum silo_mode {
     SILO_MODE_LAUNCH,
-    SILO_MODE_RESOLVE, /* find or make the binding, launch nothing */
-    SILO_MODE_INSPECT, /* only a description of the call */
+    SILO_MODE_RESOLVE, /* find or make the binding, but launch nothing */
+    SILO_MODE_INSPECT, /* only describe the call */
 };
 
-/* The five compiled forms of the core. `grid` may be NULL. `result` is None, the
- * binding or the description, a new reference; NULL with an exception set. */
+/* The launch functions, one for each enum silo_route; `grid` may be NULL. They return the value of
+ * the call, usually None. silo_launch_examine returns the binding or the description of the call
+ * instead. Each result is a new reference, or NULL with an exception set. */
 PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
                               const struct silo_grid_source *grid);
-/* As silo_launch_guarded, once on_change was called if something that is watched has changed. */
+/* Calls on_change first if a watched value has changed. */
 PyObject *silo_launch_watched(struct silo_launcher *self, const struct silo_inputs *inputs,
                               const struct silo_grid_source *grid);
 PyObject *silo_launch_held(struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_grid_source *grid);
 PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
                             const struct silo_grid_source *grid);
-/* Gives Triton's compiled kernel, or whatever Triton's own way gives. */
+/* Returns Triton's compiled kernel, or whatever Triton's own launch returns. */
 PyObject *silo_launch_triton(struct silo_launcher *self, const struct silo_inputs *inputs,
                              const struct silo_grid_source *grid);
 PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inputs *inputs,

@@ -1,4 +1,4 @@
-/* A launcher, and the arguments of one call of it. */
+/* A launcher, and the arguments of one of its calls. */
 #ifndef SILO_LAUNCHER_H
 #define SILO_LAUNCHER_H
 
@@ -7,61 +7,64 @@
 #include "known_bindings.h"
 #include "plan.h"
 
-/* Call sites remembered; further ones are worked out at every call. */
+/* The most call-site forms that a launcher keeps; calls of other forms are analysed each time. */
 #define SILO_MAX_FORMS 32
 
-/* The source of the grid. */
+/* The source of a call's grid. */
 struct silo_grid_source {
-    PyObject *callable; /* borrowed from the holder of this; NULL: `dims` hold */
-    PyObject
-        *object; /* likewise: the object that `dims` were read from; NULL: they were made here */
+    PyObject *callable; /* borrowed from the owner of this struct; NULL if `dims` is the grid */
+    /* Borrowed too: the object that `dims` was read from, or NULL. */
+    PyObject *object;
     int64_t dims[3];
 };
 
-/* How the calls of a launcher find their binding. */
+/* How a launcher finds the binding of a call. */
 enum silo_route {
-    SILO_ROUTE_GUARDED, /* through the guard */
-    SILO_ROUTE_HELD,    /* through the guard, which holds extents besides; or to the single binding,
-                           with the extents that it is passed */
-    SILO_ROUTE_WATCHED, /* through the guard, after a check of the values that the kernel's code was
-                           made from */
-    SILO_ROUTE_TRITON,  /* through the guard, by Triton's rules: triton_kernel.c makes the calls */
-    SILO_ROUTE_FIXED,   /* there is one, and no guard */
+    SILO_ROUTE_GUARDED, /* looks it up in the guard */
+    SILO_ROUTE_HELD,    /* looks it up by a key that includes extents; or uses the single binding,
+                           whose code receives the extents */
+    SILO_ROUTE_WATCHED, /* looks it up after a check of the values that the kernel's code was
+                           compiled with */
+    SILO_ROUTE_TRITON,  /* looks it up by Triton's rules; triton_kernel.c makes these calls */
+    SILO_ROUTE_FIXED,   /* has only one binding and no guard */
 };
 
-/* What every call touches comes first, in two cache lines. */
+/* The members that every call uses come first, in two cache lines. */
 struct silo_launcher {
     PyObject_HEAD vectorcallfunc call;
     struct silo_known known;
     uint8_t route; /* enum silo_route */
     struct silo_plan plan;
-    struct silo_bound
-        *spare; /* owned memory of a Bound that refers only to a plain grid, for the next k[grid] */
-    struct silo_binding *fixed; /* owned; NULL but for SILO_ROUTE_FIXED: every call goes there */
+    struct silo_bound *spare; /* owned memory of a freed Bound for the next k[grid]; it refers to
+                                 nothing but a plain grid */
+    /* Owned: the binding of all calls; NULL except for SILO_ROUTE_FIXED. */
+    struct silo_binding *fixed;
     bool release_gil;
-    silo_lock lock;        /* held to add a form, and to take or leave the spare */
-    uint32_t form_count;   /* read without the lock: forms before it are whole */
-    PyObject *grid_object; /* owned; NULL: no grid of its own */
+    silo_lock lock;        /* held to add a form, and to take or store the spare */
+    uint32_t form_count;   /* read without the lock: all forms below this number are complete */
+    PyObject *grid_object; /* owned; NULL if the launcher itself lacks a grid */
     struct silo_grid_source grid;
-    PyObject *constants; /* owned dict: one object for equal constexpr tuples */
+    PyObject *constants; /* owned dict: maps a constexpr value's key to the object that represents
+                            equal values */
     PyObject *on_miss;   /* owned callable */
-    PyObject *on_unread; /* owned; NULL: none. Called if an argument could not be read */
+    PyObject *on_unread; /* owned; called if an argument could not be read; may be NULL */
     uint64_t misses;
-    struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
-    struct silo_extents extents;             /* empty but for SILO_ROUTE_HELD */
-    PyObject *watched;   /* owned tuple (watch.h); NULL where nothing ever was watched */
-    PyObject *on_change; /* owned callable: makes the code anew, and returns the names to watch */
+    struct silo_form *forms[SILO_MAX_FORMS]; /* owned; freed only with the launcher */
+    struct silo_extents extents;             /* empty except for SILO_ROUTE_HELD */
+    PyObject *watched; /* owned tuple (watch.h); NULL if nothing was ever watched */
+    /* Owned callable: compiles the code again and returns the names to watch. */
+    PyObject *on_change;
 };
 
 /* The arguments of one call, in the order of the parameters. */
 struct silo_inputs {
-    PyObject *const *arguments; /* one a parameter; NULL: absent */
+    PyObject *const *arguments; /* one for each parameter; NULL if absent */
     PyObject *stream;           /* borrowed or NULL */
     PyObject *grid;
     uint32_t options;
     uint8_t option[SILO_MAX_OPTIONS];
     PyObject *option_value[SILO_MAX_OPTIONS]; /* borrowed */
-    struct silo_triton_call *triton;          /* set for SILO_ROUTE_TRITON alone */
+    struct silo_triton_call *triton;          /* set only for SILO_ROUTE_TRITON */
 };
 
 #endif

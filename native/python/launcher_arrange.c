@@ -1,10 +1,10 @@
-/* From a call as Python makes it to its arguments in the order of the parameters. */
+/* Puts the arguments of a Python call into the order of the parameters. */
 #include "launcher_arrange.h"
 
 #include "errors.h"
 #include "flat.h"
 
-/* Put the arguments in the order of the parameters and go on. `full` has room for all of them. */
+/* Puts the arguments into the order of the parameters, in `full`, and makes the call. */
 static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_source *grid,
                              PyObject *const *arguments, const struct silo_form *form, int mode) {
     PyObject *full[(size_t)self->plan.count + 1];
@@ -28,7 +28,7 @@ static PyObject *invoke_form(struct silo_launcher *self, const struct silo_grid_
     return silo_launcher_call(self, &inputs, grid);
 }
 
-/* Whether the tuple holds the very strings of the form, in the same order. */
+/* Returns whether the tuple has exactly the string objects of the form, in the same order. */
 static bool same_names(const struct silo_form *form, PyObject *names, Py_ssize_t size) {
     if (form->named != size)
         return false;
@@ -45,7 +45,7 @@ static SILO_NOINLINE struct silo_form *new_form(const struct silo_launcher *self
     if (form != NULL || self->route != SILO_ROUTE_TRITON ||
         !PyErr_ExceptionMatches(silo_argument_error))
         return form;
-    PyErr_Clear(); /* Triton raises its own error */
+    PyErr_Clear(); /* cleared because Triton will raise its own error */
     return silo_form_foreign(positional, names);
 }
 
@@ -53,11 +53,12 @@ struct silo_form *silo_launcher_form(struct silo_launcher *self, Py_ssize_t posi
                                      PyObject *names, bool *temporary) {
     const uint32_t known = __atomic_load_n(&self->form_count, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < known; i++) {
-        /* A call site has one tuple of names, so identity finds it. */
+        /* A call site passes the same tuple of names each time, so comparing addresses is enough.
+         */
         if (self->forms[i]->names == names && self->forms[i]->positional == positional)
             return self->forms[i];
     }
-    /* k(**arguments) makes a tuple at every call, of the same interned names. */
+    /* k(**arguments) makes a new tuple at every call, but of the same interned names. */
     const Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
     for (uint32_t i = 0; named > 0 && i < known; i++) {
         if (self->forms[i]->positional == positional && same_names(self->forms[i], names, named))

@@ -1,24 +1,24 @@
-/* Calls as Python makes them, put into the order of the parameters. */
+/* Puts the arguments of a Python call into the order of the parameters. */
 #ifndef SILO_LAUNCHER_ARRANGE_H
 #define SILO_LAUNCHER_ARRANGE_H
 
 #include "launch.h"
 
-/* A call that is not one argument for each parameter in order: it has keywords, defaults, a grid or
- * options. */
+/* Makes a call that has keywords, defaults, a grid or options. (Other calls give one argument for
+ * each parameter in order.) */
 PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_grid_source *grid,
                                 PyObject *const *arguments, Py_ssize_t positional, PyObject *names);
 
-/* The form of a call: found among those seen, or new; NULL with an exception set. The launcher owns
- * it unless `*temporary`: then silo_form_free is due. */
+/* Returns the form of a call, which is a known one or new; NULL with an exception set. The launcher
+ * owns it, except if `*temporary` is set: then the caller frees it with silo_form_free. */
 struct silo_form *silo_launcher_form(struct silo_launcher *self, Py_ssize_t positional,
                                      PyObject *names, bool *temporary);
 
-/* The cold entry: a tuple and a dict, as resolve(*args, **kwargs) gets them. */
+/* Handles a call given as a tuple and a dict, such as resolve(*args, **kwargs); not optimized. */
 PyObject *silo_launcher_examine(struct silo_launcher *self, PyObject *args, PyObject *keywords,
                                 enum silo_mode mode);
 
-/* A call as vectorcall gives it. */
+/* Makes a call with arguments in the vectorcall form. */
 SILO_INLINE PyObject *silo_launcher_invoke(struct silo_launcher *self,
                                            const struct silo_grid_source *grid,
                                            PyObject *const *arguments, Py_ssize_t positional,

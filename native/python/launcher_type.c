@@ -143,7 +143,7 @@ static int launcher_traverse(PyObject *object, visitproc visit, void *arg) {
 
 static int launcher_clear(PyObject *object) {
     struct silo_launcher *self = (struct silo_launcher *)object;
-    /* It stays usable: a call from another object's finaliser reads on_miss, and gets None. */
+    /* The launcher stays usable: if another object's finalizer calls it, on_miss is None. */
     PyObject *on_miss = self->on_miss;
     Py_INCREF(Py_None);
     self->on_miss = Py_None;

@@ -7,8 +7,8 @@ PyTypeObject *silo_library_type;
 
 /* ---- running ---- */
 
-/* The value of a parameter: the caller's object or its default, else the config's value. A new
- * reference; NULL with an exception set. */
+/* Returns the value of a parameter: the caller's object or the default, else the config's value. It
+ * is a new reference; NULL with an exception set. */
 static PyObject *argument_of(const struct silo_launcher *self, const struct silo_inputs *inputs,
                              const struct silo_binding *binding, int32_t index) {
     PyObject *object = inputs->arguments[index];
@@ -22,7 +22,7 @@ static PyObject *argument_of(const struct silo_launcher *self, const struct silo
     return object;
 }
 
-/* (arguments, grid, stream): the stream is the caller's object, or None. */
+/* Returns the tuple (arguments, grid, stream); the stream is the caller's object, or None. */
 static PyObject *make_call(const struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_binding *binding, const int64_t dims[3]) {
     PyObject *arguments = PyTuple_New(self->plan.count);
@@ -62,7 +62,7 @@ int silo_library_run(const struct silo_launcher *self, const struct silo_inputs 
                       (long long)dims[1], (long long)dims[2], binding->config);
         return -1;
     }
-    if (result != Py_None) { /* values that no argument of the call could take */
+    if (result != Py_None) { /* a library may return its results instead of writing to arguments */
         *made = result;
         return 1;
     }
@@ -77,13 +77,13 @@ void silo_library_function(PyObject *module, const struct silo_driver **driver,
     function->handle = NULL;
     function->memory_type = library->memory_type;
     function->device_index = library->device_index;
-    for (int axis = 0; axis < 3; axis++) /* as for code of the CPU */
+    for (int axis = 0; axis < 3; axis++) /* the limits of code on the CPU */
         function->grid_limit[axis] = UINT32_MAX;
 }
 
 /* ---- the type ---- */
 
-/* Bits of the DLPack device types in a tuple, and the first of them. */
+/* Reads a tuple of DLPack device types: stores a bit for each, and the first type. */
 static int read_memory(PyObject *types, uint32_t *bits, int32_t *first) {
     const Py_ssize_t count = PyTuple_Size(types);
     *bits = 0;

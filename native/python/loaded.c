@@ -1,4 +1,4 @@
-/* Loaded kernels: functions of loaded code, with the needs of a launch. */
+/* Loaded kernels: functions of loaded code, with the settings of their launches. */
 #include "loaded.h"
 
 #include "code.h"
@@ -16,13 +16,13 @@ static void free_object(PyObject *self) {
     Py_DECREF((PyObject *)type);
 }
 
-/* The function, in a module of a driver or of a library; its launch parameters are set. */
+/* Finds the function in a driver's or a library's module; its launch parameters are already set. */
 static int resolve_function(struct silo_loaded *self) {
     if (Py_TYPE(self->module) == silo_library_type) {
         silo_library_function(self->module, &self->driver, &self->function);
         return 0;
     }
-    /* Both texts live with their objects; the function keeps the name. */
+    /* Both texts live as long as their objects, and the function keeps a pointer to the name. */
     const char *symbol = PyUnicode_AsUTF8AndSize(self->entry, NULL);
     const char *name = PyUnicode_AsUTF8AndSize(self->name, NULL);
     if (symbol == NULL || name == NULL)
@@ -99,7 +99,8 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 
 static int loaded_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT((PyObject *)Py_TYPE(object));
-    Py_VISIT(((struct silo_loaded *)object)->module); /* code of a library may lead back here */
+    /* A library's callable may be part of a reference cycle. */
+    Py_VISIT(((struct silo_loaded *)object)->module);
     return 0;
 }
 
@@ -108,7 +109,7 @@ static void loaded_dealloc(PyObject *object) {
     PyObject_GC_UnTrack(object);
     Py_XDECREF(self->entry);
     Py_XDECREF(self->name);
-    Py_XDECREF(self->module); /* last: it contains the function */
+    Py_XDECREF(self->module); /* last, because the module contains the function */
     free_object(object);
 }
 

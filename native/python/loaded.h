@@ -1,4 +1,4 @@
-/* The type LoadedKernel; kernel.h has its members. */
+/* The type LoadedKernel; its members are in kernel.h. */
 #ifndef SILO_LOADED_H
 #define SILO_LOADED_H
 

@@ -1,6 +1,7 @@
-/* What the GIL protects, for builds of Python without one (Py_GIL_DISABLED). With a GIL, nothing.
+/* Locks for data that the GIL protects in other builds: they exist only in free-threaded Python
+ * (Py_GIL_DISABLED) and cost nothing with a GIL.
  *
- * Held for a few instructions; never while Python code or a driver runs. */
+ * A lock is held for a few instructions; never while Python code or a driver runs. */
 #ifndef SILO_LOCKS_H
 #define SILO_LOCKS_H
 

@@ -8,7 +8,7 @@
 #include "stack.h"
 #include "stream.h"
 
-/* Whether the exception that is set means an impossible shape. */
+/* Returns whether the exception that is set is due to an impossible shape. */
 static bool is_wrong_shape(void) {
     return PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_OverflowError);
 }
@@ -28,16 +28,17 @@ static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *
             silo_bad_argument(plan->kernel, plan->names[index], "an array with a shape", object);
             return NULL;
         } else {
-            silo_forget_error(); /* a duck type with an address and no shape */
+            silo_forget_error(); /* a duck-typed array may have an address and no shape */
         }
     }
     if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
-        ndim = (long long)(code >> SILO_BLOCK_SHIFT & UINT64_C(0xffffffff)); /* its layout, too */
+        /* The rank, with the bits of the layout. */
+        ndim = (long long)(code >> SILO_BLOCK_SHIFT & UINT64_C(0xffffffff));
     return Py_BuildValue("(iiiiLO)", (int)silo_code_kind(code), (int)silo_code_type(code),
                          (int)silo_code_bits(code), (int)flags, ndim, extents);
 }
 
-/* The grid that the call or the launcher gives, or None; a new reference. */
+/* Returns the grid of the call or the launcher, or None; a new reference. */
 static PyObject *given_grid(const struct silo_launcher *self, const struct silo_inputs *inputs,
                             const struct silo_grid_source *grid) {
     if (inputs->grid != NULL) {
@@ -89,7 +90,7 @@ PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *
     return result;
 }
 
-/* (arguments, options, grid) of a call, none of which was looked at; a new reference. */
+/* Returns (arguments, options, grid) of a call, without reading any argument; a new reference. */
 static PyObject *unread_call(const struct silo_launcher *self, const struct silo_inputs *inputs,
                              const struct silo_grid_source *grid) {
     PyObject *arguments = PyTuple_New(self->plan.count), *options = PyDict_New(), *result = NULL;
@@ -117,7 +118,7 @@ PyObject *silo_unread(struct silo_launcher *self, const struct silo_inputs *inpu
         (inputs->stream != NULL && inputs->stream != Py_None))
         return NULL;
     PyObject *error = silo_take_exception();
-    PyObject *on_unread = self->on_unread; /* may be cleared while it runs */
+    PyObject *on_unread = self->on_unread; /* the member may be cleared while the call runs */
     Py_INCREF(on_unread);
     PyObject *call = unread_call(self, inputs, grid);
     PyObject *answer = call ? PyObject_Call(on_unread, call, NULL) : NULL;
@@ -139,7 +140,7 @@ PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs
         if (inputs->arguments[i] != NULL)
             failed = PyDict_SetItem(mapping, self->plan.names[i], inputs->arguments[i]) != 0;
     }
-    /* Triton's grid functions see the arguments alone. */
+    /* Triton's grid functions receive the arguments and the config, but no options. */
     const uint32_t options = self->route == SILO_ROUTE_TRITON ? 0 : inputs->options;
     for (uint32_t i = 0; i < options && !failed; i++)
         failed = PyDict_SetItem(mapping, self->plan.options[inputs->option[i]],
@@ -188,11 +189,11 @@ int silo_binding_check_device(const struct silo_launcher *self, const struct sil
     return -1;
 }
 
-/* Code for CPUs reads whole elements, which C has at multiples of their size alone. */
+/* Checks that arrays lie at a multiple of their element size, as code for CPUs requires. */
 static int check_addresses(const struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_frame *frame, const struct silo_binding *binding) {
     const struct silo_function *function = &binding->loaded->function;
-    if (function->device != NULL || function->handle == NULL) /* a GPU's, or a library's */
+    if (function->device != NULL || function->handle == NULL) /* code of a GPU or a library */
         return 0;
     for (int32_t i = 0; i < self->plan.count; i++) {
         const unsigned kind = silo_code_kind(frame->key[i]);
@@ -235,7 +236,8 @@ int silo_binding_check_plan(const struct silo_launcher *self, const struct silo_
     return -1;
 }
 
-/* Objects whose identity is in the key, as a tuple for the entry to hold. */
+/* Returns a tuple of the objects whose addresses are in the key, which keeps them alive with the
+ * entry. */
 static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inputs *inputs,
                               const struct silo_frame *frame) {
     PyObject *list = PyList_New(0);
@@ -263,7 +265,8 @@ static PyObject *kept_objects(struct silo_launcher *self, const struct silo_inpu
     return kept;
 }
 
-/* A miss compiles, loads and may measure, none of which a capture allows. */
+/* Raises an error if the call's stream is captured: a miss compiles, loads and may measure, and a
+ * capture allows none of these. */
 static int refuse_in_capture(const struct silo_launcher *self, const struct silo_inputs *inputs,
                              const struct silo_frame *frame) {
     const struct silo_gpu *gpu = silo_gpu_of_memory(frame->device_type);
@@ -320,7 +323,8 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
     frame->ran = SILO_RAN_PROGRAM;
     if (silo_stack_check() != 0)
         return NULL;
-    PyObject *on_miss = self->on_miss; /* may be replaced or cleared while it runs */
+    /* The member may be replaced or cleared while the call runs. */
+    PyObject *on_miss = self->on_miss;
     Py_INCREF(on_miss);
     PyObject *answer = PyObject_Call(on_miss, call, NULL);
     Py_DECREF(on_miss);

@@ -1,44 +1,49 @@
-/* The first call of a kind: Python is called once, and its answer is checked.
- */
+/* The first call of a kind, for which the launcher lacks a binding: Python returns one, which is
+ * checked and kept. */
 #ifndef SILO_MISS_H
 #define SILO_MISS_H
 
 #include "frame.h"
 #include "launcher.h"
 
-/* Ask on_miss, check and keep the answer; a new reference, or NULL with an exception set. */
+/* Calls on_miss, and checks and keeps the binding that it returns. Returns a new reference, or NULL
+ * with an exception set. */
 struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
                                const struct silo_grid_source *grid, struct silo_frame *frame,
                                uint64_t hash);
 
-/* Store the object that serves calls like this one: the answer, or, if a Triton program's call does
- * not suit it, the reason as text; a new reference, NULL with an exception set. */
+/* Stores the answer for calls with the same key and returns it, a new reference. If it is a binding
+ * that does not suit the call of a Triton program, stores and returns the reason as a str instead.
+ * Returns NULL with an exception set. */
 PyObject *silo_miss_keep(struct silo_launcher *self, const struct silo_inputs *inputs,
                          const struct silo_frame *frame, PyObject *answer, uint64_t hash);
 
-/* (facts, arguments, options, (device type, device index), grid) of a call; a new reference. The
- * grid is the call's or the launcher's: a callable, a tuple, an int, or None. Facts are one (kind,
- * code, bits, flags, ndim) a parameter, ndim -1 for an argument that is not an array. */
+/* Returns a new tuple about a call: (facts, arguments, options, (device type, device index), grid).
+ * The grid of the call or the launcher is a callable, a tuple, an int, or None. The facts
+ * have one (kind, code, bits, flags, ndim, extents) for each parameter, with ndim -1 for an
+ * argument that is not an array. */
 PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,
                           const struct silo_grid_source *grid, const struct silo_frame *frame);
 
-/* An argument could not be read, and an exception says so: call the launcher's on_unread(arguments,
- * options, grid), which may serve the call for a library that traces it. None, a new reference;
- * NULL with an exception set, the first exception if it does not serve the call. */
+/* Called if an argument could not be read, with the exception set. Calls the launcher's
+ * on_unread(arguments, options, grid), which may serve the call for a library that traces it: then
+ * returns None, a new reference. Otherwise returns NULL with an exception set, the first one if the
+ * call is not served. */
 PyObject *silo_unread(struct silo_launcher *self, const struct silo_inputs *inputs,
                       const struct silo_grid_source *grid);
 
-/* The namespace of a callable grid: config values, then arguments, then options by name; a new
- * dict. */
+/* Returns a new dict for a callable grid: the values of the config, then the arguments and the
+ * options by name. */
 PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs *inputs,
                             const struct silo_binding *binding);
 
-/* Whether the arrays of a call are in memory that the binding's driver takes. */
+/* Checks that the arrays of a call are in memory that the binding's driver accepts; -1 with an
+ * exception set. */
 int silo_binding_check_device(const struct silo_launcher *self, const struct silo_binding *binding,
                               const struct silo_frame *frame);
 
-/* Whether a binding suits the declared types of every parameter it takes, so that no call needs a
- * guard. */
+/* Checks that the declared types of all parameters suit a binding, so that no call needs a guard;
+ * -1 with an exception set. */
 int silo_binding_check_plan(const struct silo_launcher *self, const struct silo_binding *binding);
 
 #endif

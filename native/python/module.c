@@ -1,5 +1,5 @@
-/* silo._native: module functions and initialisation. One interpreter, single-phase: the type table
- * and the CPU pool are process-wide by nature. */
+/* silo._native: module functions and initialisation. It supports one interpreter and single-phase
+ * initialisation, because the table of types and the CPU's thread pool exist once in a process. */
 #include "allocator.h"
 #include "arguments.h"
 #include "attributes.h"
@@ -60,7 +60,7 @@ static PyObject *py_cpu_threads(PyObject *module, PyObject *args) {
         return NULL;
     if (PyTuple_Size(args) == 1) {
         Py_BEGIN_ALLOW_THREADS error = silo_cpu_set_threads(count);
-        Py_END_ALLOW_THREADS if (error == EINTR) return NULL; /* a signal's handler raised */
+        Py_END_ALLOW_THREADS if (error == EINTR) return NULL; /* a signal handler raised */
         if (error != 0)
             return PyErr_Format(PyExc_ValueError,
                                 "the CPU runs kernels on 1 to 1024 threads, not %d", count);
@@ -318,7 +318,8 @@ static PyObject *py_read(PyObject *module, PyObject *object) {
     return result;
 }
 
-/* For code that a library runs, which gets the caller's own stream object or None. */
+/* Returns a stream's handle for code that a library runs; it receives the caller's stream object or
+ * None. */
 static PyObject *py_stream_handle(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *kernel, *given, *array, *name;
@@ -443,12 +444,13 @@ static struct PyModuleDef definition = {
 };
 
 static int add_absent(PyObject *module) {
-    /* Any object serves, because only its identity counts. */
+    /* Any object will do, because only its address is compared. */
     silo_absent = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
     return silo_absent ? PyModule_AddObjectRef(module, "ABSENT", silo_absent) : -1;
 }
 
-/* Without or with the GIL: let Python handle pending signals, as it does in its own waits. */
+/* Lets Python handle pending signals, as it does in its own waits. Returns whether a handler
+ * raised. Called with or without the GIL. */
 static bool interrupted(void) {
     const PyGILState_STATE state = PyGILState_Ensure();
     const bool raised = PyErr_CheckSignals() != 0;
@@ -464,7 +466,7 @@ static void take_back(void *state) {
     PyEval_RestoreThread(state);
 }
 
-/* -1 with an exception set. */
+/* Tells the CPU's thread pool how to work with Python; -1 with an exception set. */
 static int connect_pool(void) {
     PyObject *threading = PyImport_ImportModule("threading");
     PyObject *main = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;

@@ -9,44 +9,48 @@
 
 #include <stdlib.h>
 
-/* Questions to torch before each call. */
+/* The most questions to torch before each call. */
 #define QUESTIONS 8
-/* Classes that an argument may be of. */
+/* The most classes that are remembered for an argument. */
 #define CLASSES 8
 
 /* One argument of the operator. */
 struct operand {
-    uint32_t
-        classes; /* their number; read without the lock, because entries below it are complete */
-    PyTypeObject *class[CLASSES]; /* owned: of arguments that torch took in this place */
-    bool tensor;                  /* a tensor, or None */
-    bool watched;                 /* its requires_grad has to be read */
+    uint32_t classes; /* length of `class`; read without the lock, because entries below it are
+                         complete */
+    PyTypeObject *class[CLASSES]; /* owned: the classes of arguments that torch accepted here */
+    bool tensor;                  /* the argument is a tensor or None */
+    bool watched;                 /* its requires_grad must be read */
     bool written;                 /* the kernel writes to it */
 };
 
 struct operator_call {
     PyObject_HEAD vectorcallfunc call;
-    PyObject *launch;     /* owned; receives the arguments, and the output */
-    PyObject *otherwise;  /* owned; otherwise(args, kwargs): a call that has to go through torch */
-    PyObject *empty_like; /* owned; NULL: `launch` makes the outputs, if there are any */
-    int32_t like;         /* the argument that the output is like */
-    int32_t count;        /* of arguments */
-    int32_t writes;       /* how many of them are written to */
+    PyObject *launch; /* owned callable; receives the arguments, and the output if `empty_like`
+                         makes one */
+    /* Owned: otherwise(args, kwargs) makes a call that must go through torch. */
+    PyObject *otherwise;
+    PyObject *empty_like; /* owned: makes the output; NULL if `launch` makes the outputs, if
+                             any */
+    int32_t like;         /* number of the argument that `empty_like` receives */
+    int32_t count;        /* number of arguments */
+    int32_t writes;       /* number of arguments that the kernel writes to */
     int32_t questions;
-    PyObject *question[QUESTIONS]; /* owned; each is called, and returns None or 0 if torch has
-                                      nothing to do */
-    PyObject *observed; /* owned; called if the shim cannot find out whether a profiler records */
-    PyObject *grad_enabled; /* owned */
-    PyObject *count_writes; /* owned; of a list of tensors */
-    PyObject *count_some;   /* owned; the same, of a list that holds other values too */
-    uint16_t *places; /* owned: of each value for `launch`, which argument; `count` is the output */
+    PyObject *question[QUESTIONS]; /* owned callables; each returns None or 0 unless torch must see
+                                      the call */
+    PyObject *observed;     /* owned; called if the shim cannot tell whether a profiler records */
+    PyObject *grad_enabled; /* owned; returns whether gradients are computed */
+    PyObject *count_writes; /* owned; receives a list of tensors that were written */
+    PyObject *count_some; /* owned; receives a list of tensors that were written and other values */
+    uint16_t *places; /* owned: for each value that `launch` receives, the number of its argument;
+                         `count` means the output */
     struct operand *operands; /* owned */
     silo_lock lock;           /* held to add a class */
 };
 
 static PyObject *s_requires_grad, *s_is_neg;
 
-/* 1, 0, or -1 with an exception set; takes the reference. */
+/* Returns the truth of an answer, whose reference it takes: 1, 0, or -1 with an exception set. */
 static int truth(PyObject *answer) {
     if (answer == NULL)
         return -1;
@@ -55,7 +59,7 @@ static int truth(PyObject *answer) {
     return found;
 }
 
-/* Whether torch took an argument of this class in this place. */
+/* Returns whether torch has accepted an argument of this class here. */
 SILO_INLINE bool is_known_class(const struct operand *operand, PyTypeObject *class) {
     const uint32_t count = __atomic_load_n(&operand->classes, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < count; i++) {
@@ -65,23 +69,23 @@ SILO_INLINE bool is_known_class(const struct operand *operand, PyTypeObject *cla
     return false;
 }
 
-/* Whether its memory differs from its values (a negated or conjugated view); 1, 0, or -1 with an
- * exception set. */
+/* Returns whether a tensor's memory differs from its values (a negated or conjugated view): 1, 0,
+ * or -1 with an exception set. */
 SILO_INLINE int holds_others(PyObject *tensor) {
     if (SILO_LIKELY(silo_torch.keys_offset != 0))
         return silo_torch_holds_others(silo_torch_handle(tensor));
     return truth(PyObject_CallMethodObjArgs(tensor, s_is_neg, NULL));
 }
 
-/* Whether a profiler records operators, which has to see this one; 1, 0, or -1 with an exception
- * set. */
+/* Returns whether a profiler records operators, and so must see this call: 1, 0, or -1 with an
+ * exception set. */
 SILO_INLINE int is_observed(const struct operator_call *self) {
     if (SILO_LIKELY(silo_torch.observed != NULL))
         return silo_torch.observed();
     return truth(PyObject_CallNoArgs(self->observed));
 }
 
-/* Whether torch does nothing but run the operator; 1, 0, or -1 with an exception set. */
+/* Returns whether torch would only run the operator's kernel: 1, 0, or -1 with an exception set. */
 static int is_quiet(const struct operator_call *self, PyObject *const *arguments) {
     for (int32_t i = 0; i < self->count; i++) {
         if (!is_known_class(&self->operands[i], Py_TYPE(arguments[i])))
@@ -100,7 +104,7 @@ static int is_quiet(const struct operator_call *self, PyObject *const *arguments
         if (busy != 0)
             return busy < 0 ? -1 : 0;
     }
-    int enabled = -2; /* not read yet */
+    int enabled = -2; /* not read so far */
     for (int32_t i = 0; i < self->count; i++) {
         const struct operand *operand = &self->operands[i];
         if (!operand->tensor || arguments[i] == Py_None)
@@ -118,7 +122,7 @@ static int is_quiet(const struct operator_call *self, PyObject *const *arguments
     return 1;
 }
 
-/* Give the values to the kernel's launcher. */
+/* Calls the kernel's launcher with the values. */
 static PyObject *start(PyObject *launch, PyObject *const *values, Py_ssize_t count) {
     if (SILO_LIKELY(Py_TYPE(launch) == silo_launcher_type))
         return silo_launcher_invoke((struct silo_launcher *)launch, NULL, values, count, NULL);
@@ -133,7 +137,7 @@ static PyObject *start(PyObject *launch, PyObject *const *values, Py_ssize_t cou
     return result;
 }
 
-/* Tell autograd of the writes; -1 with an exception set. */
+/* Reports the written tensors to autograd, which counts writes; -1 with an exception set. */
 static int tell_writes(const struct operator_call *self, PyObject *const *arguments) {
     PyObject *written = PyList_New(self->writes);
     if (written == NULL)
@@ -145,7 +149,7 @@ static int tell_writes(const struct operator_call *self, PyObject *const *argume
         }
     }
     PyObject *done = silo_call_one(self->count_writes, written);
-    /* A tensor of inference mode, which lacks a count, or None in the place of a tensor. */
+    /* The list has a tensor of inference mode, which lacks a count, or None instead of a tensor. */
     if (done == NULL &&
         (PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError))) {
         PyErr_Clear();
@@ -156,7 +160,7 @@ static int tell_writes(const struct operator_call *self, PyObject *const *argume
     return done != NULL ? 0 : -1;
 }
 
-/* The call as torch's dispatcher gets it. */
+/* Makes the call through torch's dispatcher. */
 static SILO_NOINLINE PyObject *dispatch(const struct operator_call *self,
                                         PyObject *const *arguments, Py_ssize_t positional,
                                         PyObject *names) {
@@ -181,7 +185,7 @@ static SILO_HOT PyObject *operator_call(PyObject *object, PyObject *const *argum
                                         size_t flagged, PyObject *names) {
     const struct operator_call *self = (struct operator_call *)object;
     const Py_ssize_t positional = (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
-    /* torch's dispatcher gives an empty tuple of names. */
+    /* Calls from torch's dispatcher have an empty tuple of names. */
     const bool plain = names == NULL || PyTuple_Size(names) == 0;
     const int quiet = plain && positional == self->count ? is_quiet(self, arguments) : 0;
     if (SILO_UNLIKELY(quiet <= 0))
@@ -214,7 +218,7 @@ static PyObject *operator_tuple_call(PyObject *self, PyObject *args, PyObject *k
     return silo_flat_call(self, args, keywords, operator_call);
 }
 
-/* learn(args): torch accepted a call with arguments of these classes. */
+/* learn(args): remembers the classes of these arguments, which torch accepted in a call. */
 static PyObject *operator_learn(PyObject *object, PyObject *args) {
     struct operator_call *self = (struct operator_call *)object;
     if (!PyTuple_Check(args) || PyTuple_Size(args) != self->count)
@@ -234,7 +238,7 @@ static PyObject *operator_learn(PyObject *object, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* asks(args): whether torch does nothing but run the operator; reads requires_grad too. */
+/* asks(args): returns whether torch would only run the operator's kernel for these arguments. */
 static PyObject *operator_asks(PyObject *object, PyObject *args) {
     const struct operator_call *self = (struct operator_call *)object;
     if (!PyTuple_Check(args))
@@ -250,7 +254,8 @@ static PyObject *operator_asks(PyObject *object, PyObject *args) {
 
 /* ---- making one ---- */
 
-/* Mark the operands that a tuple of places names; -1 with an exception set. */
+/* Sets a flag in the operands whose numbers are in `places`; `member` is the flag's offset. Returns
+ * -1 with an exception set. */
 static int mark(struct operator_call *self, PyObject *places, size_t member) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(places); i++) {
         const long place = PyLong_AsLong(PyTuple_GetItem(places, i));
@@ -264,7 +269,8 @@ static int mark(struct operator_call *self, PyObject *places, size_t member) {
     return 0;
 }
 
-/* For each value of the launcher, the number of its argument; `count` for the output. */
+/* Reads, for each value that the launcher receives, the number of its argument; `count` means the
+ * output. Returns -1 with an exception set. */
 static int read_places(struct operator_call *self, PyObject *places) {
     if (PyTuple_Size(places) != self->count + 1 || self->like < 0 || self->like >= self->count) {
         PyErr_SetString(PyExc_ValueError, "a place for each argument, and for the output");
@@ -357,8 +363,8 @@ static int operator_traverse(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-/* No tp_clear: it never changes but for classes, and every cycle through one runs through the
- * operator in `otherwise`, whose dict is cleared. */
+/* There is no tp_clear. Only the classes of a call ever change, and every cycle through a call runs
+ * through the operator in `otherwise`, whose dict is cleared. */
 
 static void operator_dealloc(PyObject *object) {
     struct operator_call *self = (struct operator_call *)object;

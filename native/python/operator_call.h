@@ -1,10 +1,10 @@
-/* Calls of an operator of torch for which torch only has to run its kernel: the checks of torch,
- * the output, the launch and the count of writes, without a Python frame. */
+/* Calls of a torch operator for which torch would only run the kernel: makes torch's checks and the
+ * output, launches, and counts the writes, without a Python frame. */
 #ifndef SILO_OPERATOR_CALL_H
 #define SILO_OPERATOR_CALL_H
 
 #include "python.h"
 
-int silo_operator_call_init(PyObject *module); /* OperatorCall */
+int silo_operator_call_init(PyObject *module); /* adds the type OperatorCall */
 
 #endif

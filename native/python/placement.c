@@ -5,7 +5,7 @@
 
 uint32_t silo_generation;
 
-static PyObject *driver_opener; /* owned; NULL: none */
+static PyObject *driver_opener; /* owned; NULL if none is set */
 
 void silo_set_driver_opener(PyObject *opener) {
     PyObject *old = driver_opener;
@@ -15,28 +15,30 @@ void silo_set_driver_opener(PyObject *opener) {
 }
 
 bool silo_open_drivers(void) {
-    /* Once, because a driver does not appear in a running process; set when it is done, so that
-     * another thread that comes meanwhile opens them too (which waits for the first) and never
-     * reads an empty list. */
+    /* The drivers are opened only once, because a driver does not appear while a process runs. The
+     * flag is set afterwards, so that a second thread which comes meanwhile also opens them (and
+     * waits for the first thread) instead of reading an empty list. */
     static bool asked;
     if (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE) && driver_opener != NULL) {
         PyObject *done = PyObject_CallNoArgs(driver_opener);
         if (done == NULL)
-            PyErr_Clear(); /* it logs; a missing GPU does not matter to a CPU call */
+            PyErr_Clear(); /* the opener has logged it; a missing GPU does not matter to a call on
+                              the CPU */
         Py_XDECREF(done);
         __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
     }
     return silo_gpu_usual()->open;
 }
 
-/* Whether host memory is pinned or managed memory of the GPU driver. Empty arrays count. */
+/* Returns whether host memory is pinned or managed by the GPU's driver. A null address (an empty
+ * array's) counts as pinned. */
 static bool is_pinned(const struct silo_gpu *gpu, uint64_t address) {
     int32_t type, index;
     return address == 0 ||
            (gpu != NULL && gpu->locate(address, &type, &index) == 0 && type != SILO_DEVICE_CPU);
 }
 
-/* Whether every array before parameter `index` lies in pinned memory. */
+/* Returns whether all arrays before parameter `index` lie in pinned memory. */
 static bool all_pinned(const struct silo_gpu *gpu, const struct silo_frame *frame, int32_t index) {
     for (int32_t i = 0; i < index; i++) {
         const unsigned kind = silo_code_kind(frame->key[i]);
@@ -61,11 +63,13 @@ static int raise_mixed(const struct silo_plan *plan, int32_t index, const struct
     return -1;
 }
 
-/* Whether the chosen device can use memory that is elsewhere. */
+/* Checks that the device that Triton chose can use memory of another device; -1 with an
+ * ArgumentError set. */
 static SILO_NOINLINE int check_placed(const struct silo_plan *plan, int32_t index,
                                       const struct silo_view *view,
                                       const struct silo_frame *frame) {
-    if (view->device_type == frame->device_type) /* a peer's, as kernels across GPUs get them */
+    /* Memory of a peer GPU, which kernels across GPUs use. */
+    if (view->device_type == frame->device_type)
         return 0;
     if (view->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&
         is_pinned(silo_gpu_of_memory(frame->device_type), view->address))
@@ -80,14 +84,14 @@ static SILO_NOINLINE int check_placed(const struct silo_plan *plan, int32_t inde
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
                       const struct silo_adapter *adapter, struct silo_frame *frame) {
     if (view->device_type == SILO_DEVICE_UNKNOWN)
-        return 0; /* a duck type without a device */
+        return 0; /* a duck-typed array may not name its device */
     if (frame->device_type != SILO_DEVICE_UNKNOWN) {
         if (silo_memory_type(view->device_type)->shared)
             return 0;
         if (SILO_UNLIKELY(frame->placed))
             return check_placed(plan, index, view, frame);
         if (!silo_memory_type(frame->device_type)->shared) {
-            /* Pinned memory of a library that calls it the CPU's (torch). */
+            /* Some libraries (torch) call pinned memory the CPU's. */
             if (view->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&
                 is_pinned(silo_gpu_of_memory(frame->device_type), view->address))
                 return 0;
@@ -123,12 +127,12 @@ void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame) {
             frame->device_id = index;
             frame->device_from = i;
         }
-        return; /* the first driver decides: an address may be valid in several */
+        return; /* only one driver is asked, because an address may be valid in several */
     }
     if (gpu->device_count == 0)
         return;
     if (gpu->current_device(&index) != 0)
-        index = 0; /* without a context: frameworks begin with device 0 */
+        index = 0; /* there is no context yet, and frameworks begin with device 0 */
     frame->device_type = gpu->memory_type;
     frame->device_id = index;
 }

@@ -95,13 +95,14 @@ void silo_plan_clear(struct silo_plan *plan) {
     Py_CLEAR(plan->word_warmup);
 }
 
-/* Names are interned on both sides as a rule, so identity settles it; else by value. */
+/* Returns whether two names are equal. Both are usually interned, so their addresses are compared
+ * first. */
 static bool same(PyObject *left, PyObject *right) {
     return left == right || PyUnicode_Compare(left, right) == 0;
 }
 
-/* "a, b, c" of the parameters for which `source` has `wanted` (or of all of them); new reference.
- */
+/* Returns the text "a, b, c" with the parameters whose `source` is `wanted`, or with all if
+ * `source` is NULL; a new reference. */
 static PyObject *listing(const struct silo_plan *plan, const int16_t *source, int16_t wanted) {
     PyObject *names = PyList_New(0), *comma = PyUnicode_FromString(", "), *text = NULL;
     bool failed = names == NULL || comma == NULL;
@@ -172,7 +173,7 @@ static int fill(const struct silo_plan *plan, struct silo_form *form) {
         form->source[i] = i < form->positional ? (int16_t)i : unset;
     Py_ssize_t names = form->names ? PyTuple_Size(form->names) : 0;
     if (names >
-        plan->count + plan->option_count + 2) { /* with grid and stream, or grid and warmup */
+        plan->count + plan->option_count + 2) { /* and a grid and a stream, or a grid and warmup */
         PyErr_Format(silo_argument_error, "%U: %zd keyword arguments are more than it has",
                      plan->kernel, names);
         return -1;

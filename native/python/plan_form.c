@@ -42,8 +42,8 @@ static int take_extents(struct silo_plan_wanted *wanted, PyObject *sizes, PyObje
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* (kind, code, bits, device type, device index, readonly, rank, sizes or None, strides or None,
- * the object or None) */
+/* Reads the condition on an argument: (kind, code, bits, device type, device index, readonly, rank,
+ * sizes or None, strides or None, the object or None). */
 static int take_wanted(struct silo_plan_wanted *wanted, PyObject *item) {
     int kind, code, bits, readonly;
     PyObject *sizes, *strides, *other;
@@ -97,7 +97,7 @@ static int take_values(struct silo_plan_form *form, PyObject *values, int32_t ar
     return 0;
 }
 
-/* Make room for `more` at the end of an owned array of items of `size` bytes; -1 with an exception
+/* Makes room for `more` items of `size` bytes at the end of an owned array; -1 with an exception
  * set. */
 static int extend(void *array, uint32_t count, uint32_t more, size_t size) {
     void **place = array;
@@ -159,12 +159,13 @@ static int take_memories(struct silo_plan_form *form, PyObject *memories, int32_
 
 /* ---- nodes ---- */
 
-/* A node as Python has it. */
+/* A recorded launch as Python describes it. */
 struct found {
     struct silo_binding *binding;
     struct silo_launcher *launcher;
-    PyObject *slots, *codes, *sources, *axes, *memories; /* borrowed tuples; axes may be None */
-    PyObject *described; /* borrowed tuple: of each parameter, its tensor descriptor or None */
+    /* Borrowed tuples with an item for each parameter; `axes` may be None. */
+    PyObject *slots, *codes, *sources, *axes, *memories;
+    PyObject *described; /* borrowed tuple: for each parameter, its tensor descriptor or None */
     long long dims[3];
 };
 
@@ -186,7 +187,7 @@ static int find_node(PyObject *item, struct found *found) {
     return 0;
 }
 
-/* (graph, name, device index): work that another library captured. */
+/* Returns whether a node is work that another library captured: (graph, name, device index). */
 static bool is_graph(PyObject *item) {
     return PyTuple_Size(item) == 3;
 }
@@ -235,12 +236,13 @@ static int layout(struct silo_plan_form *form, const struct found *found,
                          places, &end, &stated) != 0)
         return refuse("the driver states another number of parameters");
     form->block_bytes = node->values + (uint32_t)end;
-    form->block_bytes += sizeof(struct silo_plan_values) + 8; /* words are written whole */
+    /* A value is written as a whole word, which may reach beyond its size. */
+    form->block_bytes += sizeof(struct silo_plan_values) + 8;
     form->block_bytes = (form->block_bytes + 63) & ~UINT32_C(63);
     return 0;
 }
 
-/* Whether the call left a parameter to the config. */
+/* Returns whether the call left out a parameter, so that the config gave its value. */
 static bool is_open(const struct found *found) {
     for (int32_t i = 0; i < found->launcher->plan.count; i++)
         if ((found->launcher->plan.parameters[i].flags & SILO_PARAMETER_OPTIONAL) != 0 &&
@@ -251,8 +253,9 @@ static bool is_open(const struct found *found) {
 
 /* ---- tensor descriptors, tensor maps and structs ---- */
 
-/* (address, nan, tf32, shape, strides, value of the address, values of the shape, of the strides),
- * values -1 where there is none. */
+/* Reads a tensor descriptor: (address, nan, tf32, shape, strides, value of the address, values of
+ * the shape, values of the strides). The last three are numbers of values of the plan, or -1 for
+ * parts that do not change. */
 static int read_described(PyObject *item, const struct silo_plan_form *form,
                           struct silo_plan_made *made) {
     unsigned long long address, nan, tf32;
@@ -307,11 +310,11 @@ static int add_made(struct silo_plan_form *form, struct silo_plan_made *made) {
     made->last = calloc(1, sizeof *made->last);
     if (made->last == NULL)
         return no_memory();
-    form->made[form->made_count++] = *made; /* there is room: see follow */
+    form->made[form->made_count++] = *made; /* `follow` has made room */
     return 0;
 }
 
-/* A part of a descriptor: its map, or a number. */
+/* Records how a replay makes one part of a descriptor: its tensor map, or a number. */
 static int follow_descriptor(struct silo_plan_form *form, const struct found *found,
                              const struct silo_plan_node *node, uint32_t number) {
     const struct silo_packing *packing = &found->binding->packing;
@@ -337,11 +340,11 @@ static int follow_descriptor(struct silo_plan_form *form, const struct found *fo
                                     .bytes = (uint8_t)node->places[number].size,
                                     .pack = SILO_PACK_SLOT};
     if (packed->part != SILO_PART_BASE || !silo_plan_made_varies(&made))
-        return 0; /* the base stands for the descriptor, which is checked once */
+        return 0; /* the descriptor is checked once, when its base is written */
     return add_made(form, &made);
 }
 
-/* A struct, or the tensor map of an array. */
+/* Records how a replay makes a struct, or the tensor map of an array. */
 static int follow_layout(struct silo_plan_form *form, const struct found *found,
                          const struct silo_plan_node *node, uint32_t number) {
     const struct silo_packing *packing = &found->binding->packing;
@@ -369,7 +372,7 @@ static int follow_parameter(struct silo_plan_form *form, const struct found *fou
                             const struct silo_plan_node *node, uint32_t number) {
     const struct silo_packed *packed = &found->binding->packing.packed[number];
     if (packed->pack == SILO_PACK_SCRATCH || packed->pack == SILO_PACK_PROFILE)
-        return 0; /* give_scratch */
+        return 0; /* give_scratch writes these */
     if (packed->pack == SILO_PACK_DESCRIPTOR)
         return follow_descriptor(form, found, node, number);
     if (packed->pack == SILO_PACK_STRUCT || packed->pack == SILO_PACK_ARRAY_MAP)
@@ -384,7 +387,8 @@ static int follow_parameter(struct silo_plan_form *form, const struct found *fou
     return 0;
 }
 
-/* Adds the places of the values of the plan's arguments, and the conditions on those values. */
+/* Records where a node uses the values of the plan's arguments, and the conditions on these values.
+ */
 static int follow(struct silo_plan_form *form, const struct found *found,
                   const struct silo_plan_node *node) {
     const struct silo_packing *packing = &found->binding->packing;
@@ -416,7 +420,8 @@ static int follow(struct silo_plan_form *form, const struct found *found,
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* A declared grid that reads a value, or one of extents that are values. */
+/* Records a node's grid if it changes with the arguments: a declared grid that reads one, or a grid
+ * with extents that are values of the plan. */
 static int take_grid(struct silo_plan_form *form, const struct found *found, uint32_t number) {
     const struct silo_binding *binding = found->binding;
     const int32_t count = found->launcher->plan.count;
@@ -476,7 +481,8 @@ static int take_grid(struct silo_plan_form *form, const struct found *found, uin
                : 0;
 }
 
-/* Pointers to 64-bit integers may lead to addresses in memory that nobody named. */
+/* Returns whether an argument may lead to memory that is not an argument: a plain address, or a
+ * pointer to 64-bit integers, which may be addresses. */
 static bool may_hold_addresses(uint64_t code) {
     const unsigned kind = silo_code_kind(code), type = silo_code_type(code);
     return kind == SILO_VALUE_ADDRESS ||
@@ -502,7 +508,7 @@ static int find_effects(const struct found *found, struct silo_plan_effects *eff
         if (memory < 0 || memory >= (int32_t)form->memory_count)
             effects->alone = true;
         else if (packed->writes || silo_code_kind(code) == SILO_VALUE_DESCRIPTOR ||
-                 found->launcher->route == SILO_ROUTE_TRITON) /* nobody knows */
+                 found->launcher->route == SILO_ROUTE_TRITON) /* writes unknown */
             effects->writes |= UINT64_C(1) << memory;
         else
             effects->reads |= UINT64_C(1) << memory;
@@ -546,8 +552,8 @@ static int take_nodes(struct silo_plan_served *served, PyObject *nodes,
     return 0;
 }
 
-/* Take the nodes that are graphs. Called after the kernels were taken, which decide the plan's
- * device. */
+/* Reads the nodes that are graphs. It is called after the kernels were read, as they decide the
+ * plan's device. */
 static int take_graphs(struct silo_plan_served *served, PyObject *nodes) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(nodes); i++) {
         struct silo_plan_node *node = &served->form.nodes[i];
@@ -566,7 +572,7 @@ static int take_graphs(struct silo_plan_served *served, PyObject *nodes) {
     return 0;
 }
 
-/* A part of a descriptor as it was recorded, but its map. */
+/* Writes one part of a descriptor with its recorded value. A map is not written here. */
 static int write_part(const struct silo_plan_form *form, const struct found *found,
                       const struct silo_packed *packed, uint8_t *to, size_t bytes) {
     struct silo_plan_made made = {.kernel = NULL};
@@ -579,7 +585,7 @@ static int write_part(const struct silo_plan_form *form, const struct found *fou
     return 0;
 }
 
-/* Maps of descriptors that no argument changes. */
+/* Makes the tensor maps of descriptors that do not change with the arguments. */
 static int make_constants(const struct silo_plan_served *served, uint8_t *block) {
     silo_error error;
     for (uint32_t i = 0; i < served->form.made_count; i++)
@@ -598,8 +604,8 @@ static uint64_t scratch_of(const struct silo_function *function, uint8_t pack, u
                                        : 0;
 }
 
-/* The number of programs that a node's scratch memory is for: as in the recording, or with room to
- * grow if the grid changes. */
+/* Returns the number of programs for which a node gets scratch memory: as in the recording, or a
+ * greater number if the grid changes. */
 static uint64_t room_of(struct silo_plan_form *form, uint32_t number, const struct found *found) {
     const uint32_t grid[3] = {(uint32_t)found->dims[0], (uint32_t)found->dims[1],
                               (uint32_t)found->dims[2]};
@@ -610,7 +616,8 @@ static uint64_t room_of(struct silo_plan_form *form, uint32_t number, const stru
     return programs;
 }
 
-/* Give nodes that need scratch memory theirs: into the block of the only state. */
+/* Allocates the scratch memory of the nodes and writes its addresses into the block. Only GPUs need
+ * it, whose plans have one state. */
 static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_t *block) {
     struct silo_plan_form *form = &served->form;
     struct silo_plan_piece *pieces = NULL;
@@ -652,7 +659,7 @@ static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_
     return result;
 }
 
-/* Constants of a block that begins as zeros. */
+/* Writes the recorded values into a block, which is zeroed before. */
 static int write_constants(const struct silo_plan_form *form, PyObject *nodes, uint8_t *block) {
     for (uint32_t i = 0; i < form->node_count; i++) {
         const struct silo_plan_node *node = &form->nodes[i];
@@ -684,7 +691,8 @@ static int write_constants(const struct silo_plan_form *form, PyObject *nodes, u
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* The edges of nodes on several streams: for each the numbers of earlier nodes. */
+/* Reads the edges between nodes that were recorded on several streams: for each node, the numbers
+ * of the earlier nodes that it waits for. */
 static int take_edges(struct silo_plan_form *form, PyObject *edges) {
     uint32_t *after = malloc((size_t)form->node_count * sizeof *after + 1);
     silo_error error;
@@ -709,7 +717,8 @@ static int take_edges(struct silo_plan_form *form, PyObject *edges) {
     return result;
 }
 
-/* `edges`: None where each launch on a GPU waits for the one before it. */
+/* Opens the states of the backend. `edges` is None if each launch on a GPU waits for the one before
+ * it. */
 static int open_states(struct silo_plan_served *served, PyObject *nodes, PyObject *edges,
                        const struct silo_plan_effects *effects) {
     struct silo_plan_form *form = &served->form;
@@ -720,7 +729,7 @@ static int open_states(struct silo_plan_served *served, PyObject *nodes, PyObjec
     served->backend = served->device == NULL ? &silo_cpu_plan : GRAPHS;
     if (served->backend == NULL)
         return PyErr_Format(silo_device_error, "this build of Silo has no plans on GPUs"), -1;
-    /* On a GPU the order of the streams is kept. */
+    /* On a GPU only the recorded order is opened, not the one by effects. */
     for (int way = served->device == NULL ? 0 : 1; way < 2; way++) {
         if (silo_plan_order(form->nodes, form->node_count, way == 0 ? effects : NULL,
                             form->overlaps, &error) != 0)

@@ -1,4 +1,4 @@
-/* One form of a plan: made from Python's description of a recording, and read by replays. */
+/* One form of a plan. It is made from Python's description of a recording, and replays read it. */
 #ifndef SILO_PLAN_FORM_H
 #define SILO_PLAN_FORM_H
 
@@ -7,47 +7,49 @@
 #include "plan_scratch.h"
 #include "python.h"
 
-/* What an argument of a plan is. */
+/* The kind of a plan's argument. */
 enum silo_plan_kind {
     SILO_PLAN_ARRAY,
     SILO_PLAN_INT,
     SILO_PLAN_FLOAT,
-    SILO_PLAN_OTHER, /* passed to no launch: has to equal the object that was recorded */
+    SILO_PLAN_OTHER, /* no launch receives it, and it must equal the object of the recording */
 };
 
-/* What an argument has to be for a form to serve it; shapes are checked where they are held. */
+/* The condition on an argument for a form to serve the call. Shapes are checked only if `held` is
+ * set. */
 struct silo_plan_wanted {
     uint8_t kind; /* enum silo_plan_kind */
     struct silo_dtype type;
     int32_t device_type, device_id;
     bool readonly;
     PyObject *other;  /* owned */
-    int32_t rank;     /* of an array; -1: any */
-    bool held;        /* extents and strides are these */
-    int64_t *extents; /* owned: extents, then strides */
+    int32_t rank;     /* rank of an array; -1 if any rank will do */
+    bool held;        /* the array must have the extents and strides in `extents` */
+    int64_t *extents; /* owned: the extents, followed by the strides */
 };
 
 struct silo_plan_served {
     struct silo_plan_form form;
-    int32_t count;                   /* arguments */
-    struct silo_plan_wanted *wanted; /* owned, `count` of them */
+    int32_t count;                   /* number of the plan's arguments */
+    struct silo_plan_wanted *wanted; /* owned array of `count` conditions */
     const struct silo_plan_backend *backend;
-    void *state[2]; /* of the backend: ordered by effects; each launch after the one before it */
-    struct silo_gpu_device *device; /* of all nodes; NULL: a CPU */
+    void *state[2]; /* of the backend; [0] orders launches by their effects, [1] each after the one
+                       before it */
+    struct silo_gpu_device *device; /* the device of all nodes; NULL for a CPU */
     int32_t memory_type, device_index;
-    uint32_t streams;                  /* that its nodes were recorded on */
-    const struct silo_function *first; /* of the first kernel */
-    struct silo_plan_scratch scratch;  /* of its nodes */
-    PyObject *keeps;                   /* owned: bindings, launchers, arrays that do not change */
-    /* Owned: the result of a replay, as (argument, object) with the number of an argument, or -1
-     * and an object; a tuple of such pairs; or None. */
+    uint32_t streams;                  /* number of streams that the nodes were recorded on */
+    const struct silo_function *first; /* function of the first kernel */
+    struct silo_plan_scratch scratch;  /* scratch memory of all nodes */
+    PyObject *keeps; /* owned: bindings, launchers, and arrays that are not arguments */
+    /* Owned: the value of a replay as a pair (argument's number, object), where number -1 selects
+     * the object; a tuple of these pairs; or None. */
     PyObject *result;
-    struct silo_fork_lock lock; /* held from filling a block to the end of the launch */
+    struct silo_fork_lock lock; /* held while a block is filled and launched */
     uint64_t replays, nanoseconds;
 };
 
-/* A form of a plan with `count` arguments (PyMem_Malloc), from the tuple that silo.kernels.plans
- * makes; NULL with an exception set. */
+/* Makes a form of a plan with `count` arguments from the tuple that silo.kernels.plans builds.
+ * Returns NULL with an exception set. */
 struct silo_plan_served *silo_plan_form_new(PyObject *description, int32_t count);
 void silo_plan_form_free(struct silo_plan_served *served);
 

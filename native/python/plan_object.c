@@ -14,22 +14,22 @@
 
 static PyObject *s_miss;
 
-/* Forms that one plan keeps. */
+/* The most forms that a plan keeps. */
 #define MOST_FORMS 64
 
 struct plan {
     PyObject_HEAD vectorcallfunc call;
-    int32_t count;                              /* arguments */
+    int32_t count;                              /* number of arguments */
     PyObject *name;                             /* owned str */
     PyObject *names;                            /* owned tuple of interned str */
-    struct silo_plan_served *forms[MOST_FORMS]; /* owned; never freed before the plan */
+    struct silo_plan_served *forms[MOST_FORMS]; /* owned; freed only with the plan */
     uint32_t form_count;
-    uint32_t last; /* the form that served the last replay: a hint */
+    uint32_t last; /* index of the form that served the last replay, which is tried first */
     uint64_t replays, misses;
     silo_lock adding;
 };
 
-/* The arguments of one call, as read. */
+/* The arguments of one call, after they were read. */
 struct given {
     PyObject *object[SILO_PLAN_ARGUMENTS];
     uint8_t kind[SILO_PLAN_ARGUMENTS]; /* enum silo_plan_kind */
@@ -37,8 +37,8 @@ struct given {
     struct silo_view view[SILO_PLAN_ARGUMENTS];
     const int64_t *sizes[SILO_PLAN_ARGUMENTS], *strides[SILO_PLAN_ARGUMENTS];
     int32_t ranks[SILO_PLAN_ARGUMENTS], itemsizes[SILO_PLAN_ARGUMENTS];
-    struct silo_shape *shapes;          /* one an argument, on the stack of the call */
-    const struct silo_adapter *adapter; /* of the first array; NULL: there is none */
+    struct silo_shape *shapes;          /* one for each argument, on the stack of the call */
+    const struct silo_adapter *adapter; /* adapter of the first array, or NULL */
     struct silo_holds holds;
     Py_buffer buffers[SILO_PLAN_ARGUMENTS];
     PyObject *objects[2 * SILO_PLAN_ARGUMENTS + 8];
@@ -87,7 +87,7 @@ static int place_all(const struct plan *self, struct given *given, PyObject *con
     return 0;
 }
 
-/* The bytes between the first and behind the last of an array's elements. */
+/* Stores the lowest address of an array's elements, and the address after the highest element. */
 static void reach(const struct silo_shape *shape, uint64_t address, uint64_t *low, uint64_t *high) {
     int64_t below = 0, above = 0;
     *low = *high = address;
@@ -167,7 +167,7 @@ static int read_one(const struct plan *self, struct given *given, int32_t index)
 
 /* ---- which form ---- */
 
-/* 1, 0, or -1 with an exception set. */
+/* Returns whether an argument meets a form's condition: 1 or 0. It leaves no exception. */
 static int suits(const struct silo_plan_wanted *wanted, const struct given *given, int32_t index) {
     if (wanted->kind != given->kind[index])
         return 0;
@@ -179,7 +179,7 @@ static int suits(const struct silo_plan_wanted *wanted, const struct given *give
             return 0;
         const int same = PyObject_RichCompareBool(wanted->other, object, Py_EQ);
         if (same < 0)
-            PyErr_Clear(); /* what cannot be compared is another object */
+            PyErr_Clear(); /* an object that cannot be compared counts as different */
         return same > 0;
     }
     if (wanted->kind != SILO_PLAN_ARRAY)
@@ -215,7 +215,7 @@ static int take(struct silo_plan_served *served) {
     return 0;
 }
 
-/* The forms that this thread is inside of: a signal's handler may call the plan again. */
+/* The form that this thread is replaying: a signal handler may call the plan again meanwhile. */
 static _Thread_local const struct silo_plan_served *inside;
 
 static int launch(const struct plan *self, struct silo_plan_served *served, int way, void *stream) {
@@ -227,7 +227,7 @@ static int launch(const struct plan *self, struct silo_plan_served *served, int 
     inside = NULL;
     if (SILO_LIKELY(result == 0))
         return 0;
-    if (PyErr_Occurred()) { /* a signal's handler raised: the exception is the program's own */
+    if (PyErr_Occurred()) { /* a signal handler raised an exception, which belongs to the program */
         silo_add_note("%U: %s", self->name, error.text);
         silo_error_clear(&error);
         return -1;
@@ -235,8 +235,8 @@ static int launch(const struct plan *self, struct silo_plan_served *served, int 
     return silo_raise(&error);
 }
 
-/* 1: served; 0: it is of another form; -1 with an exception set. Unless `whole`, nothing is
- * launched. */
+/* Replays a form. Returns 1 if it served the call, 0 if the call needs another form, or -1 with an
+ * exception set. Unless `whole` is set, it fills the block but launches nothing. */
 static int replay(struct plan *self, struct silo_plan_served *served, const struct given *given,
                   bool whole) {
     const struct silo_plan_arguments arguments = {
@@ -285,7 +285,7 @@ static int replay(struct plan *self, struct silo_plan_served *served, const stru
         case SILO_PLAN_OTHER_FORM:
             result = 0;
             break;
-        case SILO_PLAN_REFUSED: /* Python's integers may have a value where 64 bits have none */
+        case SILO_PLAN_REFUSED: /* Python may compute a value that overflows 64 bits */
             result = error.code == SILO_ERROR_EXPRESSION ? 0 : silo_raise(&error);
             break;
         }
@@ -295,7 +295,7 @@ static int replay(struct plan *self, struct silo_plan_served *served, const stru
     return result;
 }
 
-/* The names of a replay's launches, in order; a new reference. */
+/* Returns the kernels' names of a replay's launches, in order; a new reference. */
 static PyObject *parts_of(const struct silo_plan_form *form) {
     PyObject *parts = PyTuple_New((Py_ssize_t)form->node_count);
     for (uint32_t i = 0; i < form->node_count && parts != NULL; i++) {
@@ -306,11 +306,12 @@ static PyObject *parts_of(const struct silo_plan_form *form) {
     return parts;
 }
 
-/* As replay, for hooks that see it as one launch. */
+/* Replays a form between calls of a hook, which sees the replay as one launch. */
 static int replay_seen(struct plan *self, struct silo_plan_served *served,
                        const struct given *given) {
     void *stream = NULL;
-    const int serves = replay(self, served, given, false); /* else no hook hears of it */
+    /* Hooks are called only if the form serves the call. */
+    const int serves = replay(self, served, given, false);
     if (serves <= 0)
         return serves;
     if (served->device != NULL && silo_stream_current(given->adapter, served->memory_type,
@@ -333,13 +334,13 @@ static int replay_seen(struct plan *self, struct silo_plan_served *served,
     return silo_hooks_exit(token) == 0 ? result : -1;
 }
 
-/* What a replay gives for one (argument, object). */
+/* Returns the object for one (argument's number, object) of a form's result. */
 static PyObject *returned(PyObject *pair, const struct given *given) {
     const long argument = PyLong_AsLong(PyTuple_GetItem(pair, 0));
     return Py_NewRef(argument >= 0 ? given->object[argument] : PyTuple_GetItem(pair, 1));
 }
 
-/* What a replay gives, a new reference. */
+/* Returns the value of a replay, a new reference. */
 static PyObject *result_of(const struct silo_plan_served *served, const struct given *given) {
     if (SILO_LIKELY(served->result == Py_None))
         Py_RETURN_NONE;
@@ -400,7 +401,8 @@ static PyObject *plan_call(PyObject *object, PyObject *const *arguments, size_t 
     PyObject *out = NULL;
     for (int32_t i = 0; i < self->count && result == 0; i++)
         result = read_one(self, &given, i);
-    /* Within a recording the launches themselves are recorded, and hooks may want each of them. */
+    /* A replay is not used inside a recording, which records the launches themselves, or if hooks
+     * want to see each launch. */
     if (result == 0 && SILO_LIKELY(!silo_hooks_on || (silo_recorder == NULL && !silo_hooks_each)))
         result = serve(self, &given, &out);
     silo_holds_release(&given.holds);
@@ -503,8 +505,8 @@ static int plan_traverse(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-/* No tp_clear: every cycle through a plan runs through the dict of its subclass, or through a
- * launcher, which clear. */
+/* There is no tp_clear: every cycle through a plan runs through the dict of its subclass or through
+ * a launcher, and these are cleared. */
 
 static void plan_dealloc(PyObject *object) {
     struct plan *self = (struct plan *)object;

@@ -1,4 +1,4 @@
-/* The type LaunchPlan: calls that replay a recorded sequence of launches with other arguments. */
+/* The type LaunchPlan, whose calls replay a recorded sequence of launches with other arguments. */
 #ifndef SILO_PLAN_OBJECT_H
 #define SILO_PLAN_OBJECT_H
 

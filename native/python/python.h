@@ -1,12 +1,12 @@
-/* Python's stable ABI (3.11), plus the type and the flag of the vectorcall protocol, which CPython
- * has had since 3.9 and shows in the limited API from 3.12 on; the whole API for Python without a
- * GIL. Include this before any other header. */
+/* Includes Python's stable ABI (3.11), and declares the type and the flag of the vectorcall
+ * protocol, which CPython has since 3.9 but the limited API only from 3.12 on. Free-threaded builds
+ * use the whole API. Include this header before any other. */
 #ifndef SILO_PYTHON_H
 #define SILO_PYTHON_H
 
 #define PY_SSIZE_T_CLEAN
 #if !defined(Py_LIMITED_API) &&                                                                    \
-    !defined(Py_GIL_DISABLED) /* a build without a GIL lacks the limited API */
+    !defined(Py_GIL_DISABLED) /* free-threaded builds lack the limited API */
 #define Py_LIMITED_API 0x030b0000
 #endif
 #include <Python.h>

@@ -1,4 +1,4 @@
-/* Arguments of every kind, one at a time. */
+/* Reads arguments of every kind, one at a time. */
 #include "reading.h"
 
 #include "descriptor_argument.h"
@@ -15,7 +15,7 @@ int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object
     const uint64_t value = PyLong_AsUnsignedLongLong(object);
     const uint64_t word = silo_wide_word(parameter, value);
     if ((value == UINT64_MAX && PyErr_Occurred()) || word == 0) {
-        silo_forget_error(); /* the message is clearer */
+        silo_forget_error(); /* the message of silo_read_error is clearer */
         return silo_read_error(plan, index, object);
     }
     frame->slots[index] = value;
@@ -34,7 +34,7 @@ static int read_number(const struct silo_plan *plan, int32_t index, PyObject *ob
                    : silo_read_other(plan, index, stood_for, frame);
     if (adapter->kind == SILO_ADAPT_DESCRIPTOR && parameter->kind == SILO_PARAMETER_ANY)
         return silo_read_descriptor(plan, index, object, adapter, frame);
-    PyObject *number = NULL; /* owned: the Python number behind the object */
+    PyObject *number = NULL; /* owned: the Python number that the object holds */
     if (PyLong_Check(object) || PyFloat_Check(object)) {
         number = object;
         Py_INCREF(number);
@@ -60,7 +60,7 @@ static int read_number(const struct silo_plan *plan, int32_t index, PyObject *ob
         break;
     }
     case SILO_PARAMETER_BOOL: {
-        /* 0 and 1 pass for bools; 2 is a mistake. */
+        /* 0 and 1 are accepted as bools; another integer is an error. */
         const long value = is_int ? PyLong_AsLong(number) : -1;
         silo_forget_error();
         if (value == 0 || value == 1)
@@ -87,7 +87,7 @@ static int read_number(const struct silo_plan *plan, int32_t index, PyObject *ob
     return result;
 }
 
-/* SILO_FLAG_RANGE32 where the memory behind an array has less than 2 GiB, else 0. Never leaves an
+/* Returns SILO_FLAG_RANGE32 if the memory of an array has less than 2 GiB, else 0. Never leaves an
  * exception. */
 static uint64_t range_flag(const struct silo_parameter *parameter, PyObject *object,
                            const struct silo_adapter *adapter) {
@@ -101,7 +101,7 @@ static uint64_t range_flag(const struct silo_parameter *parameter, PyObject *obj
                    ? SILO_FLAG_RANGE32
                    : 0;
     if (silo_shape_read(object, adapter, &shape) != 0) {
-        silo_forget_error(); /* a duck type without a size */
+        silo_forget_error(); /* a duck-typed array may not state its size */
         return 0;
     }
     return silo_shape_in_range32(shape.sizes, shape.strides, shape.ndim, shape.itemsize)
@@ -120,7 +120,7 @@ static int read_array(const struct silo_plan *plan, int32_t index, PyObject *obj
     if (SILO_UNLIKELY(parameter->type.bits != 0 && (parameter->type.bits != view.dtype.bits ||
                                                     parameter->type.code != view.dtype.code)))
         return silo_read_error(plan, index, object);
-    /* A duck type may lack a dtype; an array with a dtype that no kernel takes is an error. */
+    /* A duck-typed array may lack a dtype; an array whose dtype no kernel takes is an error. */
     if (SILO_UNLIKELY(view.dtype.bits == 0 && adapter->kind != SILO_ADAPT_DATA_PTR))
         return silo_read_error(plan, index, object);
     if (SILO_UNLIKELY(view.readonly && (parameter->flags & SILO_PARAMETER_WRITES)))
@@ -147,8 +147,8 @@ static int read_pointer(const struct silo_plan *plan, int32_t index, PyObject *o
         return 0;
     }
     if (type == &PyLong_Type) {
-        /* A loop over digits; PyLong_AsUnsignedLongLong goes through bytes for values of this size.
-         */
+        /* PyLong_AsSize_t loops over the digits; PyLong_AsUnsignedLongLong converts integers of
+         * this size to bytes first. */
         const uint64_t address = PyLong_AsSize_t(object);
         if (SILO_UNLIKELY(address == UINT64_MAX && PyErr_Occurred()))
             return silo_read_error(plan, index, object);
@@ -171,7 +171,8 @@ static bool is_key(const struct silo_parameter *parameter) {
     return (parameter->flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT)) != 0;
 }
 
-/* An undeclared parameter takes its type from the given value, as in Triton. */
+/* Reads an argument of a parameter without a declared type, which takes the type of the value, as
+ * in Triton. */
 static int read_any(const struct silo_plan *plan, int32_t index, PyObject *object,
                     struct silo_frame *frame) {
     PyTypeObject *type = Py_TYPE(object);
@@ -192,8 +193,8 @@ static int read_any(const struct silo_plan *plan, int32_t index, PyObject *objec
         return -1;
     if (SILO_UNLIKELY(adapter->kind == SILO_ADAPT_NOTHING || adapter->kind >= SILO_ADAPT_INT))
         return read_number(plan, index, object, adapter, frame);
-    /* Keys are scalars, so an array without dimensions is one there; elsewhere it is a pointer, as
-     * in Triton. */
+    /* A key parameter takes a scalar, so an array without dimensions is read as its value. For
+     * other parameters it is a pointer, as in Triton. */
     if (SILO_UNLIKELY(is_key(&plan->parameters[index])) && silo_has_no_dimensions(object, adapter))
         return read_number(plan, index, object, adapter, frame);
     return read_array(plan, index, object, adapter, frame);
@@ -239,8 +240,8 @@ int silo_read_other(const struct silo_plan *plan, int32_t index, PyObject *objec
     return read_scalar(plan, index, object, frame);
 }
 
-/* Whether an object gave more memory when it was read than it has now: numpy's arrays are resized
- * in place while others hold their buffers. */
+/* Returns whether an object has less memory now than when it was read: a numpy array may be resized
+ * in place while others hold its buffer. */
 static bool is_cut(const struct silo_holds *holds, const Py_buffer *now) {
     for (uint32_t i = 0; i < holds->buffers; i++)
         if (holds->buffer[i].obj == now->obj && holds->buffer[i].len > now->len)
@@ -248,8 +249,9 @@ static bool is_cut(const struct silo_holds *holds, const Py_buffer *now) {
     return false;
 }
 
-/* Whether an array has the same memory as before. An array that is read by capsule is held, and its
- * library may make a copy for each capsule. False with an exception set if it cannot be read. */
+/* Returns whether an array still has the memory that was read. An array read by a capsule counts as
+ * unchanged: its capsule is held, and a new capsule may be of a copy. Returns false with an
+ * exception set if the array cannot be read. */
 static bool is_there(PyObject *object, const struct silo_adapter *adapter, uint64_t before,
                      const struct silo_frame *frame) {
     Py_buffer buffer;
@@ -258,14 +260,14 @@ static bool is_there(PyObject *object, const struct silo_adapter *adapter, uint6
     struct silo_view view = {.address = before};
     bool result =
         adapter->kind == SILO_ADAPT_DLPACK || silo_view_read(object, adapter, &view, &holds) == 0;
-    /* A buffer that fails is read by capsule as well. */
+    /* A buffer may fail and be replaced by a capsule, which is not compared. */
     if (result && holds.objects == 0)
         result = view.address == before && (holds.buffers == 0 || !is_cut(&frame->holds, &buffer));
     silo_holds_release(&holds);
     return result;
 }
 
-/* Read the arrays again that are read by methods of their class (`calls`), or the others. */
+/* Reads those arrays again whose reading calls methods of their class (`calls`), or the others. */
 static int read_some_again(const struct silo_plan *plan, PyObject *const *arguments,
                            const struct silo_frame *frame, bool calls) {
     for (int32_t i = 0; i < plan->count; i++) {
@@ -293,7 +295,8 @@ static int read_some_again(const struct silo_plan *plan, PyObject *const *argume
 
 int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
                     const struct silo_frame *frame) {
-    /* First those that run code, which may take away the memory of the others. */
+    /* Arrays whose reading runs code come first, because that code may change the memory of the
+     * others. */
     if (frame->ran == SILO_RAN_PROGRAM && read_some_again(plan, arguments, frame, true) != 0)
         return -1;
     return read_some_again(plan, arguments, frame, false);

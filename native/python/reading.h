@@ -1,10 +1,11 @@
-/* Reading one argument into the state of a call. All return 0, or -1 with an ArgumentError set. */
+/* Reads one argument into the state of a call. The functions that return int return 0, or -1 with
+ * an ArgumentError set. */
 #ifndef SILO_READING_H
 #define SILO_READING_H
 
 #include "frame.h"
 
-/* An int outside the signed 64-bit range, or not an int after all. */
+/* Reads an int outside the signed 64-bit range, or an object that is not an int. */
 int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object,
                    struct silo_frame *frame);
 
@@ -23,8 +24,8 @@ SILO_INLINE int silo_read_integer(const struct silo_plan *plan, int32_t index, P
     return 0;
 }
 
-/* Reads a torch.Tensor of the usual kind; false: nothing is stored, and the general path reads it.
- */
+/* Reads a plain torch.Tensor. Returns false if silo_read_other must read the argument; then nothing
+ * is stored. */
 SILO_INLINE bool silo_read_tensor(const struct silo_plan *plan, int32_t index, PyObject *object,
                                   struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
@@ -55,13 +56,13 @@ SILO_INLINE bool silo_read_tensor(const struct silo_plan *plan, int32_t index, P
     return true;
 }
 
-/* Any argument of a parameter that is not a constexpr: all that the short ways above leave. -1 with
- * an ArgumentError set. */
+/* Reads any argument of a parameter that is not a constexpr, for which no function above is enough.
+ */
 int silo_read_other(const struct silo_plan *plan, int32_t index, PyObject *object,
                     struct silo_frame *frame);
 
-/* After Python code ran within the call: whether the arrays' memory is the same. The call holds the
- * arrays, but not all arrays hold their memory: a tensor of torch may get other memory. */
+/* Checks, after Python code ran during the call, that the arrays have the same memory. The call
+ * holds the arrays, but an array need not keep its memory: a torch tensor may get other memory. */
 int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
                     const struct silo_frame *frame);
 

@@ -35,7 +35,8 @@ static PyObject *integers(const int64_t *values, uint32_t count) {
     return tuple;
 }
 
-/* Tensor descriptors as they were read, by their number: (address, nan, tf32, shape, strides). */
+/* Returns a tuple of the call's tensor descriptors as they were read, by their number: (address,
+ * nan, tf32, shape, strides). */
 static PyObject *descriptors(const struct silo_frame *frame) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)frame->descriptors_used);
     for (uint32_t i = 0; tuple != NULL && i < frame->descriptors_used; i++) {
@@ -50,7 +51,7 @@ static PyObject *descriptors(const struct silo_frame *frame) {
     return tuple;
 }
 
-/* The source of the dimensions (a new reference); None: the declared grid. */
+/* Returns the object that the grid comes from (a new reference), or None for the declared grid. */
 static PyObject *grid_object(const struct silo_launcher *self, const struct silo_inputs *inputs,
                              const struct silo_grid_source *grid,
                              const struct silo_binding *binding) {

@@ -1,42 +1,43 @@
-/* Recording launches for a plan: the arguments of each launch of a thread, in order. */
+/* Records launches for a plan: the arguments of all launches of a thread, in order. */
 #ifndef SILO_RECORDER_H
 #define SILO_RECORDER_H
 
 #include "frame.h"
 #include "launcher.h"
 
-/* The recording of a thread, on which it looks at launches that hooks may see. */
+/* The recording of a thread. */
 struct silo_recorder {
-    PyObject *launches; /* owned list, one tuple a launch */
-    bool dry;           /* nothing runs */
-    PyObject *known; /* owned list of an earlier recording: launches without a binding of their own
-                        take its bindings; or NULL */
-    PyObject *grid;  /* owned: a callable grid's result for the present launch */
-    struct silo_recorder *outer; /* while bindings are looked for, nothing is recorded */
+    PyObject *launches; /* owned list with a tuple for each launch */
+    bool dry;           /* launches are recorded, but not made */
+    /* Owned list of an earlier recording, or NULL; in a dry recording, a launch without a binding
+     * takes the one that the earlier launch at its position had. */
+    PyObject *known;
+    PyObject *grid;              /* owned: the result of the present launch's callable grid */
+    struct silo_recorder *outer; /* the recording that this one interrupts */
 };
 
 extern _Thread_local struct silo_recorder *silo_recorder;
 
-/* Whether launches of this thread are recorded; then `silo_hooks_on` is set. */
+/* Returns whether this thread records launches without making them. While it records,
+ * `silo_hooks_on` is set. */
 SILO_INLINE bool silo_recorder_is_dry(void) {
     return silo_recorder != NULL && silo_recorder->dry;
 }
 
-/* Append a launch; `grid` is the object that its dimensions come from, as in silo_launch_guarded.
- * -1 with an exception set. */
+/* Appends a launch; `grid` is as in silo_launch_guarded. Returns -1 with an exception set. */
 int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inputs,
                       const struct silo_grid_source *grid, struct silo_binding *binding,
                       const struct silo_frame *frame, const int64_t dims[3], void *stream);
 
-/* The binding of the launch that comes next, of a dry recording; a new reference, NULL with an
- * exception set if the earlier recording has another kernel there. */
+/* Returns the binding for the next launch of a dry recording, taken from the earlier recording; a
+ * new reference. Returns NULL with an exception set if that has another kernel at this position. */
 struct silo_binding *silo_recorder_binding(struct silo_launcher *self);
 
-/* A launch is made that is not recorded: `reason` (NULL: unknown) ends in the error that the
- * recording ends with. */
+/* Notes a launch that cannot be recorded. The recording then ends with an error that has `reason`,
+ * if it is not NULL. */
 void silo_recorder_refuse(PyObject *kernel, PyObject *reason);
 
-/* A callable grid's result. */
+/* Notes the result of the next launch's callable grid. */
 void silo_recorder_grid(PyObject *grid);
 
 extern PyMethodDef silo_recorder_methods[];

@@ -57,7 +57,8 @@ PyObject *silo_number_of(PyObject *object, const struct silo_adapter *adapter) {
     }
     PyObject *item = PyObject_CallMethodObjArgs(object, s_item, NULL);
     if (item != NULL && !PyLong_Check(item) && !PyFloat_Check(item)) {
-        const struct silo_adapter *inner = silo_adapter_of(Py_TYPE(item)); /* an ml_dtypes scalar */
+        /* The item may be an ml_dtypes scalar. */
+        const struct silo_adapter *inner = silo_adapter_of(Py_TYPE(item));
         PyObject *number = NULL;
         if (inner != NULL && inner->kind >= SILO_ADAPT_INT)
             number = silo_number_of(item, inner);

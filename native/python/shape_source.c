@@ -2,8 +2,9 @@
 
 #include "errors.h"
 
-/* The checks are made without an error, and again for its text: a usual array costs no room for
- * one. Each gives -1 with an exception set. */
+/* A check first runs without a place for an error, and runs again to write the error's text if it
+ * fails, so that the usual case needs no stack for it. Each function returns -1 with an exception
+ * set. */
 
 static SILO_NOINLINE int refuse_extents(const int64_t *sizes, const int64_t *strides, int32_t ndim,
                                         int64_t unit) {
@@ -42,7 +43,7 @@ static void compact(struct silo_shape *shape) {
     silo_shape_compact(shape->sizes, shape->ndim, shape->strides);
 }
 
-/* Integers of a sequence; their number, or -1 with an exception set. */
+/* Reads the integers of a sequence; returns their number, or -1 with an exception set. */
 static int read_integers(PyObject *sequence, int64_t values[SILO_MAX_AXES]) {
     const Py_ssize_t count = PySequence_Size(sequence);
     if (count < 0)
@@ -96,7 +97,7 @@ int silo_shape_of_buffer(const Py_buffer *buffer, struct silo_shape *shape) {
     shape->whole = buffer->itemsize != 0;
     shape->ndim = buffer->ndim;
     shape->itemsize = (int32_t)buffer->itemsize;
-    /* Not every exporter fills all requested fields: ctypes arrays lack strides. */
+    /* Not every exporter fills in all requested fields: ctypes arrays lack strides. */
     for (int i = 0; i < buffer->ndim; i++)
         shape->sizes[i] = buffer->shape ? buffer->shape[i] : buffer->len / unit;
     const int steps = buffer->strides ? buffer->ndim : 0;

@@ -62,7 +62,8 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
         if (!silo_buffer_failed(object))
             return -1;
     }
-    if (adapter->reader != NULL) /* it may lack an address; these arrays are row-major */
+    /* The array may lack an address; arrays with a reader are row-major. */
+    if (adapter->reader != NULL)
         return silo_shape_of_attributes(object, shape);
     if (adapter->kind == SILO_ADAPT_BUFFER || adapter->kind == SILO_ADAPT_DLPACK) {
         PyObject *capsule = silo_capsule_of(object);
@@ -83,13 +84,13 @@ bool silo_has_no_dimensions(PyObject *object, const struct silo_adapter *adapter
     struct silo_shape shape;
     if (silo_shape_read(object, adapter, &shape) == 0)
         return shape.ndim == 0;
-    silo_forget_error(); /* a duck type without a shape is a pointer */
+    silo_forget_error(); /* a duck-typed array without a shape is read as a pointer */
     return false;
 }
 
 int silo_check_null(PyObject *object, const struct silo_adapter *adapter) {
     struct silo_shape shape;
-    if (adapter->reader != NULL) /* its library reported an address, or its absence */
+    if (adapter->reader != NULL) /* the reader has reported whether the array has an address */
         return 0;
     if (silo_shape_read(object, adapter, &shape) != 0)
         return -1;

@@ -1,17 +1,18 @@
-/* Shapes of arguments, by the adapter that reads them. */
+/* Reads the shapes of arguments, each as its adapter says. */
 #ifndef SILO_SHAPES_H
 #define SILO_SHAPES_H
 
 #include "adapters.h"
 #include "shape_source.h"
 
-/* Sizes and strides. -1 with an exception set. */
+/* Reads sizes and strides; -1 with an exception set. */
 int silo_shape_read(PyObject *object, const struct silo_adapter *adapter, struct silo_shape *shape);
 
-/* Whether it is a 0-d array. Never leaves an exception. */
+/* Returns whether an object is a 0-d array; never leaves an exception. */
 bool silo_has_no_dimensions(PyObject *object, const struct silo_adapter *adapter);
 
-/* Null data is right only for an array without elements (a fake tensor has neither). */
+/* Checks an array whose data pointer is null: only an array without elements may have one, so a
+ * fake tensor fails. Returns -1 with an exception set. */
 int silo_check_null(PyObject *object, const struct silo_adapter *adapter);
 
 #endif

@@ -6,21 +6,22 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The room that must be left: enough for a call with the most arguments, the Python code it runs,
- * and the kernel. Of a smaller stack, a quarter. */
+/* Bytes of stack that must remain: enough for a call with the most arguments, the Python code that
+ * it runs, and the kernel. On a small stack it is a quarter of the size, if that is less. */
 #define ROOM ((uintptr_t)256 << 10)
 
-/* The thread's stack: its lowest address, and the limit that an address must exceed. */
+/* The thread's stack: its lowest address, and the address below which little of it remains. */
 static _Thread_local struct {
     bool known;
     uintptr_t low, end;
 } stack;
 
 #ifdef __linux__
-extern void *__libc_stack_end __attribute__((weak)); /* glibc's: where the main thread's begins */
+/* The begin of the main thread's stack, in glibc. */
+extern void *__libc_stack_end __attribute__((weak));
 
-/* The process's first thread: its stack may grow up to a limit. The system's own answer reads every
- * line of /proc/self/maps. */
+/* Finds the stack of the process's first thread, which may grow up to a limit. The system's own
+ * function is not used: it reads every line of /proc/self/maps. */
 static bool find_first(uintptr_t here, uintptr_t *low, uintptr_t *size) {
     struct rlimit limit;
     if (getpid() != gettid())
@@ -69,7 +70,8 @@ int silo_stack_check(void) {
         stack.end = stack.low + (size / 4 < ROOM ? size / 4 : ROOM);
         stack.known = true;
     }
-    /* Below the thread's own stack is a coroutine's, whose limits are unknown. */
+    /* An address below the thread's own stack is on a coroutine's stack, whose limits are unknown.
+     */
     if (SILO_LIKELY(here >= stack.end || here < stack.low))
         return 0;
     PyErr_SetString(PyExc_RecursionError,

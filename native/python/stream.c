@@ -17,7 +17,7 @@ int silo_stream_init(void) {
     return silo_intern(names, sizeof names / sizeof *names);
 }
 
-/* The attribute (new reference), or NULL without an exception. */
+/* Returns an attribute (new reference), or NULL without an exception. */
 static PyObject *attribute(PyObject *object, PyObject *name) {
     PyObject *value = PyObject_GetAttr(object, name);
     if (value == NULL)
@@ -25,7 +25,8 @@ static PyObject *attribute(PyObject *object, PyObject *name) {
     return value;
 }
 
-/* `__cuda_stream__` is a method, or in older libraries an attribute, giving (version, handle). */
+/* Reads a stream by CUDA's protocol: `__cuda_stream__` is a method, or an attribute in older
+ * libraries, with the value (version, handle). */
 static PyObject *by_protocol(PyObject *object) {
     PyObject *found = attribute(object, s_protocol);
     if (found != NULL && PyCallable_Check(found)) {
@@ -52,7 +53,7 @@ int silo_stream_read(PyObject *kernel, PyObject *name, PyObject *object, void **
         if (number == NULL)
             number = attribute(object, s_handle);
         if (number != NULL &&
-            !PyLong_Check(number)) { /* a ctypes.c_void_p; its value may be None */
+            !PyLong_Check(number)) { /* a ctypes.c_void_p, whose value may be None */
             PyObject *value = attribute(number, s_value);
             Py_DECREF(number);
             number = value == Py_None ? PyLong_FromLong(0) : value;
@@ -65,7 +66,7 @@ int silo_stream_read(PyObject *kernel, PyObject *name, PyObject *object, void **
     Py_XDECREF(number);
     if (!failed)
         return 0;
-    silo_forget_error(); /* the message is clearer */
+    silo_forget_error(); /* the message of silo_bad_argument is clearer */
     return silo_bad_argument(kernel, name,
                              "a stream: an integer handle, a stream object of torch, cupy, numba, "
                              "cuda.core or Silo, or None",

@@ -64,7 +64,7 @@ static void view_of(struct silo_tensor *tensor, struct dl_tensor *view) {
     };
 }
 
-/* Consumers may drop their tensor from any thread. */
+/* Consumers may release their tensor from any thread, so the GIL is taken. */
 static void release_owner(void *owner) {
     PyGILState_STATE state = PyGILState_Ensure();
     Py_DECREF((PyObject *)owner);
@@ -81,7 +81,7 @@ static void delete_versioned(struct dl_managed_versioned *managed) {
     free(managed);
 }
 
-/* A capsule that was not consumed still owns its tensor. */
+/* A capsule that no consumer took still owns its tensor. */
 static void drop_managed(PyObject *capsule) {
     if (PyCapsule_IsValid(capsule, "dltensor")) {
         struct dl_managed *managed = PyCapsule_GetPointer(capsule, "dltensor");
@@ -102,7 +102,7 @@ static struct silo_tensor *tensor_of(PyObject *object) {
 
 /* ---- DLPack ---- */
 
-/* Keeps the object alive; NULL with an exception set. */
+/* Returns a DLPack tensor that keeps the object alive; NULL with an exception set. */
 static struct dl_managed_versioned *managed_of(PyObject *object) {
     struct dl_managed_versioned *managed = malloc(sizeof *managed); /* owned by the caller */
     if (managed == NULL) {
@@ -117,7 +117,7 @@ static struct dl_managed_versioned *managed_of(PyObject *object) {
 
 static PyObject *unversioned_capsule(PyObject *object) {
     struct dl_managed *managed =
-        malloc(sizeof *managed); /* owned by the capsule, then by its consumer */
+        malloc(sizeof *managed); /* owned by the capsule, and later by its consumer */
     if (managed == NULL)
         return PyErr_NoMemory();
     view_of(tensor_of(object), &managed->tensor);

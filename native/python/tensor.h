@@ -1,5 +1,5 @@
-/* Row-major arrays that Silo allocates, their attributes and their export by DLPack: the common
- * part of buffers in host memory and in a device's memory. */
+/* Row-major arrays that Silo allocates, with their attributes and their export by DLPack: the
+ * common part of HostBuffer and GpuBuffer. */
 #ifndef SILO_TENSOR_H
 #define SILO_TENSOR_H
 
@@ -10,7 +10,8 @@
 #include "shape.h"
 
 struct silo_tensor {
-    void *memory; /* owned by the object that has this tensor; NULL only without elements */
+    void *memory; /* owned by the object that this tensor is part of; NULL only without
+                     elements */
     struct dl_device device;
     struct silo_dtype type;
     int32_t ndim;
@@ -19,46 +20,47 @@ struct silo_tensor {
     int64_t strides[SILO_MAX_AXES]; /* in elements */
 };
 
-/* The start of every object with a tensor; functions below take it as `object`. */
+/* The first members of every object with a tensor; the functions below take such an object. */
 struct silo_tensor_object {
     PyObject_HEAD struct silo_tensor tensor;
 };
 
-/* Set type, extents, strides and bytes; -1 with an ArgumentError set. */
+/* Sets the type, extents, strides and bytes; -1 with an ArgumentError set. */
 int silo_tensor_describe(struct silo_tensor *tensor, PyObject *shape, const char *dtype);
 
-/* The arguments of `__dlpack__`, borrowed; None if not given. */
+/* The arguments of `__dlpack__`, borrowed; None for those not given. */
 struct silo_dlpack_request {
     PyObject *stream, *max_version, *copy;
     bool has_device;
     struct dl_device device;
 };
 
-/* -1 with an exception set. The object decides which requests it accepts. */
+/* Reads the arguments of `__dlpack__`; -1 with an exception set. The object decides which requests
+ * it accepts. */
 int silo_dlpack_read(PyObject *args, PyObject *keywords, struct silo_dlpack_request *request);
 
-/* A capsule that keeps the object alive: of the versioned kind if `max_version` (a tuple or
+/* Returns a capsule that keeps the object alive. It is a versioned one if `max_version` (a tuple or
  * None) is 1.0 or later. */
 PyObject *silo_tensor_capsule(PyObject *object, PyObject *max_version);
 
-/* The method `__dlpack_device__`. */
+/* Implements the method `__dlpack_device__`. */
 PyObject *silo_tensor_device(PyObject *object, PyObject *unused);
 
-/* Getters. */
+/* Getters of attributes. */
 PyObject *silo_tensor_shape(PyObject *object, void *closure);
 PyObject *silo_tensor_strides(PyObject *object, void *closure);
 PyObject *silo_tensor_dtype(PyObject *object, void *closure);
 PyObject *silo_tensor_nbytes(PyObject *object, void *closure);
 
-/* Give a type of these objects DLPack's exchange API and put it into the module. */
+/* Gives a type of these objects DLPack's exchange API, and adds it to the module. */
 int silo_tensor_add_type(PyObject *module, const char *name, PyTypeObject *type);
 
 struct silo_adapter;
 
-/* Whether an adapter reads Silo's own arrays: the extent of such an array is its memory's. */
+/* Returns whether an adapter reads Silo's own arrays, whose extents cover all of their memory. */
 bool silo_tensor_owns(const struct silo_adapter *adapter);
 
-/* A tuple of the first `count` values. */
+/* Returns a tuple of the first `count` values. */
 PyObject *silo_tensor_integers(const int64_t *values, int32_t count);
 
 #endif

@@ -4,7 +4,7 @@
 
 struct silo_torch silo_torch;
 
-/* c10::ScalarType in torch's own numbering, which it keeps fixed. */
+/* c10::ScalarType, with torch's numbers, which do not change. */
 enum torch_dtype {
     TORCH_BYTE = 0,
     TORCH_CHAR = 1,
@@ -51,7 +51,8 @@ const struct silo_dtype silo_torch_dtypes[64] = {
     [TORCH_UINT64] = {SILO_UINT, 64},
 };
 
-/* dlsym gives a data pointer; copying its bits is the portable way to a function pointer. */
+/* dlsym returns a data pointer, whose bits are copied, because that is the portable way to get a
+ * function pointer. */
 static bool resolve(void *library, const char *name, void *slot) {
     void *symbol = dlsym(library, name);
     memcpy(slot, &symbol, sizeof symbol);
@@ -74,9 +75,10 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
     resolve(lib, "aoti_torch_get_storage_size", &found.storage_bytes);
     resolve(lib, "_ZN2at12hasCallbacksEv", &found.observed);
     void *implementation;
-    memcpy(&implementation, handle, sizeof implementation); /* the first word of an at::Tensor */
-    /* An object smaller than the search would be read past its end; torch's is larger than 40
-     * bytes. */
+    /* The first word of an at::Tensor points to its TensorImpl. */
+    memcpy(&implementation, handle, sizeof implementation);
+    /* The search would read past the end of a smaller object, but torch's has more than 40 bytes.
+     */
     for (ptrdiff_t offset = (ptrdiff_t)sizeof(PyObject); offset <= 32; offset += 8) {
         void *word;
         memcpy(&word, (char *)tensor + offset, sizeof word);
@@ -90,12 +92,11 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
     return found.offset;
 }
 
-/* Bytes of a TensorImpl that are searched: the size of torch 2.13's, which is the smallest.
- */
+/* Bytes of a TensorImpl that are searched: all of torch 2.13's, which is the smallest. */
 #define SEARCHED 176
 
-/* The only offset at which `size` bytes equal `wanted[i]` in every tensor i; 0: none, or several.
- */
+/* Returns the only offset at which the 16-bit word equals wanted[i] in each tensor i; 0 if there is
+ * none, or several. */
 static ptrdiff_t find(PyObject *const *tensors, const uint16_t *wanted, Py_ssize_t count,
                       ptrdiff_t step) {
     ptrdiff_t found = 0;
@@ -122,7 +123,8 @@ struct extents_place {
     const void *plain;
 };
 
-/* The place of one tensor's extents; false: not as in a plain tensor. */
+/* Finds where one tensor stores its extents. Returns false if they are not stored as in a plain
+ * tensor. */
 static bool place_of(PyObject *tensor, struct extents_place *place) {
     void *handle = silo_torch_handle(tensor);
     const char *implementation, *at;
@@ -132,7 +134,7 @@ static bool place_of(PyObject *tensor, struct extents_place *place) {
     if (silo_torch.dim(handle, &rank) | silo_torch.sizes(handle, &sizes) |
         silo_torch.strides(handle, &strides))
         return false;
-    /* Compared as integers: torch's answer may be in memory of its own. */
+    /* Subtracted as integers, because torch may return a pointer outside the TensorImpl. */
     place->sizes = (ptrdiff_t)((uintptr_t)sizes - (uintptr_t)implementation);
     place->strides = (ptrdiff_t)((uintptr_t)strides - (uintptr_t)implementation);
     place->rank = place->sizes - (ptrdiff_t)sizeof rank;
@@ -143,8 +145,9 @@ static bool place_of(PyObject *tensor, struct extents_place *place) {
     return rank <= SILO_TORCH_AXES && memcmp(at, &rank, sizeof rank) == 0;
 }
 
-/* Whether tensors of any number of axes have theirs at one place, and those with more axes
- * elsewhere. */
+/* Finds where tensors store their extents. The offsets are used only if tensors of every rank up to
+ * SILO_TORCH_AXES agree and one of a higher rank was also seen; that stores its extents elsewhere.
+ */
 static void find_extents(PyObject *const *tensors, Py_ssize_t count) {
     struct extents_place found, other;
     uint32_t seen = 0;
@@ -186,7 +189,8 @@ void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
             silo_torch.device_index(handle, &index) != 0)
             return;
         types[i] = (uint16_t)type;
-        devices[i] = (uint16_t)((device & 0xff) | (index & 0xff) << 8); /* type first in memory */
+        /* The type is the first byte in memory. */
+        devices[i] = (uint16_t)((device & 0xff) | (index & 0xff) << 8);
     }
     silo_torch.dtype_offset = find(tensors, types, count, 2);
     silo_torch.device_offset = find(tensors, devices, count, 1);
@@ -221,7 +225,8 @@ int32_t silo_torch_other_device(int32_t device_type) {
     };
     const bool known = device_type >= 0 && (size_t)device_type < sizeof types / sizeof *types &&
                        types[device_type] != SILO_DEVICE_UNKNOWN;
-    return known ? types[device_type] : SILO_DEVICE_EXTENSION; /* without a type of its own */
+    /* DLPack has no type for the device. */
+    return known ? types[device_type] : SILO_DEVICE_EXTENSION;
 }
 
 bool silo_torch_open_stream(const char *library) {

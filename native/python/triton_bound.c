@@ -5,12 +5,12 @@
 #include "locks.h"
 #include "stand_in.h"
 
-#define FEW_VALUES 96 /* of one call, on its stack */
+#define FEW_VALUES 96 /* the most values of a call that fit on its stack */
 
 static PyTypeObject *bound_type;
 
-/* Owned memory of the last one, reused by the next owner[grid] (with its grid, if that is plain)
- * and by the next owner.run. */
+/* Owned memory of the last freed object, which the next owner[grid] reuses (with its grid, if that
+ * is plain), or the next owner.run. */
 static struct silo_triton_bound *spare, *spare_run;
 static silo_lock spare_lock;
 
@@ -35,7 +35,7 @@ static bool read_grid(PyObject *grid, int64_t dims[3]) {
     return true;
 }
 
-/* Free memory that holds at most a grid. */
+/* Frees memory that owns nothing but a grid. */
 static void drop(struct silo_triton_bound *bound) {
     if (bound != NULL) {
         Py_XDECREF(bound->grid);
@@ -43,7 +43,7 @@ static void drop(struct silo_triton_bound *bound) {
     }
 }
 
-/* The memory of the last one; its only reference is to its grid. */
+/* Takes the spare memory, which refers to nothing but its grid, or allocates some. */
 SILO_INLINE struct silo_triton_bound *take_spare(struct silo_triton_bound **place) {
     SILO_LOCK(&spare_lock);
     struct silo_triton_bound *bound = *place;
@@ -53,7 +53,8 @@ SILO_INLINE struct silo_triton_bound *take_spare(struct silo_triton_bound **plac
         bound = PyObject_GC_New(struct silo_triton_bound, bound_type);
         if (bound == NULL)
             return NULL;
-        Py_DECREF((PyObject *)bound_type); /* taken again below, as for a spare */
+        Py_DECREF((PyObject *)bound_type); /* PyObject_Init takes this reference later, for a new
+                                              object as for a spare */
         bound->grid = NULL;
     }
     return bound;
@@ -73,7 +74,7 @@ SILO_HOT PyObject *silo_triton_bind(PyObject *owner, PyObject *grid, vectorcallf
     struct silo_triton_bound *bound = take_spare(&spare);
     if (SILO_UNLIKELY(bound == NULL))
         return NULL;
-    if (bound->grid != grid) { /* the same tuple of integers needs no reading */
+    if (bound->grid != grid) { /* the same tuple of integers need not be read again */
         Py_XDECREF(bound->grid);
         bound->grid = Py_NewRef(grid);
         bound->plain = read_grid(grid, bound->dims);
@@ -102,7 +103,7 @@ static SILO_HOT void bound_dealloc(PyObject *object) {
         PyObject_GC_UnTrack(object);
     struct silo_triton_bound **place = bound->grid != NULL ? &spare : &spare_run;
     if (bound->grid != NULL && (!bound->plain || !PyTuple_CheckExact(bound->grid)))
-        Py_CLEAR(bound->grid); /* its references are unknown */
+        Py_CLEAR(bound->grid); /* the grid may refer to any object */
     SILO_LOCK(&spare_lock);
     struct silo_triton_bound *extra = *place;
     *place = bound;
@@ -122,8 +123,9 @@ static SILO_NOINLINE PyObject *run_many(const struct silo_triton_bound *bound, P
     return result;
 }
 
-/* owner.run(*args, **keywords), as tuners call it: CPython always makes a tuple and a dictionary
- * for it, and for a vectorcall function an array and a tuple of names in addition. */
+/* Implements owner.run(*args, **keywords), as tuners call it. CPython makes a tuple and a
+ * dictionary for this call in any case; a vectorcall function would also get an array and a tuple
+ * of names. */
 static SILO_HOT PyObject *run_few(const struct silo_triton_bound *bound, PyObject *args,
                                   PyObject *keywords) {
     const Py_ssize_t positional = PyTuple_Size(args), named = keywords ? PyDict_Size(keywords) : 0;
@@ -138,7 +140,8 @@ static SILO_HOT PyObject *run_few(const struct silo_triton_bound *bound, PyObjec
          i++) {
         names[i] = silo_canonical_name(name);
         strings = strings && SILO_LIKELY(PyUnicode_CheckExact(names[i]) || PyUnicode_Check(name));
-        values[positional + i] = Py_NewRef(value); /* a call may change the dictionary */
+        /* Held, because a call may change the dictionary. */
+        values[positional + i] = Py_NewRef(value);
     }
     if (SILO_UNLIKELY(!strings))
         PyErr_SetString(PyExc_TypeError, "keywords must be strings");
@@ -158,7 +161,7 @@ static SILO_HOT PyObject *tuple_call(PyObject *self, PyObject *args, PyObject *k
     return run_few(bound, args, keywords);
 }
 
-/* Two of `owner.run` are equal, as two bound methods are. */
+/* Makes two objects of the same `owner.run` equal, as two bound methods are. */
 static PyObject *bound_compare(PyObject *object, PyObject *other, int operation) {
     const struct silo_triton_bound *one = (struct silo_triton_bound *)object,
                                    *two = (struct silo_triton_bound *)other;
@@ -188,7 +191,7 @@ static PyObject *bound_name(PyObject *self, void *closure) {
     return PyErr_Format(PyExc_AttributeError, "function[grid] has no __name__");
 }
 
-/* By reference, as bound methods are. */
+/* Pickles the object as getattr(owner, "run"), as for a bound method. */
 static PyObject *bound_reduce(PyObject *self, PyObject *protocol) {
     (void)protocol;
     const struct silo_triton_bound *bound = (struct silo_triton_bound *)self;

@@ -1,28 +1,30 @@
-/* A launcher with its owner bound: `owner[grid]` of a Triton function, a tuner or heuristics, and
- * `function.run`. */
+/* The objects `owner[grid]` of a Triton function, a tuner or heuristics, and `function.run`: each
+ * holds its owner, and calling it launches. */
 #ifndef SILO_TRITON_BOUND_H
 #define SILO_TRITON_BOUND_H
 
 #include "python.h"
 
-/* run(owner, *arguments, **named): values in a row, `names` a tuple or NULL, as METH_FASTCALL. */
+/* Implements run(owner, *arguments, **named) with arguments as for METH_FASTCALL; `names` is a
+ * tuple or NULL. */
 typedef PyObject *(*silo_triton_run_function)(PyObject *owner, PyObject *const *arguments,
                                               Py_ssize_t positional, PyObject *names);
 
 struct silo_triton_bound {
-    PyObject_HEAD vectorcallfunc call; /* NULL: `run` is called */
-    silo_triton_run_function run;      /* NULL: `call` is */
+    PyObject_HEAD vectorcallfunc call; /* NULL if `run` is called instead */
+    silo_triton_run_function run;      /* NULL if `call` is called instead */
     PyObject *owner;                   /* owned */
-    PyObject *grid;                    /* owned; NULL: this is `owner.run` */
-    int64_t dims[3];                   /* where `plain` */
-    bool plain;                        /* a tuple of one to three integers */
-    bool tracked;                      /* by the collector: another object refers to it */
+    PyObject *grid;                    /* owned; NULL for `owner.run` */
+    int64_t dims[3];                   /* the grid's extents, if `plain` is set */
+    bool plain;                        /* the grid is a tuple of one to three integers */
+    bool tracked; /* the garbage collector tracks the object, because another object refers to it */
 };
 
-/* A new reference; `call` gets it as its first argument, and begins with silo_triton_bound_used. */
+/* Returns `owner[grid]`, a new reference. `call` receives this object first, and begins with
+ * silo_triton_bound_used. */
 PyObject *silo_triton_bind(PyObject *owner, PyObject *grid, vectorcallfunc call);
 
-/* The same for `owner.run`. */
+/* Returns `owner.run`, a new reference. */
 PyObject *silo_triton_bind_run(PyObject *owner, silo_triton_run_function run);
 
 SILO_INLINE void silo_triton_bound_used(struct silo_triton_bound *bound) {
@@ -32,6 +34,6 @@ SILO_INLINE void silo_triton_bound_used(struct silo_triton_bound *bound) {
     }
 }
 
-int silo_triton_bound_init(PyObject *module); /* TritonBound */
+int silo_triton_bound_init(PyObject *module); /* adds the type TritonBound */
 
 #endif

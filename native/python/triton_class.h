@@ -1,24 +1,25 @@
-/* A class of Triton's while launches of its objects are served: which run it has then. */
+/* One of Triton's classes, while Silo serves launches of its objects by replacing its method `run`.
+ */
 #ifndef SILO_TRITON_CLASS_H
 #define SILO_TRITON_CLASS_H
 
 #include "python.h"
 
 struct silo_triton_class {
-    PyTypeObject *type; /* owned; NULL: none is served */
-    PyObject *members;  /* owned: its own dictionary; NULL: not known */
-    PyObject *run;      /* owned: its `run` while launches are served */
+    PyTypeObject *type; /* owned; NULL if no class is served */
+    PyObject *members;  /* owned: the class's own dictionary; NULL if unknown */
+    PyObject *run;      /* owned: Silo's `run`, while launches are served */
 };
 
 extern PyObject *silo_triton_s_run; /* "run", interned */
 
 void silo_triton_class_set(struct silo_triton_class *served, PyTypeObject *type, PyObject *run);
 
-/* The same for an object of any class, read by its attributes. */
+/* Does what silo_triton_class_runs does for an object of any class, by reading its attributes. */
 bool silo_triton_class_finds(const struct silo_triton_class *served, PyObject *object);
 
-/* Whether an object still launches through us: a program may have put its own run there. A class's
- * own dictionary goes before all that it inherits. */
+/* Returns whether an object's `run` is Silo's: the program may have replaced it. The dictionary of
+ * the object's class is enough, because it precedes inherited members. */
 SILO_INLINE bool silo_triton_class_runs(const struct silo_triton_class *served, PyObject *object) {
     if (SILO_LIKELY(Py_TYPE(object) == served->type && served->members != NULL) &&
         SILO_LIKELY(PyDict_GetItemWithError(served->members, silo_triton_s_run) == served->run))

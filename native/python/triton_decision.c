@@ -5,31 +5,32 @@
 #include "names.h"
 #include "torch_shim.h"
 
-#define SCALAR_TYPES 64    /* of torch */
+#define SCALAR_TYPES 64    /* number of torch's scalar types */
 #define KEPT_KEYS 64       /* a power of two */
-#define MOST_SEARCHED 1024 /* members of a cache */
+#define MOST_SEARCHED 1024 /* caches with more members are not searched */
 
-static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype) by torch's number */
+static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype), by torch's number of the dtype */
 static PyObject *s_dtype;
 
-/* The last key that was looked up in a cache. The next call mostly has an equal key: then its tuple
- * is not made, and the cache's own tuple is found by its address. The cache is read each time.
- */
+/* The last key that was looked up in a cache. The next call usually has an equal key: then no tuple
+ * is made, and the cache finds its own tuple by its address. The config itself is read from the
+ * cache each time. */
 struct kept_key {
-    const void *cache; /* only compared */
-    PyObject *made;    /* owned tuple of plain values; NULL: none */
-    PyObject *stored;  /* owned: the equal tuple that the cache has; NULL: not looked for */
+    const void *cache; /* compared only, never read */
+    PyObject *made;    /* owned tuple of plain values, or NULL */
+    PyObject *stored;  /* owned: the equal tuple in the cache; NULL if it was not searched for */
 };
 static struct kept_key kept_keys[KEPT_KEYS];
 static silo_lock kept_lock;
 
-/* The parts of a key, owned. */
+/* The parts of a key; owned. */
 struct parts {
     PyObject *items[2 * SILO_TUNED_VALUES];
     Py_ssize_t count;
 };
 
-/* str(value.dtype) (a new reference), NULL without an exception: no such attribute. */
+/* Returns str(value.dtype) (a new reference). Returns NULL without an exception if the value lacks
+ * the attribute. */
 static PyObject *dtype_text(PyObject *value) {
     PyTypeObject *type = Py_TYPE(value);
     if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
@@ -55,7 +56,8 @@ static PyObject *dtype_text(PyObject *value) {
     return text;
 }
 
-/* Which of the names of the arguments this is; -1: none. All are canonical. */
+/* Returns the index of a name among the argument names, or -1. All names are interned, so they are
+ * compared by address. */
 SILO_INLINE Py_ssize_t index_of(PyObject *const *arg_names, Py_ssize_t count, PyObject *name) {
     for (Py_ssize_t i = 0; i < count; i++) {
         if (arg_names[i] == name)
@@ -64,7 +66,8 @@ SILO_INLINE Py_ssize_t index_of(PyObject *const *arg_names, Py_ssize_t count, Py
     return -1;
 }
 
-/* The parts of Triton's key of a call. -1, perhaps with an exception: Triton makes it. */
+/* Collects the parts of the key that Triton makes for a call. Returns -1, perhaps with an exception
+ * set, if Triton must make the key itself. */
 static int read_parts(struct parts *parts, PyObject *arg_names, PyObject *keys,
                       PyObject *const *arguments, Py_ssize_t positional, PyObject *const *names,
                       Py_ssize_t named) {
@@ -86,7 +89,7 @@ static int read_parts(struct parts *parts, PyObject *arg_names, PyObject *keys,
         if (place < 0)
             continue;
         if (by_name[place] != NULL)
-            return -1; /* given twice */
+            return -1; /* the argument is given twice */
         in_order[given++] = by_name[place] = arguments[positional + i];
     }
     for (Py_ssize_t i = 0; i < key_count; i++) {
@@ -105,8 +108,8 @@ static int read_parts(struct parts *parts, PyObject *arg_names, PyObject *keys,
     return 0;
 }
 
-/* Whether two values are equal as parts of a key, as far as that can be found out without Python
- * code. */
+/* Returns whether two values are equal as parts of a key. It runs no Python code, and returns false
+ * if that would be needed. */
 static bool is_same(PyObject *one, PyObject *other) {
     if (one == other)
         return true;
@@ -135,8 +138,7 @@ static bool equals(PyObject *key, PyObject *const *items, Py_ssize_t count) {
     return true;
 }
 
-/* The tuple with these parts that is a member of the cache (a new reference); NULL: none was found.
- */
+/* Returns the cache's own tuple with these parts (a new reference), or NULL if none was found. */
 static SILO_NOINLINE PyObject *stored_key(PyObject *cache, const struct parts *parts) {
     PyObject *key, *config;
     Py_ssize_t position = 0;
@@ -149,7 +151,8 @@ static SILO_NOINLINE PyObject *stored_key(PyObject *cache, const struct parts *p
     return NULL;
 }
 
-/* Keep a key unless its parts are objects that it would keep alive. */
+/* Keeps a key for the next look-up, unless this would keep objects other than plain values alive.
+ */
 static void keep(struct kept_key *at, const void *cache, const struct parts *parts, PyObject *made,
                  PyObject *stored) {
     for (Py_ssize_t i = 0; i < parts->count; i++) {
@@ -164,7 +167,8 @@ static void keep(struct kept_key *at, const void *cache, const struct parts *par
     Py_XDECREF(old.stored);
 }
 
-/* The cache's entry for a key of these parts, borrowed; NULL, perhaps with an exception. */
+/* Returns the cache's config for a key of these parts, borrowed; NULL, perhaps with an exception
+ * set. */
 static PyObject *look_up(PyObject *cache, const struct parts *parts) {
     struct kept_key *at = &kept_keys[(size_t)(uintptr_t)cache >> 4 & (KEPT_KEYS - 1)];
     SILO_LOCK(&kept_lock);

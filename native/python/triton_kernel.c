@@ -9,8 +9,9 @@
 #include "triton_class.h"
 #include "triton_run.h"
 
-static PyObject *first_use;    /* owned: puts a TritonKernel into a function's dictionary */
-static PyObject *first_launch; /* owned: the same for a compiled kernel */
+static PyObject *first_use; /* owned callable: puts a TritonKernel into a function's dictionary */
+/* Owned callable: puts a TritonKernel into a compiled kernel's dictionary. */
+static PyObject *first_launch;
 static struct silo_triton_class functions;
 static PyObject *s_kernel;
 
@@ -18,15 +19,15 @@ static PyTypeObject *kernel_type;
 
 #define ODD_GRID "its grid is no tuple of one to three integers, none below 0, and no function"
 
-/* The kernel of a function or of a compiled kernel, borrowed from its dictionary. NULL with an
- * exception set, or without one: Triton serves it. */
+/* Returns the TritonKernel of a function or a compiled kernel, borrowed from its dictionary.
+ * Returns NULL with an exception set, or without one if Triton must launch. */
 SILO_INLINE struct silo_triton_kernel *kernel_of(const struct silo_triton_call *call) {
     PyObject *const function = call->function;
     PyObject *dict = PyObject_GenericGetDict(function, NULL);
     if (SILO_UNLIKELY(dict == NULL))
         return NULL;
     PyObject *found = PyDict_GetItemWithError(dict, s_kernel);
-    Py_DECREF(dict); /* the function holds it */
+    Py_DECREF(dict); /* the function still holds it */
     if (SILO_LIKELY(found != NULL && Py_TYPE(found) == kernel_type &&
                     ((struct silo_triton_kernel *)found)->function == function))
         return (struct silo_triton_kernel *)found;
@@ -34,25 +35,26 @@ SILO_INLINE struct silo_triton_kernel *kernel_of(const struct silo_triton_call *
     if (PyErr_Occurred() || first == NULL)
         return NULL;
     found = silo_call_one(first, function);
-    Py_XDECREF(found); /* as above */
+    Py_XDECREF(found); /* the function's dictionary still holds it */
     if (found == NULL || Py_TYPE(found) != kernel_type)
         return NULL;
     return (struct silo_triton_kernel *)found;
 }
 
-/* Whether the guard may be used for a launch now. */
+/* Returns whether the guard may be used for a launch now. */
 SILO_INLINE bool is_served(const struct silo_triton_kernel *kernel) {
     if (SILO_UNLIKELY(kernel->launcher == NULL))
         return false;
-    if (SILO_UNLIKELY(kernel->hooks == NULL)) /* not launched yet: the first call fills it */
+    /* NULL before the first launch, which sets the members read below. */
+    if (SILO_UNLIKELY(kernel->hooks == NULL))
         return true;
     return SILO_LIKELY(PyList_Size(kernel->hooks) == 0) &&
            SILO_LIKELY(PyDict_Size(kernel->globals) == 0 || silo_triton_globals_hold(kernel));
 }
 
-/* Whether a launch that is not served goes through Triton. For code that Triton did not compile,
- * Triton does not compare the globals that it was made with: an exception is set if one of them has
- * changed. */
+/* Returns whether Triton may make a launch that the guard does not serve. Triton cannot compare the
+ * globals of code that it did not compile, so `changed` is called if one has changed: if that
+ * raises, false is returned with the exception set. */
 static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
     if (kernel->changed == NULL || silo_triton_globals_hold(kernel))
         return true;
@@ -63,7 +65,8 @@ static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
     return said != NULL;
 }
 
-/* The program emptied Triton's caches: it is compiled again, as there. */
+/* Clears the guard after the program emptied Triton's caches, so that the kernel is compiled again
+ * here too. */
 static SILO_NOINLINE void forget(struct silo_triton_kernel *kernel) {
     kernel->device_count = PyDict_Size(kernel->devices);
     kernel->cached = PyDict_Size(kernel->caches);
@@ -75,7 +78,7 @@ SILO_INLINE bool has_shrunk(const struct silo_triton_kernel *kernel) {
                                       PyDict_Size(kernel->devices) < kernel->device_count);
 }
 
-/* Whether a call only compiles. */
+/* Returns whether a call only compiles (warmup). */
 static bool is_warmup(const struct silo_triton_call *call) {
     const Py_ssize_t named = call->names != NULL ? PyTuple_Size(call->names) : 0;
     for (Py_ssize_t i = 0; i < named; i++)
@@ -84,13 +87,14 @@ static bool is_warmup(const struct silo_triton_call *call) {
     return false;
 }
 
-/* Triton's own way for a reason of this kind. */
+/* Lets Triton make the call, and counts the launch by `reason`. */
 static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *reason) {
     return is_warmup(call) ? silo_triton_own_way(call, NULL)
                            : silo_triton_own_way_for(call, reason);
 }
 
-/* The same before the guard is used. */
+/* Lets Triton make a call for which the guard was not used; the reason is `odd`, or it is found
+ * here. */
 static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, const char *odd) {
     const struct silo_triton_kernel *kernel = call->kernel;
     if (kernel != NULL && kernel->refused != NULL)
@@ -102,7 +106,7 @@ static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, const c
                            : "a global that it reads has changed");
 }
 
-/* Arguments in the order of the parameters, and launch. */
+/* Puts the arguments into the order of the parameters, and launches. */
 static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *dims) {
     struct silo_launcher *launcher = call->kernel->launcher;
     struct silo_inputs inputs;
@@ -173,7 +177,7 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
     return result;
 }
 
-/* `odd` is the reason why the guard is not used; NULL: it is used. */
+/* Makes a call of a Triton program. `odd` is the reason why the guard cannot be used, or NULL. */
 SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, const char *odd) {
     struct silo_situation *now = silo_situation_now();
     if (SILO_UNLIKELY(now == NULL))
@@ -183,14 +187,15 @@ SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, 
     if (SILO_UNLIKELY(now->blocked))
         now->passed++;
     if (SILO_UNLIKELY(kernel == NULL || odd != NULL || !is_served(kernel))) {
-        Py_XINCREF((PyObject *)kernel); /* as below */
+        Py_XINCREF((PyObject *)kernel); /* held, for the reason given below */
         if (!PyErr_Occurred() && (kernel == NULL || may_go(kernel))) {
             call->kernel = kernel;
             result = go_unasked(call, odd);
         }
         Py_XDECREF((PyObject *)kernel);
     } else {
-        Py_INCREF((PyObject *)kernel); /* a program may empty the function's dictionary meanwhile */
+        /* Held, because a program may empty the function's dictionary meanwhile. */
+        Py_INCREF((PyObject *)kernel);
         call->kernel = kernel;
         call->situation = now;
         if (SILO_UNLIKELY(has_shrunk(kernel)))
@@ -226,7 +231,7 @@ PyObject *silo_triton_launch_function(PyObject *function, PyObject *const *argum
     return triton_run(function, arguments, positional, names);
 }
 
-/* The arguments of a call of what `function[grid]` or `compiled[grid]` made. */
+/* Returns the call of an object `function[grid]` or `compiled[grid]` with these arguments. */
 static inline struct silo_triton_call call_of(const struct silo_triton_bound *bound,
                                               PyObject *const *arguments, size_t flagged,
                                               PyObject *names) {
@@ -265,7 +270,7 @@ static SILO_HOT PyObject *compiled_call(PyObject *self, PyObject *const *argumen
     silo_triton_bound_used(bound);
     struct silo_triton_call call = call_of(bound, arguments, flagged, names);
     call.compiled = true;
-    /* Triton takes the three extents, and no fewer. */
+    /* Triton requires all three extents here. */
     const bool plain = bound->plain && PyTuple_Size(bound->grid) == 3;
     return serve(&call, bound->dims,
                  !plain          ? "its grid is no tuple of three integers, none below 0"
@@ -279,7 +284,7 @@ static PyObject *compiled_getitem(PyObject *compiled, PyObject *grid) {
         return NULL;
     const int served = PyDict_Contains(dict, s_kernel);
     Py_DECREF(dict);
-    if (served <= 0) { /* Triton loads it here, which may fail */
+    if (served <= 0) { /* Triton's __getitem__ loads the kernel, which may fail */
         PyObject *pair = served == 0 ? PyTuple_Pack(2, compiled, grid) : NULL;
         PyObject *runner = pair != NULL ? PyObject_Call(silo_triton_compiled, pair, NULL) : NULL;
         Py_XDECREF(pair);
@@ -322,7 +327,7 @@ static PyObject *kernel_learned(PyObject *object, PyObject *args) {
     PyObject *seen = PyList_New(count);
     if (seen == NULL)
         return NULL;
-    for (Py_ssize_t i = 0; i < count; i++) /* none is known yet */
+    for (Py_ssize_t i = 0; i < count; i++) /* no value has been compared yet */
         PyList_SetItem(seen, i, Py_NewRef(silo_absent));
     PyObject *old[] = {self->seen,   self->hooks,   self->devices,
                        self->caches, self->globals, self->changed};
@@ -341,7 +346,7 @@ static PyObject *kernel_learned(PyObject *object, PyObject *args) {
 
 static PyObject *kernel_reduce(PyObject *self, PyObject *protocol) {
     (void)self, (void)protocol;
-    /* A copy of a function lacks it. */
+    /* In a copied or pickled function, the TritonKernel becomes None. */
     return Py_BuildValue("(O())", (PyObject *)Py_TYPE(Py_None));
 }
 

@@ -1,26 +1,24 @@
-/* Launches of Triton programs, from Triton's own calls to the guard: run(...) and
- * kernel[grid](...).
- */
+/* Launches of Triton programs, from the calls run(...) and kernel[grid](...) to the guard. */
 #ifndef SILO_TRITON_KERNEL_H
 #define SILO_TRITON_KERNEL_H
 
 #include "triton_way.h"
 
-/* triton_methods(kind, first_use): (run, __getitem__) to be put on a class of Triton's functions.
- */
+/* Implements triton_methods(kind, first_use): returns (run, __getitem__) for a class of Triton's
+ * functions. */
 PyObject *silo_py_triton_methods(PyObject *module, PyObject *args);
 
-/* triton_compiled(kind, getitem, first_launch): __getitem__ to be put on Triton's class of compiled
- * kernels, `getitem` Triton's own. */
+/* Implements triton_compiled(kind, getitem, first_launch): returns __getitem__ for Triton's class
+ * of compiled kernels; `getitem` is Triton's own. */
 PyObject *silo_py_triton_compiled(PyObject *module, PyObject *args);
 
-/* Whether launches of a function come here. */
+/* Returns whether a function's launches are handled here, because its `run` is Silo's. */
 bool silo_triton_is_served(PyObject *function);
 
-/* Launch a function of this kind: run(*arguments, **named), `names` a tuple. */
+/* Launches a served function: run(*arguments, **named), where `names` is a tuple. */
 PyObject *silo_triton_launch_function(PyObject *function, PyObject *const *arguments,
                                       Py_ssize_t positional, PyObject *names);
 
-int silo_triton_kernel_init(PyObject *module); /* TritonKernel */
+int silo_triton_kernel_init(PyObject *module); /* adds the type TritonKernel */
 
 #endif

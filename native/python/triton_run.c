@@ -42,7 +42,7 @@ PyObject *silo_triton_run_new(PyTypeObject *kind, silo_triton_run_function run) 
     return (PyObject *)made;
 }
 
-/* By reference: the class's own run. */
+/* Pickles the method by reference, as the class's attribute `run`. */
 static PyObject *run_reduce(PyObject *self, PyObject *protocol) {
     (void)protocol;
     PyObject *builtins = PyImport_ImportModule("builtins");

@@ -10,7 +10,7 @@
 #include "triton_decision.h"
 #include "triton_kernel.h"
 
-#define MOST_MEMBERS 8 /* of a config besides its keywords */
+#define MOST_MEMBERS 8 /* the most members of a config besides its keywords */
 
 enum decorator { AUTOTUNER, HEURISTICS };
 
@@ -19,18 +19,19 @@ static PyObject *own_runs[2]; /* owned: Triton's own `run` methods */
 
 static PyObject *members[MOST_MEMBERS]; /* owned, interned */
 static Py_ssize_t member_count;
-static PyTypeObject
-    *decided_type; /* owned: dictionaries that a tuner's decisions are kept in, too */
+static PyTypeObject *decided_type; /* owned: a second type of dictionary, besides dict, that may be
+                                      a tuner's cache */
 static PyObject *s_arg_names, *s_keys, *s_configs, *s_cache, *s_fn, *s_kwargs, *s_pre_hook,
     *s_nargs, *s_best_config, *s_values, *s_grid, *s_warmup;
 
-/* The arguments of the call of the tuned kernel: positional values, then named ones. */
+/* The arguments for the tuned kernel: positional values, followed by named ones. */
 struct outgoing {
-    PyObject *values[SILO_TUNED_VALUES]; /* borrowed, but for those in `made` */
-    PyObject
-        *names[SILO_TUNED_VALUES]; /* borrowed: the names of the values that are not positional */
+    /* Borrowed; those made by heuristics are kept alive by `made`. */
+    PyObject *values[SILO_TUNED_VALUES];
+    /* Borrowed: the names of the values after the positional ones. */
+    PyObject *names[SILO_TUNED_VALUES];
     Py_ssize_t positional, named;
-    PyObject *made[SILO_TUNED_VALUES]; /* owned: results of heuristics */
+    PyObject *made[SILO_TUNED_VALUES]; /* owned: values that heuristics returned */
     Py_ssize_t made_count;
 };
 
@@ -54,7 +55,8 @@ static bool runs_here(enum decorator which, PyObject *self) {
     return Py_TYPE(self) == classes[which].type && silo_triton_class_runs(&classes[which], self);
 }
 
-/* callable(*values, **named); `before` goes first, NULL: nothing does. */
+/* Returns callable(*values, **named). If `before` is not NULL, it is the first positional argument.
+ */
 static PyObject *call_by_python(PyObject *callable, PyObject *before, PyObject *const *values,
                                 Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
     const Py_ssize_t shift = before != NULL;
@@ -80,8 +82,8 @@ static PyObject *call_by_python(PyObject *callable, PyObject *before, PyObject *
     return result;
 }
 
-/* Whether no argument is a tracer, for a call that goes to a tuner's code in Python: that code
- * would take a call with tracers for one that is not tuned yet. False with an exception set. */
+/* Returns true if no argument is a tracer, else false with an exception set. Used before a call of
+ * a tuner's Python code, which would see a call with tracers as one that is not tuned yet. */
 static bool takes_no_stand_in(PyObject *const *values, Py_ssize_t count) {
     for (Py_ssize_t i = 0; i < count; i++)
         if (silo_stood_for(values[i]) != NULL) {
@@ -98,7 +100,7 @@ static PyObject *own_way(enum decorator which, PyObject *self, PyObject *const *
     return call_by_python(own_runs[which], self, arguments, positional, names, named);
 }
 
-/* inner.run(*values, **named) */
+/* Returns inner.run(*values, **named). */
 static PyObject *call_inner(PyObject *inner, struct outgoing *out) {
     if (silo_triton_is_served(inner)) {
         PyObject *names = silo_kept_tuple(out->names, out->named);
@@ -122,17 +124,17 @@ static PyObject *call_inner(PyObject *inner, struct outgoing *out) {
 
 /* ---- decisions ---- */
 
-/* A member of an object's own dictionary, borrowed; NULL if missing. */
+/* Returns a member of an object's own dictionary, borrowed; NULL if it is missing. */
 static PyObject *own_member(PyObject *dict, PyObject *name) {
     return PyDict_GetItemWithError(dict, name);
 }
 
-/* A config's values, after the call's own; false: Triton passes them. */
+/* Adds a config's values after those of the call. Returns false if Triton must make the call. */
 static bool add_config(struct outgoing *out, PyObject *config, Py_ssize_t named_before) {
     PyObject *dict = PyObject_GenericGetDict(config, NULL);
     if (dict == NULL)
         return false;
-    Py_DECREF(dict); /* the config holds it */
+    Py_DECREF(dict); /* the config still holds it */
     PyObject *hook = own_member(dict, s_pre_hook), *kwargs = own_member(dict, s_kwargs);
     if ((hook != NULL && hook != Py_None) || kwargs == NULL || !PyDict_CheckExact(kwargs))
         return false;
@@ -142,7 +144,7 @@ static bool add_config(struct outgoing *out, PyObject *config, Py_ssize_t named_
         name = silo_canonical_name(name);
         for (Py_ssize_t i = 0; i < named_before; i++) {
             if (out->names[i] == name)
-                return false; /* Triton refuses to tune a parameter that the call gives */
+                return false; /* Triton raises an error if a call gives a tuned parameter */
         }
         if (!add_named(out, name, value))
             return false;
@@ -173,7 +175,8 @@ static bool start(struct outgoing *out, PyObject *const *arguments, Py_ssize_t p
     return true;
 }
 
-/* The config that Triton has decided on, borrowed from its cache; NULL: Triton decides. */
+/* Returns the config that Triton has chosen, borrowed from its cache; NULL if Triton must choose.
+ */
 static PyObject *decided(PyObject *dict, PyObject *configs, PyObject *const *arguments,
                          Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
     if (PyList_Size(configs) == 1)
@@ -197,7 +200,7 @@ static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ss
     if (configs != NULL && inner != NULL && PyList_CheckExact(configs) && PyList_Size(configs) > 0)
         config = decided(dict, configs, arguments, positional, names, named);
     PyObject *result = NULL;
-    PyErr_Clear(); /* a key that cannot be hashed: Triton raises the error */
+    PyErr_Clear(); /* a key may be unhashable; Triton raises the error */
     Py_XINCREF(config);
     if (config == NULL || !start(&out, arguments, positional, names, named) ||
         !add_config(&out, config, named)) {
@@ -216,7 +219,8 @@ static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ss
     return result;
 }
 
-/* Put one heuristic's result among the named values. -1 with an exception set, 1: no room. */
+/* Adds the result of a heuristic to the named values. Returns -1 with an exception set, or 1 if
+ * the values do not fit. */
 static int add_heuristic(struct outgoing *out, PyObject *given, PyObject *name,
                          PyObject *heuristic) {
     PyObject *copy = PyDict_Copy(given);
@@ -261,7 +265,8 @@ static PyObject *run_heuristics(PyObject *self, PyObject *const *arguments, Py_s
         failed = PyDict_SetItem(given, PyList_GetItem(arg_names, i), arguments[i]);
     for (Py_ssize_t i = 0; i < named && failed == 0; i++)
         failed = PyDict_SetItem(given, names[i], arguments[positional + i]);
-    PyObject *pairs = failed == 0 ? PyDict_Items(values) : NULL; /* heuristics may change it */
+    /* A copy, because heuristics may change the dict. */
+    PyObject *pairs = failed == 0 ? PyDict_Items(values) : NULL;
     Py_INCREF(inner);
     for (Py_ssize_t i = 0; pairs != NULL && i < PyList_Size(pairs) && failed == 0; i++) {
         PyObject *pair = PyList_GetItem(pairs, i);
@@ -283,7 +288,7 @@ static PyObject *tuned(enum decorator which, PyObject *self, PyObject *const *ar
                               : run_heuristics(self, arguments, positional, names, named);
 }
 
-/* The items of a tuple of names, as interned strings. */
+/* Stores the names of a tuple as interned strings; returns their number. */
 static Py_ssize_t spread(PyObject *names, PyObject *out[SILO_TUNED_VALUES]) {
     const Py_ssize_t count = names != NULL ? PyTuple_Size(names) : 0;
     for (Py_ssize_t i = 0; i < count && i < SILO_TUNED_VALUES; i++)

@@ -1,14 +1,14 @@
-/* Calls of Triton's own tuners and heuristics, once they are decided: by Triton's exact key and
- * from Triton's own cache, without its Python code. All that is not decided goes Triton's own way.
- */
+/* Calls of Triton's tuners and heuristics. If Triton has chosen a config, the call is made without
+ * Triton's Python code: the config is found by Triton's exact key in Triton's own cache. Other
+ * calls go to Triton. */
 #ifndef SILO_TRITON_TUNED_H
 #define SILO_TRITON_TUNED_H
 
 #include "python.h"
 
-/* triton_tuners(autotuner, run, heuristics, run, members, decided): (run, __getitem__) of the first
- * class and of the second, to be put on them. The runs are Triton's; `members` names a config's
- * values besides its keywords, in Triton's order. */
+/* Implements triton_tuners(autotuner, run, heuristics, run, members, decided): returns (run,
+ * __getitem__) for the class of tuners and for that of heuristics. The arguments `run` are Triton's
+ * own; `members` names a config's values besides its keywords, in Triton's order. */
 PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args);
 
 int silo_triton_tuned_init(void);

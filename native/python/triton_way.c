@@ -12,9 +12,9 @@ PyTypeObject *silo_situation_type;
 struct silo_situation *silo_situation;
 PyObject *silo_triton_run, *silo_triton_compiled;
 
-static PyObject *notice;  /* owned: makes the situation anew */
+static PyObject *notice;  /* owned callable: makes a new TritonSituation */
 static PyObject *partial; /* owned: functools.partial */
-#define MOST_REASONS 32   /* names under which the launches of one kernel are counted */
+#define MOST_REASONS 32   /* the most reasons by which a kernel's launches are counted */
 
 static PyObject *s_grid, *s_warmup, *s_launch_metadata;
 
@@ -186,7 +186,8 @@ PyObject *silo_py_triton_serve(PyObject *module, PyObject *args) {
 
 /* ---- Triton's own way ---- */
 
-/* The positional arguments, the function before them; and the others by name. */
+/* Makes the arguments of Triton's own call: a tuple of the function and the positional arguments,
+ * and a dict of the named ones. Returns -1 with an exception set. */
 static int own_arguments(const struct silo_triton_call *call, PyObject **args,
                          PyObject **keywords) {
     *keywords = PyDict_New();
@@ -214,7 +215,7 @@ static int own_arguments(const struct silo_triton_call *call, PyObject **args,
     return 0;
 }
 
-/* Add one to a reason's launches; -1 with an exception set. */
+/* Counts a launch by its reason, and reports the reason if it is new; -1 with an exception set. */
 static int count_reason(struct silo_triton_kernel *launched, PyObject *reason) {
     struct silo_triton_kernel *kernel = silo_triton_counted(launched);
     if (kernel->reasons == NULL && (kernel->reasons = PyDict_New()) == NULL)
@@ -247,7 +248,7 @@ static int count_reason(struct silo_triton_kernel *launched, PyObject *reason) {
     return result;
 }
 
-/* Triton's compiled[grid], a new reference. */
+/* Returns the compiled[grid] that Triton makes, a new reference. */
 static PyObject *runner_of(const struct silo_triton_call *call) {
     PyObject *pair = PyTuple_Pack(2, call->function, call->grid);
     PyObject *runner = pair != NULL ? PyObject_Call(silo_triton_compiled, pair, NULL) : NULL;
@@ -255,7 +256,7 @@ static PyObject *runner_of(const struct silo_triton_call *call) {
     return runner;
 }
 
-/* compiled[grid](*args[1:], **keywords) */
+/* Returns Triton's compiled[grid](*args[1:], **keywords). */
 static PyObject *call_compiled(const struct silo_triton_call *call, PyObject *args,
                                PyObject *keywords) {
     PyObject *runner = runner_of(call);
@@ -282,7 +283,8 @@ PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason) {
     if (result != NULL && call->kernel != NULL && reason != NULL) {
         silo_triton_counted(call->kernel)->own_launches++;
         if (count_reason(call->kernel, reason) != 0)
-            PyErr_WriteUnraisable(call->function); /* the launch is made */
+            /* The launch has been made, so a failed count is no error. */
+            PyErr_WriteUnraisable(call->function);
     }
     return result;
 }
@@ -294,7 +296,7 @@ PyObject *silo_triton_own_way_for(struct silo_triton_call *call, const char *rea
     return result;
 }
 
-/* The reason of a call whose argument is of a kind that the guard does not read. */
+/* Returns the reason for a call whose argument has a type that the guard does not read. */
 static PyObject *kind_of_argument(PyObject *name, PyObject *argument) {
     if (PyTuple_Check(argument))
         return PyUnicode_FromFormat("the argument %U is a tuple", name);
@@ -330,7 +332,7 @@ PyObject *silo_triton_left_unread(const struct silo_plan *plan, const struct sil
 
 /* ---- Triton's hooks of launches ---- */
 
-/* The grid as the program gave it. */
+/* Returns the grid as the program gave it, a new reference. */
 static PyObject *grid_given(const struct silo_triton_call *call, const int64_t dims[3]) {
     if (call->dims != NULL)
         return Py_NewRef(call->dims);
@@ -346,7 +348,7 @@ PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
     PyObject *grid = grid_given(call, dims), *stream = PyLong_FromVoidPtr(call->stream);
     PyObject *method = PyObject_GetAttr(call->compiled ? call->function : tag, s_launch_metadata);
     PyObject *all = PyTuple_New(count + 2), *metadata = NULL, *done = NULL;
-    call->went = true; /* hooks are called once */
+    call->went = true; /* the call must not be repeated, because hooks are called once */
     if (grid != NULL && stream != NULL && method != NULL && all != NULL) {
         PyTuple_SetItem(all, 0, Py_NewRef(grid));
         PyTuple_SetItem(all, 1, Py_NewRef(stream));
@@ -387,11 +389,13 @@ PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call) {
     return result;
 }
 
-/* The same, to be called without arguments. */
+/* Returns a functools.partial that makes the call through Triton when it is called without
+ * arguments. */
 static PyObject *own_way_later(const struct silo_triton_call *call) {
     PyObject *args, *keywords, *result = NULL;
     if (own_arguments(call, &args, &keywords) == 0) {
-        const Py_ssize_t first = call->compiled ? 1 : 0; /* the runner has the kernel */
+        /* `compiled[grid]` already holds the kernel. */
+        const Py_ssize_t first = call->compiled ? 1 : 0;
         PyObject *run = call->compiled ? runner_of(call) : Py_NewRef(silo_triton_run);
         PyObject *all = run != NULL ? PyTuple_New(call->positional + 2 - first) : NULL;
         if (all != NULL) {
@@ -410,8 +414,8 @@ static PyObject *own_way_later(const struct silo_triton_call *call) {
 
 /* ---- one call ---- */
 
-/* Whether the current device must be 0; the driver is open if a kernel is loaded.
- */
+/* Returns whether only one device exists, which is then device 0. The driver is open once a kernel
+ * is loaded. */
 SILO_INLINE bool has_one_device(const struct silo_situation *now) {
     const struct silo_gpu *gpu = now->torch_device ? silo_gpu_of_memory(now->memory_type) : NULL;
     return gpu != NULL && gpu->device_count == 1;
@@ -447,7 +451,7 @@ int silo_triton_place(struct silo_triton_call *call) {
     return now->get_stream != NULL ? ask_stream(now, call) : 0;
 }
 
-/* The present value of a global, borrowed; NULL: it is gone. */
+/* Returns the present value of a global, borrowed; NULL if it is gone. */
 static PyObject *value_now(PyObject *key, PyObject *pair) {
     if (!PyTuple_Check(key) || !PyTuple_Check(pair) || PyTuple_Size(key) != 2 ||
         PyTuple_Size(pair) != 2 || !PyDict_Check(PyTuple_GetItem(pair, 1)))
@@ -455,14 +459,15 @@ static PyObject *value_now(PyObject *key, PyObject *pair) {
     return PyDict_GetItemWithError(PyTuple_GetItem(pair, 1), PyTuple_GetItem(key, 0));
 }
 
-/* Whether Triton, which keeps copies, takes it for unchanged; then it is known by its address. */
+/* Compares a global's value with the copy that Triton keeps. If they are equal, the value is
+ * remembered, so that its address is enough for the next comparison. */
 static SILO_NOINLINE bool is_unchanged(const struct silo_triton_kernel *kernel, Py_ssize_t index,
                                        PyObject *now, PyObject *pair) {
     PyObject *value = Py_NewRef(PyTuple_GetItem(pair, 0));
     Py_INCREF(now);
     const bool same = PyObject_RichCompareBool(now, value, Py_NE) == 0;
     Py_DECREF(value);
-    PyErr_Clear(); /* Triton raises the error */
+    PyErr_Clear(); /* Triton raises the error of the comparison */
     if (same && index < PyList_Size(kernel->seen))
         PyList_SetItem(kernel->seen, index, Py_NewRef(now));
     Py_DECREF(now);
@@ -492,7 +497,8 @@ static bool is_capturing(const struct silo_frame *frame, const struct silo_trito
            gpu->stream_capturing(call->stream, &status) == 0 && status != 0;
 }
 
-/* (facts, arguments, options, device, grid, function, own way) */
+/* Returns the arguments of on_miss: (facts, function, own way). `facts` is the tuple of
+ * silo_call_facts, and the own way makes the call through Triton. */
 static PyObject *question(struct silo_launcher *self, const struct silo_inputs *inputs,
                           const struct silo_grid_source *grid, const struct silo_frame *frame) {
     PyObject *facts = silo_call_facts(self, inputs, grid, frame), *all = NULL;
@@ -508,7 +514,7 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
                            const struct silo_grid_source *grid, struct silo_frame *frame,
                            uint64_t hash, PyObject **result) {
     *result = NULL;
-    if (is_capturing(frame, inputs->triton)) { /* nothing may be loaded now */
+    if (is_capturing(frame, inputs->triton)) { /* nothing may be loaded during a capture */
         *result = silo_triton_own_way_for(
             inputs->triton,
             "a new kind of call while its stream is captured, when nothing is loaded");
@@ -518,7 +524,8 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
     frame->ran = SILO_RAN_PROGRAM;
     inputs->triton->went = true;
     PyObject *asked = silo_stack_check() == 0 ? question(self, inputs, grid, frame) : NULL;
-    PyObject *on_miss = Py_NewRef(self->on_miss); /* may be replaced or cleared while it runs */
+    /* The member may be replaced or cleared while the call runs. */
+    PyObject *on_miss = Py_NewRef(self->on_miss);
     PyObject *answer = asked != NULL ? PyObject_Call(on_miss, asked, NULL) : NULL;
     Py_DECREF(on_miss);
     Py_XDECREF(asked);

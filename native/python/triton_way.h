@@ -1,21 +1,22 @@
-/* A launch of a Triton program as Triton sees it: whether anything that decides a launch has
- * changed since the last check, the device and stream of the launch, and Triton's own way for
- * launches that are not served here.
+/* A launch of a Triton program from Triton's side: whether anything that decides a launch has
+ * changed since the last check, the device and stream of the launch, and how Triton itself makes
+ * launches that Silo does not serve.
  *
- * A situation is immutable. Python makes a new one when something that it watches has changed. */
+ * A situation is the state that decides launches. It never changes; Python makes a new one when
+ * something that it watches has changed. */
 #ifndef SILO_TRITON_WAY_H
 #define SILO_TRITON_WAY_H
 
 #include "frame.h"
 #include "launcher.h"
 
-/* A member of a dictionary that has to be the very object that it was. */
+/* A member of a dictionary that must still be the same object. */
 struct silo_watched {
     PyObject *dict, *name; /* owned */
-    PyObject *value;       /* owned; NULL: none before */
+    PyObject *value;       /* owned; NULL if the member was missing */
 };
 
-/* A list or a dictionary that has to have this number of members. */
+/* A list or a dictionary that must still have `size` members. */
 struct silo_watched_size {
     PyObject *container; /* owned */
     Py_ssize_t size;
@@ -26,122 +27,127 @@ struct silo_situation {
     PyObject_HEAD struct silo_watched *watched; /* owned */
     struct silo_watched_size *sizes;            /* owned */
     Py_ssize_t watched_count, size_count;
-    PyObject *get_device, *get_stream; /* owned; NULL: one device, the null stream */
-    PyObject *enter, *leave;           /* owned: Triton's hooks of launches; NULL: without hooks */
-    PyObject *allocate;                /* owned: allocate(bytes, alignment, kind, index, stream) ->
-                                          (owner, address), by Triton's allocator */
-    bool torch_stream;                 /* torch's C function gives what get_stream gives */
-    bool torch_device;                 /* get_device is torch's: 0 if there is one device */
-    bool blocked;                      /* every launch goes through Triton */
-    int32_t memory_type;               /* DLPack's, of the devices that launches go to */
-    uint32_t epoch;                    /* a number for all that is part of Triton's key */
-    uint64_t passed;                   /* launches that went through Triton while blocked */
+    PyObject *get_device, *get_stream; /* owned; NULL for device 0 and the null stream */
+    PyObject *enter, *leave;           /* owned: Triton's launch hooks, or NULL */
+    PyObject *allocate;  /* owned: allocate(bytes, alignment, kind, index, stream) -> (owner,
+                            address), which uses Triton's allocator */
+    bool torch_stream;   /* torch's C function returns the same stream as get_stream */
+    bool torch_device;   /* get_device is torch's, so it returns 0 if there is only one device */
+    bool blocked;        /* Triton makes every launch */
+    int32_t memory_type; /* DLPack device type of the devices that launches use */
+    uint32_t epoch;      /* a number for all settings that are part of Triton's key */
+    uint64_t passed;     /* number of launches that Triton made while blocked */
 };
 
-/* One Triton kernel: the entry of its function's dictionary while its launches are served. */
+/* A Triton kernel whose launches are served; an entry of its function's dictionary. */
 struct silo_triton_kernel {
-    PyObject_HEAD PyObject *function; /* borrowed: the function holds this */
-    struct silo_launcher *launcher;   /* owned; NULL: every launch goes through Triton */
-    PyObject *hooks;            /* owned list: if it is not empty, a launch goes through Triton */
-    PyObject *devices, *caches; /* owned dicts: Triton's own, by device, and of the kernels
-                                   that were compiled for the last one */
-    PyObject *globals;          /* owned dict, of (value, dictionary) by (name, id) */
-    PyObject *seen;             /* owned list: the values that were found unchanged */
-    PyObject *changed; /* owned: called if a global has changed; NULL: Triton's own run raises the
+    PyObject_HEAD PyObject *function; /* borrowed, because the function holds this object */
+    struct silo_launcher *launcher;   /* owned; NULL if Triton makes every launch */
+    /* Owned list of hooks before a run; unless it is empty, Triton makes the launch. */
+    PyObject *hooks;
+    PyObject *devices, *caches; /* owned dicts of Triton: its caches by device, and the kernels
+                                   compiled for the last device */
+    PyObject *globals;          /* owned dict: maps (name, id) to (value, dictionary) */
+    PyObject *seen;    /* owned list: the latest values that were equal to Triton's copies */
+    PyObject *changed; /* owned: called if a global has changed; NULL if Triton's own run raises the
                           error */
-    Py_ssize_t device_count, cached; /* their sizes when the guard last learnt */
-    uint64_t launches;               /* launches that the guard served */
-    uint64_t own_launches;           /* launches that went through Triton */
-    PyObject *reasons;               /* owned dict: launches through Triton by reason, but for
-                                        the first of each kind */
-    PyObject *told;                  /* owned: told(reason) is called once for each reason */
-    PyObject *refused; /* owned: why every launch goes through Triton; NULL if `launcher` is set */
-    struct silo_triton_kernel *of; /* owned: where launches are counted, of a compiled kernel the
-                                      function's; NULL: here */
+    Py_ssize_t device_count, cached; /* lengths of `devices` and `caches` when last learnt */
+    uint64_t launches;               /* number of launches that the guard served */
+    uint64_t own_launches;           /* number of launches that Triton made */
+    PyObject *reasons; /* owned dict: numbers of launches that Triton made, by reason, without the
+                          first of each kind */
+    PyObject *told;    /* owned callable: told(reason) is called once for each reason */
+    /* Owned: the reason why Triton makes every launch; NULL if `launcher` is set. */
+    PyObject *refused;
+    struct silo_triton_kernel *of; /* owned: for a compiled kernel, the kernel of its function,
+                                      which counts its launches; else NULL */
 };
 
-/* One call as it was made. */
+/* One call of a Triton program, with its arguments as given. */
 struct silo_triton_call {
     struct silo_triton_kernel *kernel;
     PyObject *function;
     PyObject *const *arguments;
     Py_ssize_t positional;
-    PyObject *names; /* NULL: none */
-    PyObject *grid;  /* of k[grid]; NULL: named among the arguments */
-    PyObject *named; /* borrowed: grid= among the arguments; NULL: k[grid] */
-    PyObject *dims;  /* owned: the result of a grid function, for hooks; NULL: none was called */
+    PyObject *names; /* NULL if there are none */
+    PyObject *grid;  /* the grid of k[grid]; NULL if it is a named argument */
+    PyObject *named; /* borrowed: the grid if it is a named argument, else NULL */
+    PyObject *dims;  /* owned: the grid function's result, for hooks; NULL if no grid function was
+                        called */
     const struct silo_situation *situation;
     int32_t device;
-    bool compiled; /* `function` is a compiled kernel: compiled[grid](...) */
-    bool went;     /* Triton's own way, or to Python, which may have: never a second time */
+    bool compiled; /* `function` is a compiled kernel, and the call is compiled[grid](...) */
+    bool went; /* Triton may have made the call already, itself or through Python, so it must not be
+                  repeated */
     void *stream;
 };
 
 extern PyTypeObject *silo_situation_type;
-extern struct silo_situation *silo_situation; /* owned; NULL: nothing is served */
+extern struct silo_situation *silo_situation; /* owned; NULL if no launches are served */
 
-/* Triton's run, whatever its arguments; owned. */
+/* Triton's own `run`; owned. */
 extern PyObject *silo_triton_run;
 
-/* Triton's __getitem__ of compiled kernels; owned. */
+/* Triton's own `__getitem__` of compiled kernels; owned. */
 extern PyObject *silo_triton_compiled;
 
-/* The counters of a kernel's launches. */
+/* Returns the kernel that counts the launches of `kernel`. */
 SILO_INLINE struct silo_triton_kernel *silo_triton_counted(struct silo_triton_kernel *kernel) {
     return kernel->of != NULL ? kernel->of : kernel;
 }
 
-/* Launch as Triton does; Triton's result, a new reference, or NULL with its exception set. Counted
- * by `reason`, a str; NULL: nothing is launched, or it is the first launch of a kind. */
+/* Lets Triton make the call. Returns Triton's result, a new reference, or NULL with its exception
+ * set. Counts the launch by `reason`, a str; it is NULL if nothing is launched, or for the first
+ * launch of a kind. */
 PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason);
 
-/* The same with the reason as text, which is ASCII. */
+/* Lets Triton make the call; `reason` is ASCII text. */
 PyObject *silo_triton_own_way_for(struct silo_triton_call *call, const char *reason);
 
-/* The same for a kind of call that Silo has refused: `entry` is the text of the reason, or holds
- * it.
- */
+/* Lets Triton make a call of a kind that Silo has refused. `entry` is the reason, or an object with
+ * an attribute `reason`. */
 PyObject *silo_triton_left(struct silo_triton_call *call, PyObject *entry);
 
-/* The same for a call that raised before anything was launched, whose exception is dropped.
- * Parameter `failed` was not read; -1: something else failed. */
+/* Lets Triton make a call for which an exception was raised before anything was launched; the
+ * exception is dropped. `failed` is the number of the parameter that could not be read, or -1. */
 PyObject *silo_triton_left_unread(const struct silo_plan *plan, const struct silo_inputs *inputs,
                                   int32_t failed);
 
-/* Call Triton's enter hook for a launch with the metadata that Triton makes for it: the metadata, a
- * new reference, or NULL with an exception set. `tag` is Triton's compiled kernel, but in a call of
- * a compiled kernel. */
+/* Calls Triton's enter hook for a launch, with the metadata that Triton makes for it. Returns the
+ * metadata, a new reference, or NULL with an exception set. `tag` is Triton's compiled kernel; it
+ * is not used for a call of a compiled kernel. */
 PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
                             PyObject *const *arguments, int32_t count, const int64_t dims[3]);
 
-/* Call the exit hook with that metadata after a launch that was made. -1 with an exception set. */
+/* Calls Triton's exit hook with the metadata after a launch that was made; -1 with an exception
+ * set. */
 int silo_triton_leave(const struct silo_triton_call *call, PyObject *metadata);
 
-/* The same through another run, which is bound to the function. */
+/* Makes the call through another `run`, which is bound to the function; returns its result. */
 PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call);
 
-/* The present situation (a new reference), read anew if something has changed; NULL with an
+/* Returns the present situation (a new reference), a new one if something has changed; NULL with an
  * exception set. */
 struct silo_situation *silo_situation_now(void);
 
-/* Device and stream of a call. -1 with an exception set. */
+/* Finds the device and the stream of a call; -1 with an exception set. */
 int silo_triton_place(struct silo_triton_call *call);
 
-/* Whether every global that the kernel's code was compiled with is unchanged. */
+/* Returns whether all globals that the kernel's code was compiled with are unchanged. */
 bool silo_triton_globals_hold(const struct silo_triton_kernel *kernel);
 
-/* The guard has no entry for a call: call Python. The object that serves calls of this kind from
- * now on (a new reference): a Binding, or any other object if Triton serves them; NULL with an
- * exception set, or without one if nothing is kept. `*result` is the call's result if Python
- * launched (a new reference), else NULL. */
+/* Asks Python about a call for which the guard lacks an entry. Returns the object that serves such
+ * calls from now on (a new reference): a Binding, or any other object if Triton makes them. Returns
+ * NULL with an exception set, or without one if nothing is kept. If Python already launched,
+ * `*result` is the result of the call (a new reference), else NULL. */
 PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_grid_source *grid, struct silo_frame *frame,
                            uint64_t hash, PyObject **result);
 
-/* triton_serve(run, notice), triton_situation(situation): functions of the module. */
+/* Implement the module's functions triton_serve(run, notice) and triton_situation(situation). */
 PyObject *silo_py_triton_serve(PyObject *module, PyObject *args);
 PyObject *silo_py_triton_situation(PyObject *module, PyObject *situation);
 
-int silo_triton_way_init(PyObject *module); /* TritonSituation */
+int silo_triton_way_init(PyObject *module); /* adds the type TritonSituation */
 
 #endif

@@ -19,7 +19,8 @@ bool silo_watch_check(PyObject *places) {
 static SILO_NOINLINE bool attribute_holds(PyObject *holder, PyObject *name, PyObject *value) {
     PyObject *now = PyObject_GetAttr(holder, name);
     if (now == NULL)
-        PyErr_Clear(); /* gone: the next reader of the source raises the error */
+        PyErr_Clear(); /* the attribute is gone, and the next function that reads it raises the
+                          error */
     const bool same = now == value;
     Py_XDECREF(now);
     return same;

@@ -1,17 +1,18 @@
-/* The sources of a kernel's code besides its text: globals, cells of closures, attributes. */
+/* Watches the values that a kernel's code was compiled with, besides its text: globals, cells of
+ * closures, and attributes. */
 #ifndef SILO_WATCH_H
 #define SILO_WATCH_H
 
 #include "python.h"
 
-/* Whether `places` has the right form: a tuple of holder, name, value, holder, name, value and so
- * on. The value belongs to the name in a dictionary, else to an object's attribute, identified by
- * its address; without a name (None) the holder is a container, and the value an equal copy of it.
- */
+/* Checks that `places` is a tuple of holder, name, value, holder, name, value and so on; false with
+ * an exception set. If the holder is a dictionary, the value is the one of the name; otherwise it
+ * is the holder's attribute of that name. Both are compared by address. If the name is None, the
+ * holder is a container and the value an equal copy of it. */
 bool silo_watch_check(PyObject *places);
 
-/* Whether each value is unchanged; false with or without an exception if one has changed. May run
- * Python code for attributes and containers. */
+/* Returns whether all values are unchanged; if one has changed, an exception may be set. May run
+ * Python code to read attributes and compare containers. */
 bool silo_watch_holds(PyObject *places);
 
 #endif

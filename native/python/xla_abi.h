@@ -1,10 +1,10 @@
-/* The part of XLA's foreign function interface that Silo uses, declared by hand: neither XLA nor
- * its headers are needed to build or to run.
+/* The part of XLA's foreign function interface that Silo uses, declared by hand, so that neither
+ * the build nor the program needs XLA or its headers.
  *
- * Every fact below is from xla/ffi/api/c_api.h of OpenXLA (API 0.3), which jaxlib 0.10.2 ships as
- * jaxlib/include/xla/ffi/api/c_api.h; its name there stands beside each. A test compiles both and
- * compares the places of members. Members after the last one used are left out: XLA adds members at
- * the end of a struct, and writes its size into the first member. */
+ * All facts below are from xla/ffi/api/c_api.h of OpenXLA (API 0.3), which jaxlib 0.10.2 contains
+ * as jaxlib/include/xla/ffi/api/c_api.h; a comment beside each has its name there. A test compiles
+ * both files and compares the offsets of members. Members after the last one used are left out: XLA
+ * adds members at the end of a struct, and writes the struct's size into the first member. */
 #ifndef SILO_XLA_ABI_H
 #define SILO_XLA_ABI_H
 
@@ -63,11 +63,12 @@ struct silo_xla_error_create { /* XLA_FFI_Error_Create_Args */
     int32_t code;
 };
 
-struct silo_xla_error_of { /* XLA_FFI_Error_GetMessage_Args, and without text _Destroy_Args */
+struct silo_xla_error_of { /* XLA_FFI_Error_GetMessage_Args; XLA_FFI_Error_Destroy_Args has the same
+                              members up to `error` */
     size_t size;
     struct silo_xla_extension *extension;
     struct silo_xla_error *error;
-    const char *message; /* out; the error's own */
+    const char *message; /* out: owned by the error */
 };
 
 struct silo_xla_stream_get { /* XLA_FFI_Stream_Get_Args */
@@ -101,7 +102,7 @@ struct silo_xla_api { /* XLA_FFI_Api; functions that are not used are void point
 };
 
 struct silo_xla_span { /* XLA_FFI_ByteSpan */
-    const char *text;  /* not ended by a zero */
+    const char *text;  /* not terminated by a zero */
     size_t length;
 };
 

@@ -13,21 +13,22 @@ silo_xla_ask *silo_xla_resolver;
 
 #define BUCKETS 4096
 
-/* Lists that only grow at their heads: read without a lock. */
+/* Hash lists that only grow at their heads, so they are read without a lock. */
 static struct silo_xla_call *buckets[BUCKETS];
 
-/* Calls found earlier for frames with attributes at an address: the address is available before the
- * digest. A call is taken from here only where it has the digest. */
+/* Calls found before, by the address of the frame's attributes, which is known sooner than the
+ * digest. A hint is used only if its digest is right. */
 static const struct silo_xla_call *hints[64];
 
-/* Digests are spread evenly. */
+/* Returns the list for a digest. A few of its characters are enough, as digests are evenly
+ * distributed. */
 static struct silo_xla_call **bucket_of(const char *digest) {
     uint32_t number = 0;
     memcpy(&number, digest, sizeof number);
     return &buckets[(number ^ number >> 13 ^ number >> 21) % BUCKETS];
 }
 
-/* In place: a call of memcmp is one more piece of code to wait for. */
+/* Compares two digests inline, because a call to memcmp would touch another cold cache line. */
 SILO_INLINE bool same_digest(const char *left, const char *right) {
     uint64_t differs = 0;
     for (size_t i = 0; i < SILO_XLA_DIGEST; i += sizeof differs) {
@@ -63,7 +64,7 @@ bool silo_xla_publish(struct silo_xla_call *call) {
 
 /* ---- errors ---- */
 
-/* An error that XLA raises in its caller; a long text is cut. */
+/* Makes an error that XLA raises in its caller; a long text is cut. */
 __attribute__((format(printf, 3, 4), cold)) static SILO_NOINLINE struct silo_xla_error *
 refuse(const struct silo_xla_frame *frame, int32_t code, const char *format, ...) {
     char text[2048];
@@ -75,7 +76,7 @@ refuse(const struct silo_xla_frame *frame, int32_t code, const char *format, ...
     return frame->api->error_create(&asked);
 }
 
-/* "4 x 1000" */
+/* Writes a shape as "4 x 1000". */
 static const char *shape_text(char *buffer, size_t size, const int64_t *dims, int64_t rank) {
     size_t used = 0;
     snprintf(buffer, size, "()");
@@ -102,7 +103,7 @@ refuse_shape(const struct silo_xla_frame *frame, const struct silo_xla_call *cal
 
 /* ---- a call ---- */
 
-/* The axes that vmap put before an array's own, and how many examples there are. */
+/* The axes that vmap put before an array's own, and the number of examples along them. */
 struct batch {
     int64_t rank, count;
     int64_t dims[SILO_XLA_BATCH];
@@ -114,7 +115,7 @@ SILO_INLINE const struct silo_xla_array *array_at(const struct silo_xla_frame *f
                                   : frame->rets.values[index - call->operands];
 }
 
-/* Whether an array fits the call. */
+/* Returns whether an array has the dtype, the batch's axes and the shape that the call requires. */
 SILO_INLINE bool fits(const struct silo_xla_buffer *buffer, const struct silo_xla_array *array,
                       const struct batch *batch, bool result) {
     if (SILO_UNLIKELY(array->dtype != buffer->dtype || array->rank != buffer->rank + batch->rank))
@@ -130,11 +131,13 @@ SILO_INLINE bool fits(const struct silo_xla_buffer *buffer, const struct silo_xl
     return true;
 }
 
-/* Every array has the batch's axes; a result has all examples. NULL: it is right. */
+/* Reads the batch's axes from the last result, which has all examples. Returns an error, or NULL if
+ * its shape fits. */
 static SILO_NOINLINE struct silo_xla_error *read_batch(const struct silo_xla_frame *frame,
                                                        const struct silo_xla_call *call,
                                                        struct batch *batch) {
-    const int32_t last = call->operands + call->results - 1; /* every call has a result */
+    /* Every call has at least one result. */
+    const int32_t last = call->operands + call->results - 1;
     const struct silo_xla_array *array = array_at(frame, call, last);
     const struct silo_xla_buffer *buffer = &call->buffers[last];
     batch->rank = array->rank - buffer->rank;
@@ -152,7 +155,7 @@ static SILO_NOINLINE struct silo_xla_error *read_batch(const struct silo_xla_fra
     return NULL;
 }
 
-/* Bytes from the beginning of an array to its example of a number in the batch. */
+/* Returns the offset in bytes of example `number` of the batch in an array. */
 static uint64_t example_at(const struct batch *batch, const int64_t *dims, uint64_t bytes,
                            int64_t number) {
     uint64_t place = 0, stride = bytes;
@@ -166,7 +169,8 @@ static uint64_t example_at(const struct batch *batch, const int64_t *dims, uint6
     return place;
 }
 
-/* Scratch memory of a GPU, taken for each launch in the order of its stream. */
+/* Scratch memory of a GPU, taken for one launch; the memory is reused in the order of the stream.
+ */
 struct leases {
     struct silo_lease lease[2];
     int count;
@@ -203,7 +207,7 @@ refuse_launch(const struct silo_xla_frame *frame, const struct silo_xla_call *ca
                   (unsigned)call->grid[0], (unsigned)call->grid[1], (unsigned)call->grid[2]);
 }
 
-/* `words` has the addresses. */
+/* Launches the kernel with the addresses in `words`; returns an error or NULL. */
 SILO_INLINE struct silo_xla_error *launch(const struct silo_xla_frame *frame,
                                           const struct silo_xla_call *call, uint64_t *words,
                                           void *stream) {
@@ -220,7 +224,7 @@ SILO_INLINE struct silo_xla_error *launch(const struct silo_xla_frame *frame,
     return SILO_UNLIKELY(code != 0) ? refuse_launch(frame, call, code) : NULL;
 }
 
-/* The same with scratch memory of the GPU's. */
+/* Launches a kernel that needs scratch memory of the GPU; returns an error or NULL. */
 static SILO_NOINLINE struct silo_xla_error *launch_with_scratch(const struct silo_xla_frame *frame,
                                                                 const struct silo_xla_call *call,
                                                                 uint64_t *words, void *stream) {
@@ -235,7 +239,7 @@ static SILO_NOINLINE struct silo_xla_error *launch_with_scratch(const struct sil
     return result;
 }
 
-/* Whether an array may be passed; NULL: it may. */
+/* Checks that the call may use an array; returns an error or NULL. */
 SILO_INLINE struct silo_xla_error *check_array(const struct silo_xla_frame *frame,
                                                const struct silo_xla_call *call, int32_t index,
                                                const struct batch *batch) {
@@ -260,7 +264,7 @@ SILO_INLINE struct silo_xla_error *check_array(const struct silo_xla_frame *fram
     return NULL;
 }
 
-/* A launch for each example of a batch. */
+/* Makes a launch for each example of a batch; returns an error or NULL. */
 static SILO_NOINLINE struct silo_xla_error *
 run_batch(const struct silo_xla_frame *frame, const struct silo_xla_call *call, void *stream) {
     const int32_t total = call->operands + call->results;
@@ -319,7 +323,8 @@ SILO_INLINE struct silo_xla_error *run(const struct silo_xla_frame *frame,
 
 /* ---- the handlers ---- */
 
-/* The digest of the call, 64 characters; NULL: not in the program. */
+/* Returns the digest of the call, 64 characters without a final zero; NULL if the program lacks it.
+ */
 SILO_INLINE const char *read_digest(const struct silo_xla_attributes *attributes) {
     for (int64_t i = 0; i < attributes->count; i++) {
         const struct silo_xla_span *name = attributes->names[i];
@@ -340,7 +345,7 @@ static void tell_metadata(const struct silo_xla_extension *extension, uint32_t t
     metadata->traits = traits;
 }
 
-/* The call of a digest; if it is unknown, Python makes it. */
+/* Returns the call of an unknown digest, which Python makes; NULL with `*error` set. */
 static SILO_NOINLINE const struct silo_xla_call *asked_for(const struct silo_xla_frame *frame,
                                                            const char *digest, const char *platform,
                                                            int32_t device,
@@ -357,7 +362,7 @@ static SILO_NOINLINE const struct silo_xla_call *asked_for(const struct silo_xla
     return found;
 }
 
-/* The device and the stream of a program on GPUs. */
+/* Reads the device and the stream of a program on a GPU; returns an error or NULL. */
 static struct silo_xla_error *read_place(const struct silo_xla_frame *frame, int32_t *device,
                                          void **stream) {
     struct silo_xla_ordinal_get place = {sizeof place, NULL, frame->context, 0};
@@ -381,9 +386,10 @@ SILO_INLINE const struct silo_xla_call **hint_of(const struct silo_xla_frame *fr
 }
 
 #define CACHE_LINE 64
-#define MOST_FETCHED 1024 /* bytes of a call */
+#define MOST_FETCHED 1024 /* the most bytes of a call that are prefetched */
 
-/* Calls live as long as the process. */
+/* Prefetches a call. A hint may be of another program, but reading it is safe, as calls are never
+ * freed. */
 SILO_INLINE void fetch(const struct silo_xla_call *call, bool on_gpu) {
     const uint32_t bytes = call->bytes < MOST_FETCHED ? call->bytes : MOST_FETCHED;
     for (uint32_t at = CACHE_LINE; at < bytes; at += CACHE_LINE)
@@ -391,7 +397,7 @@ SILO_INLINE void fetch(const struct silo_xla_call *call, bool on_gpu) {
     __builtin_prefetch((const char *)call->function);
     __builtin_prefetch((const char *)call->function + CACHE_LINE);
     if (!on_gpu)
-        __builtin_prefetch(call->function->handle); /* its code */
+        __builtin_prefetch(call->function->handle); /* the machine code */
 }
 
 SILO_INLINE struct silo_xla_error *handle(struct silo_xla_frame *frame, const char *platform,
@@ -404,7 +410,8 @@ SILO_INLINE struct silo_xla_error *handle(struct silo_xla_frame *frame, const ch
     const struct silo_xla_call *hint = __atomic_load_n(hint_of(frame), __ATOMIC_ACQUIRE);
     if (SILO_LIKELY(hint != NULL))
         fetch(hint, on_gpu);
-    /* A program is instantiated for no device: code for a GPU is loaded when it is initialized. */
+    /* XLA instantiates a program without a device, so code for a GPU is loaded when the program is
+     * initialized. */
     const int32_t early = on_gpu ? SILO_XLA_INITIALIZE : SILO_XLA_INSTANTIATE;
     if (frame->stage != SILO_XLA_EXECUTE && frame->stage != early)
         return NULL;

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static PyObject *resolver; /* owned; NULL: not connected */
+static PyObject *resolver; /* owned; NULL until xla_connect sets it */
 
-/* Words of a call that no parameter has: before the parameters' own the slot of zero, behind them
- * two of scratch memory and the one for arrays that no parameter gets. */
+/* Number of a call's words that belong to no parameter: the zero slot before the parameters' words,
+ * and after these two for scratch memory and one for arrays that no parameter takes. */
 #define OTHER_WORDS 4
 
 /* ---- making a call ---- */
@@ -27,7 +27,7 @@ static void free_call(struct silo_xla_call *call) {
     free(call);
 }
 
-/* A copy that the caller frees; NULL with an exception set. */
+/* Returns a copy of a text, which the caller frees; NULL with an exception set. */
 static char *copied_text(PyObject *text) {
     const char *found = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
     char *copy = found ? strdup(found) : NULL;
@@ -36,8 +36,9 @@ static char *copied_text(PyObject *text) {
     return copy;
 }
 
-/* (kind, code, bits, value): the kind of an argument (enum silo_value_kind), and of a scalar its
- * number. The slot gets the value, the word goes to `*word`. */
+/* Reads a parameter, a tuple (kind, code, bits, value): the kind of the argument (enum
+ * silo_value_kind), and a scalar's value. Stores the value in `*slot` and the key word in `*word`.
+ */
 static int read_parameter(PyObject *item, uint64_t *slot, uint64_t *word) {
     int kind, code, bits;
     PyObject *value;
@@ -56,7 +57,8 @@ static int read_parameter(PyObject *item, uint64_t *slot, uint64_t *word) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* (name, parameter or -1, XLA's dtype, bytes of an element, shape, aligned, alias or -1) */
+/* Reads an array, a tuple (name, parameter or -1, XLA's dtype, bytes of an element, shape, aligned,
+ * alias or -1). */
 static int read_buffer(PyObject *item, const struct silo_xla_call *call,
                        struct silo_xla_buffer *buffer) {
     int slot, dtype, element, aligned, alias;
@@ -94,7 +96,7 @@ static PyObject *array_item(PyObject *operands, PyObject *results, Py_ssize_t in
                          : PyTuple_GetItem(results, index - count);
 }
 
-/* How many axes an array has; -1 with an exception set. */
+/* Returns the number of an array's axes; -1 with an exception set. */
 static Py_ssize_t rank_of(PyObject *item) {
     PyObject *shape = PyTuple_Check(item) ? PyTuple_GetItem(item, 4) : NULL;
     if (shape != NULL && PyTuple_Check(shape))
@@ -104,7 +106,8 @@ static Py_ssize_t rank_of(PyObject *item) {
     return -1;
 }
 
-/* Zeroed, with room for its arrays, and pointers to them; NULL with an exception set. */
+/* Returns a new zeroed call, with pointers to its arrays in the memory after it; NULL with an
+ * exception set. */
 static struct silo_xla_call *new_call(const struct silo_packing *packing, PyObject *parameters,
                                       PyObject *operands, PyObject *results) {
     const Py_ssize_t count = PyTuple_Size(parameters), arrays = PyTuple_Size(operands),
@@ -157,7 +160,8 @@ static int read_buffers(struct silo_xla_call *call, PyObject *operands, PyObject
     return 0;
 }
 
-/* Whether the code takes arguments of these kinds, and can take them without Python objects. */
+/* Checks that the code takes arguments of these kinds and that they can be packed without Python
+ * objects; -1 with an exception set. */
 static int check_packing(const struct silo_xla_call *call, const uint64_t *codes) {
     const struct silo_packing *packing = &call->binding->packing;
     char buffer[64];
@@ -182,15 +186,15 @@ static int check_packing(const struct silo_xla_call *call, const uint64_t *codes
     return -1;
 }
 
-/* The maps of descriptors need an object of the caller: check_packing takes no code that has some.
- */
+/* Never called for a valid binding: maps need an object of the caller, so check_packing refuses
+ * code that takes maps. */
 static void *no_map(void *context, int32_t slot, const struct silo_map_form *form) {
     (void)context, (void)slot, (void)form;
     return NULL;
 }
 
-/* Numbers never change, so that they are packed once, and each parameter of the code has its word.
- */
+/* Packs the parameters. Numbers never change, so they are packed once; each parameter of the code
+ * gets the index of its word. */
 static int read_parameters(struct silo_xla_call *call, PyObject *parameters) {
     const struct silo_packing *packing = &call->binding->packing;
     const Py_ssize_t count = PyTuple_Size(parameters);
@@ -276,7 +280,7 @@ static PyObject *py_keep(PyObject *module, PyObject *args) {
 
 /* ---- asking for a call ---- */
 
-/* The exception now set, in words; it is cleared. */
+/* Writes the exception that is set as text into `message`, and clears it. */
 static void say_exception(char *message, size_t size) {
     PyObject *exception = silo_take_exception();
     PyObject *kind = exception ? PyType_GetName(Py_TYPE(exception)) : NULL;
@@ -337,7 +341,7 @@ typedef struct silo_xla_error *handler(struct silo_xla_frame *frame);
 static PyObject *capsule_of(handler *function) {
     void *address;
     memcpy(&address, &function, sizeof address);
-    return PyCapsule_New(address, NULL, NULL); /* jaxlib takes one without a name */
+    return PyCapsule_New(address, NULL, NULL); /* jaxlib expects a capsule without a name */
 }
 
 static PyObject *py_handlers(PyObject *module, PyObject *args) {

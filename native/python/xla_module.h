@@ -1,9 +1,10 @@
-/* What Python does with calls from XLA's programs: it makes them on request. */
+/* Connects calls from XLA's programs to Python, which makes a call when a program first needs it.
+ */
 #ifndef SILO_XLA_MODULE_H
 #define SILO_XLA_MODULE_H
 
 #include "python.h"
 
-int silo_xla_init(PyObject *module); /* xla_keep, xla_handlers, xla_connect */
+int silo_xla_init(PyObject *module); /* adds xla_keep, xla_handlers and xla_connect */
 
 #endif

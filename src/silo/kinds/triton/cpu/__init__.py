@@ -1,1 +1,4 @@
-"""Triton kernels for the CPU: from TTIR to C text to a shared object. Loads nothing; ``silo.drivers.cpu`` does."""
+"""Triton kernels for the CPU: TTIR is lowered to C text, which is built into a shared object.
+
+This package loads no code; ``silo.drivers.cpu`` loads and launches the objects.
+"""

@@ -12,7 +12,7 @@ from silo.kinds.triton.cpu.cpu_declaration import CPU
 
 __all__ = ["CpuOptions"]
 
-# Members of CpuOptions that options of a config set, by the option's name.
+# The members of CpuOptions that a config can set, by the name of the config's option.
 _MEMBERS = {
     "cpu_chunk": "chunk",
     "cpu_dot_rows": "dot_rows",
@@ -24,7 +24,7 @@ _MEMBERS = {
     "cpu_threads": "threads",
     "cpu_work": "work",
 }
-# Members that older versions lacked: left out of keys if they have their default.
+# Members that were added later: left out of keys while they have their default, so that existing keys stay valid.
 _LATER = ("elements_apart", "launch_atomics", "row_parts", "work")
 
 
@@ -35,14 +35,14 @@ class CpuOptions:
     ``reference`` mode stores every tensor value and fuses nothing: slow, simple, and the oracle of ``optimized``.
     ``vector_bits`` is the width of the target's vector registers (128, 256 or 512). ``dot_units`` are the instructions
     that dots may use if the CPU has them: 0 the instructions of the level alone, 1 also vector instructions beyond it
-    (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the block of a dot's sums that
-    stays in registers: rows (1 to 16) and vectors a row (1 to 4); 0 leaves the choice to the compiler.
-    ``launch_atomics`` says that atomics need hold among the programs of one launch only: nothing else reaches their
-    memory meanwhile. ``elements_apart``: a launch reads the memory that it also writes (other than by atomics) only at
-    the index that writes it, and no two indices write one place, so the order of indices does not matter.
-    ``row_parts``: the memory that a product writes overlaps none that it reads, so that threads may share a program by
-    its rows; ``elements_apart`` implies it. ``chunk``, ``threads``, ``work`` and ``cooperative`` (programs wait for
-    each other, so all run at once) go to the launch info.
+    (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the size of the block of a
+    dot's accumulator that stays in registers: rows (1 to 16) and vectors per row (1 to 4); 0 leaves the choice to the
+    compiler. ``launch_atomics``: atomics need be atomic among the programs of one launch only, because nothing else
+    accesses their memory meanwhile. ``elements_apart``: a launch reads memory that it also writes (other than by
+    atomics) only at the index that writes it, and no two indices write one address, so the order of indices does not
+    matter. ``row_parts``: the memory that a matrix product writes overlaps none that it reads, so that threads may
+    share a program by its rows; ``elements_apart`` implies it. ``chunk``, ``threads``, ``work`` and ``cooperative``
+    (programs wait for each other, so all run at once) are passed on to the launch info.
     """
 
     mode: Literal["optimized", "reference"] = "optimized"
@@ -61,7 +61,7 @@ class CpuOptions:
 
     @classmethod
     def of(cls, config: Config, mode: Literal["optimized", "reference"], vector_bits: int) -> CpuOptions:
-        """The options in ``config``; options of GPUs are ignored.
+        """Returns the options in ``config``; options of GPUs are ignored.
 
         Raises:
             CompileError: an option of the CPU has a value it cannot have.
@@ -77,7 +77,10 @@ class CpuOptions:
         )
 
     def to_json(self) -> JSON:
-        """The canonical form. Later members are left out if they have their default, so older keys stay the same."""
+        """The canonical form.
+
+        Members in ``_LATER`` are left out while they have their default, so existing keys stay the same.
+        """
         members = asdict(self)
         for name in _LATER:
             if not members[name]:
@@ -86,7 +89,7 @@ class CpuOptions:
 
     @classmethod
     def from_json(cls, data: JSON) -> CpuOptions:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for anything else."""
         usual = asdict(cls())
         if not isinstance(data, dict) or {*data, *_LATER} != set(usual):
             raise ValueError(f"not the options of a CPU compilation: {data!r}")

@@ -1,11 +1,11 @@
-"""How much work the C compiler puts into a kernel: less for a long text, because its time grows faster than that.
+"""Chooses the C compiler's optimization level: lower for a long text, because its time grows faster than the length.
 
 Most of gcc's time for long texts goes to passes over whole functions (register allocation, liveness, partial
-redundancies, jump threading), and a kernel is one function. ``-O1`` still vectorises; ``-Og`` does not, ``-O0`` does
-nothing at all.
+redundancies, jump threading), and a kernel is one function. ``-O1`` still vectorises, ``-Og`` does not, and ``-O0``
+does not optimize at all.
 
-A C compiler with a fault of its own (gcc 13 has one in a pass that joins products and sums of masked vectors) may
-compile the same text with fewer passes.
+If the C compiler itself fails (gcc 13 has a bug in a pass that joins products and sums of masked vectors), the same
+text is compiled with fewer passes.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ __all__ = ["SIMD", "USUAL", "CompileEffort", "effort_of", "efforts_after_a_fault
 USUAL = "-O2"
 SIMD = "-fopenmp-simd"
 _LESS_FROM = 200_000  # characters of a kernel's own C text: about 3 s of gcc 12 at -O2
-_PLAIN_FROM = 400_000  # gcc 12 takes 7 s at -O1
-_LEAST_FROM = 1_000_000  # gcc 12 takes 10 s at -Og
+_PLAIN_FROM = 400_000  # characters: gcc 12 takes 7 s at -O1
+_LEAST_FROM = 1_000_000  # characters: gcc 12 takes 10 s at -Og
 
 
 @dataclass(frozen=True, slots=True)
 class CompileEffort:
-    """The C compiler's flag, and why it is not the usual one; "" if it is."""
+    """The optimization flag of the C compiler, and the reason if it is not the usual one (otherwise "")."""
 
     flag: str
     reason: str = ""
 
 
 def effort_of(characters: int) -> CompileEffort:
-    """The effort for a kernel whose own C text, without the runtime's, has this length.
+    """The effort for a kernel whose own C text, without the runtime's text, has this length.
 
     >>> effort_of(50_000)
     CompileEffort(flag='-O2', reason='')
@@ -49,7 +49,9 @@ def effort_of(characters: int) -> CompileEffort:
 
 
 def efforts_after_a_fault(flags: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Flags to try, in this order, after the C compiler reported a fault of its own; beside each, its cost.
+    """Sets of flags to try, in order, after the C compiler failed by a bug of its own.
+
+    Each with a note on what it costs.
 
     >>> [cost for flags, cost in efforts_after_a_fault(("-O2", "-fopenmp-simd"))]
     ['without vectors', 'with -Og, without vectors']

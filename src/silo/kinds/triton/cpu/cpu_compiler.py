@@ -1,6 +1,6 @@
-"""Compiler plug-in: Triton sources to shared objects for the CPU.
+"""Compiler plug-in: compiles Triton sources to shared objects for the CPU.
 
-A process whose code is stored uses this module for identities alone: the modules that make jobs
+A process whose code is all in the store uses this module only for identities. The modules that make jobs
 (:mod:`silo.kinds.triton.cpu.cpu_jobs`) and checks are imported when they are needed.
 """
 
@@ -33,7 +33,7 @@ __all__ = ["CpuCompiler"]
 class CpuCompiler:
     """Compiles ``triton`` sources for ``cpu`` targets with the system's C compiler.
 
-    ``reference`` compiles in the mode that fuses nothing, the oracle of the optimized one.
+    ``reference`` selects the mode that fuses nothing, the oracle of the optimized mode.
     """
 
     def __init__(self, *, reference: bool = False) -> None:
@@ -42,7 +42,7 @@ class CpuCompiler:
     declaration = CPU
 
     def identity(self, target: Target) -> str:
-        """Triton, Silo's own code, C compiler and flags. Asks the C compiler its version once per process.
+        """The identity of Triton, Silo's own code, the C compiler and its flags. Runs the C compiler once per process.
 
         Raises:
             CompilerMissingError: no usable C compiler.
@@ -51,11 +51,11 @@ class CpuCompiler:
         return compiler_identity(level_of(target), _toolchain(target))
 
     def artifact_target(self, target: Target) -> Target:
-        """The same: code for a target is for that target."""
+        """Returns ``target``: code is compiled for exactly the target that was requested."""
         return target
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Triton sources for a CPU level, if a C compiler is installed."""
+        """Accepts Triton sources for a CPU level, if a C compiler is installed."""
         if not (taken := self.declaration.takes(source_kind, target)):
             return taken
         try:
@@ -66,7 +66,7 @@ class CpuCompiler:
         return Accepted(f"compiled by {toolchain.version}")
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """Triton's front end; configs that differ only in options of GPUs give equal jobs.
+        """Runs Triton's front end. Configs that differ only in options of GPUs give equal jobs.
 
         Raises:
             SourceError: not a Triton source, or Triton refuses it.
@@ -80,7 +80,7 @@ class CpuCompiler:
         return lowered(triton, variant, options)
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Parse, verify, emit C, build.
+        """Parses and verifies the job's text, emits C, and builds the shared object.
 
         Raises:
             CompileError: the text or the parameters make no sense, or the C compiler refused.
@@ -90,12 +90,12 @@ class CpuCompiler:
         return compile_ttir(job, _toolchain(job.target))
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
-        """The module in MLIR's generic form, and the C text."""
+        """The names of the forms that :meth:`code_form` returns: the module in MLIR's generic form, and the C text."""
         del target
         return ("ttir", "c")
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """One of these, or LLVM's form of the C text (``llir``) if clang is installed. Emits again, builds nothing.
+        """The job's code in the given form; ``llir`` is LLVM IR of the C text, if clang is installed. Builds nothing.
 
         Raises:
             CompileError: see :meth:`compile`.
@@ -109,7 +109,7 @@ class CpuCompiler:
         return emitted.text if form == "c" else llvm_of(emitted.text, emitted.flags)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """Code that checks itself, with the lines of the source. Assertions are kept."""
+        """Compiles code that checks itself and has the line numbers of the source. Assertions are kept."""
         text, layout = self.text_to_check(source, variant)
         return self._checked(text, variant, layout, nan=nan)
 
@@ -122,12 +122,12 @@ class CpuCompiler:
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Code that checks itself, from the text of an artifact."""
+        """Compiles code that checks itself, from the TTIR of an artifact."""
         require_text_consent(consent, text, launch, variant.signature, variant.kernel)
         return self._checked(text, variant, launch.layout, nan=nan)
 
     def describe_text(self, text: str, launch: LaunchInfo, config: Config) -> Mapping[str, JSON]:
-        """The parameters of a text, and which arguments decide its accesses."""
+        """The parameters of the kernel in ``text``, and which arguments its memory accesses depend on."""
         from silo.kinds.triton.front.text_description import describe_ttir, plain_launch  # noqa: PLC0415  # of crashes
 
         return describe_ttir(text, plain_launch(launch), config.as_dict())
@@ -149,7 +149,7 @@ class CpuCompiler:
 
 
 def _toolchain(target: Target) -> CCompiler:
-    """The C compiler for a target's family of machines. Raises CompilerMissingError."""
+    """The C compiler for the target's machines. Raises CompilerMissingError."""
     return find_compiler(settings().cc, family="aarch64" if target.arch.startswith("aarch64") else "x86-64")
 
 

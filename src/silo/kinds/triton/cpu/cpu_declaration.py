@@ -70,11 +70,12 @@ CPU = CompilerDeclaration(
             allowed=range((1 << 30) + 1),
             launch=True,
         ),
-        # The options of Triton that have an effect here; Triton's other options change nothing.
+        # The options of Triton that have an effect on a CPU; Triton's other options change nothing.
         Option("launch_cooperative_grid", bool, meaning="all programs run at once, and may wait", default=False),
         Option("enable_fp_fusion", bool, meaning="multiply and add may be rounded once", default=True, arithmetic=True),
     ),
     blobs=(BlobKind("so", host_code=True), BlobKind("c"), BlobKind("ttir", checked_text=True)),
-    # The modules that turn a kernel into C text: its front end and parser, and this package with the pieces it emits.
+    # The modules that turn a kernel into C text: its front end and parser, and this package with the C runtime it
+    # emits.
     code=("silo.kinds.triton.cpu", "silo.kinds.triton.front", "silo.kinds.triton.programs.backend", "silo.drivers.cpu"),
 )

@@ -15,7 +15,7 @@ __all__ = ["code_identity", "compiler_identity"]
 
 
 def compiler_identity(level: CpuLevel, toolchain: CCompiler) -> str:
-    """The identity under which kernels are kept: Triton, whose front end makes a job, and :func:`code_identity`.
+    """The identity in the keys of stored kernels: Triton, whose front end makes the jobs, and :func:`code_identity`.
 
     Raises:
         ToolchainError: no usable Triton.
@@ -24,6 +24,6 @@ def compiler_identity(level: CpuLevel, toolchain: CCompiler) -> str:
 
 
 def code_identity(level: CpuLevel, toolchain: CCompiler) -> str:
-    """The identity under which jobs are kept: Silo's code with the text that it emits, the C compiler, its flags."""
+    """The identity in the keys of stored jobs: Silo's code with the C text that it emits, the C compiler, its flags."""
     flags = digest("cpu-flags/1", [*compile_flags(level), *toolchain.command[1:]])[:16]
     return f"cpu code {code_digest(*CPU.code)} flags {flags} {toolchain.version}"

@@ -1,4 +1,4 @@
-"""Jobs of the CPU compiler: made of a lowered kernel, emitted as C text, compiled."""
+"""Compile jobs of the CPU compiler: made from a lowered kernel, emitted as C text, and compiled."""
 
 from __future__ import annotations
 
@@ -47,14 +47,16 @@ __all__ = [
     "module_layout",
 ]
 
-_SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
+_SCRATCH_ALIGN = 64  # bytes, as the ABI of CPU kernels requires
 
 
 @dataclass(frozen=True, slots=True)
 class EmittedJob:
-    """A job as C text: how it is compiled, and how the result is launched. ``module`` is its source.
+    """A job as C text: how it is compiled, and how the result is launched.
 
-    ``note`` is why it is compiled with less than the usual effort; "" if it is not.
+    ``module`` is the module it was emitted from.
+
+    ``note`` is the reason if it is compiled with less than the usual effort, and "" otherwise.
     """
 
     text: str
@@ -65,7 +67,7 @@ class EmittedJob:
 
 
 def lowered(source: TritonSource, variant: Variant, options: CpuOptions) -> Lowered:
-    """A kernel through Triton's front end: its job, and the facts of its code.
+    """Runs a kernel through Triton's front end; returns its job and the facts of its code.
 
     Raises:
         SourceError: Triton refuses the source.
@@ -82,7 +84,7 @@ def lowered(source: TritonSource, variant: Variant, options: CpuOptions) -> Lowe
 
 
 def located_text(source: TritonSource, variant: Variant) -> tuple[str, tuple[LayoutSlot, ...]]:
-    """A kernel with its assertions and the lines of its source, as a check needs it, and its parameters.
+    """The TTIR of a kernel with its assertions and source lines, as a check needs it, and the kernel's parameters.
 
     Raises:
         SourceError: Triton refuses the source.
@@ -118,14 +120,14 @@ def make_job(
         kernel: its name.
         target: a concrete cpu target.
         ttir: the front end's output.
-        module: its text, parsed.
+        module: the parsed text of ``ttir``.
         layout: computes the parameters of the object from the module.
         options: how it is compiled.
 
     Raises:
         UnsupportedError: every operation the CPU cannot express, with its place and count.
     """
-    # The text of a job lacks places, so unsupported operations are named here, from the text that has them.
+    # The text of a job lacks source locations, so the error is raised here, from the text that still has them.
     if unsupported_operations(module):
         check_supported(parse_ttir(ttir.located))
         raise CompileError(f"{kernel}: Triton {triton_version()} printed it in two ways")
@@ -136,7 +138,7 @@ def make_job(
 
 
 def compile_ttir(job: CompileJob, toolchain: CCompiler) -> Compiled:
-    """Compile one job with the given C compiler; parse, verify, emit C, build."""
+    """Compiles one job with the given C compiler: parses and verifies its text, emits C, and builds."""
     emitted = emit_job(job, toolchain)
     built = build_kernel(emitted.text, emitted.flags, toolchain)
     sidecars = (CompiledBlob("c", emitted.text.encode()), CompiledBlob("ttir", job.text.encode()))
@@ -146,7 +148,7 @@ def compile_ttir(job: CompileJob, toolchain: CCompiler) -> Compiled:
 
 
 def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
-    """Parse, verify, emit C.
+    """Parses and verifies a job's text, and emits C.
 
     Raises:
         CompileError: the text or the parameters make no sense.
@@ -162,7 +164,7 @@ def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
     for operation, line in zip(_asserts(module), lines, strict=False):
         operation.location = line
     entry = entry_name(job.kernel, job.key(code_identity(level, toolchain)))
-    work = options.work or program_nanoseconds(module)  # before the module is rewritten
+    work = options.work or program_nanoseconds(module)  # before emitting C rewrites the module
     emitted = emit_c(module, options, entry)
     launch = LaunchInfo(
         entry=emitted.entry,
@@ -171,7 +173,8 @@ def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
         cooperative=options.cooperative,
         scratch_bytes=emitted.scratch_bytes,
         scratch_align=_SCRATCH_ALIGN if emitted.scratch_bytes else 1,
-        # Programs that may wait for each other are handed out one by one: none is queued behind a waiting one.
+        # Programs that may wait for each other are handed out one by one, so that none is queued behind a waiting
+        # program.
         options=(
             ("cpu_chunk", options.chunk or (1 if "wait" in emitted.uses else 0)),
             ("cpu_threads", options.threads),
@@ -183,7 +186,7 @@ def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
 
 
 def entry_name(kernel: str, key: str) -> str:
-    """The exported symbol: the kernel's name and the start of the job's key, so that two variants fit in one program.
+    """The exported symbol: the kernel's name and the start of the job's key, so that two variants can be linked.
 
     >>> entry_name("add", "0123456789abcdef")
     'silo_add_0123456789ab'
@@ -196,13 +199,16 @@ def _asserts(module: Module) -> list[Operation]:
 
 
 def _lines(located: str) -> Iterator[str]:
-    """The file's name and the line of each assertion, in the order of the text, which itself lacks places."""
+    """The file name and line of each assertion, in the order of the text. The text of a job lacks locations itself."""
     for operation in _asserts(parse_ttir(located)):
         yield operation.location.rpartition("/")[2]
 
 
 def job_layout(signature: Signature, specialization: Specialization, module: Module) -> tuple[LayoutSlot, ...]:
-    """The kernel's parameters, in order: those that remain once constants are folded, descriptors in parts."""
+    """The kernel's parameters in order, without those that were folded as constants.
+
+    A descriptor is split into its parts.
+    """
     parameters = {parameter.name: parameter for parameter in signature.parameters}
     return tuple(
         LayoutSlot(argument.parameter, _abi_type(parameters[argument.parameter], argument), argument.part)
@@ -254,7 +260,7 @@ _TTIR_TYPES = {
 
 
 def module_layout(module: Module) -> tuple[LayoutSlot, ...]:
-    """The parameters as a module itself has them, named by position; it has no signs, so integers count as signed."""
+    """The parameters as the module declares them, named by position. TTIR integers have no sign and count as signed."""
     arguments = module.entry.regions[0].blocks[0].arguments
     names = {text: kind for kind, text in reversed(_TTIR_TYPES.items())}
     slots: list[LayoutSlot] = []
@@ -267,7 +273,10 @@ def module_layout(module: Module) -> tuple[LayoutSlot, ...]:
 
 
 def check_layout(kernel: str, module: Module, layout: tuple[LayoutSlot, ...]) -> None:
-    """Raises CompileError if a text and a layout disagree: the kernel would read its arguments wrong."""
+    """Raises CompileError if the parameters of ``module`` and ``layout`` differ.
+
+    The kernel would misread its arguments.
+    """
     arguments = [value.type for value in module.entry.regions[0].blocks[0].arguments]
     expected = ["pointer" if slot.type is AbiType.POINTER else _TTIR_TYPES.get(slot.type, "none") for slot in layout]
     found = ["pointer" if type_.pointer else type_.element for type_ in arguments]

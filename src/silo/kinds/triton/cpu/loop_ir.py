@@ -1,7 +1,7 @@
-"""The loop form a kernel takes between the scheduler and the C text.
+"""The loop form of a kernel, between the scheduler and the C text.
 
 Statements are structured; expressions are C text over named scalars and buffers. A buffer is a typed range of the
-calling thread's scratch memory; its place is decided after the last statement is known.
+calling thread's scratch memory; its offset is assigned once all statements are known.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ __all__ = [
 class LoopBuffer:
     """A range of scratch memory holding ``elements`` values of the C type ``ctype``, row-major.
 
-    An ``external`` one is memory that a function's caller lends it, named by a parameter. The contents of a ``kept``
-    buffer last from program to program.
+    An ``external`` buffer is memory that the caller of a function passes as a parameter. A ``kept`` buffer keeps its
+    contents from one program to the next.
     """
 
     name: str
@@ -72,14 +72,14 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class LoopCall:
-    """One call statement, without its semicolon."""
+    """A call statement; the text lacks a semicolon."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Copy all of ``source`` to ``target`` (same size, never overlapping)."""
+    """Copies all of ``source`` to ``target``, which has the same size and does not overlap it."""
 
     target: LoopBuffer
     source: LoopBuffer
@@ -89,8 +89,9 @@ class Copy:
 class For:
     """``for (ctype variable = start; variable < end; variable += step)``.
 
-    ``simd`` promises that iterations are independent but for ``reductions`` (OpenMP operator, accumulator). One of
-    ``unrolled`` iterations, if that is not 0, is written out. ``most`` is a bound of their number, 0 if none is known.
+    ``simd`` promises that iterations are independent except for ``reductions``, pairs of an OpenMP operator and an
+    accumulator. If ``unrolled`` is not 0, it is the number of iterations, and the loop is written out. ``most`` is an
+    upper bound of the iterations, 0 if none is known.
     """
 
     variable: str
@@ -123,7 +124,7 @@ class Forever:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Leave the innermost loop."""
+    """Leaves the innermost loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Goto:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """Leave a function that is not a kernel, with a value if it has one."""
+    """Returns from a function that is not a kernel, with ``value`` if it has one."""
 
     value: str = ""
 
@@ -152,7 +153,7 @@ Statement = Define | Assign | LoopCall | Copy | For | If | Forever | Break | Lab
 
 @dataclass(frozen=True, slots=True)
 class LoopParameter:
-    """One kernel parameter: C type and name, in the order of the ABI's ``params``."""
+    """One kernel parameter: its C type and name. Parameters are in the order of the ABI's ``params``."""
 
     ctype: str
     name: str
@@ -162,8 +163,8 @@ class LoopParameter:
 class LoopFunction:
     """A C function beside the kernel.
 
-    One with ``surroundings`` gets the program's place in the grid and scratch memory, and returns an error code. An
-    ``inline`` function applies the region of an operation to some elements, without buffers.
+    A function with ``surroundings`` receives the program's position in the grid and scratch memory, and returns an
+    error code. An ``inline`` function applies the region of an operation to some elements, without buffers.
     """
 
     name: str
@@ -177,30 +178,30 @@ class LoopFunction:
 
 @dataclass(slots=True)
 class LoopProgram:
-    """One kernel: the work of one program (one point of the grid). ``functions`` stand before their callers.
+    """One kernel: ``body`` is the work of one program (one point of the grid). ``functions`` are ordered callees first.
 
-    A kernel with ``turns`` of 0 or more calls the launch at its begin and end with that request; the answer is
-    ``alone``.
+    If ``turns`` is 0 or more, the kernel calls ``turns->enter`` with that request when it begins, and ``turns->leave``
+    when it ends; the variable ``alone`` holds the answer of ``enter`` (``runtime/turns.h``).
     """
 
     entry: str
     parameters: list[LoopParameter]
     buffers: list[LoopBuffer]
-    constants: list[str]  # definitions of constant arrays and of dot kernels, one each
+    constants: list[str]  # definitions of constant arrays and of a dot's block kernels, one each
     body: list[Statement]
     functions: list[LoopFunction] = field(default_factory=list[LoopFunction])
-    finish: list[Statement] = field(default_factory=list["Statement"])  # after the last program of a call
-    scratch_bytes: int = 0  # of the kernel alone
-    total_bytes: int = 0  # with the functions that it calls
-    locals: list[str] = field(default_factory=list[str])  # definitions before the first program, seen by all
+    finish: list[Statement] = field(default_factory=list["Statement"])  # run after the last program of a call
+    scratch_bytes: int = 0  # scratch memory of the kernel's own buffers
+    total_bytes: int = 0  # scratch memory with that of the functions it calls
+    locals: list[str] = field(default_factory=list[str])  # C definitions before the loop over programs
     parts: int = 1  # the most parts of one program that may run separately
-    distinct: tuple[tuple[int, int], ...] = ()  # unless two of these parameters are one address
+    distinct: tuple[tuple[int, int], ...] = ()  # pairs of pointer parameters: if two are equal, a program is not cut
     turns: int = -1
-    together: list[Statement] | None = None  # instead of ``body``: all programs of a call, some at a time
+    together: list[Statement] | None = None  # replaces ``body``: runs all programs of a call, several at a time
 
 
 def dump(program: LoopProgram) -> str:
-    """The program as indented text, for people.
+    """The program as indented text, for reading and debugging.
 
     Example:
         >>> print(dump(LoopProgram("k", [], [], [], [Assign("x", "1")])))

@@ -1,4 +1,4 @@
-"""Building of C text to a shared object, with the system's C compiler."""
+"""Builds a shared object from C text, with the system's C compiler."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = [
     "source_flags",
 ]
 
-# Passes that improve neither results nor speed are left out. NaN, infinities and the sign of zero are kept: only errno
-# and trapping are given up, which no kernel can observe. The rest makes the object small, and the same bytes from any
-# folder: no debug information, no build id, no compiler's name, no unwind tables.
+# No flags turn on passes that improve neither results nor speed. NaN, infinities and the sign of zero are kept; only
+# errno and trapping are given up, which no kernel can observe. The other flags make the object small and its bytes
+# independent of the folder: no debug information, no build id, no compiler name, no unwind tables.
 _CODE_FLAGS = (
     "-std=gnu11",
     USUAL,
@@ -40,7 +40,7 @@ _CODE_FLAGS = (
     "-fno-asynchronous-unwind-tables",
     "-fno-ident",
     "-g0",
-    "-Wno-pass-failed",  # clang: a loop that calls the C library is not vectorised
+    "-Wno-pass-failed",  # for clang, which warns about a loop with calls of the C library that it does not vectorise
 )
 # Flags that make the object small and reproducible, and do not change the code's behaviour.
 _OBJECT_FLAGS = frozenset(
@@ -55,23 +55,24 @@ _LINK_FLAGS = (
     "-Wl,-z,noseparate-code",
     "-Wl,-z,defs",
 )
-_NO_UNUSED = "-Wl,--gc-sections"  # drops unused functions of the object that kernels share
+_NO_UNUSED = "-Wl,--gc-sections"  # removes unused functions of the objects that kernels share
 
-# Objects of this process by text, flags and compiler; some 20 KB each.
+# The shared objects compiled in this process, by text, flags and compiler; each has about 20 KB.
 _shared: dict[tuple[str, tuple[str, ...], CCompiler], bytes] = {}
 _MOST_SHARED = 256
 
-# Flags of the linker, and those that make its object a shared one.
+# Flags for the linker, and flags that make its output a shared object.
 _LINKED_ONLY = frozenset({*_LINK_FLAGS, "-lm"})
 
 
 def build_kernel(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObject:
-    """Compile and link the C text of a kernel.
+    """Compiles and links the C text of a kernel.
 
-    The functions and blocks that it shares with other kernels are compiled once a process, beside it.
+    Functions and block kernels that it shares with other kernels are compiled once in a process, as objects of their
+    own.
 
-    The bytes do not depend on earlier compiles. If the C compiler reports a fault of its own, it is tried again with
-    fewer passes, which is logged.
+    The resulting bytes do not depend on earlier compiles. If the C compiler fails by a bug of its own, it is run again
+    with fewer passes, which is logged.
 
     Raises:
         CompileError: see :func:`build`.
@@ -96,7 +97,7 @@ def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObje
     parts = part(text)
     if not parts.shared:
         return build(text, flags, toolchain)
-    # Kernels share it, so it gets the usual effort, not this kernel's.
+    # Several kernels share these objects, so they get the usual effort, not the effort of this kernel.
     usual = (USUAL if flag.startswith("-O") else flag for flag in flags)
     compile_flags = tuple(flag for flag in usual if flag not in _LINKED_ONLY)
     both = (_NO_UNUSED, *flags)
@@ -113,17 +114,17 @@ def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObje
 
 
 def forget_shared() -> None:
-    """Let the next kernel be as the first of a process."""
+    """Forgets the shared objects, so that the next kernel is compiled like the first of a process."""
     _shared.clear()
 
 
 def compile_flags(
     level: CpuLevel, *, contract: bool = True, libm: bool = False, effort: str = USUAL
 ) -> tuple[str, ...]:
-    """Every flag of one compile.
+    """All flags of one compile.
 
-    ``contract`` lets a * b + c be fused to one rounding; ``libm`` links the mathematical functions of the C library;
-    ``effort`` is the flag of :class:`silo.kinds.triton.cpu.compile_effort.CompileEffort`.
+    ``contract`` allows a * b + c to be fused to one rounding; ``libm`` links the mathematical functions of the C
+    library; ``effort`` is the flag of :class:`silo.kinds.triton.cpu.compile_effort.CompileEffort`.
     """
     fused = f"-ffp-contract={'fast' if contract else 'off'}"
     code = (effort if flag == USUAL else flag for flag in _CODE_FLAGS)
@@ -137,7 +138,11 @@ def source_flags(target: Target, *, contract: bool) -> tuple[str, ...]:
 
 
 def llvm_of(source: str, flags: tuple[str, ...]) -> str:
-    """Clang's intermediate form of the C text. ``ToolchainError`` if clang is missing, or refuses."""
+    """The LLVM IR that clang makes of the C text.
+
+    Raises:
+        ToolchainError: clang is missing, or refuses the text.
+    """
     place = shutil.which("clang")
     if place is None:
         raise ToolchainError(

@@ -26,7 +26,7 @@ _DIALECTS = {
 
 
 def operations_table() -> str:
-    """Supported operations by dialect, then the instructions of inline assembly and the libdevice functions."""
+    """The table: supported operations by dialect, then instructions of inline assembly and libdevice functions."""
     names = sorted(record for record in OPERATIONS.values() if record.on_cpu)
     lines = ["| dialect | operations |", "| --- | --- |"]
     for dialect in dict.fromkeys([*_DIALECTS, *(name.partition(".")[0] for name in names)]):
@@ -40,7 +40,7 @@ def operations_table() -> str:
 
 
 def _instructions() -> list[str]:
-    """The types of each instruction beside it."""
+    """The supported instructions of inline assembly, each with its types."""
     types: dict[str, list[str]] = {}
     for name in INLINE:
         stem, _, kind = name.rpartition(".")
@@ -49,14 +49,14 @@ def _instructions() -> list[str]:
 
 
 def _libdevice_names() -> list[str]:
-    """Sorted; the f32 form of a function, whose name ends in f, beside the other."""
+    """The sorted names of libdevice functions; the f32 form, whose name ends in f, is beside the f64 form."""
     names = {name.removeprefix("__nv_") for name in LIBDEVICE}
     single = {name for name in names if name.endswith("f") and name[:-1] in names}
     return [f"{name}[f]" if f"{name}f" in single else name for name in sorted(names - single)]
 
 
 def updated(page: str) -> str:
-    """The page with the current table; ``ValueError`` if its marks are missing."""
+    """The page with the current table; raises ``ValueError`` if the page lacks the marks around the table."""
     before, begin, rest = page.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:

@@ -1,7 +1,7 @@
-"""Every elementwise operation as a C expression over scalars.
+"""Writes every elementwise operation as a C expression over scalars.
 
 The record of an operation holds its expression (:mod:`silo.kinds.triton.front.operations`); the modules of
-``operations.cpu`` and ``operations.nvidia`` define each case that MLIR leaves undefined.
+``operations.cpu`` and ``operations.nvidia`` define the cases that MLIR leaves undefined.
 """
 
 from __future__ import annotations
@@ -38,20 +38,22 @@ def scalar_expression(op: Operation, operands: Sequence[str], operand_types: Seq
     """The C expression of one element of ``op``'s result.
 
     Each operand is used at most once, so an operand may be any expression without side effects. Values have the C types
-    of ``c_types.C_TYPES``. Tensor types are read as their elements. ``UnsupportedError`` has the reason why it lacks
-    one.
+    of ``c_types.C_TYPES``. For tensor types, the element type counts.
+
+    Raises:
+        UnsupportedError: the operation has no expression; the message holds the reason.
     """
     return _render(op, operands, operand_types, result_type)[0]
 
 
 def runtime_pieces(op: Operation) -> set[str]:
-    """The runtime pieces that the expression of ``op`` calls into."""
+    """The names of the runtime pieces that the expression of ``op`` calls."""
     placeholders = [f"x{index}" for index in range(len(op.operands))]
     return _render(op, placeholders, [value.type for value in op.operands], op.result.type)[1]
 
 
 def refusal(op: Operation) -> str:
-    """The reason why ``op`` lacks an expression, or ""."""
+    """The reason why ``op`` has no expression; "" if it has one."""
     if len(op.results) != 1:
         return f"it gives {len(op.results)} values; only operations that give one are known"
     try:
@@ -62,7 +64,7 @@ def refusal(op: Operation) -> str:
 
 
 def is_cheap(name: str) -> bool:
-    """Whether computing the operation again is at most as expensive as storing and loading its result.
+    """Whether computing the operation again costs at most as much as storing and loading its result.
 
     >>> is_cheap("arith.addi"), is_cheap("math.exp")
     (True, False)

@@ -1,1 +1,1 @@
-"""Reading Triton kernels: the adapter to Triton, the TTIR parser, SSA and effects. Compiles nothing."""
+"""Reads Triton kernels: the adapter to Triton, the TTIR parser, the SSA form and memory effects. Compiles nothing."""

@@ -1,4 +1,4 @@
-"""The allocator of scratch memory that a program gave Triton."""
+"""The allocator of scratch memory that a program passed to ``triton.set_allocator``."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ __all__ = ["allocate_scratch", "given_allocator"]
 
 
 def given_allocator() -> Any:  # noqa: ANN401  # a callable of Triton's protocol, or None
-    """The allocator that ``triton.set_allocator`` was given in this context; None if it was not called."""
+    """The allocator that the program set by ``triton.set_allocator`` in this context; None if it set none."""
     module: Any = sys.modules.get("triton.runtime._allocation")
     held = getattr(module, "_allocator", None)
     if held is None:
         return None
-    allocator = held.get() if hasattr(held, "get") else held  # a ContextVar from Triton 3.5 on
+    allocator = held.get() if hasattr(held, "get") else held  # a ContextVar since Triton 3.5
     return None if type(allocator).__name__ == "NullAllocator" else allocator
 
 
 def allocate_scratch(size: int, alignment: int, kind: str, index: int, stream: int) -> tuple[object, int]:
-    """Scratch memory for a launch of an unchanged program, as Triton's launcher takes it: the buffer and its address.
+    """Allocates scratch memory for a launch of an unchanged program, as Triton does: the buffer and its address.
 
-    Triton's allocator of this context is called at each launch. The buffer is held until the launch has been made.
+    The program's allocator for this context is called at each launch. The caller holds the buffer until it has
+    launched.
 
     Raises:
-        RuntimeError: ``triton.set_allocator`` was not called in this context: Triton's own error.
+        RuntimeError: ``triton.set_allocator`` was not called in this context; this is Triton's own error.
     """
     del kind, index
     held: Any = sys.modules["triton.runtime._allocation"]._allocator  # noqa: SLF001
-    allocator = held.get() if hasattr(held, "get") else held  # as above
+    allocator = held.get() if hasattr(held, "get") else held  # a ContextVar since Triton 3.5
     buffer = allocator(size, alignment, stream)
     if buffer is None or isinstance(buffer, int):
         return buffer, buffer or 0

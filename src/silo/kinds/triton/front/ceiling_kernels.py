@@ -11,14 +11,14 @@ __all__ = ["copy", "dot"]
 
 @triton.jit
 def copy(x, out, n, BLOCK: tl.constexpr) -> None:  # noqa: ANN001, N803  # Triton's form
-    """Copy x to out, in blocks."""
+    """Copies x to out, in blocks."""
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + i, tl.load(x + i, mask=i < n), mask=i < n)
 
 
 @triton.jit
 def dot(a, b, c, size, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr) -> None:  # noqa: ANN001, N803
-    """Multiply square matrices whose size is a multiple of every block into c; sums in float32."""
+    """Multiplies square matrices, whose size is a multiple of every block, into c; sums are in float32."""
     columns = size // BLOCK_N
     m = tl.program_id(0) // columns * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) % columns * BLOCK_N + tl.arange(0, BLOCK_N)

@@ -1,4 +1,4 @@
-"""Triton's compile request in Silo's words, and back: signature, specialization, config."""
+"""Converts Triton's compile requests to Silo's signature, specialization and config, and back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FACTS = {("tt.divisibility", 16), ("tt.pointer_range", 32)}
 
 
 def types_of(call: CompileCall, source: TritonSource) -> tuple[Signature, Specialization]:
-    """The typed signature and the specialization of a call that Triton describes in its own terms.
+    """The typed signature and the specialization of a compile request of Triton.
 
     Raises:
         SourceError: an argument that Silo cannot express (a tuple, a descriptor of another form).
@@ -53,7 +53,7 @@ def types_of(call: CompileCall, source: TritonSource) -> tuple[Signature, Specia
 def _folded(
     parameter: Parameter, value: object, source: TritonSource, constants: list[tuple[str, Value]]
 ) -> tuple[Parameter, Fact | None]:
-    """A parameter that Triton made a constant because this call's value allows it."""
+    """A parameter that Triton made a constant because of its value in this call, and the fact that describes it."""
     if value is None:
         typed = parameter if parameter.default is None else replace(parameter, default=NO_DEFAULT)
         return replace(typed, kind=ParameterKind.POINTER), Fact.NONE
@@ -103,7 +103,7 @@ def _facts(parameter: Parameter, attributes: tuple[tuple[str, object], ...], sou
 
 
 def config_of(call: CompileCall, kernel: str) -> Config:
-    """The compile options of a call that differ from the options of a call which sets none.
+    """The compile options of a request that differ from those of a call which sets none.
 
     Raises:
         SourceError: an option is set that Silo cannot express, so the code would be misidentified.
@@ -126,12 +126,12 @@ def options_config(given: Mapping[str, Any], target: Any, kernel: str) -> Config
 
 
 def target_of(call: CompileCall) -> Target:
-    """The code's target in Silo's words; from sm_90 on Triton makes the ``a`` form."""
+    """The target of the code; for targets from sm_90 on, Triton compiles the ``a`` form."""
     return target_from(call.target)
 
 
 def target_from(target: Any) -> Target:  # noqa: ANN401  # Triton's GPUTarget
-    """One of Triton's targets in Silo's words. Raises SourceError if it names no arch."""
+    """Converts one of Triton's target objects. Raises SourceError if it names no arch."""
     kind, arch = target.backend, target.arch
     if kind == "cuda":
         return Target("cuda", f"sm_{arch}{'a' if int(arch) >= 90 else ''}")
@@ -147,7 +147,10 @@ def generic(specialization: Specialization) -> Specialization:
 
 
 def relaxed(call: CompileCall, signature: Signature, specialization: Specialization) -> CompileCall:
-    """The call to compile, or the description of existing code that assumes less or takes a wider integer."""
+    """The request to compile for a specialization that may assume less, or a signature with wider integers.
+
+    Returns ``call`` itself if it already matches.
+    """
     types: dict[str, str] = {}
     attributes: dict[int, tuple[tuple[str, object], ...]] = {}
     for place, parameter in enumerate(signature.parameters):
@@ -164,17 +167,17 @@ def relaxed(call: CompileCall, signature: Signature, specialization: Specializat
 def call_of(function: Any, variant: Variant, constants: Mapping[str, object], options: Any, target: Any) -> CompileCall:  # noqa: ANN401
     """Triton's compile request for a variant: the inverse of :func:`types_of`.
 
-    ``constants`` are the constexprs of a call as its caller gave them.
+    ``constants`` are the values of constexprs as the caller passed them.
     """
     types: dict[str, str] = {}
-    known: dict[int, object] = {}
+    constants_by_place: dict[int, object] = {}
     attributes: dict[int, tuple[tuple[str, object], ...]] = {}
     for place, parameter in enumerate(variant.signature.parameters):
         facts = variant.specialization.facts_of(parameter.name)
         if parameter.kind is ParameterKind.CONSTEXPR:
-            kind, known[place] = "constexpr", constants.get(parameter.name)
+            kind, constants_by_place[place] = "constexpr", constants.get(parameter.name)
         elif facts & {Fact.NONE, Fact.EQUAL_1}:
-            kind, known[place] = "constexpr", None if Fact.NONE in facts else 1
+            kind, constants_by_place[place] = "constexpr", None if Fact.NONE in facts else 1
         elif parameter.kind is ParameterKind.BOOL or parameter.dtype is None:
             kind = "u1"
         else:
@@ -182,11 +185,11 @@ def call_of(function: Any, variant: Variant, constants: Mapping[str, object], op
         types[parameter.name] = kind
         if pairs := _pairs(facts):
             attributes[place] = pairs
-    return compile_call(function, types, known, attributes, options, target)
+    return compile_call(function, types, constants_by_place, attributes, options, target)
 
 
 def _pairs(facts: frozenset[Fact]) -> tuple[tuple[str, object], ...]:
-    """Triton's attributes of an argument."""
+    """Triton's attributes for the facts about an argument."""
     divisible = (("tt.divisibility", 16),) if facts & {Fact.ALIGNED_16, Fact.DIVISIBLE_16} else ()
     ranged = (("tt.pointer_range", 32),) if Fact.POINTER_RANGE_32 in facts else ()
     return (*divisible, *ranged)

@@ -1,4 +1,4 @@
-"""Facts of code, read from a kernel's TTIR: its text is parsed once, for all of them."""
+"""Facts of code, read from a kernel's TTIR; the text is parsed once for all facts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["TtirFacts", "shows_its_memory"]
 
 
 class TtirFacts(CodeFacts):
-    """The facts of one lowered variant. ``module`` is its text, if it was parsed already."""
+    """The facts of one lowered variant. ``module`` is its parsed text, if it was parsed already."""
 
     def __init__(
         self, text: str, signature: Signature, specialization: Specialization, module: Module | None = None
@@ -35,7 +35,7 @@ class TtirFacts(CodeFacts):
 
     @property
     def effects(self) -> Mapping[str, Effect]:
-        """The effect through each parameter. Empty for a text that cannot be read: pointers then count as written."""
+        """The effect through each parameter. Empty if the text cannot be read: pointers then count as written."""
         from silo.kinds.triton.front.ssa_facts import effects_of  # noqa: PLC0415  # code that is stored has them beside it
 
         try:
@@ -45,7 +45,7 @@ class TtirFacts(CodeFacts):
 
     @property
     def shows_its_memory(self) -> Decision:
-        """See :func:`shows_its_memory`."""
+        """See the function :func:`shows_its_memory`."""
         return shows_its_memory(self._module)
 
     @property
@@ -65,9 +65,9 @@ class TtirFacts(CodeFacts):
 
 
 def shows_its_memory(module: Module) -> Decision:
-    """Whether all memory that a kernel reaches belongs to its arguments; its functions count as part of it.
+    """Whether all memory that a kernel (with the functions it calls) accesses belongs to its arguments.
 
-    Grouped products do not: they read addresses of matrices from an array of integers or of pointers.
+    This is false for grouped products: they read the addresses of matrices from an array of integers or pointers.
     """
     from silo.kinds.triton.front.operations import tt  # noqa: PLC0415  # asked of code that was just lowered
 

@@ -1,4 +1,4 @@
-"""The parameters of a GPU binary that Triton makes: which remain, in what order, of what type; and its launch info."""
+"""The parameters of Triton's GPU binaries (which remain, their order and types), and their launch info."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ _BY_TRITON_NAME = {
     "fp64": AbiType.FP64,
 }
 
-# The parameters that Triton's lowering adds behind the kernel's own, always in this order.
+# The parameters that Triton's lowering appends to the kernel's own, always in this order.
 _TRAILING = (LayoutSlot("", AbiType.SCRATCH), LayoutSlot("", AbiType.PROFILE))
 
 
-# Flags of a descriptor that was taken apart: Triton 3.6 has the first, later ones both.
+# Flags among the parameters of a descriptor that was split up: Triton 3.6 has only the first, later versions have both.
 _FLAGS = ("nan", "tf32")
 
-# The device's numbers of element types that differ from CUtensorMapDataType's: bfloat16, float32 (flush), float64.
+# Element types whose number on the device differs from that of CUtensorMapDataType: bfloat16, float32 (flush), float64.
 _HOST_ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
 
 
 def argument_slots(
     signature: Signature, specialization: Specialization, config: Config | None = None
 ) -> tuple[LayoutSlot, ...]:
-    """The kernel parameters that stay parameters: constexprs, None and integers known to be 1 are folded away.
+    """The kernel's parameters after folding: constexprs, None and integers known to be 1 are no parameters of the code.
 
-    A tensor descriptor is a tensor map, its shape and its strides here; :func:`complete_layout` takes it apart if the
-    target lacks tensor maps.
+    A tensor descriptor counts as a tensor map, its shape and its strides here; :func:`complete_layout` splits it up
+    differently if the target lacks tensor maps.
 
     Raises:
         CompileError: a parameter lacks a type, or a descriptor a block shape.
     """
-    given = {**({} if config is None else config.as_dict()), **specialization.constant_values}
+    values = {**({} if config is None else config.as_dict()), **specialization.constant_values}
     slots: list[LayoutSlot] = []
     for parameter in signature.parameters:
         facts = specialization.facts_of(parameter.name)
         if parameter.kind is ParameterKind.CONSTEXPR or facts & {Fact.EQUAL_1, Fact.NONE}:
             continue
         if parameter.kind is ParameterKind.DESCRIPTOR:
-            slots += slots_of_descriptor(parameter.name, _rank(parameter, given))
+            slots += slots_of_descriptor(parameter.name, _rank(parameter, values))
         else:
             slots.append(LayoutSlot(parameter.name, _abi_type(parameter)))
     return tuple(slots)
@@ -94,11 +94,11 @@ def _abi_type(parameter: Parameter) -> AbiType:
 
 
 def tensor_maps(arguments: Sequence[LayoutSlot], metadata: Mapping[str, Any]) -> tuple[TensorMap, ...]:
-    """The encoding of each descriptor's tensor map, from Triton's metadata; empty if the code has no maps.
+    """The encoding of each descriptor's tensor map, from Triton's metadata; empty if the code lacks tensor maps.
 
     Raises:
-        UnsupportedError: descriptors of a form that no driver of Silo makes (im2col, AMD's tensor data mover).
-        CompileError: the metadata is not about these arguments.
+        UnsupportedError: descriptors of a form that none of Silo's drivers supports (im2col, AMD's tensor data mover).
+        CompileError: the metadata does not match the arguments.
     """
     entries: Sequence[Mapping[str, Any]] = metadata.get("tensordesc_meta") or ()
     names = [slot.name for slot in arguments if slot.type is AbiType.TENSORMAP]
@@ -133,11 +133,11 @@ def complete_layout(
 ) -> tuple[LayoutSlot, ...]:
     """The layout with the trailing scratch slots, checked against the parameters recorded in the binary.
 
-    The binary decides how many scratch slots there are, and which flags a descriptor without a tensor map has, since
-    that differs between versions of Triton.
+    The number of scratch slots, and the flags of a descriptor without a tensor map, are taken from the binary, because
+    they differ between versions of Triton.
 
     Raises:
-        CompileError: the binary takes other parameters than the signature says. A launch would read wrong memory.
+        CompileError: the binary's parameters differ from the signature's, so a launch would read wrong memory.
     """
     found: list[LayoutSlot] = list(arguments)
     problems: list[str] = []
@@ -152,9 +152,11 @@ def complete_layout(
 
 
 def taken_apart(arguments: Sequence[LayoutSlot]) -> Iterator[list[LayoutSlot]]:
-    """The layouts of code without tensor maps: each descriptor as base, shape, strides and flags, two flags or one.
+    """The possible layouts of code without tensor maps.
 
-    Arguments without descriptors are yielded once, as they are.
+    Each descriptor is its base, shape, strides, and either two flags or one.
+
+    Arguments without descriptors have a single layout.
     """
     if all(slot.type is not AbiType.TENSORMAP for slot in arguments):
         yield list(arguments)
@@ -181,11 +183,11 @@ def launch_info(
 ) -> LaunchInfo:
     """Launch info from Triton's metadata and the binary.
 
-    Scratch memory is per program instance, which with a cluster is all of its blocks. The grid of a launch counts
-    clusters: its first axis is to be multiplied with the cluster's first dimension.
+    Scratch memory is per program instance, which is all blocks of a cluster if there are clusters. The grid of a launch
+    counts clusters: its first axis has to be multiplied by the cluster's first dimension.
     """
     ctas = int(metadata.get("num_ctas", 1))
-    warps = int(metadata["num_warps"])  # with warp specialization the total, which Triton writes back
+    warps = int(metadata["num_warps"])  # with warp specialization this is the total, which Triton writes back
     return LaunchInfo(
         entry=kernel.entry,
         layout=layout,

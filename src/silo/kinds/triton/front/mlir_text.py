@@ -1,4 +1,4 @@
-"""Parts of MLIR text: a position in it with errors that name the line, source locations, types, numbers bit for bit."""
+"""Reads parts of MLIR text: tokens with errors that name the line, source locations, types, floats bit for bit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 # ---- A position in MLIR text, with errors that name the line and the expected text ----
 
-# Every token begins with it: the pattern matches the empty string, so that there always is a match.
+# Blanks and comments before a token. The pattern matches the empty string, so there always is a match.
 _after_blanks = cast("Callable[[str, int], re.Match[str]]", re.compile(r"(?:[ \t\r\n]+|//[^\n]*)*").match)
 _STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
@@ -54,24 +54,27 @@ class Cursor:
         self.depth = 0
 
     def enter(self) -> None:
-        """Begin a part that may contain parts of the same kind; pair with :meth:`leave`. Bounds the recursion."""
+        """Enters a part that may contain parts of the same kind, and limits how deep they nest.
+
+        Pair with :meth:`leave`.
+        """
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise self.error("less deeply nested text")
 
     def leave(self) -> None:
-        """End the scope that the last :meth:`enter` began."""
+        """Leaves the part that the last :meth:`enter` began."""
         self.depth -= 1
 
     def error(self, expected: str, position: int | None = None) -> SourceError:
-        """The error to raise: the line, the expected text, the actual text."""
+        """Returns the error to raise; it names the line, the expected text and the actual text."""
         at = self.position if position is None else position
         line = self.text.count("\n", 0, at) + 1
         found = self.text[at : at + 40].split("\n", 1)[0].strip()
         return SourceError(f"{self.what}, line {line}: expected {expected}, found {found or 'the end of the line'!r}")
 
     def skip(self) -> int:
-        """Go past blanks and comments; the new position."""
+        """Skips blanks and comments; returns the new position."""
         self.position = position = _after_blanks(self.text, self.position).end()
         return position
 
@@ -81,21 +84,21 @@ class Cursor:
         return self.text.startswith(literal, position)
 
     def take(self, literal: str) -> bool:
-        """Go past ``literal`` if it comes next."""
+        """Skips ``literal`` if it comes next; returns whether it did."""
         position = _after_blanks(self.text, self.position).end()
         is_next = self.text.startswith(literal, position)
         self.position = position + len(literal) if is_next else position
         return is_next
 
     def need(self, literal: str) -> None:
-        """Go past ``literal`` or fail."""
+        """Skips ``literal``, or raises an error."""
         self.position = position = _after_blanks(self.text, self.position).end()
         if not self.text.startswith(literal, position):
             raise self.error(repr(literal))
         self.position = position + len(literal)
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Go past ``pattern`` if it matches here."""
+        """Skips the text that ``pattern`` matches here, and returns the match or None."""
         self.position = position = _after_blanks(self.text, self.position).end()
         found = pattern.match(self.text, position)
         if found is not None:
@@ -103,16 +106,16 @@ class Cursor:
         return found
 
     def need_match(self, pattern: re.Pattern[str], expected: str) -> str:
-        """Go past ``pattern`` or fail; the text it matched."""
+        """Skips the text that ``pattern`` matches here and returns it, or raises an error."""
         self.position = position = _after_blanks(self.text, self.position).end()
-        found = pattern.match(self.text, position)
-        if found is None:
+        match = pattern.match(self.text, position)
+        if match is None:
             raise self.error(expected)
-        self.position = found.end()
-        return found.group()
+        self.position = match.end()
+        return match.group()
 
     def string(self) -> str:
-        """A quoted string, unescaped."""
+        """Reads a quoted string, and resolves its escapes."""
         found = self.match(_STRING)
         if found is None:
             raise self.error("a string")
@@ -120,7 +123,10 @@ class Cursor:
         return _ESCAPE.sub(_unescape, body) if "\\" in body else body
 
     def balanced(self) -> str:
-        """The bracketed text that starts here, brackets included. ``->`` closes nothing; strings are opaque."""
+        """Reads the bracketed text that starts here, with its brackets.
+
+        ``->`` closes no bracket; brackets in strings are ignored.
+        """
         start = self.skip()
         text, at, pending = self.text, start, list[str]()
         while at < len(text):
@@ -161,12 +167,12 @@ _FILE = re.compile(r'"((?:[^"\\\n]|\\.)*)":([0-9]+)(?::[0-9]+)?')
 _REFERENCE = re.compile(r"#loc[0-9]*")
 _MAX_FRAMES = 64
 
-# Functions of Triton's own library are inlined everywhere; then the line that called them matters.
+# Functions of Triton's own library are inlined everywhere, so the line that called them is the one to report.
 _LIBRARY = re.compile(r"[/\\]triton[/\\](?:language|experimental)[/\\]")
 
 
 class Locations:
-    """Resolves locations, aliases included, to ``file:line``. Alias lines are before and after the module."""
+    """Resolves locations, including aliases, to ``file:line``. Alias lines are before and after the module."""
 
     def __init__(self, text: str) -> None:
         self._aliases = {match.group(1): match.group(2) for match in _ALIAS.finditer(text)}
@@ -178,27 +184,27 @@ class Locations:
         return bool(self._aliases)
 
     def resolve(self, text: str) -> str:
-        """``file:line`` of the contents of ``loc(...)``; "" if they name no file."""
-        known = self._resolved.get(text)
-        if known is None:
+        """``file:line`` for the contents of ``loc(...)``; "" if they name no file."""
+        location = self._resolved.get(text)
+        if location is None:
             places = self._places(text)
             users = [place for place in places if not _LIBRARY.search(place)]
-            known = (users or places or [""])[0]
-            self._resolved[text] = known
-        return known
+            location = (users or places or [""])[0]
+            self._resolved[text] = location
+        return location
 
     def _places(self, text: str) -> list[str]:
-        # Files and references in order: for callsite(callee at caller) the innermost frame comes first.
-        found: list[tuple[int, list[str]]] = [
+        # Files and references in the order of the text; in callsite(callee at caller), the innermost frame comes first.
+        by_position: list[tuple[int, list[str]]] = [
             (match.start(), [f"{match.group(1)}:{match.group(2)}"]) for match in _FILE.finditer(text)
         ]
-        found += [(match.start(), self._alias(match.group())) for match in _REFERENCE.finditer(text)]
-        found.sort(key=lambda item: item[0])
-        return [place for _, places in found for place in places][:_MAX_FRAMES]
+        by_position += [(match.start(), self._alias(match.group())) for match in _REFERENCE.finditer(text)]
+        by_position.sort(key=lambda item: item[0])
+        return [place for _, places in by_position for place in places][:_MAX_FRAMES]
 
     def _alias(self, name: str) -> list[str]:
         if name not in self._known:
-            self._known[name] = []  # the type in a damaged text that refers to itself
+            self._known[name] = []  # ends the recursion if an alias in a damaged text refers to itself
             self._depth += 1
             if self._depth <= _MAX_FRAMES:
                 self._known[name] = self._places(self._aliases.get(name, ""))
@@ -211,9 +217,11 @@ class Locations:
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:
-    """An IEEE-like binary format. ``finite`` formats spend the top exponent on numbers; ``nuz`` lacks negative zero.
+    """An IEEE-like binary format.
 
-    ``nuz`` formats have one NaN, the pattern of negative zero. E8M0 has neither sign nor zero.
+    ``finite`` formats use the top exponent for numbers; ``nuz`` formats have no negative zero.
+
+    ``nuz`` formats have one NaN, with the bits that would be negative zero. E8M0 has neither sign nor zero.
     """
 
     bits: int
@@ -273,7 +281,7 @@ def _check_width(bits: int, width: int, name: str) -> None:
 
 
 def round_to_format(value: float, name: str) -> float:
-    """``value`` rounded to nearest even in the format: the value of its decimal text.
+    """``value`` rounded to nearest even in the format ``name``, returned as a Python float.
 
     >>> round_to_format(0.1, "f32")
     0.10000000149011612
@@ -283,9 +291,9 @@ def round_to_format(value: float, name: str) -> float:
         return value
     top = (1 << form.exponent) - (1 if form.finite else 2)
     _, exponent = math.frexp(value)
-    if exponent - 1 > top - form.bias:  # beyond the largest binade
+    if exponent - 1 > top - form.bias:  # beyond the exponent of the largest number
         return math.copysign(math.nan if form.finite else math.inf, value)
-    # The weight of the last mantissa bit: of the number's own binade, or of the subnormals.
+    # The exponent of the last mantissa bit, which for subnormals is fixed.
     unit = max(exponent - 1, 1 - form.bias) - form.mantissa
     rounded = math.ldexp(round(math.ldexp(value, -unit)), unit)
     limit = math.ldexp(2.0 - math.ldexp(1.0, -form.mantissa), top - form.bias)
@@ -303,7 +311,7 @@ _DIALECT = re.compile(r"![A-Za-z_][A-Za-z0-9_.$]*")
 _ATTRIBUTE = re.compile(r"#[A-Za-z_][A-Za-z0-9_.$]*")
 _EXTENT = re.compile(r"([0-9]{1,18})x")
 _STRANGE_EXTENT = re.compile(r"[?*]")
-_SPACE = re.compile(r'[0-9]+|"[a-z_]+"')  # Triton 3.9 writes "constant" for tl.const, others numbers alone
+_SPACE = re.compile(r'[0-9]+|"[a-z_]+"')  # Triton 3.9 writes "constant" for tl.const; other address spaces are numbers
 
 
 def is_scalar_type(name: str) -> bool:
@@ -314,13 +322,13 @@ def is_scalar_type(name: str) -> bool:
 PLAIN_TYPE = (
     r"tensor<(?:[0-9]{1,18}x)*(?:!tt\.ptr<[a-zA-Z0-9]+>|[a-zA-Z0-9]+)>|!tt\.ptr<[a-zA-Z0-9]+>|[a-zA-Z_][a-zA-Z0-9_.$]*"
 )
-"""A pattern of the types of nearly all values, without blanks: each such text is read once."""
+"""Matches the types of nearly all values, written without blanks; each such text is parsed once."""
 _plain_type = re.compile(rf"(?:[ \t\r\n]+|//[^\n]*)*({PLAIN_TYPE})").match
 
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> Type | None:
-    """The type that a text spells; None if it spells none."""
+    """The type that a text spells; None if it is not a type."""
     cursor = Cursor(text)
     try:
         kind = _read_any(cursor)
@@ -330,7 +338,7 @@ def parse_type(text: str) -> Type | None:
 
 
 def read_type(cursor: Cursor) -> Type:
-    """One type: a scalar, a pointer, a tensor, or an opaque dialect type kept as its text."""
+    """Reads one type: a scalar, a pointer, a tensor, or an opaque dialect type that is kept as text."""
     plain = _plain_type(cursor.text, cursor.position)
     kind = None if plain is None else parse_type(plain[1])
     if plain is not None and kind is not None:
@@ -396,7 +404,7 @@ def _spell(kind: Type) -> str:
 
 
 def read_type_list(cursor: Cursor) -> tuple[Type, ...]:
-    """Types in parentheses, or a single type."""
+    """Reads types in parentheses, or a single type."""
     if not cursor.take("("):
         return (read_type(cursor),)
     types: list[Type] = []

@@ -1,7 +1,7 @@
-"""The SSA form of one Triton module, as the generic form of MLIR spells it.
+"""The SSA form of one Triton module, as in the generic form of MLIR.
 
-Values are identities: two values are the same only if they are the same object. A value knows its users, so passes
-need no side tables. Types are immutable and compare by content.
+Values are compared by identity: two values are the same only if they are the same object. A value lists its users, so
+passes need no tables of their own. Types are immutable and compared by content.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ __all__ = ["Attribute", "Block", "Dense", "Module", "Operation", "Region", "Type
 class Type:
     """A scalar (``shape == ()`` and ``tensor`` False), a tensor, or a pointer to ``element``.
 
-    ``element`` is MLIR's name of the scalar: i1, i8, i16, i32, i64, index, f16, bf16, f32, f64, f8E4M3FN, ...
-    With ``pointer`` set the value is an address (or a tensor of addresses) of these elements. ``layout`` is the layout
-    of a tensor in a Gluon kernel, as MLIR spells it: ``#blocked``, an alias, or the attribute itself; else "".
+    ``element`` is MLIR's name of the scalar: i1, i8, i16, i32, i64, index, f16, bf16, f32, f64, f8E4M3FN, ... With
+    ``pointer`` set, the value is an address (or a tensor of addresses) of such elements. ``layout`` is the layout of a
+    tensor in a Gluon kernel, as MLIR prints it: ``#blocked``, an alias, or the attribute itself; else "".
     """
 
     element: str
@@ -30,7 +30,7 @@ class Type:
 
     @property
     def elements(self) -> int:
-        """How many scalars a value of this type holds."""
+        """The number of scalars in a value of this type."""
         count = 1
         for extent in self.shape:
             count *= extent
@@ -39,7 +39,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """A ``dense<...>`` constant: one value for all elements (splat), or all of them in row-major order."""
+    """A ``dense<...>`` constant: one value for all elements (a splat), or every value in row-major order."""
 
     values: tuple[int | float | bool, ...]
     type: Type
@@ -50,8 +50,9 @@ class Dense:
         return self.values[0] if len(self.values) == 1 else None
 
 
-# Integers, bools and strings as themselves; floats as Python floats (bit-exact from MLIR's hex form); arrays as tuples;
-# dictionaries as read-only mappings; symbol references (``@f``), types, dialect attributes and the rest as their text.
+# Integers, bools and strings are themselves; floats are Python floats (bit-exact from MLIR's hex form), arrays are
+# tuples, and dictionaries are read-only mappings. Symbol references (``@f``), types, dialect attributes and all others
+# are their text.
 Attribute: TypeAlias = "int | float | bool | str | Dense | tuple[Attribute, ...] | Mapping[str, Attribute]"
 
 
@@ -61,18 +62,18 @@ class Value:
 
     name: str
     type: Type
-    # Its back references stay out of its text, which would else spell out the whole module, many times over.
+    # References back to the module are left out of the repr, which would otherwise contain the whole module many times.
     owner: Operation | None = field(default=None, repr=False)  # None for block arguments
-    block: Block | None = field(default=None, repr=False)  # the block it is an argument of
+    block: Block | None = field(default=None, repr=False)  # the block of which it is an argument
     index: int = 0  # position among the results or the arguments
     uses: list[Operation] = field(default_factory=list["Operation"], repr=False)
 
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """One operation. ``location`` is ``file:line`` of the user's source where known, else "".
+    """One operation. ``location`` is ``file:line`` of the user's source if known, else "".
 
-    ``successors`` and the operands each of them gets (``cf.br``, ``cf.cond_br``) are in order.
+    ``successors`` (of ``cf.br`` and ``cf.cond_br``), and the operands that each of them receives, are in order.
     """
 
     name: str
@@ -92,12 +93,12 @@ class Operation:
 
     @property
     def callee(self) -> str:
-        """The symbol of the function that a ``tt.call`` calls; "" where it names none."""
+        """The symbol of the function that a ``tt.call`` calls; "" if it names none."""
         name = self.attributes.get("callee")
         return name.removeprefix("@").strip('"') if isinstance(name, str) else ""
 
     def operand_segments(self) -> tuple[tuple[Value, ...], ...]:
-        """Operands grouped as ``operandSegmentSizes`` says; one group if it is absent."""
+        """The operands, grouped by ``operandSegmentSizes``; one group if the attribute is absent."""
         sizes = self.attributes.get("operandSegmentSizes")
         if not isinstance(sizes, tuple):
             return (tuple(self.operands),)
@@ -124,7 +125,7 @@ class Operation:
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A straight line of operations that ends in a terminator."""
+    """A sequence of operations that ends in a terminator."""
 
     arguments: list[Value] = field(default_factory=list[Value])
     operations: list[Operation] = field(default_factory=list[Operation])
@@ -141,7 +142,7 @@ class Region:
 
 @dataclass(slots=True, eq=False)
 class Module:
-    """All functions of a module by symbol name (``tt.func`` operations); ``kernel`` is the public one."""
+    """All functions of a module (``tt.func`` operations) by symbol name; ``kernel`` is the public one."""
 
     functions: dict[str, Operation]
     kernel: str
@@ -152,18 +153,18 @@ class Module:
         return self.functions[self.kernel]
 
     def walk(self) -> list[Operation]:
-        """Every operation of the module as it is now, outermost first, in textual order."""
-        found: list[Operation] = []
+        """Every operation that the module contains now, outermost first, in the order of the text."""
+        operations: list[Operation] = []
         pending = list(reversed(self.functions.values()))
         while pending:
             operation = pending.pop()
-            found.append(operation)
+            operations.append(operation)
             for region in reversed(operation.regions):
                 for block in reversed(region.blocks):
                     pending.extend(reversed(block.operations))
-        return found
+        return operations
 
     def callees(self, symbol: str) -> list[str]:
-        """The symbols of the functions that one of the module's calls, once for each call."""
+        """The symbols of the functions that the function ``symbol`` calls, once for each call."""
         inside = Module({symbol: self.functions[symbol]}, symbol).walk()
         return [operation.callee for operation in inside if operation.name == "tt.call"]

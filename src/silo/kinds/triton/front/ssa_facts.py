@@ -1,4 +1,4 @@
-"""Facts of code, read from a kernel's SSA form: effects on memory, traits, numerics, contents that decide accesses."""
+"""Facts of code from a kernel's SSA form: effects on memory, traits, numerics, and contents that decide accesses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
     "traits_of",
 ]
 
-# ---- Effects: whether a kernel reads or writes through each of its pointers, found in its SSA form ----
+# ---- Effects: whether a kernel reads or writes through each of its pointers ----
 
 _READS, _WRITES = 1, 2
 
@@ -39,14 +39,14 @@ _EFFECTS = {bits: effect for effect, bits in _BITS.items()}
 def effects_of(module: Module, signature: Signature, specialization: Specialization) -> dict[str, Effect]:
     """The effect of each pointer and descriptor parameter, by name; for ``Signature.with_effects``.
 
-    A pointer that is None, or that the kernel never uses, is without effect.
+    A pointer that is None, or that the kernel never uses, has no effect.
     """
     kinds = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
-    found = {parameter.name: Effect.NONE for parameter in signature.parameters if parameter.kind in kinds}
+    effects = {parameter.name: Effect.NONE for parameter in signature.parameters if parameter.kind in kinds}
     for slot, effect in zip(module_arguments(signature, specialization, module), argument_effects(module), strict=True):
-        if slot.part == "" and slot.parameter in found:
-            found[slot.parameter] = effect
-    return found
+        if slot.part == "" and slot.parameter in effects:
+            effects[slot.parameter] = effect
+    return effects
 
 
 def argument_effects(module: Module) -> tuple[Effect, ...]:
@@ -55,7 +55,7 @@ def argument_effects(module: Module) -> tuple[Effect, ...]:
 
 
 def pointer_roots(module: Module) -> dict[Value, frozenset[int]]:
-    """Which arguments of the kernel, by position, each pointer may derive from; -1 for any memory."""
+    """The arguments of the kernel, by position, from which each pointer may derive; -1 means any memory."""
     analysis = _Analysis(module)
     for operation, record in analysis.operations:
         if (None if record is None else record.flow) in (None, no_flow):
@@ -65,7 +65,7 @@ def pointer_roots(module: Module) -> dict[Value, frozenset[int]]:
 
 
 def control_flows(module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """(source, target) of every value that a branch, loop or call hands to another value."""
+    """Yields (source, target) for every value that a branch, loop or call passes on to another value."""
     record = OPERATIONS.get(operation.name)
     flow = None if record is None else record.flow
     return iter(()) if flow is None or flow is derived else flow(module, operation)
@@ -92,7 +92,8 @@ class _Analysis:
             if access is not None:
                 self._mark(operation.operands[:1], _BITS[access])
                 if len(operation.operands) > 1:
-                    self._mark(operation.operands[1:], _READS | _WRITES)  # an address that is stored escapes
+                    # a stored address escapes, so anything may happen through it
+                    self._mark(operation.operands[1:], _READS | _WRITES)
             elif operation.name == tt.CALL:
                 if self.module.functions.get(operation.callee) is None:
                     self._mark(operation.operands, _READS | _WRITES)
@@ -102,7 +103,7 @@ class _Analysis:
         return tuple(_EFFECTS[self.effects.get(index, 0)] for index in range(len(arguments)))
 
     def solve(self) -> None:
-        """Find the roots of every value."""
+        """Finds the arguments from which every value may derive."""
         arguments = self.module.entry.regions[0].blocks[0].arguments
         for index, argument in enumerate(arguments):
             if _points(argument):
@@ -114,12 +115,13 @@ class _Analysis:
             elif record is not None and record.flow is not None:
                 flows += record.flow(self.module, operation)
             elif record is None or record.access is None:
-                # A pointer that comes out may be any that went in, and the arguments of its regions may be any too.
+                # Any pointer among the results, or among the arguments of its regions, may be any of the pointer
+                # operands.
                 targets = list(operation.results)
                 for region in operation.regions:
                     targets += region.blocks[0].arguments if region.blocks else ()
                 for target in targets:
-                    if target.type.pointer or target.type.element.startswith("!"):  # _points, called in place
+                    if target.type.pointer or target.type.element.startswith("!"):  # _points() inlined, for speed
                         flows += [(source, target) for source in operation.operands]
         changed = True
         while changed:
@@ -136,13 +138,16 @@ class _Analysis:
                 self.effects[root] = self.effects.get(root, 0) | what
 
 
-# ---- Traits of a kernel, read from its SSA form: its kinds of operations, and the axes of its blocks ----
+# ---- Traits of a kernel: its kinds of operations, and the axes of its blocks ----
 
-_BELOW = frozenset((2, 6))  # slt, ult of arith.cmpi
+_BELOW = frozenset((2, 6))  # the predicates slt and ult of arith.cmpi
 
 
 def traits_of(module: Module, names: Sequence[str]) -> Traits:
-    """The traits of a module's kernel; functions it calls count as part of it. ``names`` are its arguments' names."""
+    """The traits of a module's kernel; functions it calls count as part of it.
+
+    ``names`` are the names of its arguments.
+    """
     operations = module.walk()
     counts = Counter(family_of(operation) for operation in operations)
     arguments = {value: index for index, value in enumerate(module.entry.regions[0].blocks[0].arguments)}
@@ -186,24 +191,24 @@ def traits_of(module: Module, names: Sequence[str]) -> Traits:
 
 
 def _along(operations: list[Operation]) -> Iterator[tuple[Value, frozenset[int]]]:
-    """The lengths of the ranges that each tensor of integers is made of."""
+    """Yields each tensor of integers with the lengths of the ranges from which it is computed."""
     memo: dict[Value, frozenset[int]] = {}
     for operation in operations:
         if operation.name == tt.MAKE_RANGE:
             start, end = operation.attributes.get("start"), operation.attributes.get("end")
-            found = frozenset((end - start,)) if isinstance(start, int) and isinstance(end, int) else frozenset[int]()
+            lengths = frozenset((end - start,)) if isinstance(start, int) and isinstance(end, int) else frozenset[int]()
         elif _keeps_range(operation):
-            found = frozenset[int]().union(*(memo.get(operand, frozenset()) for operand in operation.operands))
+            lengths = frozenset[int]().union(*(memo.get(operand, frozenset()) for operand in operation.operands))
         else:
             continue
         for result in operation.results:
-            memo[result] = found
-            if found:
-                yield result, found
+            memo[result] = lengths
+            if lengths:
+                yield result, lengths
 
 
 def _axis_lengths(operation: Operation) -> Iterator[int]:
-    """How long the axis of a reduction or a scan is."""
+    """The lengths of the axis along which a reduction or a scan runs."""
     axis = operation.attributes.get("axis")
     if isinstance(axis, int):
         for operand in operation.operands:
@@ -212,7 +217,7 @@ def _axis_lengths(operation: Operation) -> Iterator[int]:
 
 
 def _placed(operations: list[Operation]) -> Iterator[int]:
-    """Constants by which something that comes from a program's number is multiplied."""
+    """The constants by which values derived from a program id are multiplied."""
     numbers: set[Value] = set()
     for operation in operations:
         if operation.name == tt.GET_PROGRAM_ID or (
@@ -225,7 +230,7 @@ def _placed(operations: list[Operation]) -> Iterator[int]:
 
 
 def _steps(loop: Operation, arguments: Mapping[Value, int]) -> Iterator[tuple[int, int | None]]:
-    """The step of a counted loop, and the argument it goes up to: ``range(0, n, B)`` and ``range(cdiv(n, B))``."""
+    """The step of a counted loop, and the argument that bounds it: for ``range(0, n, B)`` and ``range(cdiv(n, B))``."""
     if loop.name != flow.FOR:
         return
     _, upper, step = loop.operands[:3]
@@ -249,7 +254,7 @@ def _constant(value: Value) -> int | None:
 
 
 def _argument(value: Value, arguments: Mapping[Value, int]) -> int | None:
-    """The position of the argument that a size comes from, or None."""
+    """The position of the argument from which a size is computed, or None."""
     while value not in arguments:
         if value.owner is None or not _keeps_size(value.owner):
             return None
@@ -267,16 +272,19 @@ def _keeps_size(operation: Operation) -> bool:
     return record is not None and record.keeps_size
 
 
-# ---- Numerics of a kernel, read from its SSA form: the order of each sum, and the expression of each stored value ----
+# ---- Numerics of a kernel: the order of each sum, and the expression of each stored value ----
 
 _FLOAT = re.compile(r"b?f\d+\w*")
-# Attributes that say how something is laid out or cached.
+# Attributes that describe layout or caching, and so do not change results.
 _NO_MATTER = frozenset(("cache", "evict", "isVolatile", "operandSegmentSizes", "resultSegmentSizes"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A value as a digest; ``data``: it comes from what memory or floating-point arguments hold, not from positions."""
+    """The digest of a value.
+
+    ``data`` is true if it depends on memory or floating-point arguments, not only on positions.
+    """
 
     text: str
     data: bool
@@ -311,14 +319,14 @@ def _recorded(module: Module) -> Iterator[tuple[Operation, OperationRecord]]:
 
 
 def _carries(operation: Operation, record: OperationRecord) -> bool:
-    """Whether floating-point values go round a loop, from block to block, or into a function."""
+    """Whether an operation passes floating-point values around a loop, to another block, or into a function."""
     if record.family is Family.LOOP:
         return any(_is_float(result) for result in operation.results)
     return record.carries and any(_is_float(value) for value in (*operation.operands, *operation.results))
 
 
 def _stored(operation: Operation, memo: dict[Value, _Known]) -> Iterator[str]:
-    """Visits the contents of an operation; ``known`` gets every value on the way."""
+    """Yields a digest of every store inside of an operation; adds the digest of every value it visits to ``memo``."""
     for region in operation.regions:
         for block in region.blocks:
             for inner in block.operations:
@@ -331,7 +339,7 @@ def _stored(operation: Operation, memo: dict[Value, _Known]) -> Iterator[str]:
 
 
 def _result(operation: Operation, memo: Mapping[Value, _Known]) -> _Known:
-    """The known property that all results of an operation have."""
+    """The digest that all results of an operation share."""
     operands = [memo.get(value, _POSITION) for value in operation.operands]
     if operation.name == arith.CONSTANT:
         return _Known(f"constant {_plain(operation.attributes.get('value', ''))}", data=_is_float(operation.result))
@@ -367,10 +375,10 @@ _ANY = -1
 
 @dataclass(frozen=True, slots=True)
 class LoadedAddresses:
-    """Positions of arguments of a kernel; -1 stands for memory that no argument names.
+    """Positions of a kernel's arguments, by what their contents are used for; -1 means memory of unknown origin.
 
-    The content of ``decisive`` arguments decides an address, a mask, a branch or a loop; the content of ``stored`` ones
-    decides a value that is stored. ``read`` are all arguments that are read.
+    The contents of ``decisive`` arguments affect an address, a mask, a branch or a loop; the contents of ``stored``
+    arguments affect a value that is stored. ``read`` are all arguments that are read.
     """
 
     decisive: frozenset[int]
@@ -379,7 +387,10 @@ class LoadedAddresses:
 
 
 def loaded_addresses(module: Module) -> LoadedAddresses:
-    """Follow every loaded value through the operations, branches and loops of a module. Errs towards more arguments."""
+    """Traces every loaded value through the operations, branches and loops of a module.
+
+    In doubt, it lists more arguments.
+    """
     operations = tuple(module.walk())
     roots = pointer_roots(module)
     reach: dict[Value, frozenset[int]] = {}
@@ -415,7 +426,7 @@ def _decides(operation: Operation) -> bool:
 
 
 def _deciding(operation: Operation) -> Iterator[Value]:
-    """The operands of an access that decide where it goes and whether it happens: its address and its masks."""
+    """The operands of an access that decide its address and whether it happens: pointer, indices and masks."""
     yield operation.operands[0]
     yield from (one for one in operation.operands[1:] if one.type.element in ("i1", "index") or _is_index(operation))
 
@@ -431,16 +442,16 @@ def _union(values: Iterable[Value], reach: dict[Value, frozenset[int]]) -> froze
 def _address_steps(
     module: Module, operation: Operation, roots: dict[Value, frozenset[int]], reach: dict[Value, frozenset[int]]
 ) -> Iterator[tuple[Value, frozenset[int]]]:
-    """(value, the arguments whose content it depends on by this operation)."""
-    own = _union(operation.operands, reach)
+    """Yields (value, arguments): those whose contents the value depends on because of this operation."""
+    origins = _union(operation.operands, reach)
     access = _access(operation)
     if access is not None and access is not Effect.WRITE and operation.operands:
-        own |= roots.get(operation.operands[0], frozenset((_ANY,)))
+        origins |= roots.get(operation.operands[0], frozenset((_ANY,)))
     for result in operation.results:
-        yield result, own
+        yield result, origins
     for region in operation.regions:
         for block in region.blocks:
             for argument in block.arguments:
-                yield argument, own
+                yield argument, origins
     for source, target in control_flows(module, operation):
         yield target, reach.get(source, frozenset())

@@ -1,4 +1,4 @@
-"""Descriptions of TTIR for reports of crashes: its parameters, and which arguments decide its accesses."""
+"""Descriptions of TTIR for crash reports: its parameters, and which arguments decide its memory accesses."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from silo.kinds.triton.front.ttir import parse_ttir
 __all__ = ["KEPT_OPTIONS", "describe_ttir", "plain_launch"]
 
 KEPT_OPTIONS = ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion")
-"""The compile options that a description keeps."""
+"""The compile options that a description contains."""
 _HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE)
 
 
 def plain_launch(launch: LaunchInfo) -> LaunchInfo:
-    """The launch of a text by itself: its entry and the parameters that a call passes.
+    """The launch info of a text without compiled code: its entry, and the parameters that a call passes.
 
     Raises:
-        UnsupportedError: it takes a tensor descriptor; the recorder keeps only the base address of one.
+        UnsupportedError: a parameter is a tensor descriptor, of which the flight recorder keeps only the base address.
     """
     slots = tuple(slot for slot in launch.layout if slot.type not in _HIDDEN)
     if any(slot.part or slot.type is AbiType.TENSORMAP for slot in slots):
@@ -31,12 +31,14 @@ def plain_launch(launch: LaunchInfo) -> LaunchInfo:
 
 
 def describe_ttir(text: str, plain: LaunchInfo, options: Mapping[str, object]) -> Mapping[str, JSON]:
-    """The members of a description; ``text`` is as the CPU takes it, ``plain`` is of :func:`plain_launch`.
+    """The members of a description.
 
-    ``options`` are the kernel's compile options, of which those that decide its threads are kept.
+    ``text`` is in the form that the CPU compiler reads, ``plain`` is from :func:`plain_launch`.
+
+    Of ``options``, the kernel's compile options, the description contains those that decide its number of threads.
     """
     module = parse_ttir(text)
-    found = loaded_addresses(module)
+    loaded = loaded_addresses(module)
     return {
         "form": "ttir",
         "text": text,
@@ -44,8 +46,8 @@ def describe_ttir(text: str, plain: LaunchInfo, options: Mapping[str, object]) -
         "elements": [one.type.element for one in module.entry.regions[0].blocks[0].arguments],
         "fp_fusion": options.get("enable_fp_fusion") is not False,
         "options": {name: value for name in KEPT_OPTIONS[:3] if type(value := options.get(name)) is int and value > 0},
-        "decisive": sorted(found.decisive),
-        "stored": sorted(found.stored),
-        "read": sorted(found.read),
+        "decisive": sorted(loaded.decisive),
+        "stored": sorted(loaded.stored),
+        "read": sorted(loaded.read),
         "written": [index for index, one in enumerate(argument_effects(module)) if one in (Effect.WRITE, Effect.BOTH)],
     }

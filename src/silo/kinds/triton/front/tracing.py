@@ -1,4 +1,4 @@
-"""Triton's functions for grids, constraints and heuristics, each with the function of Silo's that is traced instead."""
+"""Triton's functions for grids, constraints and heuristics, each with the function of Silo that is traced instead."""
 
 from __future__ import annotations
 

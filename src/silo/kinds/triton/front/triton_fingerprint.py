@@ -1,4 +1,4 @@
-"""The fingerprint of a Triton kernel: a hash of its source, functions it calls, globals and attributes it reads."""
+"""The fingerprint of a Triton kernel: a hash of its source, the functions it calls, globals and attributes."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ __all__ = [
     "texts_of",
 ]
 
-# ---- Python functions within Triton's objects, and the libraries whose code is known by name ----
+# ---- The Python functions inside of Triton's objects, and libraries that are identified by name ----
 
 LIBRARIES = ("triton", "builtins", "math", "typing", "copy")
-"""Packages whose code is known by name: their versions are part of the compiler's identity."""
+"""Packages whose code is identified by name only: their versions are part of the compiler's identity."""
 
 
 def is_library(name: str | None) -> bool:
-    """Whether a module's code is known by name."""
+    """Whether a module belongs to ``LIBRARIES``, so that its code is identified by name only."""
     return name is not None and name.partition(".")[0] in LIBRARIES
 
 
 def plain_function(function: Any) -> Any:  # noqa: ANN401
-    """The Python function within Triton's objects; any other object as it is."""
+    """The Python function inside of one of Triton's objects; any other object unchanged."""
     while not inspect.isfunction(function) and hasattr(function, "fn"):
         function = function.fn
     return function
@@ -50,18 +50,18 @@ def plain_function(function: Any) -> Any:  # noqa: ANN401
 # ---- The fingerprint of a Triton kernel: a hash of its source, the functions it calls and the globals it reads ----
 
 Globals: TypeAlias = dict[tuple[str, int], tuple[object, dict[str, Any]]]
-"""Values and the dictionaries that they are in, by name and the dictionary's id: as Triton notes them."""
+"""Values with the dictionaries that hold them, by name and the dictionary's id: the form of Triton's own records."""
 
 
 @frozen
 class ReadSource:
     """The result of reading a kernel.
 
-    ``names`` are the names in every text that was read, by the text's key; ``globals`` the values of the globals that
-    the kernel and the functions which it calls read, except modules and functions. ``places`` are all values that a
-    program may change (:class:`silo.sources.kernel_source.ReadsPlaces`), ``functions`` Triton's objects of the kernel
-    and of the functions that it calls, ``texts`` their source texts. ``attributes``: whether a value is read as an
-    attribute of a module or an object.
+    ``names`` are the names in every text that was read, by the text's key. ``globals`` are the values of the globals
+    that the kernel and the functions which it calls read, except modules and functions. ``places`` are all values that
+    a program may change (:class:`silo.sources.kernel_source.ReadsPlaces`). ``functions`` are Triton's objects for the
+    kernel and the functions that it calls, ``texts`` their source texts. ``attributes`` is true if any value is read as
+    an attribute of a module or an object.
     """
 
     fingerprint: str
@@ -83,7 +83,7 @@ def fingerprint(function: Any) -> str:  # noqa: ANN401
 
 
 def read_source(function: Any, known: Mapping[str, Names] | None = None) -> ReadSource:  # noqa: ANN401
-    """The fingerprint, and its sources. No text is parsed whose names are ``known``.
+    """Reads a kernel's fingerprint and its parts. Texts whose names are in ``known`` are not parsed again.
 
     Raises:
         SourceError: as :func:`fingerprint`.
@@ -98,7 +98,7 @@ def read_source(function: Any, known: Mapping[str, Names] | None = None) -> Read
 
 
 def texts_of(functions: Sequence[Any]) -> tuple[str | None, ...]:
-    """The text of each function as Triton holds it, which a program may replace; None of others."""
+    """The text that Triton holds for each function, which a program may replace; None for objects without one."""
     return tuple(_text_of(function) for function in functions)
 
 
@@ -108,21 +108,25 @@ def _text_of(function: Any) -> str | None:  # noqa: ANN401
 
 
 def functions_reached(function: Any) -> list[Any]:  # noqa: ANN401
-    """The function and all that it calls, as Triton holds them; some may occur twice. ``SourceError`` as above."""
+    """Triton's objects for the function and all functions that it calls; some may occur twice.
+
+    Raises:
+        SourceError: as :func:`fingerprint`.
+    """
     reached = _Reached(None)
     reached.refer(function)
     return reached.functions
 
 
 def function_value(function: Any) -> FunctionValue:  # noqa: ANN401
-    """The value that represents a function passed as a constexpr; ``functions.recall`` returns the function."""
+    """The value that represents a function passed as a constexpr; ``functions.recall`` converts it back."""
     return remember(
         FunctionValue(plain_function(function).__qualname__.replace("<locals>.", ""), fingerprint(function)), function
     )
 
 
 class _Reached(ReachedCode):
-    """Functions that ``triton.jit`` wraps, and boxes of ``tl.constexpr``."""
+    """Finds the code that a kernel reaches; unwraps functions of ``triton.jit`` and values of ``tl.constexpr``."""
 
     libraries = LIBRARIES
 
@@ -156,7 +160,7 @@ class _Reached(ReachedCode):
         return type(value).__name__ == "constexpr" and hasattr(value, "value")
 
     def own_text(self, target: Any) -> str | None:  # noqa: ANN401
-        return _text_of(target)  # a JITFunction's own, which its author may have replaced
+        return _text_of(target)  # the JITFunction's own text, which a program may have replaced
 
     def flags(self, target: Any) -> Sequence[bool]:  # noqa: ANN401
         return [bool(getattr(target, name, False)) for name in ("noinline", "debug")]
@@ -165,7 +169,7 @@ class _Reached(ReachedCode):
         return value_to_json(to_value(value, functions=None))
 
 
-# ---- Kernels that read constants as attributes of modules and objects, which Triton's own key of a kernel lacks ----
+# ---- Kernels that read constants as attributes of modules and objects, which are not part of Triton's own key ----
 
 _PLAIN = (bool, int, float, str, tuple, type(None))
 
@@ -173,7 +177,7 @@ _PLAIN = (bool, int, float, str, tuple, type(None))
 def read_attributes(function: Any) -> str:  # noqa: ANN401  # Triton's JITFunction
     """The kernel's fingerprint if it reads a value as an attribute (``helper.CONST``); "" otherwise.
 
-    A kernel that Silo cannot read has an empty one: then Triton's key alone counts.
+    Also "" for a kernel that Silo cannot read; then only Triton's own key counts.
     """
     if not _may_read(function, set()):
         return ""
@@ -186,7 +190,7 @@ def read_attributes(function: Any) -> str:  # noqa: ANN401  # Triton's JITFuncti
 
 
 def _may_read(function: Any, seen: set[int]) -> bool:  # noqa: ANN401
-    """Whether a name in the function's code means a module or an object outside of libraries. Parses no text."""
+    """Whether a name in the function's code refers to a module or an object outside of libraries. Parses no text."""
     plain = plain_function(function)
     if not isinstance(plain, FunctionType) or id(plain) in seen:
         return False
@@ -197,7 +201,7 @@ def _may_read(function: Any, seen: set[int]) -> bool:  # noqa: ANN401
         if name in cells:
             try:
                 value = cells[name].cell_contents
-            except ValueError:  # not bound yet
+            except ValueError:  # the variable of the closure is not bound yet
                 continue
         if isinstance(value, _PLAIN) or is_constexpr(value):
             continue

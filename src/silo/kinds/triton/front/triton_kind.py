@@ -31,7 +31,7 @@ class TritonKind:
     example_targets = ("cuda:sm_90", "hip:gfx942")
 
     def reads(self, value: object) -> Decision:
-        """Triton's own kernel objects and its decorators of them. Imports nothing."""
+        """Accepts Triton's own kernel objects and the decorators' objects around them. Imports nothing."""
         if adapter.is_kernel(value):
             return Accepted("a Triton kernel")
         return Rejected(
@@ -39,7 +39,7 @@ class TritonKind:
         )
 
     def read(self, value: object) -> Declaration:
-        """The decorators' arguments."""
+        """Reads the arguments of the decorators."""
         source = TritonSource.of(value)
         several = len(source.originals) > 1
         return Declaration(
@@ -54,13 +54,13 @@ class TritonKind:
         )
 
     def findings(self) -> Sequence[Finding]:
-        """Whether Triton's own calls run on the CPU, and whether Silo serves the launches of Triton programs."""
+        """For ``silo doctor``: whether Triton's calls run on the CPU, and whether Silo serves launches of programs."""
         if adapter.triton_version() is None:
             return ()
         return (*self._calls_on_the_cpu(), _acceleration())
 
     def programs_reached(self) -> Decision:
-        """Whether a program that is started from here uses Silo, and whether its launches are supported."""
+        """Whether a program started from this environment uses Silo, and whether Silo supports its launches."""
         return adapter.programs_reached(force=settings().force_triton)
 
     def _calls_on_the_cpu(self) -> Sequence[Finding]:
@@ -80,11 +80,14 @@ class TritonKind:
         return (Finding(part, "optional", decision.reason, "only to run kernel[grid](...) without a GPU"), named)
 
     def dtype_of(self, value: object) -> str | None:
-        """``tl.float32``, and the mock tensors that Triton's own ``warmup`` takes."""
+        """The name of a dtype: of ``tl.float32``, or of a mock tensor that Triton's own ``warmup`` accepts.
+
+        Else None.
+        """
         return adapter.dtype_name(value)
 
     def ceiling_kernels(self) -> Any:  # noqa: ANN401  # a module
-        """A copy and products of matrices."""
+        """The module of kernels that measure a device's limits: a copy and matrix products."""
         try:
             from silo.kinds.triton.front import ceiling_kernels  # noqa: PLC0415  # imports Triton
         except ImportError as error:
@@ -94,32 +97,32 @@ class TritonKind:
         return ceiling_kernels
 
     def versions(self) -> Mapping[str, str]:
-        """Triton's, if it is installed."""
+        """Triton's version, if it is installed."""
         version = adapter.triton_version()
         return {} if version is None else {"triton": version}
 
     def tools(self) -> BroughtTools:
-        """NVIDIA's programs, which Triton's package carries."""
+        """NVIDIA's programs, which are part of Triton's package."""
         from silo.artifacts.disassembly import BroughtTools  # noqa: PLC0415  # few programs look at machine code
 
         return BroughtTools(("cubin",), adapter.nvidia_tools(), "Triton's package (pip install triton)")
 
     def follow_launch_hooks(self, switch: Callable[[bool], None]) -> None:
-        """Hooks of ``triton.knobs.runtime``."""
+        """Calls ``switch`` whenever the launch hooks of ``triton.knobs.runtime`` change."""
         adapter.follow_launch_hooks(switch)
 
     def enter_launch(self, launch: SeenLaunch) -> Callable[[], object]:
-        """Call these hooks as Triton does."""
+        """Calls the enter hooks as Triton does; returns a function that calls the exit hooks."""
         function = cast("TritonSource", launch.source).function
         return adapter.enter_launch(function, launch.grid, launch.stream, launch.arguments, launch.metadata)
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """A twin of the function, which other Triton kernels can call."""
+        """A copy of the function that launches through Silo, and that other Triton kernels can call."""
         return adapter.wrap(cast("TritonSource", source).function, lambda _twin: launcher(), members)
 
 
 def _found_as_cpu() -> Finding:
-    """Whether torch finds a backend of Triton for CPU tensors, which it looks up by that name."""
+    """Whether torch finds a Triton backend for CPU tensors; it looks for one named ``cpu``."""
     from silo.sources.installations import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
 
     part = "Triton's backend for torch's CPU"
@@ -130,7 +133,7 @@ def _found_as_cpu() -> Finding:
 
 
 def _acceleration() -> Finding:
-    """Whether a Triton program that is started from here has its launches by Silo, and why not."""
+    """Whether Silo serves the launches of a Triton program started from this environment; if not, the reason."""
     from silo.sources.installations import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
 
     part = "launches of Triton programs"

@@ -1,4 +1,4 @@
-"""Triton kernels as sources: their decorators as Silo's values."""
+"""Triton kernels as sources: reads their decorators into Silo's values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from silo.sources.reached_code import Names, places_hold
 __all__ = ["CallDecidesError", "HookEffects", "Hooks", "TritonSource", "effects_of_hook", "signature_of"]
 
 
-# ---- Effects of the pre_hook functions of configs, found by running them on stand ----
+# ---- The effects of configs' pre_hook functions, found by running them with tracers as arguments ----
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class _NotUnderstoodError(Exception):
 
 
 class CallDecidesError(Exception):
-    """The hook reads a constexpr whose value only a call gives."""
+    """The hook reads a constexpr whose value is known only at a call."""
 
 
 class _Descriptor:
-    """Takes a block shape, or is set to zero, and refuses everything else."""
+    """A tracer for an argument: records a block shape, or a fill with zero, and refuses every other use."""
 
     __slots__ = ("shape", "zeroed")
 
@@ -54,11 +54,11 @@ class _Descriptor:
         object.__setattr__(self, "zeroed", False)
 
     def zero_(self) -> None:
-        """Stands for ``Tensor.zero_``: notes that the argument is set to zero."""
+        """Replaces ``Tensor.zero_``: records that the argument is set to zero."""
         object.__setattr__(self, "zeroed", True)
 
     def fill_(self, value: object) -> None:
-        """Stands for ``Tensor.fill_``: notes a fill with zero, and refuses any other value."""
+        """Replaces ``Tensor.fill_``: records a fill with zero, and refuses any other value."""
         if isinstance(value, _Constant):
             raise CallDecidesError("fill_")
         if not isinstance(value, int | float) or value != 0:
@@ -78,7 +78,8 @@ class _Descriptor:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         raise _NotUnderstoodError(name)
 
-    # Decisions of a hook by the arguments of a call are unknown here. Without these, it would decide something.
+    # A hook may not decide by the arguments of a call, which are unknown here. Without these methods Python's defaults
+    # would give some answer.
     def __bool__(self) -> bool:
         raise _NotUnderstoodError("bool")
 
@@ -93,7 +94,7 @@ def _decided_by_call(*_: object) -> NoReturn:
 
 
 class _Constant:
-    """A constexpr of which the value is not known."""
+    """A tracer for a constexpr whose value is unknown."""
 
     __slots__ = ()
 
@@ -101,7 +102,7 @@ class _Constant:
         _decided_by_call(name)
 
 
-# Operators are looked up on the class.
+# Python looks operators up on the class, so __getattr__ does not cover them.
 _ASKED = "bool eq ne lt le gt ge hash index int float len iter contains getitem call"
 _COMPUTED = "add sub mul truediv floordiv mod pow lshift rshift and or xor"
 _UNARY = "neg pos abs invert"
@@ -135,13 +136,13 @@ def effects_of_hook(
     descriptor: type[Any] | None = None,
     constants: frozenset[str] = frozenset(),
 ) -> HookEffects | None:
-    """What ``hook`` does under a config; None if it does more than set block shapes and set arguments to zero.
+    """The effects of ``hook`` under a config; None if it does more than set block shapes and set arguments to zero.
 
     Args:
         hook: called with one mapping of arguments, as Triton calls it.
-        names: the parameters that a call gives.
-        values: the config's members, and constexprs of a call where they are known.
-        descriptor: the class of real descriptors, so that ``isinstance`` in the hook holds.
+        names: the parameters that a call passes.
+        values: the config's members, and those constexprs of a call that are known.
+        descriptor: the class of real descriptors, so that ``isinstance`` in the hook is true.
         constants: the ``names`` that are constexprs.
 
     Raises:
@@ -170,7 +171,7 @@ def effects_of_hook(
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """The author's own callables, kept as they are. They run in Python, with Triton's arguments.
+    """The author's own callables, unchanged. They run in Python, with Triton's arguments.
 
     ``config_pre`` holds the hooks of configs that do more than set a descriptor's block shape.
     """
@@ -190,11 +191,11 @@ class Hooks:
 class TritonSource:
     """A Triton kernel, read from its decorators. Implements :class:`silo.core.protocols.Source`.
 
-    ``function`` is Triton's own object for the kernel, without the other decorators.
-    ``shape_hooks`` are the hooks of configs that set block shapes of descriptors and nothing else; ``block_shapes``
-    holds their values per config, unless these depend on constexprs of a call. ``zeroed`` holds the arguments that the
-    hook of a config sets to zero, if it does nothing else. ``tuner`` is Triton's own object if it prunes its configs;
-    ``originals`` are its configs behind Silo's; ``measured_by`` names the decorator's arguments about measuring.
+    ``function`` is Triton's own object for the kernel, without the other decorators. ``shape_hooks`` are the hooks of
+    configs that only set block shapes of descriptors; ``block_shapes`` holds these shapes for each config, unless they
+    depend on constexprs of a call. ``zeroed`` holds, for each config, the arguments that its hook sets to zero, if the
+    hook does nothing else. ``tuner`` is Triton's own object if it prunes its configs, and ``originals`` are its configs
+    for Silo's. ``measured_by`` names the decorator's arguments that change how it measures.
     """
 
     name: str
@@ -220,9 +221,9 @@ class TritonSource:
 
     @classmethod
     def of(cls, decorated: object, known_names: Mapping[str, Names] | None = None) -> TritonSource:
-        """Read any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` object, unchanged.
+        """Reads any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` object, without changing it.
 
-        ``known_names`` are those in texts, by the texts' keys: for the fingerprint no such text is parsed.
+        ``known_names`` are the names in texts, by the texts' keys; the fingerprint does not parse these texts again.
 
         Raises:
             SourceError: it is another object, or has a form that Silo does not read.
@@ -253,7 +254,7 @@ class TritonSource:
                 block_shapes[config] = effects.shapes
                 shape_hooks[config] = tuned.pre_hook
         return cls(
-            # A kernel in a class is named with its class; a function that made it is not part of the name.
+            # A kernel in a class has the class in its name; a function that contains it is not part of the name.
             name=kernel.function.fn.__qualname__.rpartition("<locals>.")[2],
             signature=_signature(kernel.parameters),
             function=kernel.function,
@@ -282,13 +283,13 @@ class TritonSource:
 
     @property
     def prunes(self) -> bool:
-        """Whether a call decides which configs may be used (``prune_configs_by``)."""
+        """Whether the configs that may be used depend on the call (``prune_configs_by``)."""
         return self.tuner is not None and len(self.originals) > 1
 
     def prune(self, configs: Sequence[Config], given: Mapping[str, object]) -> tuple[Config, ...]:
-        """The rest of ``configs`` after the author's ``prune_configs_by`` in a call, best guess first.
+        """The configs that the author's ``prune_configs_by`` leaves of ``configs`` in a call, best guess first.
 
-        ``given`` are the call's arguments and options by name. Raises whatever the author's functions raise.
+        ``given`` are the call's arguments and options by name. Raises any error of the author's functions.
         """
         wanted = {config.order_key for config in configs}
         originals = [original for config, original in self.originals if config.order_key in wanted]
@@ -297,7 +298,7 @@ class TritonSource:
         return tuple(config_of.get(id(one)) or self._read(one) for one in left)
 
     def _read(self, original: Any) -> Config:  # noqa: ANN401
-        """A config that a pruner made."""
+        """Converts a config that a pruner created."""
         return _config(self.function, self.signature.names, adapter.read_tuned_config(self.function, original).members)
 
     @property
@@ -312,7 +313,7 @@ class TritonSource:
 
     @property
     def extents(self) -> None:
-        """None: Triton's code takes any shape, which reaches it as numbers."""
+        """None: Triton's code works for any shape, which it receives as numbers."""
         return
 
     @property
@@ -324,7 +325,10 @@ class TritonSource:
         return digest("triton-tuples/1", {"kernel": self.reading.fingerprint, "tuples": shapes})
 
     def with_tuples(self, shapes: TupleShapes) -> TritonSource:
-        """The kernel for tuples of these shapes; a value of a tuple has the parameter's kind and no default."""
+        """The kernel for tuple arguments of these shapes.
+
+        Each value of a tuple becomes a parameter of the same kind, without default.
+        """
         parameters: list[Parameter] = []
         for one in self.signature.parameters:
             if (shape := shapes.get(one.name)) is None:
@@ -335,7 +339,7 @@ class TritonSource:
 
     @cached_property
     def reading(self) -> ReadSource:
-        """The results from its text and everything that it reaches. Raises SourceError."""
+        """The result of reading the kernel's text and everything that it reaches. Raises SourceError."""
         return read_source(self.function, self.known_names)
 
     @property
@@ -358,20 +362,22 @@ class TritonSource:
             adapter.when_text_is_replaced(function, changed)
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """The typed signature and the facts of one call, by :mod:`silo.kinds.triton.front.triton_specialize`.
+        """The typed signature and the facts of one call, from :mod:`silo.kinds.triton.front.triton_specialize`.
 
         A descriptor whose block shape the configs set has a fact instead of a constant.
         """
-        signature, found = specialize(self.signature, self._with_layouts(arguments))
-        shaped = {name for config in self.shape_hooks for name in self._shapes(config, found)}
+        signature, specialization = specialize(self.signature, self._with_layouts(arguments))
+        shaped = {name for config in self.shape_hooks for name in self._shapes(config, specialization)}
         by_config = {name for name in shaped if signature[name].kind is ParameterKind.DESCRIPTOR}
         if not by_config:
-            return signature, found
-        facts = (*found.facts, *((name, Fact.CONFIG_BLOCK) for name in by_config))
-        return signature, Specialization(facts, tuple(pair for pair in found.constants if pair[0] not in by_config))
+            return signature, specialization
+        facts = (*specialization.facts, *((name, Fact.CONFIG_BLOCK) for name in by_config))
+        return signature, Specialization(
+            facts, tuple(pair for pair in specialization.constants if pair[0] not in by_config)
+        )
 
     def _with_layouts(self, arguments: Mapping[str, ArgumentFacts]) -> Mapping[str, ArgumentFacts]:
-        """The arguments with the layouts of descriptors, which the code of a Gluon kernel depends on."""
+        """Adds the layouts of descriptors, on which the code of a Gluon kernel depends, to the arguments."""
         if not adapter.is_gluon(self.function):
             return arguments
         return {
@@ -384,16 +390,19 @@ class TritonSource:
         }
 
     def _shapes(self, config: Config, call: Specialization) -> Mapping[str, tuple[int, ...]]:
-        """The values that a config's hook sets in one call (the first config's, if it is not one of the author's)."""
-        config_of = self.block_shapes.get(config)
-        if config_of is not None:
-            return config_of
+        """The block shapes that a config's hook sets in one call.
+
+        A config that the author did not write uses the hook of the first config.
+        """
+        shapes = self.block_shapes.get(config)
+        if shapes is not None:
+            return shapes
         hook = self.shape_hooks.get(config) or next(iter(self.shape_hooks.values()))
-        given = {**call.constant_values, **config.as_dict()}
-        values = {name: value for name, value in given.items() if _is_plain(value)}
+        values_by_name = {**call.constant_values, **config.as_dict()}
+        values = {name: value for name, value in values_by_name.items() if _is_plain(value)}
         constants = frozenset(p.name for p in self.signature.parameters if p.kind is ParameterKind.CONSTEXPR)
-        # Triton's mapping lacks arguments that a call leaves to their defaults.
-        present = tuple(name for name in self.signature.names if name in given or name not in constants)
+        # Triton's mapping does not contain arguments that a call leaves to their defaults.
+        present = tuple(name for name in self.signature.names if name in values_by_name or name not in constants)
         try:
             effects = effects_of_hook(hook, present, values, adapter.descriptor_type(), constants)
         except CallDecidesError:
@@ -406,10 +415,10 @@ class TritonSource:
         return effects.shapes
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """The block shapes that ``config`` sets of the descriptors of one call.
+        """The block shapes that ``config`` sets for the descriptors of one call.
 
         Raises:
-            SourceError: its hook leaves one of them open.
+            SourceError: its hook does not set one of them.
         """
         names = [name for name, fact in specialization.facts if fact is Fact.CONFIG_BLOCK]
         if not names:
@@ -424,7 +433,7 @@ class TritonSource:
         return {name: shapes[name] for name in names}
 
     def constant(self, value: object) -> Value:
-        """The value of an argument for a constexpr parameter; raises ``SourceError`` without a canonical form."""
+        """Converts the argument for a constexpr parameter; raises ``SourceError`` if it lacks a canonical form."""
         try:
             return to_value(value, function_value)
         except TypeError as error:
@@ -432,7 +441,7 @@ class TritonSource:
 
 
 def _is_plain(value: Value) -> bool:
-    """Whether a value is passed to hooks as it is, not in Silo's form."""
+    """Whether hooks receive a value as it is, because Silo's form of it is the same."""
     return value is None or isinstance(value, bool | int | float | str)
 
 

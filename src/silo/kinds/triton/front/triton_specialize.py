@@ -1,4 +1,4 @@
-"""Specialization of a call by Triton's rules: constants, the typed signature, the facts of the arguments."""
+"""Specializes a call by Triton's rules: constants, the typed signature, and the facts about the arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from silo.sources.written_values import NOT_SPECIAL, NotSpecial, dtype_value
 
 __all__ = ["ModuleArgument", "module_arguments", "specialize", "to_value"]
 
-# ---- Specialization of one call by Triton's rules: the typed signature, and the facts that a compiler may assume ----
+# ---- Specialization of one call by Triton's rules: the typed signature, and the facts that a compiler may use ----
 
 _I32 = range(-(1 << 31), 1 << 31)
 _I64 = range(-(1 << 63), 1 << 63)
@@ -31,7 +31,7 @@ _ALIGNMENT = 16
 def specialize(signature: Signature, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
     """The typed signature and the specialization of one call.
 
-    Constexpr parameters that are not among the arguments stay open: a config or their default fills them in.
+    Constexpr parameters that are not among the arguments stay open: a config or their default sets them later.
 
     >>> untyped = Signature((Parameter("x"), Parameter("n"), Parameter("BLOCK", ParameterKind.CONSTEXPR)))
     >>> typed, facts = specialize(untyped, {"x": ArgumentFacts.array("float32", 4096), "n": ArgumentFacts(48)})
@@ -62,14 +62,14 @@ def specialize(signature: Signature, arguments: Mapping[str, ArgumentFacts]) -> 
             if isinstance(parameter.default, NoDefault):
                 raise ArgumentError(f"the argument {parameter.name} is missing")
             argument = ArgumentFacts(parameter.default)
-        typed, found = _typed(parameter, argument)
+        typed, parameter_facts = _typed(parameter, argument)
         if isinstance(argument.value, FunctionValue):
             constants.append((parameter.name, argument.value))
         elif argument.block_shape:
             layout = () if argument.block_layout is None else (argument.block_layout,)
             constants.append((parameter.name, (*argument.block_shape, *layout)))
         parameters.append(typed)
-        facts.extend((parameter.name, fact) for fact in found)
+        facts.extend((parameter.name, fact) for fact in parameter_facts)
     return Signature(tuple(parameters)), Specialization(tuple(facts), tuple(constants))
 
 
@@ -109,7 +109,7 @@ def _typed(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, li
 
 
 def _required(parameter: Parameter) -> Parameter:
-    """An array was given for a parameter whose default is a number: code for arrays lacks this default."""
+    """The parameter without its default, which code for an array cannot have; the argument was an array."""
     return parameter if parameter.default is None else replace(parameter, default=NO_DEFAULT)
 
 
@@ -133,13 +133,13 @@ def _pointer(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, 
 
 
 def _annotated(parameter: Parameter, value: Value) -> tuple[Parameter, list[Fact]]:
-    """A scalar whose type the author wrote: the type is used for every value, and 1 is not folded."""
+    """A scalar whose type the author annotated: every value has this type, and 1 is not folded."""
     if parameter.kind is ParameterKind.INTEGER:
         if not isinstance(value, int):
             raise ArgumentError(
                 f"{parameter.name} is annotated as {parameter.dtype}; {describe(value)} is not an integer"
             )
-        assert parameter.dtype is not None  # an annotation gives kind and dtype together
+        assert parameter.dtype is not None  # an annotation defines kind and dtype together
         if value not in _range_of(parameter.dtype):
             raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; {value} does not fit")
         folded = value == 1 or isinstance(value, bool)
@@ -170,7 +170,7 @@ def _range_of(element: DType) -> range:
     return range(-(1 << (element.bits - 1)), 1 << (element.bits - 1))
 
 
-# ---- The kernel parameter that each argument of a lowered module comes from ----
+# ---- The kernel parameter for each argument of a lowered module ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +178,8 @@ class ModuleArgument:
     """One argument of the kernel function.
 
     ``part`` is "" for a pointer, a scalar or the descriptor itself (its base pointer if descriptors were rewritten to
-    pointers). The rest of a descriptor: ``shape.0``, ``stride.0``, ..., ``nan`` (pad with NaN) and ``tf32`` (round
-    loaded values to tf32). Shape and strides come twice if descriptors were rewritten.
+    pointers). The other parts of a descriptor are ``shape.0``, ``stride.0``, ..., ``nan`` (pad with NaN) and ``tf32``
+    (round loaded values to tf32). If descriptors were rewritten, shape and strides occur twice.
     """
 
     parameter: str
@@ -190,27 +190,27 @@ class ModuleArgument:
 def module_arguments(
     signature: Signature, specialization: Specialization, module: Module
 ) -> tuple[ModuleArgument, ...]:
-    """The kernel's arguments in order. Parameters folded into the code have no facts.
+    """The kernel's arguments in order. Parameters folded into the code lack facts.
 
     Raises:
         SourceError: the module was not lowered from this signature and specialization.
     """
     types = [argument.type for argument in module.entry.regions[0].blocks[0].arguments]
-    found: list[ModuleArgument] = []
+    arguments: list[ModuleArgument] = []
     for parameter in signature.parameters:
         facts = specialization.facts_of(parameter.name)
         if parameter.kind is ParameterKind.CONSTEXPR or facts & {Fact.EQUAL_1, Fact.NONE}:
             continue
-        for part in _parts(parameter, specialization, types[len(found) :]):
-            if len(found) == len(types):
+        for part in _parts(parameter, specialization, types[len(arguments) :]):
+            if len(arguments) == len(types):
                 break
-            found.append(ModuleArgument(parameter.name, part, types[len(found)]))
-    if len(found) != len(types):
+            arguments.append(ModuleArgument(parameter.name, part, types[len(arguments)]))
+    if len(arguments) != len(types):
         raise SourceError(
             f"the module's kernel {module.kernel} takes {len(types)} arguments, "
-            f"its signature makes {len(found)} with this specialization"
+            f"its signature makes {len(arguments)} with this specialization"
         )
-    return tuple(found)
+    return tuple(arguments)
 
 
 def _parts(parameter: Parameter, specialization: Specialization, rest: list[Type]) -> Iterator[str]:
@@ -219,7 +219,7 @@ def _parts(parameter: Parameter, specialization: Specialization, rest: list[Type
         return
     rank = len(block_extents(specialization.constant_values.get(parameter.name)))
     sizes = [*(f"shape.{axis}" for axis in range(rank)), *(f"stride.{axis}" for axis in range(rank))]
-    if rest and rest[0].pointer:  # rewritten: 64-bit sizes and flags come before Triton's usual ones
+    if rest and rest[0].pointer:  # a rewritten descriptor has 64-bit sizes and flags before Triton's usual ones
         yield from sizes
         flags = rest[1 + len(sizes) : 3 + len(sizes)]
         yield from (name for name, kind in zip(("nan", "tf32"), flags, strict=False) if kind.element == "i1")
@@ -230,7 +230,7 @@ def _parts(parameter: Parameter, specialization: Specialization, rest: list[Type
 
 
 def to_value(candidate: Any, functions: Callable[[Any], FunctionValue] | None) -> Value:  # noqa: ANN401
-    """The value of a constexpr; ``functions`` turns a Triton function into its value.
+    """Converts a constexpr to a value; ``functions`` converts a Triton function.
 
     Raises:
         TypeError: the object lacks a canonical form.

@@ -1,7 +1,8 @@
-"""The generic form of MLIR text, as Triton prints modules and attributes, read into the SSA form.
+"""Parses the generic form of MLIR text, as Triton prints modules and attributes, into the SSA form.
 
-Nearly every line is one operation without a region: those go through a single regular expression, with the texts of
-types and attributes looked up in caches. Anything else takes the general route, which also words the errors.
+Nearly every line is one operation without a region. Such lines are read by a single regular expression, and the texts
+of types and attributes are looked up in caches. Everything else is read by the general parser, which also raises the
+errors.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _DIALECT = re.compile(r"#[A-Za-z_][A-Za-z0-9_.$]*")
 _KEYWORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEX_STRING = re.compile(r'"0x((?:[0-9A-Fa-f]{2})*)"')
 _NO_DIGITS = re.compile(r"i[0-9]+|index")
-_MAX_ELEMENTS = 1 << 22  # far above any constant in a kernel; bounds the memory that a damaged text can claim
+_MAX_ELEMENTS = 1 << 22  # far above any constant in a kernel; limits the memory that a damaged text can request
 _MAX_DEPTH = 16
 
 
 def read_attributes(cursor: Cursor) -> dict[str, Attribute]:
-    """``{name = value, flag}``; a flag without a value is True."""
+    """Reads ``{name = value, flag}``; a flag without a value is True."""
     cursor.need("{")
     members: dict[str, Attribute] = {}
     if cursor.take("}"):
@@ -61,7 +62,7 @@ def read_attributes(cursor: Cursor) -> dict[str, Attribute]:
 
 @lru_cache(maxsize=4096)
 def parse_attributes(text: str) -> tuple[tuple[str, Attribute], ...] | None:
-    """The members of a dictionary without its braces; None if it does not parse."""
+    """The members of a dictionary, whose text is given without its braces; None if it cannot be parsed."""
     cursor = Cursor("{" + text + "}")
     try:
         members = read_attributes(cursor)
@@ -71,7 +72,7 @@ def parse_attributes(text: str) -> tuple[tuple[str, Attribute], ...] | None:
 
 
 def read_attribute(cursor: Cursor) -> Attribute:
-    """One attribute of any form; dialect attributes, symbols, types and locations as their text."""
+    """Reads one attribute of any form; dialect attributes, symbols, types and locations are kept as text."""
     cursor.enter()
     value = _read_any(cursor)
     cursor.leave()
@@ -205,7 +206,7 @@ def _read_element(cursor: Cursor, element: str) -> int | float | bool:
 
 
 def _read_dense(cursor: Cursor) -> Dense:
-    # The element type follows the values: find it first, then read the values with it.
+    # The element type follows the values, but reading the values requires it, so it is found first.
     start = cursor.skip()
     cursor.balanced()
     cursor.need(":")
@@ -263,7 +264,7 @@ def _read_hex_string(cursor: Cursor, kind: Type) -> tuple[int | float | bool, ..
     if kind.element == "i1":
         if len(data) == kind.elements:
             values: tuple[int | float | bool, ...] = tuple(byte != 0 for byte in data)
-        else:  # packed, eight to a byte
+        else:  # bits are packed, eight in a byte
             values = tuple(bool(byte >> bit & 1) for byte in data for bit in range(8))[: kind.elements]
             if len(data) == 1 and data[0] in (0, 0xFF):
                 values = (data[0] == 0xFF,)
@@ -291,10 +292,10 @@ _LINE = re.compile(
     r'\s*(?:%([\w$.-]+)(?::([0-9]{1,3}))? = )?"([\w.-]+)"\(([^()"\n]*)\)(?: <\{([^{}"\n]{0,400})\}>)?'
     r" : (\([^()\n]*\) -> (?:\([^()\n]*\)|[^ ()\n]+))(?: loc\((#loc[0-9]*|unknown)\))?\n"
 )
-# What most of the other operations have; the rest takes the general route.
+# The form that most of the other operations have; the general parser reads any other form.
 _SIGNATURE = re.compile(r"\([^()\n]*\) -> (?:\([^()\n]*\)|[^ ()\n]+)")
 _DICTIONARY = re.compile(r'\{((?:[^{}\[\]"\n]|"[^"\\\n]*"|\[(?:[^{}\[\]"\n]|\{[^{}\[\]"\n]*\})*\])*)\}')
-_MOST_KEPT = 2000  # characters of a dictionary that is remembered
+_MOST_KEPT = 2000  # characters of a dictionary whose parsed form is cached
 _PLAIN_ARGUMENT = rf"%([\w$.-]+): ({PLAIN_TYPE})(?: loc\((?:#loc[0-9]*|unknown)\))?"
 _ARGUMENT = re.compile(_PLAIN_ARGUMENT)
 _ARGUMENTS = re.compile(rf"\({_PLAIN_ARGUMENT}(?:, {_PLAIN_ARGUMENT})*\)")
@@ -307,7 +308,7 @@ _MAX_NESTING = 100
 
 
 def parse_ttir(text: str) -> Module:
-    """Read one module; ``SourceError`` names the line and the expected text.
+    """Reads one module; ``SourceError`` names the line and the expected text.
 
     >>> module = parse_ttir('''"builtin.module"() ({
     ...   "tt.func"() <{function_type = (i32) -> (), sym_name = "k", sym_visibility = "public"}> ({
@@ -351,7 +352,7 @@ def _module_of(root: Operation) -> Module:
 
 @dataclass(slots=True)
 class _Scope:
-    """The definitions of the region being read: names to restore at its end, and its blocks by label."""
+    """The definitions of the region being read: the names to restore at its end, and its blocks by label."""
 
     shadowed: list[tuple[str, Value | None]] = field(default_factory=list[tuple[str, Value | None]])
     blocks: dict[str, Block] = field(default_factory=dict[str, Block])
@@ -364,7 +365,8 @@ class _Parser:
         self.cursor = Cursor(text)
         self.locations = Locations(text)
         self.names: dict[str, Value] = {}
-        self.pending: dict[str, tuple[Value, int]] = {}  # used before defined: legal across blocks
+        # values used before their definition, which is allowed across blocks
+        self.pending: dict[str, tuple[Value, int]] = {}
         self.scopes = [_Scope()]
 
     def skip_aliases(self) -> None:
@@ -374,9 +376,12 @@ class _Parser:
     # -- values ------------------------------------------------------------------------------------------------------
 
     def define(self, value: Value, position: int) -> Value:
-        """Bind the name of ``value``; gives back the object to use, which is the one its early users hold."""
+        """Binds the name of ``value``.
+
+        Returns the object to use, which is the existing one if the name was used before.
+        """
         name = value.name
-        known = self.names.get(name)
+        existing = self.names.get(name)
         early = self.pending.pop(name, None)
         if early is not None:
             placeholder, used_at = early
@@ -384,9 +389,9 @@ class _Parser:
                 raise self.cursor.error(f"%{name} to be used with the type it is defined with", used_at)
             placeholder.owner, placeholder.block, placeholder.index = value.owner, value.block, value.index
             value = placeholder
-        elif known is not None and any(name == mine for mine, _ in self.scopes[-1].shadowed):
+        elif existing is not None and any(name == mine for mine, _ in self.scopes[-1].shadowed):
             raise self.cursor.error(f"a name other than %{name}, which is defined already", position)
-        self.scopes[-1].shadowed.append((name, known))
+        self.scopes[-1].shadowed.append((name, existing))
         self.names[name] = value
         return value
 
@@ -405,7 +410,7 @@ class _Parser:
     # -- operations --------------------------------------------------------------------------------------------------
 
     def operations(self, block: Block) -> None:
-        """Operations up to the end of the block."""
+        """Reads operations up to the end of the block."""
         cursor, text, line = self.cursor, self.cursor.text, _LINE.match
         append = block.operations.append
         cursor.skip()
@@ -421,7 +426,10 @@ class _Parser:
             append(operation)
 
     def simple_operation(self, match: re.Match[str]) -> Operation | None:
-        """An operation of one line without a region; None: the general parser reads it (nothing is consumed)."""
+        """Reads an operation of one line without a region.
+
+        For other operations it returns None and consumes nothing.
+        """
         result, count, name, operand_text, attribute_text, signature_text, location = match.groups()
         signature = parse_signature(signature_text)
         attributes = parse_attributes(attribute_text) if attribute_text else ()
@@ -452,7 +460,7 @@ class _Parser:
         return operation
 
     def operation(self) -> Operation:
-        """Any operation in generic form."""
+        """Reads any operation in generic form."""
         cursor = self.cursor
         results = self.result_names()
         start = cursor.skip()
@@ -464,7 +472,8 @@ class _Parser:
             attributes.update(self.attributes(cursor))
             cursor.need(">")
         operation = Operation(name, [], [], attributes, successors=successors)
-        # Operands are bound before the regions are read: their names must not come from inside.
+        # Operands are bound before the regions are read, because their names must not refer to values inside of the
+        # regions.
         bound = [(operand, at, self.names.get(operand)) for operand, at in operands]
         if cursor.take("("):
             self.regions(operation)
@@ -488,16 +497,16 @@ class _Parser:
         return operation
 
     def attributes(self, cursor: Cursor) -> Iterable[tuple[str, Attribute]]:
-        """A dictionary in braces: an equal earlier one is not read again."""
+        """Reads a dictionary in braces; a text that was read before comes from a cache."""
         plain = _DICTIONARY.match(cursor.text, cursor.skip())
-        known = None if plain is None or len(plain[1]) > _MOST_KEPT else parse_attributes(plain[1])
-        if plain is None or known is None:
+        parsed = None if plain is None or len(plain[1]) > _MOST_KEPT else parse_attributes(plain[1])
+        if plain is None or parsed is None:
             return read_attributes(cursor).items()
         cursor.position = plain.end()
-        return known
+        return parsed
 
     def signature(self) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
-        """``(types) -> types``, mostly in a spelling that was read before."""
+        """Reads ``(types) -> types``; a text that was read before comes from a cache."""
         cursor = self.cursor
         plain = _SIGNATURE.match(cursor.text, cursor.skip())
         known = None if plain is None else parse_signature(plain[0])

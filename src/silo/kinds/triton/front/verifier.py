@@ -1,4 +1,4 @@
-"""The verifier of parsed modules, so that later passes may rely on a well-formed module."""
+"""Verifies parsed modules, so that later passes can rely on a well-formed module."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["verify"]
 
 
 def verify(module: Module) -> None:
-    """Check definitions before uses, terminators, attributes, and the types of the operations that carry meaning.
+    """Checks that definitions come before uses, and checks terminators, attributes, and the types of known operations.
 
     Raises:
-        SourceError: the first thing that is wrong, with its operation and place.
+        SourceError: the first problem, with its operation and location.
     """
     for function in module.functions.values():
         if not function.regions or not function.regions[0].blocks:
@@ -30,7 +30,7 @@ def verify(module: Module) -> None:
 
 
 def _verify_calls(module: Module) -> None:
-    """No function calls itself, not even by way of others: nothing would bound it."""
+    """Refuses functions that call themselves, directly or through others: nothing would limit the recursion."""
     calls = {symbol: set(module.callees(symbol)) for symbol in module.functions}
     while calls:
         leaves = {symbol for symbol, called in calls.items() if not called & calls.keys()}
@@ -40,7 +40,10 @@ def _verify_calls(module: Module) -> None:
 
 
 def _verify_region(region: Region, visible: set[Value]) -> None:
-    """``visible`` holds what enclosing regions define before this one; it is left as it was."""
+    """Checks one region.
+
+    ``visible`` holds the values that enclosing regions define before it; it is unchanged afterwards.
+    """
     dominators = _dominators(region) if len(region.blocks) > 1 else {}
     owner = region.owner
     defined: dict[Block, set[Value]] = {}
@@ -85,7 +88,7 @@ def _is_terminator(operation: Operation) -> bool:
 
 
 def _dominators(region: Region) -> dict[Block, set[Block]]:
-    """The blocks on every way to each block; unreachable blocks are dominated by all, as in MLIR."""
+    """The blocks that dominate each block. Unreachable blocks are dominated by all blocks, as in MLIR."""
     blocks = region.blocks
     predecessors: dict[Block, list[Block]] = {block: [] for block in blocks}
     for block in blocks:

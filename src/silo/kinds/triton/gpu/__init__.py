@@ -1,1 +1,1 @@
-"""Triton kernels for GPUs, compiled by Triton's own back ends."""
+"""Triton kernels for GPUs, compiled by Triton's own backends."""

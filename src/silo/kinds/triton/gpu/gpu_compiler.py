@@ -1,4 +1,4 @@
-"""Triton kernels for NVIDIA and AMD GPUs: Triton's own back end, run in a worker, with complete launch info."""
+"""Compiles Triton kernels for NVIDIA and AMD GPUs with Triton's own backends, in a worker; completes launch info."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _HasFunction(Protocol):
 
 
 class TritonCompiler:
-    """The plug-in ``triton``: source kind ``triton``, targets ``cuda:*`` and ``hip:*``. Needs no GPU."""
+    """The compiler plug-in ``triton``: source kind ``triton``, targets ``cuda:*`` and ``hip:*``. Needs no GPU."""
 
     declaration = TRITON
 
@@ -56,7 +56,9 @@ class TritonCompiler:
         self._shown: tuple[CompileJob, GpuStages] | None = None
 
     def identity(self, target: Target) -> str:
-        """Triton with its assemblers, and Silo's code round it; some milliseconds once, then next to nothing.
+        """The identity of Triton with its assemblers, and of Silo's code around it.
+
+        The first call takes some milliseconds.
 
         Raises:
             ToolchainError: no usable Triton.
@@ -66,7 +68,7 @@ class TritonCompiler:
         )
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Triton sources, concrete cuda and hip targets in forms that Triton makes, with a usable Triton here."""
+        """Accepts Triton sources for concrete cuda and hip targets of Triton's, if Triton is usable here."""
         if not (taken := self.declaration.takes(source_kind, target)):
             return taken
         if not target.is_concrete:
@@ -81,7 +83,7 @@ class TritonCompiler:
         return Accepted(f"Triton {version}")
 
     def artifact_target(self, target: Target) -> Target:
-        """The actual target of code made for ``target``: from sm_90 on Triton makes the ``a`` form only.
+        """The target of the code compiled for ``target``: from sm_90 on, Triton compiles only for the ``a`` form.
 
         >>> str(TritonCompiler().artifact_target(Target.parse("cuda:sm_100")))
         'cuda:sm_100a'
@@ -89,7 +91,7 @@ class TritonCompiler:
         return specific_form(target)
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """Triton's front end, here and now. ``sm_90`` and ``sm_90a`` give equal jobs.
+        """Runs Triton's front end in this process. ``sm_90`` and ``sm_90a`` give equal jobs.
 
         Raises:
             ToolchainError: no usable Triton.
@@ -122,12 +124,12 @@ class TritonCompiler:
     def text_job(
         self, text: str, kernel: str, target: Target, launch: LaunchInfo, options: Mapping[str, int]
     ) -> CompileJob:
-        """The job of TTIR that a report of a crash holds."""
+        """The job for TTIR from a crash report."""
         parameters: JSON = {"options": dict(options), "layout": [slot.to_json() for slot in launch.layout]}
         return CompileJob(self.declaration.name, kernel, self.artifact_target(target), text, parameters)
 
     def read_binary(self, variant: Variant, binary: bytes, kind: str, metadata: Mapping[str, Any]) -> LaunchInfo:
-        """How a binary is launched that Triton's own launch path compiled; see :meth:`compile`.
+        """The launch info of a binary that Triton's own launch path compiled; see :meth:`compile`.
 
         Raises:
             CompileError: the binary contradicts Triton's metadata.
@@ -139,11 +141,11 @@ class TritonCompiler:
         return launch_info(variant.target, members, complete_layout(arguments, kernel, maps), kernel, maps)
 
     def warm_up(self) -> None:
-        """Import Triton's back ends. Raises ToolchainError: no usable Triton."""
+        """Imports Triton's backends. Raises ToolchainError without a usable Triton."""
         load_gpu_backends(force=settings().force_triton)
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Triton's back end and its assembler; launch info from its metadata and from the binary itself.
+        """Runs Triton's backend and its assembler; reads launch info from Triton's metadata and from the binary itself.
 
         Raises:
             ToolchainError: no usable Triton.
@@ -166,21 +168,23 @@ class TritonCompiler:
         return Compiled(launch, CompiledBlob(kind, stages.binary), log=log)
 
     def cache_files(self, job: CompileJob) -> CacheFiles:
-        """The files that a compile of Triton's own launch path leaves; the text and parameters are Triton's own.
+        """The files that a compile by Triton's own launch path would write.
+
+        The job's text and parameters are Triton's own.
 
         Raises:
             CompileError: the text cannot be read.
-            Exception: whatever Triton's stages raise.
+            Exception: any error of Triton's stages.
         """
         files, reason = make_cache_files(job.text, cast("Mapping[str, Any]", job.parameters))
         return CacheFiles(tuple(files.items()), reason)
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
-        """Triton's names for the outputs of its stages."""
+        """Triton's names of its stages' outputs."""
         return ("ttir", "ttgir", "llir", "ptx" if target.kind == "cuda" else "amdgcn")
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """The output of a stage. Compiles in this process, once for all forms of a job. See :meth:`compile`."""
+        """The output of one stage. Compiles in this process, once for all forms of a job. See :meth:`compile`."""
         shown = self._shown
         if shown is None or shown[0] != job:
             options, _ = _read_parameters(job)
@@ -190,16 +194,19 @@ class TritonCompiler:
 
 
 def _named_as_options(variant: Variant) -> dict[str, Value]:
-    """Constexpr parameters that have the name of a compile option: as with Triton, their value is the option's, too."""
-    given = {**dict(variant.config.values), **variant.specialization.constant_values}
-    found: dict[str, Value] = {}
+    """The values of constexpr parameters named like a compile option; as in Triton, they also set that option.
+
+    As in Triton, they set the option too.
+    """
+    values = {**dict(variant.config.values), **variant.specialization.constant_values}
+    options: dict[str, Value] = {}
     for parameter in variant.signature.parameters:
         name = parameter.name
         if parameter.kind is ParameterKind.CONSTEXPR and is_option(name):
-            value = given.get(name, parameter.default)
+            value = values.get(name, parameter.default)
             if not isinstance(value, NoDefault):
-                found[name] = value
-    return found
+                options[name] = value
+    return options
 
 
 def _stages(job: CompileJob, options: Mapping[str, Value]) -> GpuStages:
@@ -209,13 +216,13 @@ def _stages(job: CompileJob, options: Mapping[str, Value]) -> GpuStages:
 
 
 def _warp_size(metadata: Mapping[str, Any]) -> int:
-    """Triton's metadata has it in the target, and for AMD in the options, too."""
+    """The warp size: Triton's metadata has it in the target, and for AMD also in the options."""
     target = cast("Mapping[str, Any] | None", metadata.get("target"))
     return int(metadata["warp_size"] if target is None else target["warp_size"])
 
 
 def _unmade_form(target: Target) -> str | None:
-    """The reason why Triton does not make code for this arch; None if it does."""
+    """The reason why Triton does not compile for this arch; None if it does."""
     if target.kind == "hip":
         if target.arch.endswith("-generic"):
             return f"Triton makes no code for generic processors such as {target.arch}; name one, such as gfx942"
@@ -228,7 +235,7 @@ def _unmade_form(target: Target) -> str | None:
 
 
 def _shortened(message: str) -> str:
-    """The start of a failed stage's message, which names the fault; Triton prints the whole assembly after it."""
+    """The start of a failed stage's message, which describes the fault; Triton prints the whole assembly after it."""
     if len(message) <= _LONGEST_MESSAGE:
         return message
     return f"{message[:_LONGEST_MESSAGE].rstrip()}\n... ({len(message) - _LONGEST_MESSAGE} characters more)"

@@ -11,7 +11,7 @@ TRITON = CompilerDeclaration(
     compiler="silo.kinds.triton.gpu.gpu_compiler:TritonCompiler",
     sources=("triton",),
     targets=("cuda", "hip"),
-    # Their values are Triton's to judge, which differs by version.
+    # Triton checks the values of these options, and its versions differ in that.
     options=(
         Option("num_warps", int, 4, "warps of a block", threads=32),
         Option("num_stages", int, 3, "stages that loops are pipelined in"),
@@ -34,7 +34,7 @@ TRITON = CompilerDeclaration(
         ),
     ),
     blobs=(BlobKind("cubin"), BlobKind("hsaco")),
-    # The modules that make the job, that it is made from, and that read the launch info from the binary.
+    # The modules that make the job, the modules it is made from, and those that read the launch info from the binary.
     code=(
         "silo.kinds.triton.gpu",
         "silo.kinds.triton.front",

@@ -1,18 +1,18 @@
-"""Triton programs as they are, launched by Silo: Triton compiles and tunes, and its launches go through Silo's guard.
+"""Unchanged Triton programs, launched by Silo: Triton compiles and tunes, and its launches go through Silo's guard.
 
-``accelerate()`` puts two methods on Triton's class of functions, ``run`` and ``__getitem__``. A call that the guard has
-an entry for is packed and passed to the driver without Python code. Any other goes to
-:meth:`.program_kernels.ProgramKernel.on_miss`, and launches that Silo does not support go through Triton, with a reason
-in the report.
+``accelerate()`` replaces two methods of Triton's class of functions, ``run`` and ``__getitem__``. If the guard has an
+entry for a call, the call is packed and passed to the driver without Python code. Any other call goes to
+:meth:`.program_kernels.ProgramKernel.on_miss`. Launches that Silo does not support go through Triton, and the report
+contains the reason.
 
-The functions for other parts of Silo:
+Other parts of Silo use these members:
 
 - :data:`.program_kernels.TABLE` has every kernel that was launched (:class:`.program_kernels.ProgramKernel`:
-``source``,
-  ``fingerprint``, ``variants``, ``refusals``) while it lives, or to the end of the process after ``TABLE.keep()``.
-- :class:`.program_kernels.ProgramVariant` is one variant that a launch used: typed signature, specialization,
-options, launch
-  info, target, blob, and Triton's own compiled kernel with its signature, constants and metadata.
-- :class:`.program_kernels.VariantProvider` is called in one place, before Triton compiles (``provide``), and after each
-variant that Triton compiled (``compiled``): ``TABLE.providers`` has the providers in order.
+  ``source``, ``fingerprint``, ``variants``, ``refusals``) as long as it lives; after ``TABLE.keep()``, until the
+  process ends.
+- :class:`.program_kernels.ProgramVariant` is one variant that a launch used: typed signature, specialization, options,
+  launch info, target, blob, and Triton's own compiled kernel with its signature, constants and metadata.
+- :class:`.program_kernels.VariantProvider` supplies compiled variants: it is called before Triton compiles
+  (``provide``), and after each variant that Triton compiled (``compiled``). ``TABLE.providers`` lists the providers in
+  order.
 """

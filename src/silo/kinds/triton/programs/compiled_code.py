@@ -1,4 +1,4 @@
-"""Compiled code for launches of programs: read out of Triton's results, or given by providers that precede it."""
+"""Compiled code for launches of programs: read from Triton's results, or supplied by providers beforehand."""
 
 from __future__ import annotations
 
@@ -52,12 +52,13 @@ __all__ = [
 _ABI = {kind.value: kind for kind in AbiType} | {"u1": AbiType.I1, "i1": AbiType.I1}
 _PACKED = frozenset(["i1", "u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"])
 _FOLDED = "constexpr"
-# Gluon's descriptors have a layout behind the block shape. Im2col ones have another name and do not match.
+# A Gluon descriptor's type has a layout after the block shape. Im2col descriptors have another type name and do not
+# match.
 _DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[([0-9, ]+)\](?:,.*)?>", re.DOTALL)
 
 
 def target_of(program: CompiledProgram) -> Target:
-    """Silo's name of the target that Triton compiled for."""
+    """Silo's target for the target that Triton compiled for."""
     kind, arch, _ = program.target
     if kind == "cuda":
         return Target("cuda", f"sm_{arch}{'a' if int(arch) >= 90 else ''}")
@@ -65,19 +66,19 @@ def target_of(program: CompiledProgram) -> Target:
 
 
 def device_at(kind: str, index: int) -> Device:
-    """The device that Triton calls so. Raises DeviceError."""
-    found = devices_of_kind(kind)
+    """The device with Triton's number ``index``. Raises DeviceError if it does not exist."""
+    devices = devices_of_kind(kind)
     if kind == "cpu":
-        index = 0  # Triton's number of it is -1
-    if not 0 <= index < len(found):
-        raise DeviceError(f"Triton launches on {kind}:{index}, and Silo finds {len(found)} such devices")
-    return found[index]
+        index = 0  # Triton's number for the CPU is -1
+    if not 0 <= index < len(devices):
+        raise DeviceError(f"Triton launches on {kind}:{index}, and Silo finds {len(devices)} such devices")
+    return devices[index]
 
 
 def bind_program(loaded: Any, launch: LaunchInfo, signature: Signature, tag: object) -> Binding:  # noqa: ANN401
-    """Loaded code, joined to a function's parameters.
+    """Binds loaded code to a function's parameters.
 
-    As with Triton, whether an array may be written is not checked.
+    As in Triton, whether an array may be written is not checked.
     """
     plain = Signature(
         tuple(
@@ -89,7 +90,7 @@ def bind_program(loaded: Any, launch: LaunchInfo, signature: Signature, tag: obj
 
 
 def read_launch(program: CompiledProgram) -> LaunchInfo:
-    """How a compiled kernel is launched, its parameters under the names of the function's.
+    """The launch info of a compiled kernel, with the function's parameter names.
 
     Raises:
         UnsupportedError: it has a parameter that Silo does not pass as Triton does.
@@ -107,7 +108,7 @@ def read_launch(program: CompiledProgram) -> LaunchInfo:
 
 
 def descriptor_block(kind: str) -> tuple[str, tuple[int, ...]] | None:
-    """The dtype and block shape of a descriptor's type in Triton's signature; None: another type.
+    """The dtype and block shape in Triton's type of a descriptor; None for any other type.
 
     >>> descriptor_block("tensordesc<fp16[64, 32]>")
     ('fp16', (64, 32))
@@ -129,17 +130,17 @@ def _passed(program: CompiledProgram) -> Iterator[tuple[str, str]]:
 
 
 def _slots(program: CompiledProgram) -> list[LayoutSlot]:
-    found: list[LayoutSlot] = []
+    slots: list[LayoutSlot] = []
     for name, kind in _passed(program):
         if block := descriptor_block(kind):
-            found += slots_of_descriptor(name, len(block[1]))
+            slots += slots_of_descriptor(name, len(block[1]))
         else:
-            found.append(LayoutSlot(name, AbiType.POINTER if kind.startswith("*") else _ABI[kind]))
-    return found
+            slots.append(LayoutSlot(name, AbiType.POINTER if kind.startswith("*") else _ABI[kind]))
+    return slots
 
 
 def plain_signature(program: CompiledProgram) -> Signature:
-    """The parameters of compiled code, if its caller promises their types: a pointer takes arrays of any dtype.
+    """A signature for compiled code whose caller promises the argument types: a pointer accepts arrays of any dtype.
 
     Raises:
         UnsupportedError: it has a parameter that is neither a pointer nor a number.
@@ -166,7 +167,7 @@ def _called(entry: str, kernels: tuple[BinaryKernel, ...]) -> BinaryKernel:
 
 
 def _of_cpu(program: CompiledProgram, slots: tuple[LayoutSlot, ...]) -> LaunchInfo:
-    """The entry of Silo's own backend in Triton's metadata."""
+    """The launch info that Silo's own backend stored in Triton's metadata."""
     stated = cast("JSON", program.metadata.get("silo_launch"))
     if stated is None:
         raise UnsupportedError("another backend than Silo's compiled it for the CPU")
@@ -188,7 +189,7 @@ def _signless(kind: AbiType) -> str:
 
 
 def consent_to(program: CompiledProgram, launch: LaunchInfo) -> Consent | None:
-    """Native code that Triton compiled, or took from its own cache, in this very program, and launches itself."""
+    """Consent to native code that Triton compiled, or took from its cache, and launches itself in this same program."""
     if program.blob_kind != "so":
         return None
     code = HostCode(hashlib.sha256(program.blob).hexdigest(), "so", launch)
@@ -196,19 +197,19 @@ def consent_to(program: CompiledProgram, launch: LaunchInfo) -> Consent | None:
 
 
 class LaunchedKernel(Protocol):
-    """A kernel of a program as providers see it; :class:`.kernels.ProgramKernel` is one."""
+    """A program's kernel as providers see it; :class:`.program_kernels.ProgramKernel` implements it."""
 
     name: str
     location: str
 
     @property
     def function(self) -> Any:  # noqa: ANN401  # Triton's JITFunction
-        """Triton's object; None after its end."""
+        """Triton's function object; None after it was deleted."""
         ...
 
     @property
     def source(self) -> TritonSource:
-        """The kernel as a source. Raises SourceError: Silo does not read kernels of this kind."""
+        """The kernel as a source. Raises SourceError for kernels of a form that Silo does not read."""
         ...
 
     @property
@@ -222,7 +223,7 @@ class ProgramVariant:
     """One variant that launches of a program used.
 
     ``signature`` and ``specialization`` are Silo's form of the call's facts, None if Silo cannot express them;
-    ``options`` are the compile options that the call gave. ``program`` is Triton's compiled kernel.
+    ``options`` are the compile options that the call passed. ``program`` is Triton's compiled kernel.
     """
 
     kernel: LaunchedKernel
@@ -238,10 +239,10 @@ class ProgramVariant:
 
 @frozen
 class Provided:
-    """The code of a provider.
+    """The code that a provider returns.
 
     The launch returns the binding's ``tag``. If one of ``globals`` (values and their dictionaries, by name and the
-    dictionary's id) has changed, a later launch raises.
+    dictionary's id) has changed, a later launch raises an error.
     """
 
     binding: Binding
@@ -249,19 +250,21 @@ class Provided:
 
 
 class VariantProvider(Protocol):
-    """Another source of compiled variants than Triton, tried before it: a bundle."""
+    """A source of compiled variants that is tried before Triton compiles, such as a bundle."""
 
     def provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
-        """The variant for calls like this one; None: this provider lacks one, and the next is called, at last Triton.
+        """The variant for calls like ``call``.
+
+        None if this provider has none: the next provider is tried, and finally Triton.
 
         Not called if a hook of the program would observe the compile. Its exceptions reach the caller of the kernel.
         """
         ...
 
     def compiled(self, variant: ProgramVariant) -> None:
-        """Triton compiled a variant, or took it from its cache, and launched it once."""
+        """Called after Triton compiled a variant, or took it from its cache, and launched it once."""
         ...
 
 
 PROVIDERS: list[VariantProvider] = []
-"""Who is asked for the code of a launch before Triton compiles it, in order."""
+"""The providers that are tried for the code of a launch before Triton compiles it, in order."""

@@ -1,4 +1,4 @@
-"""Checks of launches that Triton makes itself on a GPU: the first of each kind, which no hook of Silo's sees."""
+"""Checks the first launch of each kind on a GPU, which Triton makes itself and which no hook point of Silo sees."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["check_first"]
 
 
 def check_first(name: str, call: SeenCall, own_way: Callable[[], object]) -> None:
-    """Compile the kernel, launching nothing, and check the launch that is to follow. Raises CheckError.
+    """Compiles the kernel without launching it, and checks the launch that will follow. Raises CheckError.
 
-    On the CPU Triton's own launch goes through a launcher of Silo's, whose hooks see it.
+    On the CPU, Triton's own launch goes through a launcher of Silo, which runs the check.
 
     Args:
         name: the kernel's name.
@@ -27,11 +27,11 @@ def check_first(name: str, call: SeenCall, own_way: Callable[[], object]) -> Non
     check = launch_check()
     if check is None or adapter.active_target().backend == "cpu" or not isinstance(own_way, partial):
         return
-    made = cast("partial[Any]", own_way)
-    compiled = made.func(*made.args, **{**made.keywords, "warmup": True})
+    own_call = cast("partial[Any]", own_way)
+    compiled = own_call.func(*own_call.args, **{**own_call.keywords, "warmup": True})
     if compiled is None:
         return
-    grid: Any = made.keywords.get("grid")
+    grid: Any = own_call.keywords.get("grid")
     values: Mapping[str, object] = {**call.values, **dict(call.options)}
     extents = grid(dict(values)) if callable(grid) else grid
     sizes = (*(int(one) for one in cast("tuple[int, ...]", extents)), 1, 1)[:3]

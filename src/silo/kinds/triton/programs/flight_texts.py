@@ -23,22 +23,22 @@ __all__ = ["CompiledHere", "describe", "describe_programs"]
 
 @dataclass(frozen=True, slots=True)
 class CompiledHere:
-    """The tag of a kernel that Triton launches on the CPU by itself: its metadata, and how it is launched."""
+    """The tag of a kernel that Triton launches on the CPU by itself: its metadata and its launch info."""
 
     metadata: Any
     launch: LaunchInfo
 
 
 def describe_programs() -> None:
-    """Have the recorder describe the kernels of this process's Triton program."""
+    """Makes the flight recorder describe the kernels of this process's Triton program."""
     describe_by(describe)
 
 
 def describe(tag: object) -> Mapping[str, JSON] | None:
-    """The text and the parameters behind a binding's tag; None for another kind's tag.
+    """The text and the parameters of the kernel with a binding's tag; None for tags of other kinds.
 
     Raises:
-        SiloError: there is no text that the CPU compiles.
+        SiloError: the kernel lacks a text that the CPU compiler reads.
     """
     if isinstance(tag, CompiledHere):
         metadata: Any = tag.metadata
@@ -56,11 +56,11 @@ def describe(tag: object) -> Mapping[str, JSON] | None:
 
 def _members(text: str, launch: LaunchInfo, metadata: Any) -> Mapping[str, JSON]:  # noqa: ANN401
     plain = plain_launch(launch)
-    made = adapter.checkable_ttir(text, metadata.target)
-    if made is None:
+    module = adapter.checkable_ttir(text, metadata.target)
+    if module is None:
         raise UnsupportedError("Triton cannot read the TTIR that it has printed")
-    digest = hashlib.sha256(made.encode()).hexdigest()
-    with suppress(SiloError):  # a store that cannot be written: silo crash asks for --trust then
+    digest = hashlib.sha256(module.encode()).hexdigest()
+    with suppress(SiloError):  # if the store cannot be written, `silo crash` will require --trust
         session().store.trust.note_built(HostCode(digest, "ttir", plain, text=digest))
     options: Any = metadata
-    return describe_ttir(made, plain, {name: getattr(options, name, None) for name in KEPT_OPTIONS})
+    return describe_ttir(module, plain, {name: getattr(options, name, None) for name in KEPT_OPTIONS})

@@ -1,4 +1,4 @@
-"""Reports: which Triton kernels a program launched, and which launches were left to Triton, with the reasons."""
+"""Reports which Triton kernels a program launched, and which launches were left to Triton, with the reasons."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from silo.settings import settings
 __all__ = ["KernelLine", "Report", "gather", "report_at_exit", "text_of", "write"]
 
 _asked: list[str] = []
-_written: set[int] = set()  # processes: one report each, whichever way it ends
-# By a kernel's id, the parent's counts before the fork: launches, variants, launches by reason.
+_written: set[int] = set()  # ids of the processes that have reported; each reports once, however it ends
+# The parent's counts before the fork, by the kernel's id: launches, variants, and launches by reason.
 _inherited: dict[int, tuple[tuple[int, int, int], Mapping[str, int]]] = {}
 _passed_before: dict[str, int] = {}
 
 
 @frozen
 class KernelLine:
-    """One kernel: launches by Silo and by Triton, variants, and how many kinds of calls Silo refused, by reason.
+    """One kernel: its launches by Silo and by Triton, its variants, and the kinds of calls refused, by reason.
 
-    ``reasons`` are launches by Triton by reason. The first launch of each kind is Triton's without a reason.
+    ``reasons`` counts launches by Triton for each reason. The first launch of each kind is made by Triton without a
+    reason.
     """
 
     kernel: str
@@ -43,7 +44,7 @@ class KernelLine:
 
 @frozen
 class Report:
-    """The launches of one process. ``passed`` counts, by reason, launches through Triton that no kernel's count has."""
+    """The launches of one process. ``passed`` counts, by reason, launches through Triton that no kernel counts."""
 
     process: int
     program: str
@@ -53,16 +54,21 @@ class Report:
 
 
 def gather(passed: Mapping[str, int]) -> Report:
-    """The report of this process until now, without its parents. ``passed`` is the report's."""
+    """The report of this process so far, without the launches of its parents.
+
+    ``passed`` becomes the member of that name.
+    """
     lines: list[KernelLine] = []
     for one in TABLE:
         before, reasons_before = _inherited.get(id(one), ((0, 0, 0), {}))
-        launches, own, variants = (
+        launches, own_launches, variants = (
             now - then for now, then in zip((*one.launches, one.variant_count), before, strict=True)
         )
-        if id(one) not in _inherited or launches or own or variants:
+        if id(one) not in _inherited or launches or own_launches or variants:
             reasons = _since(one.reasons, reasons_before)
-            lines.append(KernelLine(one.name, one.location, launches, own, variants, dict(one.refusals), reasons))
+            lines.append(
+                KernelLine(one.name, one.location, launches, own_launches, variants, dict(one.refusals), reasons)
+            )
     return Report(
         os.getpid(),
         " ".join(sys.argv),
@@ -78,9 +84,9 @@ def _since(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
 
 
 def text_of(report: Report) -> str:
-    """For people: a line a kernel, the busiest first, then the launches left to Triton with their share of all.
+    """The report as text: a line for each kernel, the busiest first, then launches left to Triton, with their share.
 
-    Pure.
+    A pure function.
     """
     kernels = sorted(report.kernels, key=lambda one: (-one.launches, -one.own_launches))
     left = [(one.kernel, reason, count) for one in kernels for reason, count in one.reasons.items()]
@@ -120,7 +126,7 @@ def _launches(count: int, total: int) -> str:
 
 
 def write(where: str, passed: Callable[[], Mapping[str, int]]) -> None:
-    """To standard error (``-``), or appended to a file as one line of JSON."""
+    """Writes the report to standard error (``-``), or appends it to a file as one line of JSON."""
     if os.getpid() in _written:
         return
     _written.add(os.getpid())
@@ -138,11 +144,11 @@ def write(where: str, passed: Callable[[], Mapping[str, int]]) -> None:
 
 
 def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
-    """With ``SILO_ACCELERATE_REPORT``: write at the end of this process, and keep kernels till then.
+    """With ``SILO_ACCELERATE_REPORT``: writes the report at the end of this process, and keeps all kernels until then.
 
-    Children made by fork report their own launches. Processes of ``multiprocessing`` end without Python's exit
-    functions; they run the functions of that package, where this one is entered, too. A process that ends by
-    ``os._exit`` or a signal reports nothing.
+    Children made by fork report their own launches. Processes of ``multiprocessing`` end without running Python's exit
+    functions, but run that package's, so the report is registered there too. A process that ends by ``os._exit``
+    or a signal reports nothing.
     """
     where = settings().accelerate_report
     if where is None or _asked:
@@ -162,7 +168,7 @@ def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
 
 
 def _inherit(passed: Callable[[], Mapping[str, int]]) -> None:
-    """This process is a child: all counts up to now are its parent's."""
+    """Called in a forked child: all counts so far belong to its parent."""
     _inherited.clear()
     _inherited.update({id(one): ((*one.launches, one.variant_count), one.reasons) for one in TABLE})
     _passed_before.clear()

@@ -62,13 +62,13 @@ _log = logging.getLogger("silo")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why Triton serves some launches itself. The guard keeps it in the place of a binding."""
+    """The reason why Triton makes some launches itself; the guard stores it in place of a binding."""
 
     reason: str
 
 
 class KernelTable:
-    """Every kernel that was launched while launches are served, and the providers of variants."""
+    """Every kernel that was launched while Silo serves launches, and the providers of variants."""
 
     def __init__(self) -> None:
         self._kernels: weakref.WeakSet[ProgramKernel] = weakref.WeakSet()
@@ -79,19 +79,19 @@ class KernelTable:
         self.providers = PROVIDERS
 
     def keep(self) -> None:
-        """Keep every kernel to the end of the process; a report or a recording reads them."""
+        """Keeps every kernel until the process ends for a report or a recording."""
         with self._lock:
             self._kept = list(self._kernels) if self._kept is None else self._kept
 
     def add(self, kernel: ProgramKernel) -> None:
-        """A kernel was launched for the first time."""
+        """Adds a kernel that was launched for the first time."""
         with self._lock:
             self._kernels.add(kernel)
             if self._kept is not None:
                 self._kept.append(kernel)
 
     def __iter__(self) -> Iterator[ProgramKernel]:
-        """Iterates over the kernels in order of name and place."""
+        """Iterates over the kernels, ordered by name and location."""
         with self._lock:
             found = list(self._kernels)
         return iter(sorted(found, key=lambda one: (one.name, one.location)))
@@ -99,11 +99,11 @@ class KernelTable:
     def of(self, function: object) -> list[ProgramKernel]:
         """The kernels of one function."""
         with self._lock:
-            found = list(self._kernels)  # unsorted, because each first launch runs this
+            found = list(self._kernels)  # not sorted, because each first launch runs this
         return [one for one in found if one.function is function]
 
     def tell(self, kernel: str, reason: str) -> None:
-        """Log why a kernel's launches go through Triton, once for each kernel and reason."""
+        """Logs why a kernel's launches go through Triton, once for each kernel and reason."""
         with self._lock:
             if self._refused.get(kernel) == reason:
                 return
@@ -111,12 +111,12 @@ class KernelTable:
         _log.warning("launches of %s go Triton's own way, at its cost (some microseconds each): %s", kernel, reason)
 
     def also(self, other: Detachable) -> None:
-        """Detach this too in :meth:`drop`."""
+        """Makes :meth:`drop` detach ``other`` as well."""
         with self._lock:
             self._others.add(other)
 
     def drop(self) -> None:
-        """Take every kernel off its function again."""
+        """Detaches every kernel from its function."""
         with self._lock:
             others = list(self._others)
         for one in (*self, *others):
@@ -132,20 +132,20 @@ def _slot_of(function: Any) -> object:  # noqa: ANN401
 
 
 SLOT = "_silo_kernel"
-"""The member that serves launches, in the dictionary of a function or a compiled kernel; native/python/triton_kernel.c
-reads it."""
+"""The name of the member that serves launches, in the dictionary of a function or a compiled kernel;
+native/python/triton_kernel.c reads it."""
 
 
 class Detachable(Protocol):
-    """A holder of one object's :data:`SLOT`."""
+    """An object that holds the :data:`SLOT` of a function or a compiled kernel."""
 
     def detach(self) -> None:
-        """Leave the object as it was."""
+        """Restores the function or kernel as it was."""
         ...
 
 
 def guarded(signature: Signature) -> Signature:
-    """The signature whose guard distinguishes at least the calls that Triton's key distinguishes."""
+    """A signature whose guard distinguishes at least all calls that Triton's key distinguishes."""
     return Signature(
         tuple(
             one if one.specialize and one.align else replace(one, specialize=True, align=True)
@@ -155,7 +155,7 @@ def guarded(signature: Signature) -> Signature:
 
 
 class ProgramKernel:
-    """One function of a Triton program. Held by its function, through the native object that serves its launches."""
+    """One function of a Triton program. The function holds it, through the native object that serves its launches."""
 
     def __init__(self, function: Any) -> None:  # noqa: ANN401  # Triton's JITFunction
         self.name = str(getattr(function, "__qualname__", None) or function.fn.__qualname__)
@@ -166,8 +166,8 @@ class ProgramKernel:
         self._served: list[Provided] = []
         self._source: TritonSource | None = None
         self._signature: Signature | None = None
-        self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # globals of served code
-        self._given: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # code of functions among constexprs
+        self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # globals that served code has read
+        self._given: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # code of functions passed as constexprs
         self._function = weakref.ref(function)
         self._lock = Mutex()
         launcher = self._launcher(function)
@@ -177,68 +177,68 @@ class ProgramKernel:
 
     @classmethod
     def of(cls, function: Any) -> ProgramKernel:  # noqa: ANN401
-        """The object of a function; another thread may have made it meanwhile."""
+        """The ProgramKernel of a function; if another thread has created it meanwhile, that one."""
         found = next((one for one in TABLE.of(function) if _slot_of(function) is one.native), None)
         return cls(function) if found is None else found
 
     @property
     def function(self) -> Any:  # noqa: ANN401
-        """Triton's object; None after its end."""
+        """Triton's function object; None after it was deleted."""
         return self._function()
 
     @property
     def source(self) -> TritonSource:
-        """The kernel as a source. Raises SourceError: Silo does not read kernels of this kind."""
+        """The kernel as a source. Raises SourceError for kernels of a form that Silo does not read."""
         if self._source is None:
             self._source = TritonSource.of(self.function)
         return self._source
 
     @property
     def signature(self) -> Signature:
-        """The parameters as the function has them, of Gluon functions too. Raises SourceError."""
+        """The parameters as the function declares them, also for Gluon functions. Raises SourceError."""
         if self._signature is None:
             self._signature = signature_of(self.function)
         return self._signature
 
     @property
     def fingerprint(self) -> str:
-        """That of the source."""
+        """The fingerprint of the source."""
         return self.source.fingerprint
 
     @property
     def variant_count(self) -> int:
-        """How many variants its launches used, of Triton's and of providers."""
+        """The number of variants that its launches used, compiled by Triton or supplied by providers."""
         return len(self.variants) + len(self._served)
 
     @property
     def launches(self) -> tuple[int, int]:
-        """Launches that Silo served, and launches that went through Triton after the guard was used."""
+        """The numbers of launches that Silo served, and of launches through Triton after the guard was consulted."""
         return self.native.launches, self.native.own_launches
 
     def detach(self) -> None:
-        """Leave the function as it was."""
+        """Restores the function as it was."""
         function = self.function
         if function is not None and _slot_of(function) is self.native:
             del vars(function)[SLOT]
             adapter.forget_served(function)
 
     def refuse(self, reason: str) -> Refusal:
-        """Record and log the reason why some launches go through Triton."""
+        """Records and logs the reason why some launches go through Triton."""
         with self._lock:
             self.refusals[reason] += 1
         TABLE.tell(self.name, reason)
         return Refusal(reason)
 
     def left(self, reason: str) -> None:
-        """Log why launches go through Triton; the native object calls it for the first launch of each reason."""
+        """Logs why launches go through Triton; called by the native object for the first launch with each reason."""
         TABLE.tell(self.name, reason)
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many launches went Triton's own way for each reason, besides the first launch of each kind."""
+        """The numbers of launches through Triton by reason, without the first launch of each kind."""
         return dict(self.native.reasons or {})
 
-    # ---- the guard's questions ----
+    # ---- called by the guard ----
 
     def _launcher(self, function: Any) -> native.Launcher | None:  # noqa: ANN401
         try:
@@ -251,9 +251,11 @@ class ProgramKernel:
             return None
 
     def on_miss(self, call: SeenCall, own_way: Callable[[], object]) -> tuple[object, object]:
-        """A call without an entry in the guard: a provider serves it, or Triton does and Silo from then on.
+        """Handles a call without an entry in the guard.
 
-        Returns the binding for calls of this kind, and the launch's result if it was launched here.
+        A provider supplies code, or Triton launches and Silo uses its code from then on.
+
+        Returns the binding for calls of this kind, and the launch's result if this method launched.
         """
         unsettled = next((name for name, value in _constants(call) if not _is_settled(value)), None)
         provided = self._provided(call) if TABLE.providers and unsettled is None else None
@@ -264,7 +266,7 @@ class ProgramKernel:
             check_first(self.name, call, own_way)
         result = own_way()
         if result is None:
-            return native.ABSENT, None  # a hook of the program stopped the compiler
+            return native.ABSENT, None  # a hook of the program has stopped the compile
         self._learn(call)
         if unsettled is not None:
             return self.refuse(f"the constexpr {unsettled} is an object whose value may change"), result
@@ -280,37 +282,41 @@ class ProgramKernel:
         return binding, result
 
     def _provided(self, call: SeenCall) -> Provided | None:
-        """A provider's variant for a call."""
+        """A provider's variant for a call, or None."""
         function = self.function
         if adapter.notices_compiles(function) or adapter.changed_global(function.used_global_vals):
             return None
         asked = (provider.provide(self, call) for provider in TABLE.providers)
-        found = next((one for one in asked if one is not None), None)
-        if found is None:
+        variant = next((one for one in asked if one is not None), None)
+        if variant is None:
             return None
         with self._lock:
-            self._read.update(found.globals)
-        adapter.note_served(function, found.binding.tag, self._learn)
+            self._read.update(variant.globals)
+        adapter.note_served(function, variant.binding.tag, self._learn)
         self._learn(call)
         with self._lock:
-            self._served.append(found)
-        return found
+            self._served.append(variant)
+        return variant
 
     def _learn(self, call: SeenCall | None = None) -> None:
-        """The facts that launches check from now on; functions that a call gives as constexprs are included."""
+        """Passes the objects that later launches must compare to the native object.
+
+        With a call, functions passed as constexprs are included.
+        """
         function = self.function
         hooks, devices, caches, read = adapter.launch_state(function)
         with self._lock:
             for _, value in () if call is None else _constants(call):
                 self._given.update(adapter.code_of_functions(value, _reached))
             if not self._read and not self._given:
-                self.native.learned(hooks, devices, caches, read)  # Triton's own dictionary, which grows
+                # Triton's own dictionary of globals, to which it may add
+                self.native.learned(hooks, devices, caches, read)
                 return
             then = {**self._read, **read}
             self.native.learned(hooks, devices, caches, {**then, **self._given}, lambda: self._changed(then))
 
     def refuse_changed(self) -> None:
-        """Raise as Triton does if a global that served code has read is another object now."""
+        """Raises Triton's error if a global that served code has read has changed."""
         with self._lock:
             then = dict(self._read)
         problem = adapter.changed_global(then)
@@ -318,7 +324,7 @@ class ProgramKernel:
             raise RuntimeError(problem)
 
     def _changed(self, then: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]) -> None:
-        """Read everything anew: a global has changed, which is an error, or a function argument has other code."""
+        """Called after a change: raises if a global has changed; if a function argument has other code, starts over."""
         problem = adapter.changed_global(then)
         if problem:
             raise RuntimeError(problem)
@@ -335,20 +341,20 @@ class ProgramKernel:
         try:
             signature, specialization = self.source.specialize(call.facts(self.source.constant))
         except SiloError:
-            # Triton accepted it, but Silo lacks a name for a part of it
+            # Triton accepts the call, but Silo cannot express a part of it
             signature = specialization = None
         return ProgramVariant(
             self, call, dict(call.options), program, launch, target, device, signature, specialization
         )
 
     def _binding(self, variant: ProgramVariant) -> Binding:
-        """Loaded code, joined to the function's parameters."""
+        """Binds the variant's loaded code to the function's parameters."""
         loaded: Any = loaded_code(self.name, variant.program, variant.launch, variant.device)
         return bind_program(loaded, variant.launch, self.signature, variant.program.kernel)
 
 
 def loaded_code(name: str, program: CompiledProgram, launch: LaunchInfo, device: Device) -> object:
-    """A compiled kernel's code on a device, for bindings. Raises SiloError."""
+    """A compiled kernel's code loaded on a device, for bindings. Raises SiloError."""
     loaded = _adopted(name, program, launch, device)
     if loaded is None:
         consent = consent_to(program, launch)
@@ -357,20 +363,22 @@ def loaded_code(name: str, program: CompiledProgram, launch: LaunchInfo, device:
 
 
 def _adopted(name: str, program: CompiledProgram, launch: LaunchInfo, device: Device) -> object | None:
-    """The code that Triton has loaded, if launches may use it: then both use one module and its memory.
+    """The module that Triton has loaded, if launches may use it, so that both share the module and its memory.
 
-    Triton's kernel, which a binding holds as its tag, or which holds the binding, unloads it in the end.
+    Else None.
+
+    Triton's kernel object unloads the module in the end. It either is the tag of the binding or holds the binding.
     """
     if not program.module or not isinstance(device, AdoptsModules):
         return None
     try:
         return device.adopt(launch, program.blob, name, program.module)
     except DeviceError:
-        return None  # loaded once more: if that fails too, the error has the reason
+        return None  # the caller loads the code again; if that fails too, its error contains the reason
 
 
 def _reached(function: Any) -> list[Any]:  # noqa: ANN401
-    """The functions that a function calls; none if Silo cannot read it, which is not served then."""
+    """The functions that a function calls; [] if Silo cannot read it, in which case it is not served."""
     try:
         return functions_reached(function)
     except SiloError:
@@ -383,12 +391,12 @@ def _constants(call: SeenCall) -> Iterator[tuple[str, object]]:
 
 
 def _is_settled(value: object) -> bool:
-    """Whether the guard compares an object by its value, or nothing can change it."""
+    """Whether the guard compares an object by its value, or the object cannot change."""
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return True
     if isinstance(value, tuple):
         return all(map(_is_settled, cast("tuple[object, ...]", value)))
-    if type(value) is dict:  # the guard compares it by its items
+    if type(value) is dict:  # the guard compares a dictionary by its items
         return all(map(_is_settled, cast("dict[object, object]", value).items()))
     if adapter.is_constexpr(value):
         return _is_settled(getattr(value, "value", None))
@@ -402,13 +410,15 @@ def _is_settled(value: object) -> bool:
     )
 
 
-# ---- Compiled kernels that a program launches by hand, as ``kernel.warmup`` returns them ----
+# ---- Compiled kernels that a program launches directly, such as the results of ``kernel.warmup`` ----
 
 
 class WarmedKernel:
-    """One compiled kernel of a Triton program, which holds this. Its launches are counted as its function's.
+    """Serves the launches of one compiled kernel, which holds this object.
 
-    As with Triton, every launch runs this code: neither alignment nor divisibility nor a constexpr is compared.
+    They are counted as launches of its function.
+
+    As in Triton, every launch runs this code: alignment, divisibility and constexprs are not compared.
     """
 
     def __init__(self, compiled: Any, kernel: ProgramKernel) -> None:  # noqa: ANN401  # Triton's CompiledKernel
@@ -427,9 +437,9 @@ class WarmedKernel:
 
     @staticmethod
     def native_of(compiled: Any) -> TritonKernel | None:  # noqa: ANN401
-        """The object that serves a compiled kernel's launches.
+        """The native object that serves a compiled kernel's launches.
 
-        None: it was not compiled from a function of Triton's.
+        None if the kernel was not compiled from one of Triton's functions.
         """
         function = getattr(getattr(compiled, "src", None), "fn", None)
         if not adapter.is_kernel(function):
@@ -437,14 +447,14 @@ class WarmedKernel:
         return WarmedKernel(compiled, ProgramKernel.of(function)).native
 
     def detach(self) -> None:
-        """Leave the compiled kernel as it was."""
+        """Restores the compiled kernel as it was."""
         compiled = self._compiled()
         members: dict[str, object] = {} if compiled is None else compiled.__dict__
         if members.get(SLOT) is self.native:
             del members[SLOT]
 
     def _on_miss(self, call: SeenCall, own_way: Callable[[], object]) -> tuple[object, object]:
-        """Launch as Triton does, and use the code for calls of this kind from then on."""
+        """Launches through Triton; later calls of this kind use the code directly."""
         result = own_way()
         try:
             program = adapter.read_compiled(self._compiled())
@@ -459,7 +469,7 @@ class WarmedKernel:
 
 
 def _check(argument: CallArgument, program: CompiledProgram) -> None:
-    """Raise UnsupportedError for an argument of another kind than the code takes; Triton passes it, or raises."""
+    """Raises UnsupportedError if the argument is of another kind than the code takes; Triton then makes the launch."""
     kind = program.signature.get(argument.name)
     if not isinstance(kind, str):
         raise UnsupportedError(f"the argument {argument.name} is a tuple")

@@ -1,8 +1,8 @@
-"""Triton's remote cache over a bundle, for programs that stay on Triton's own path.
+"""Triton's remote cache in a bundle, for programs whose launches stay on Triton's own path.
 
 ``TRITON_CACHE_MANAGER=triton.runtime.cache:RemoteCacheManager``,
-``TRITON_REMOTE_CACHE_BACKEND=silo.kinds.triton.programs.triton_cache:Backend`` and ``SILO_TRITON_CACHE=K.silo``
-switch it on.
+``TRITON_REMOTE_CACHE_BACKEND=silo.kinds.triton.programs.triton_cache:Backend`` and ``SILO_TRITON_CACHE=K.silo`` enable
+it.
 """
 
 from __future__ import annotations

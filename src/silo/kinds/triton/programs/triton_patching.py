@@ -1,4 +1,4 @@
-"""Patching: puts Silo's methods on Triton's classes, and removes them again."""
+"""Patching: installs Silo's methods on Triton's classes, and removes them again."""
 
 from __future__ import annotations
 
@@ -33,52 +33,52 @@ __all__ = [
 ]
 
 
-# ---- What decides launches besides their arguments, as the native module compares it at each launch ----
+# ---- The state besides the arguments that decides launches; the native module compares it at each launch ----
 
-_MOST_EPOCHS = 1 << 16  # its word in the guard has 16 bits
-# Blocked, and watches nothing.
+_MOST_EPOCHS = 1 << 16  # an epoch takes 16 bits of the guard code
+# A state in which every launch goes through Triton, and which watches nothing.
 _NOWHERE = native.TritonSituation((), (), None, None, 0, 0, True, False, False, None, None, None)  # noqa: FBT003
 
 
 class Situations:
-    """Makes the situation of now when the one before does not hold any more. Equal ones have one epoch."""
+    """Creates a new state when the previous one is no longer valid. States that are equal share an epoch number."""
 
     def __init__(self) -> None:
         self._epochs: dict[tuple[object, ...], int] = {}
-        self._drivers: list[object] = []  # held, so that no other gets the id of one
+        self._drivers: list[object] = []  # kept alive, so that no other driver gets the same id
         self._lock = Mutex()
         self._current: native.TritonSituation | None = None
         self.blocked = ""
         self._passed: Counter[str] = Counter()
 
     def notice(self) -> native.TritonSituation:
-        """The native module calls this; it returns the new situation, which holds from now on."""
+        """Called by the native module; returns the new state, which is valid from now on."""
         connect_loaded()
-        seen = adapter.watch()
+        watch = adapter.watch()
         with self._lock:
-            if not any(seen.driver is one for one in self._drivers):
-                self._drivers.append(seen.driver)
-            key = (id(seen.driver), seen.memory_type, *seen.key)
+            if not any(watch.driver is one for one in self._drivers):
+                self._drivers.append(watch.driver)
+            key = (id(watch.driver), watch.memory_type, *watch.key)
             epoch = self._epochs.setdefault(key, len(self._epochs))
             self._fold()
             full = epoch >= _MOST_EPOCHS
-            self.blocked = "more settings of Triton's knobs than the guard has room for" if full else seen.blocked
-            made = native.TritonSituation(
-                seen.watched,
-                seen.sizes,
-                seen.get_device,
-                seen.get_stream,
-                seen.memory_type,
+            self.blocked = "more settings of Triton's knobs than the guard has room for" if full else watch.blocked
+            situation = native.TritonSituation(
+                watch.watched,
+                watch.sizes,
+                watch.get_device,
+                watch.get_stream,
+                watch.memory_type,
                 0 if full else epoch,
                 bool(self.blocked),
-                seen.torch_stream,
-                seen.torch_device,
-                *seen.hooks,
+                watch.torch_stream,
+                watch.torch_device,
+                *watch.hooks,
                 allocate_scratch,
             )
-            native.triton_situation(made)
-            self._current = made
-        return made
+            native.triton_situation(situation)
+            self._current = situation
+        return situation
 
     def _fold(self) -> None:
         if self._current is not None and self._current.passed:
@@ -87,47 +87,47 @@ class Situations:
 
     @property
     def passed(self) -> Counter[str]:
-        """Launches that went Triton's own way whatever their kernel, by the reason."""
+        """The numbers of launches that went through Triton for reasons that concern all kernels, by reason."""
         with self._lock:
             now = self._current
             return self._passed + Counter({self.blocked: now.passed} if now is not None and now.passed else {})
 
     @staticmethod
     def leave() -> None:
-        """From now on every launch goes Triton's own way, also through methods that somebody kept."""
+        """Makes every launch go through Triton from now on, even through methods of Silo that somebody kept."""
         native.triton_situation(_NOWHERE)
 
     @staticmethod
     def forget() -> None:
-        """Look again at the next launch."""
+        """Makes the next launch read the state again."""
         native.triton_situation(None)
 
 
-# ---- The switch ----
+# ---- Switching acceleration on and off ----
 
 T = TypeVar("T")
 
 
 class Acceleration(SwitchedOn):
-    """Launches of Triton programs go through Silo until :meth:`stop`, or the end of the ``with`` block."""
+    """Launches of Triton programs go through Silo until :meth:`stop`, or until the end of the ``with`` block."""
 
     def __bool__(self) -> bool:
-        """Whether launches go through Silo, or will once Triton is imported."""
+        """Whether launches go through Silo, or will do so once Triton is imported."""
         return super().__bool__() and bool(state())
 
 
 def accelerate() -> Acceleration:
-    """Launch the Triton kernels of this program through Silo; Triton compiles and tunes them as before.
+    """Launches the Triton kernels of this program through Silo; Triton still compiles and tunes them.
 
     >>> with silo.accelerate() as acceleration:  # doctest: +SKIP
     ...     program()
 
-    May come before or after ``import triton``, and more than once: each is undone separately. Launches that Silo does
-    not support go through Triton, which is logged once for each kernel and reason. Tuners follow the lock file that
-    ``SILO_LOCK`` names.
+    It may be called before or after ``import triton``, and more than once: each call is undone separately. Launches
+    that Silo does not support go through Triton, which is logged once for each kernel and reason. Tuners follow the
+    lock file that ``SILO_LOCK`` names.
 
     Raises:
-        ToolchainError: Triton is not installed, or one whose launches Silo does not know.
+        ToolchainError: Triton is not installed, or is a version whose launches Silo does not support.
         LockError: ``SILO_TUNE=frozen``, and ``SILO_LOCK`` names no lock.
     """
     decision = adapter.usable_for_programs(force=settings().force_triton)
@@ -138,7 +138,7 @@ def accelerate() -> Acceleration:
 
 
 def accelerate_once() -> None:
-    """Acts on ``SILO_ACCELERATE=1`` at the import of Triton: once a process, to its end."""
+    """Acts on ``SILO_ACCELERATE=1`` when Triton is imported: once in a process, until it ends."""
     global _by_setting  # noqa: PLW0603  # Triton's plug-in may be imported anew
     if _by_setting is None:
         _by_setting = accelerate()
@@ -148,13 +148,15 @@ _by_setting: Acceleration | None = None
 
 
 def served_run() -> Any:  # noqa: ANN401
-    """Triton's ``JITFunction.run`` by Silo. A launcher calls it directly: Triton's classes stay as they are.
+    """A ``JITFunction.run`` that launches through Silo, for launchers that call it directly.
 
-    It is ``run(function, *args, grid=, warmup=False, **keywords)``, holds to the end of the process, and keeps the
-    whole contract of Triton's.
+    Triton's classes are unchanged.
+
+    It is called as ``run(function, *args, grid=, warmup=False, **keywords)``, is valid until the process ends, and
+    behaves exactly like Triton's.
 
     Raises:
-        ToolchainError: Triton is not installed, or is a version whose launches Silo does not know, or a program has
+        ToolchainError: Triton is not installed, or is a version whose launches Silo does not support, or a program has
             replaced the method.
     """
     decision = adapter.usable_for_programs(force=settings().force_triton)
@@ -164,29 +166,30 @@ def served_run() -> Any:  # noqa: ANN401
 
 
 def beneath_tuners(change: Callable[[], T]) -> T:
-    """Call a function that replaces methods of Triton's tuners, or restores them; Silo's own are put in front again."""
+    """Calls a function that replaces or restores methods of Triton's tuners; Silo's own methods stay on top of them."""
     return _SWITCH.beneath(change)
 
 
 def state() -> Decision:
-    """Whether launches go through Silo in this process, and why not."""
+    """Whether launches go through Silo in this process; if not, the reason."""
     return _SWITCH.state()
 
 
 class _Switch:
-    """The number of users of the patch, and the former members of Triton's classes."""
+    """The patch: the number of its users, and the replaced members of Triton's classes."""
 
     def __init__(self) -> None:
         self._wanted = 0
         self._lock = Mutex()
-        self._before: list[tuple[Any, str, Any, Any]] = []  # class, name, its former member (None: nothing), ours
+        # class, name, the replaced member (or None), ours
+        self._before: list[tuple[Any, str, Any, Any]] = []
         self._left_alone = ""
         self._situations: Any = None
-        self._methods: tuple[Any, Any] | None = None  # objects in the place of run and __getitem__
-        self._held = False  # a launcher calls them itself, so they serve to the end
-        self._unlock: Any = None  # ends that a lock, or the store, decides for tuners
+        self._methods: tuple[Any, Any] | None = None  # our run and __getitem__
+        self._held = False  # whether a launcher calls our methods itself, so that they must work until the process ends
+        self._unlock: Any = None  # ends the deciding of a lock file, or the store, for tuners
         self._searches: Any = None  # watches tuners that measure
-        self._unwatch: Any = None  # ends that compiles are waited for
+        self._unwatch: Any = None  # ends the waiting for compiles in workers
 
     def hold(self) -> Any:  # noqa: ANN401
         with self._lock:
@@ -215,7 +218,7 @@ class _Switch:
                 self._take()
 
     def put(self) -> None:
-        """Triton has been imported."""
+        """Called when Triton has been imported."""
         with self._lock:
             if self._wanted and not self._before:
                 self._put()
@@ -231,22 +234,22 @@ class _Switch:
         return Counter() if self._situations is None else self._situations.passed
 
     def _serve(self, found: adapter.LaunchHookPoints) -> tuple[Any, Any]:
-        """Our methods, which serve from now on."""
+        """Creates our methods, which serve launches from now on."""
         self._situations = Situations()
         native.triton_serve(found.run, self._situations.notice)
         self._methods = native.triton_methods(found.functions, _first_use)
         return self._methods
 
     def _put(self) -> None:
-        found = adapter.launch_hook_points()
-        if found.run is None or found.getitem is None:
+        hook_points = adapter.launch_hook_points()
+        if hook_points.run is None or hook_points.getitem is None:
             self._left_alone = _REPLACED
             return
         self._left_alone = ""
-        run, getitem = self._methods or self._serve(found)
-        self._replace(found.functions, "run", run)
-        self._replace(found.functions, "__getitem__", getitem)
-        self._replace(found.functions, "debug", adapter.watched_debug(_forget))
+        run, getitem = self._methods or self._serve(hook_points)
+        self._replace(hook_points.functions, "run", run)
+        self._replace(hook_points.functions, "__getitem__", getitem)
+        self._replace(hook_points.functions, "debug", adapter.watched_debug(_forget))
         self._situations.forget()
         decide: Any = load_place("silo.kinds.triton.programs.records.decision_sources:decide_while_accelerated")
         try:
@@ -254,19 +257,19 @@ class _Switch:
         except SiloError:
             self._take()
             raise
-        self._put_tuners(adapter.launch_hook_points())  # in front of the lock's method
-        if found.compiled_getitem is not None:
-            ours = native.triton_compiled(found.compiled, found.compiled_getitem, _first_launch)
-            self._replace(found.compiled, "__getitem__", ours)
+        self._put_tuners(adapter.launch_hook_points())  # on top of the method that ``decide`` installed
+        if hook_points.compiled_getitem is not None:
+            ours = native.triton_compiled(hook_points.compiled, hook_points.compiled_getitem, _first_launch)
+            self._replace(hook_points.compiled, "__getitem__", ours)
 
     def _watch(self) -> Any:  # noqa: ANN401
-        """The object that watches searches of tuners, made with the first one: few programs tune."""
+        """The object that watches tuners' searches; created with the first search, because few programs tune."""
         with self._lock:
             if self._searches is None:
                 from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles  # noqa: PLC0415  # as above
                 from silo.kinds.triton.programs.searches.tuner_search import TunerSearches  # noqa: PLC0415
 
-                if not self._before:  # it was removed while a tuner was running
+                if not self._before:  # the patch was removed while a tuner was running
                     return TunerSearches(None, self._launches)
                 current = settings()
                 ahead = AheadCompiles() if current.compile_ahead else None
@@ -276,7 +279,7 @@ class _Switch:
             return self._searches
 
     def _launches(self, layer: Any) -> bool:  # noqa: ANN401
-        """Whether an object's ``run`` is Triton's, or ours before it."""
+        """Whether an object's ``run`` is our method on top of Triton's."""
         if "run" in vars(layer):
             return False
         run = getattr(layer.__class__, "run", None)
@@ -307,7 +310,7 @@ class _Switch:
             kinds = () if found is None else (found.autotuners, found.heuristics)
             put = [one for one in self._before if one[0] in kinds]
             if not put or any(_member(kind, name) is not ours for kind, name, _, ours in put):
-                return change()  # a program's own is in front of ours
+                return change()  # a program's own method is on top of ours
             self._before = [one for one in self._before if one not in put]
             self._restore(put)
             try:
@@ -338,7 +341,8 @@ class _Switch:
     def _restore(put: Sequence[tuple[Any, str, Any, Any]]) -> None:
         for kind, name, before, ours in reversed(put):
             if _member(kind, name) is not ours:
-                # a program put its own method there meanwhile, which calls ours: these calls go through Triton
+                # A program has since installed a method of its own, which calls ours; these calls then go through
+                # Triton.
                 continue
             if before is None:
                 delattr(kind, name)
@@ -347,7 +351,7 @@ class _Switch:
 
 
 def _member(kind: Any, name: str) -> Any:  # noqa: ANN401
-    """The class's own member of a name; None without one."""
+    """The member that a class itself has under a name; None without one."""
     members: Mapping[str, Any] = kind.__dict__
     return members.get(name)
 
@@ -357,7 +361,7 @@ _SWITCH = _Switch()
 
 
 def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
-    """The object that serves a function's launches, from its first launch on."""
+    """Creates the native object that serves a function's launches; called at its first launch."""
     from silo.kinds.triton.programs.launch_report import report_at_exit  # noqa: PLC0415
     from silo.kinds.triton.programs.program_kernels import ProgramKernel  # noqa: PLC0415  # with the first launch
 
@@ -368,9 +372,9 @@ def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
 
 
 def _first_launch(compiled: Any) -> TritonKernel | None:  # noqa: ANN401
-    """The object that serves launches of a compiled kernel by hand.
+    """Creates the native object that serves launches of a compiled kernel; called at its first launch.
 
-    None: it lacks a function, so Triton serves them.
+    Returns None if the kernel lacks a function; Triton then makes the launches.
     """
     from silo.kinds.triton.programs.launch_report import report_at_exit  # noqa: PLC0415  # as above
     from silo.kinds.triton.programs.program_kernels import WarmedKernel  # noqa: PLC0415
@@ -385,7 +389,7 @@ _first = Mutex()
 
 
 def _describe_for_flights() -> None:
-    """Let the flight recorder, if it is on, have the texts of the program's kernels."""
+    """If the flight recorder is on, gives it the texts of the program's kernels."""
     if settings().flight != "0":
         from silo.kinds.triton.programs.flight_texts import describe_programs  # noqa: PLC0415  # few programs want it
 
@@ -397,7 +401,7 @@ def _describe_for_flights() -> None:
 
 
 def _forget(function: Any) -> None:  # noqa: ANN401
-    """A guard's facts about a function are outdated: its next launch begins anew."""
+    """Discards outdated facts about a function: its next launch starts over."""
     from silo.kinds.triton.programs.program_kernels import TABLE  # noqa: PLC0415  # there may be none yet
 
     for kernel in TABLE.of(function):
@@ -405,7 +409,7 @@ def _forget(function: Any) -> None:  # noqa: ANN401
 
 
 class _Finder:
-    """Stands in ``sys.meta_path`` until Triton's classes are complete, and finds nothing."""
+    """Is in ``sys.meta_path`` until Triton's classes are complete; it never finds a module."""
 
     def __init__(self, then: Any) -> None:  # noqa: ANN401
         self._then = then
@@ -413,7 +417,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Check whether Triton is imported; every import calls this."""
+        """Called at every import; calls ``then`` once Triton's classes are complete."""
         del path, target
         if name.startswith("triton.") and adapter.hook_points_are_loaded():
             sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
@@ -422,5 +426,5 @@ class _Finder:
 
 
 def accelerate_when_imported(then: Any) -> None:  # noqa: ANN401
-    """Call ``then`` once, while ``import triton`` runs, when its classes are complete and nothing was launched."""
+    """Calls ``then`` once during ``import triton``, when its classes are complete but nothing was launched yet."""
     sys.meta_path.insert(0, _Finder(then))  # pyright: ignore[reportArgumentType]

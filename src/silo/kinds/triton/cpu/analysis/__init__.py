@@ -1,1 +1,1 @@
-"""Part of the CPU compiler: analysis."""
+"""Analyses of a kernel's SSA form, and rewrites of that form before it is lowered to loops."""

@@ -1,4 +1,4 @@
-"""The analysis of affine values: functions of the tile's indices, found from the structure alone."""
+"""Finds values that are affine functions of a tile's indices, from the operations that compute the values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from silo.kinds.triton.front.ssa import Value
 __all__ = ["is_index_only", "is_range_mask", "is_structurally_affine", "unit_axis"]
 
 _SUMS = frozenset({arith.ADDI, arith.SUBI, tt.ADDPTR})
-# Operations whose result's increments follow from their operands' increments.
+# Operations for which the increments of the operands along each axis determine the increments of the result.
 _STEPPING = _SUMS | {arith.EXTSI, arith.MULI, tt.EXPAND_DIMS, tt.BROADCAST, tt.TRANS}
-# The most terms of an affine value: a C compiler may refuse more than 256 nested parentheses, and two terms take one.
+# The most terms of an affine value: a C compiler may refuse more than 256 nested parentheses, and every two terms need
+# one pair.
 _MOST_TERMS = 400
 
 
 def is_structurally_affine(value: Value, offsets: frozenset[Value] = frozenset(), *, wrapped: bool = False) -> bool:
-    """Whether ``value`` is uniform base + sum of uniform coefficient x index.
+    """Returns whether ``value`` is a uniform base plus a sum of indices with uniform coefficients.
 
-    ``offsets`` are carried values known to be affine themselves (a start plus a uniform offset). With ``wrapped``, ``x
-    % n`` counts as ``x``: the code that uses that must check at run time that x does not reach n. A value of more than
-    ``_MOST_TERMS`` terms does not count as affine, because its text would be too long.
+    ``offsets`` are loop-carried values that are known to be affine (a start plus a uniform offset). With ``wrapped``,
+    ``x % n`` counts as ``x``: code that relies on this must check at run time that x does not reach n. A value of more
+    than ``_MOST_TERMS`` terms does not count as affine, because its text would be too long.
     """
 
     def parts(inner: Value) -> list[Value]:
@@ -36,7 +37,7 @@ def is_structurally_affine(value: Value, offsets: frozenset[Value] = frozenset()
 
 
 def _affine_parts(value: Value, offsets: frozenset[Value], *, wrapped: bool) -> list[Value] | None:
-    """The values that must be affine for ``value`` to be so; None if it is not."""
+    """The operands of ``value`` that must be affine for ``value`` to be affine; None if ``value`` cannot be affine."""
     if not value.type.tensor or value in offsets or scalar_source(value) is not None:
         return []
     operation = value.owner
@@ -57,7 +58,7 @@ def _affine_parts(value: Value, offsets: frozenset[Value], *, wrapped: bool) -> 
 
 
 def unit_axis(pointer: Value) -> int | None:
-    """The one axis along which successive elements of ``pointer`` are successive in memory; None if it is unknown.
+    """The axis along which successive elements of ``pointer`` have successive addresses; None if no axis is known.
 
     Axes of extent 1 do not count.
     """
@@ -67,7 +68,10 @@ def unit_axis(pointer: Value) -> int | None:
 
 
 def _steps(root: Value) -> tuple[int | None, ...]:
-    """The increment of ``root`` along each axis; None if it is unknown."""
+    """The increment of ``root`` from one element to the next along each axis.
+
+    None for an axis whose increment is unknown.
+    """
     return fold(root, _stepping_parts, _steps_of, remembered("steps"))
 
 
@@ -113,7 +117,10 @@ def _steps_of(value: Value, inner: list[tuple[int | None, ...]]) -> tuple[int | 
 
 
 def is_range_mask(mask: Value | None, offsets: frozenset[Value] = frozenset()) -> bool:
-    """Whether ``mask`` is a conjunction of signed comparisons of affine values, so that one test can show it holds."""
+    """Whether ``mask`` is a conjunction of signed comparisons of affine values.
+
+    For these masks, one test can show that every element of a tile is inside.
+    """
 
     def holds(value: Value, parts: list[bool]) -> bool:
         if scalar_source(value) is not None or _masks_of(value):
@@ -127,7 +134,7 @@ def is_range_mask(mask: Value | None, offsets: frozenset[Value] = frozenset()) -
 
 
 def _masks_of(mask: Value) -> list[Value]:
-    """The masks that must be conjunctions for ``mask`` to be one."""
+    """The operands of ``mask`` that must be range masks for ``mask`` to be a range mask."""
     operation = mask.owner
     if operation is None or scalar_source(mask) is not None:
         return []
@@ -135,7 +142,7 @@ def _masks_of(mask: Value) -> list[Value]:
 
 
 def is_index_only(value: Value | None) -> bool:
-    """Whether evaluating ``value`` reads no memory: only scalars, ranges and arithmetic on them."""
+    """Whether evaluating ``value`` reads no memory, because it is made only of scalars, ranges and arithmetic."""
 
     def reads_nothing(inner: Value, parts: list[bool]) -> bool:
         return not _reads(inner) and all(parts)
@@ -149,7 +156,7 @@ def _computed_of(value: Value) -> list[Value]:
 
 
 def _reads(value: Value) -> bool:
-    """Whether a tensor comes from memory by its own operation."""
+    """Whether the operation that makes the tensor ``value`` reads it from memory."""
     operation = value.owner
     if not value.type.tensor:
         return False

@@ -1,4 +1,4 @@
-"""Costs: of evaluating a value again instead of storing it, and of one program, before any launch was timed."""
+"""Estimates the cost of evaluating a value again instead of storing it, and the time of one program of a kernel."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from silo.kinds.triton.front.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["arithmetic_cost", "is_repeated_load", "program_nanoseconds", "recompute_cost", "row_axis"]
 
-# ---- What evaluating a value again costs, so that the scheduler can weigh it against storing the value once ----
+# ---- The cost of evaluating a value again, which the scheduler compares with the cost of storing the value once ----
 
 _COST_LIMIT = 2.0**40
-# More than any threshold of the scheduler: values of this cost are not examined further.
+# Above every threshold of the scheduler: the sum of a value's costs stops here.
 _ENOUGH = 64.0
-# The cost of a load whose element serves a whole run of an innermost loop.
+# The cost of a load that reads one element for a whole run of iterations of an innermost loop.
 _REPEATED_LOAD_COST = 4.0
 _SHORTEST_RUN = 16
-# The cost of a load from successive places, whose addresses and bounds leave the innermost loop: a little more than
-# loading the value from a buffer, because the store into that buffer is saved.
+# The cost of a load from successive addresses, when addresses and bounds are computed outside of the innermost loop. It
+# is a little more than reading a buffer, because evaluating again saves the store into that buffer.
 _ROW_LOAD_COST = 2.0
-# The same of f16, which is converted in blocks wherever it is read: a buffer of f32 saves the second conversion.
+# The same cost for f16. Each reader converts f16 in blocks, so storing the value in a buffer of f32 saves the second
+# conversion.
 _HALF_ROW_LOAD_COST = 12.0
 
 
 def recompute_cost(value: Value, memo: dict[tuple[Value, bool], float], *, rows: bool = True) -> float:
-    """About how many cheap operations evaluating one element of ``value`` costs, from buffers and scalars.
+    """Returns about how many cheap operations it takes to evaluate one element of ``value`` from buffers and scalars.
 
-    What several operations use counts once. ``known`` memoises over one function. A value that reads memory costs more
-    than any threshold, unless its loads are as quick as loads from a buffer: with ``rows`` the loop that uses them goes
-    over rows, and successive means successive in a row.
+    A value that several operations use is counted once. ``memo`` keeps the costs of one function's values. A value that
+    reads memory costs more than any threshold, unless its loads are as quick as loads from a buffer. With ``rows``, the
+    loop that uses the value runs along rows, so that loads of successive elements of a row are quick.
     """
     found = memo.get((value, rows))
     if found is None:
@@ -72,9 +73,9 @@ def arithmetic_cost(cost: float) -> float:
 
 
 def row_axis(operation: Operation) -> int | None:
-    """The axis along which a ``tt.load`` reads successive places, with a mask that is made of indices and scalars.
+    """The axis along which a ``tt.load`` reads successive addresses, if its mask is made of indices and scalars.
 
-    None for other loads. Along that axis reading an element again is as cheap as reading it from a buffer.
+    None for other loads. Along that axis, loading an element again is as cheap as reading it from a buffer.
     """
     if operation.name != tt.LOAD:
         return None
@@ -83,9 +84,9 @@ def row_axis(operation: Operation) -> int | None:
 
 
 def is_repeated_load(operation: Operation) -> bool:
-    """Whether a ``tt.load`` reads one element repeatedly: at ``base + i // d`` for a constant ``d``.
+    """Whether neighbouring elements of a ``tt.load`` read one address, ``base + i // d`` for a constant ``d``.
 
-    Its mask, if it has one, reads no memory.
+    The load's mask, if it has one, must read no memory.
     """
     if operation.name != tt.LOAD:
         return False
@@ -102,7 +103,7 @@ def is_repeated_load(operation: Operation) -> bool:
 
 
 def _reads_only_there(mask: Value | None, other: Value | None) -> bool:
-    """Whether a load's mask reads no memory, and masked elements have one scalar value."""
+    """Whether a load's mask reads no memory, and all masked-off elements get one scalar value."""
     return _reads_nothing(mask) and (other is None or scalar_source(other) is not None)
 
 
@@ -117,7 +118,7 @@ def _is_quotient(value: Value) -> bool:
 
 
 def _reads_nothing(value: Value | None) -> bool:
-    """Whether a value is made of scalars, ranges and arithmetic of integers alone."""
+    """Whether ``value`` is made only of scalars, ranges and integer arithmetic."""
 
     def nothing(inner: Value, parts: list[bool]) -> bool:
         return _arithmetic_parts(inner) is not None and all(parts)
@@ -136,29 +137,29 @@ def _arithmetic_parts(value: Value) -> list[Value] | None:
     return operation.operands
 
 
-# ---- The time that one program takes, from its operations and the bytes they move ----
+# ---- The time of one program, estimated from its operations and the bytes they move ----
 
-# Nanoseconds on one thread of a server of today, with vectors of 512 bits and arrays in its caches. The work of a
-# program takes on another machine differs by some times; launches correct it.
+# Nanoseconds on one thread of a current server, with 512-bit vectors and arrays in its caches. On another machine the
+# estimate may be wrong by a small factor; measured launches correct it.
 _STEP_NS: Final = 0.02  # one cheap operation on one element of a tensor
-_BYTE_NS: Final = 0.015  # one byte that is loaded or stored, lying beside others
-_PLACE_NS: Final = 0.4  # an element at any address, or an atomic change
-_PRODUCT_NS: Final = 0.02  # one multiplication and addition of a dot
+_BYTE_NS: Final = 0.015  # one byte of contiguous memory that is loaded or stored
+_PLACE_NS: Final = 0.4  # one element at an arbitrary address, or one atomic update
+_PRODUCT_NS: Final = 0.02  # one multiply-add of a dot
 _SCALAR_NS: Final = 0.3
 _PROGRAM_NS: Final = 20.0
 _MOST_NS: Final = 1 << 30
 _ATOMICS: Final = frozenset({tt.ATOMIC_RMW, tt.ATOMIC_CAS})
-# Loops whose number of turns the text does not contain.
+# Loops and jumps whose iteration count cannot be read from the kernel's text.
 _OPEN: Final = frozenset({flow.WHILE, flow.BR, flow.COND_BR})
 _BYTES: Final = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8, "index": 8}
 
 
 class _UnknownError(Exception):
-    """A loop whose number of turns is known only at the call."""
+    """The iteration count of a loop is known only when the kernel is called."""
 
 
 def program_nanoseconds(module: Module) -> int:
-    """The estimated nanoseconds of one program of the kernel; 0 if its loops' turns are unknown."""
+    """The estimated nanoseconds of one program of the kernel; 0 if the iteration count of a loop is unknown."""
     memo: dict[str, float] = {}
     try:
         for symbol in callees_first(module):
@@ -178,7 +179,7 @@ def _operation(operation: Operation, memo: dict[str, float]) -> float:
     if name in _OPEN:
         raise _UnknownError
     if name == tt.CALL:
-        if operation.callee not in memo:  # the function calls itself
+        if operation.callee not in memo:  # a recursive function
             raise _UnknownError
         return memo[operation.callee]
     inside = sum(_block(block, memo) for region in operation.regions for block in region.blocks)
@@ -198,7 +199,7 @@ def _operation(operation: Operation, memo: dict[str, float]) -> float:
     if not any(value.type.tensor for value in operation.results):
         return _SCALAR_NS if own_cost(operation) else 0.0
     if any(value.type.pointer for value in operation.results) or _is_index(operation.results[0]):
-        return 0.0  # addresses mostly leave the innermost loop
+        return 0.0  # addresses are mostly computed outside of the innermost loop
     return _STEP_NS * elements * own_cost(operation)
 
 
@@ -214,7 +215,7 @@ def _bytes(pointer: Type) -> int:
 
 
 def _is_index(value: Value) -> bool:
-    """Whether a tensor is of numbers that address, or compare, places: 32-bit integers and parts of masks."""
+    """Whether a tensor's elements are 32-bit integers or flags, as used in addresses and masks."""
     return value.type.element in ("i1", "i32", "i64")
 
 

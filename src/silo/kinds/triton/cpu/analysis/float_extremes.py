@@ -1,8 +1,9 @@
-"""Minima and maxima of floats in memory: two atomics of integers by Triton's front end, one atomic here.
+"""Joins the two integer atomics that Triton emits for a minimum or maximum of floats into one atomic.
 
-Triton spells ``tl.atomic_max`` of a float as a signed maximum of the bits where the value's sign is clear, and an
-unsigned minimum where it is set. If the old values are unused, one atomic does both: bits with a clear sign are
-above all others, and among bits with a set sign the smaller number is above.
+Triton's front end writes ``tl.atomic_max`` of a float as two atomics: a signed maximum of the bits of the values whose
+sign is clear, and an unsigned minimum of the bits of the values whose sign is set. If the old values are unused, one
+atomic does both: bits with a clear sign are above all others, and among bits with a set sign the smaller number is
+above.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from silo.kinds.triton.front.ssa import Module, Operation, Value
 __all__ = ["join_float_extremes"]
 
 _EQUAL, _NOT_EQUAL = 0, 1  # predicates of arith.cmpi
-# For values without and with the sign, by Triton's numbers: signed maximum and unsigned minimum, and the reverse.
+# The key holds Triton's numbers of the operations for values with a clear and with a set sign: (signed maximum,
+# unsigned minimum) is a float maximum, the reverse a float minimum.
 _PAIRS: dict[tuple[object, object], int] = {(6, 9): FLOAT_MAX, (7, 8): FLOAT_MIN}
 _KEPT = ("sem", "scope")
 _BITS = {"i32": 31, "i64": 63}
 
 
 def join_float_extremes(module: Module) -> None:
-    """Makes one atomic of each of these pairs, in place."""
+    """Replaces each such pair of atomics in ``module`` by one atomic, in place."""
     joined: set[Operation] = set()
     for operation in [one for one in module.walk() if one.name == tt.ATOMIC_RMW]:
         found = None if operation in joined else _partner(operation)
@@ -34,7 +36,10 @@ def join_float_extremes(module: Module) -> None:
 
 
 def _partner(first: Operation) -> tuple[Operation, int, Value | None] | None:
-    """The atomic for values with the sign that completes ``first``, the joint kind, and the mask of both."""
+    """Finds the atomic for values with a set sign that completes ``first``, the atomic for values with a clear sign.
+
+    Returns it with the kind of the joined atomic and the mask of both, or None.
+    """
     block = first.block
     if block is None or first.result.uses or len(first.operands) != 3:
         return None
@@ -43,7 +48,7 @@ def _partner(first: Operation) -> tuple[Operation, int, Value | None] | None:
         if other.name == tt.ATOMIC_RMW:
             break
         if other.regions or other.name in {tt.LOAD, tt.STORE, tt.CALL, tt.ATOMIC_CAS, tt.RETURN}:
-            return None  # something may be observed between the two
+            return None  # the program may observe memory between the two atomics
     else:
         return None
     kind = _PAIRS.get((first.attributes.get("atomic_rmw_op"), other.attributes.get("atomic_rmw_op")))
@@ -62,7 +67,7 @@ def _partner(first: Operation) -> tuple[Operation, int, Value | None] | None:
 
 
 def _sign_of(value: Value, mask: Value) -> tuple[Value, Value | None] | None:
-    """The part of ``mask`` that is the sign of ``value``, and the rest; None if no part is."""
+    """Splits ``mask`` into the test for the sign of ``value`` and the rest; None if it contains no such test."""
     if _is_sign(mask, value):
         return mask, None
     operation = mask.owner
@@ -90,7 +95,7 @@ def _is_sign(flag: Value, value: Value) -> bool:
 
 
 def _without(mask: Value, rest: Value | None) -> Value | None:
-    """``mask`` without its part ``rest``; None if ``mask`` lacks that part."""
+    """``mask`` without its operand ``rest``; None if ``rest`` is not part of ``mask``."""
     if rest is None:
         return mask
     operation = mask.owner

@@ -1,4 +1,4 @@
-"""Finds sorting networks and exchanges of neighbours, which Triton spells out, and makes one operation of each."""
+"""Finds sorting networks and exchanges of neighbours, which Triton writes as many operations, and joins them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from silo.kinds.triton.front.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["NO_FLIP", "SwapStep", "find_mirrors", "fold_networks", "steps_of"]
 
-# ---- Finds the steps of sorting networks, and puts one operation in the place of each run ----
+# ---- Finds the steps of sorting networks, and replaces each run of steps by one operation ----
 
-NO_FLIP = 30  # a bit that is set in no index
+NO_FLIP = 30  # the number of a bit that is clear in every index
 _MOST_ELEMENTS = 1 << NO_FLIP
-# Sorted as the wider type, which is exact.
+# Each narrow type, and the wider type whose values are sorted instead; the conversion is exact.
 _NARROW = {"f16": "f32", "bf16": "f32", "i1": "i32", "i8": "i32", "i16": "i32"}
-# Whether numbers are compared as unsigned, by the operation and its predicate.
+# The comparisons that mean "greater" (operation and predicate), and whether they compare as unsigned.
 _GREATER: Mapping[tuple[str, int | bool], bool] = {
     (arith.CMPF, 2): False,
     (arith.CMPI, 4): False,
     (arith.CMPI, 8): True,
 }
 _PURE = VIEWS | {tt.MAKE_RANGE, tt.BITCAST}
-# Operations that keep the indices that a value is made of, or move them to other axes.
+# Operations that keep the indices from which a value is computed, or move them to other axes.
 _PARITY = frozenset({tt.BROADCAST, tt.SPLAT, tt.EXPAND_DIMS, tt.RESHAPE, arith.EXTUI, arith.TRUNCI})
 
 _Parity: TypeAlias = "tuple[int, frozenset[int]] | None"
@@ -36,7 +36,10 @@ _Parity: TypeAlias = "tuple[int, frozenset[int]] | None"
 
 @dataclass(frozen=True, slots=True)
 class SwapStep:
-    """Exchange elements i and i ^ (1 << bit); bit ``flip`` of i and ``down`` each turn the order round."""
+    """One step of a sorting network: compares elements i and i ^ (1 << bit), and exchanges them if out of order.
+
+    The order is ascending; it is reversed if bit ``flip`` of i is set, and reversed (again) if ``down`` is true.
+    """
 
     bit: int
     flip: int
@@ -51,7 +54,7 @@ class _Found:
 
 
 def steps_of(operation: Operation) -> tuple[tuple[SwapStep, ...], str]:
-    """The steps of a network operation, and the element type of its C function (``u32`` if unsigned)."""
+    """The steps of a network operation, and the element type of its C function (``u32`` if it compares as unsigned)."""
     steps, unsigned = operation.attributes["steps"], operation.attributes["unsigned"]
     assert isinstance(steps, tuple)
     made: list[SwapStep] = []
@@ -66,7 +69,7 @@ def steps_of(operation: Operation) -> tuple[tuple[SwapStep, ...], str]:
 
 
 def fold_networks(module: Module) -> None:
-    """Rewrite ``module`` in place."""
+    """Replaces the sorting networks of ``module`` by one operation each, in place."""
     blocks = [block for operation in module.walk() for region in operation.regions for block in region.blocks]
     for block in blocks:
         found = False
@@ -112,7 +115,10 @@ def _swap_step(select: Operation) -> _Found | None:
 
 
 def _partner_axis(partner: Value, own: Value) -> int | None:
-    """The axis of extent 2 along which ``partner`` is the other element of ``own``, if it is that."""
+    """The axis of extent 2 along which ``partner`` holds the neighbour of each element of ``own``.
+
+    None if there is none.
+    """
     exclusive = _through_bitcast(partner).owner
     if exclusive is None or exclusive.name != arith.XORI:
         return None
@@ -134,7 +140,7 @@ def _partner_axis(partner: Value, own: Value) -> int | None:
 
 
 def _through_bitcast(value: Value) -> Value:
-    """The value whose bits ``value`` shows as another type of the same size."""
+    """The operand of the bitcast that makes ``value``; ``value`` itself if it is not a bitcast."""
     operation = value.owner
     if operation is not None and operation.name in {tt.BITCAST, arith.BITCAST} and not value.type.pointer:
         return operation.operands[0]
@@ -142,7 +148,7 @@ def _through_bitcast(value: Value) -> Value:
 
 
 def _is_greater(value: Value, own: Value, partner: Value) -> bool | None:
-    """Whether the comparison is unsigned, if ``value`` is ``own > partner`` (0 or 1); None if it is not."""
+    """Returns whether ``value`` compares as unsigned, if it is ``own > partner``; None if it is another value."""
     operation = value.owner
     if operation is not None and operation.name == arith.EXTUI:
         operation = operation.operands[0].owner
@@ -153,7 +159,10 @@ def _is_greater(value: Value, own: Value, partner: Value) -> bool | None:
 
 
 def _parity(root: Value) -> _Parity:
-    """``root`` as a constant exclusive-ored with the indices (0 or 1) along some axes, if it is that."""
+    """Reads ``root`` as a constant (0 or 1) exclusive-ored with the indices along some axes of extent 2.
+
+    Returns the constant and the axes; None for any other value.
+    """
     return fold(root, _parity_parts, _parity_of)
 
 
@@ -196,7 +205,7 @@ def _parity_of(value: Value, found: list[_Parity]) -> _Parity:
 
 
 def _bit(shape: tuple[int, ...], axis: int) -> int | None:
-    """Which bit of the row-major index the place along ``axis`` is."""
+    """The number of the bit of the row-major index that equals the index along ``axis``; None if no bit does."""
     stride = 1
     for extent in shape[axis + 1 :]:
         stride *= extent
@@ -211,7 +220,7 @@ def _log2(number: int) -> int | None:
 
 
 def _put_network(block: Block, select: Operation, found: _Found) -> None:
-    """Put a network in the place of ``select``; a network that only feeds this step is extended by it instead."""
+    """Replaces ``select`` by a network operation of one step."""
     steps = ((found.step.bit, found.step.flip, found.step.down),)
     source = found.source
     result = Value(select.result.name, select.result.type)
@@ -231,7 +240,7 @@ def _is_pure(operation: Operation) -> bool:
 
 
 def _drop_unused(block: Block) -> None:
-    """Drop what only the replaced operations used, and join networks that follow each other."""
+    """Removes the operations whose results became unused, and joins networks that follow each other."""
     for operation in list(reversed(block.operations)):
         if _is_pure(operation) and not any(result.uses for result in operation.results):
             drop(block, operation)
@@ -251,7 +260,7 @@ def _drop_unused(block: Block) -> None:
 
 
 def _flatten(block: Block) -> None:
-    """Let networks work on the value behind a view as 2 x 2 x ..., and view their result instead.
+    """Moves views with a shape of 2 x 2 x ... from before networks to after them: the network sorts the original shape.
 
     Views of views are merged.
     """
@@ -280,7 +289,7 @@ def _flatten(block: Block) -> None:
 
 
 def _widen(block: Block) -> None:
-    """Let networks of narrow types sort the wider type that holds every value of them."""
+    """Converts the operands of networks of narrow types to a wider type that represents every value exactly."""
     for network in [operation for operation in block.operations if operation.name == NETWORK]:
         source, result = network.operands[0], network.result
         wide = _NARROW.get(source.type.element)
@@ -299,11 +308,11 @@ def _widen(block: Block) -> None:
         replace(result, narrow)
 
 
-# ---- Finds elements exchanged with their neighbours, spelled with exclusive or ----
+# ---- Finds elements exchanged with their neighbours, which Triton writes with exclusive or ----
 
 
 def find_mirrors(module: Module) -> None:
-    """Replace operations that exchange elements by ``silo.mirror``, in place."""
+    """Replaces operations that exchange neighbouring elements by ``silo.mirror``, in place."""
     for operation in module.walk():
         if operation.name != arith.XORI:
             continue
@@ -315,7 +324,10 @@ def find_mirrors(module: Module) -> None:
 
 
 def _folded(value: Value, source: Value) -> Operation | None:
-    """The reduction of which ``value`` is the result, spread again over the axis that it folded."""
+    """The reduction whose result, broadcast again along the reduced axis, is ``value``.
+
+    None if ``value`` is anything else.
+    """
     spread = value.owner
     if spread is None or spread.name != tt.BROADCAST:
         return None
@@ -342,7 +354,7 @@ def _replace(operation: Operation, value: Value, reduce: Operation) -> None:
 
 
 def _neighbour_exchange_drop_unused(root: Value) -> None:
-    """Remove the operations that compute ``root`` if nothing else uses them: views and the reduction."""
+    """Removes the operations that compute ``root`` (views and the reduction), if nothing else uses them."""
     pending = [root]
     while pending:
         operation = pending.pop().owner

@@ -1,4 +1,4 @@
-"""Orders made explicit: of elements that are combined, as far as types allow, and of accesses if programs may wait."""
+"""Prepares operations whose order matters: reductions become independent of it, and memory accesses get fences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from silo.kinds.triton.front.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["free_orders", "jump_may_wait", "may_wait", "order_memory"]
 
-# ---- Reductions and scans say the same whatever order their elements are combined in ----
+# ---- Changes reductions and scans so that their results do not depend on the order of combining ----
 
 _NARROW = frozenset({"f16", "bf16"})
 _SUMS = frozenset({arith.ADDF, arith.MULF})
@@ -21,7 +21,7 @@ _GREATER, _LESS, _UNORDERED = 2, 4, 14  # predicates of arith.cmpf; the last is 
 
 
 def free_orders(module: Module) -> None:
-    """Rewrite ``module`` in place."""
+    """Widens scans of narrow floats, and lets reductions that select an element ignore NaNs, in place."""
     for operation in module.walk():
         if operation.name == tt.SCAN:
             _widen(operation)
@@ -49,7 +49,7 @@ def _widen(scan: Operation) -> None:
 
 
 def _ignore_nan(reduce: Operation) -> None:
-    """Let the first of two elements win if the second is a NaN, too."""
+    """Changes the region of ``reduce`` so that the first of two elements also wins if the second is a NaN."""
     block = reduce.regions[0].blocks[0]
     found = _choice(block)
     if found is None:
@@ -69,9 +69,9 @@ def _ignore_nan(reduce: Operation) -> None:
 
 
 def _choice(block: Block) -> tuple[list[Operation], Value, Value] | None:
-    """The comparison of a region that keeps the first of two (number, place) pairs if its number is greater, or less.
+    """Recognises a region that keeps that one of two (number, index) pairs whose number is greater (or less).
 
-    The two operations that select, their condition, and the second number; None for any other region.
+    Returns the two operations that select, their condition, and the second number; None for any other region.
     """
     if len(block.arguments) != 4 or not block.arguments[0].type.element.startswith(("f", "bf")):
         return None
@@ -90,7 +90,7 @@ def _choice(block: Block) -> tuple[list[Operation], Value, Value] | None:
 
 
 def _is_greater(value: Value, first: Value, second: Value, block: Block) -> bool:
-    """Whether ``value`` is true if the first number is greater (less), and otherwise only if both are equal."""
+    """Whether ``value`` is true if the first number is greater (or less), and else only if both numbers are equal."""
     while (operation := value.owner) is not None and operation.block is block:
         if operation.name != arith.ORI:
             return _compares(operation, first, second, {_GREATER, _LESS})
@@ -124,17 +124,19 @@ def _compares(operation: Operation, first: Value, second: Value, predicates: set
     )
 
 
-# ---- Makes the order of memory accesses explicit where programs may wait for each other ----
+# ---- Adds fences to memory accesses in kernels whose programs may wait for each other ----
 
 _WATCHES = frozenset({VOLATILE_LOAD, tt.CALL, *ATOMICS})
-# The operations of a program that never wait.
+# Operations that no loop which waits for another program contains.
 _WORK = frozenset({tt.STORE, tt.DOT})
 
 
 def order_memory(module: Module) -> None:
-    """Give volatile loads their own name and add the fences, in place; nothing changes if no program may wait.
+    """Renames volatile loads and adds fences, in place.
 
-    A module that was ordered before stays as it is.
+    A module whose programs cannot wait for each other is unchanged.
+
+    A module that already has fences stays as it is.
     """
     if any(op.name in {FENCE, VOLATILE_LOAD} for op in module.walk()):
         return
@@ -172,7 +174,10 @@ def may_wait(loop: Operation) -> bool:
 
 
 def jump_may_wait(block: Block, blocks: Sequence[Block]) -> bool:
-    """Whether the jump at the end of ``block`` may close a loop, over ``blocks`` of one function, that waits."""
+    """Whether the jump at the end of ``block`` may close a loop in which a program waits for another one.
+
+    ``blocks`` are the blocks of the function, in order.
+    """
     order = {one: number for number, one in enumerate(blocks)}
     targets = [order[one] for one in block.operations[-1].successors if order[one] <= order[block]]
     return any(
@@ -193,7 +198,7 @@ def _reads_and_waits(operations: Iterable[Operation]) -> bool:
 
 
 def _is_repeated(operation: Operation) -> bool:
-    """Whether it is in a loop that runs until a condition holds."""
+    """Whether ``operation`` is inside a loop that runs until a condition holds (``scf.while``)."""
     block = operation.block
     while block is not None and block.region is not None and block.region.owner is not None:
         owner = block.region.owner

@@ -1,7 +1,8 @@
-"""Casts of tensors of pointers, made casts of the scalar that the pointers are offsets from.
+"""Moves casts of tensors of pointers to the scalar pointer that the tensor is an offset from.
 
-Triton casts the pointers of a tile where they are used: bytes that hold bools, and floats that are compared as
-integers. Addresses are found through offsets from a scalar, and no analysis looks beyond a cast of a tile.
+Triton casts the pointers of a tile where they are used, for example for bytes that hold bools, or floats that are
+compared as integers. The analyses of addresses start from offsets to a scalar pointer, and do not look through a cast
+of a tile.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _BYTES = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "
 
 
 def cast_bases(module: Module) -> None:
-    """Moves each cast of a tile of pointers to its base, in place, if both kinds of elements have one size."""
+    """Moves each cast of a tile of pointers to its scalar base, in place, if both element types have the same size."""
     for operation in [one for one in module.walk() if one.name == tt.BITCAST]:
         result = operation.result
         if result.type.pointer and result.type.tensor and operation.block is not None:
@@ -28,7 +29,10 @@ def cast_bases(module: Module) -> None:
 
 
 def _cast_base(pointer: Value, type_: Type, beside: Operation) -> Value | None:
-    """``pointer`` as pointers to ``type_``'s elements, with the cast at its scalar base; None without such a base."""
+    """Returns ``pointer`` rewritten as offsets from a cast of its scalar base; None if it has no scalar base.
+
+    The result points to the elements of ``type_``. New operations are put before ``beside``.
+    """
     steps: list[Operation] = []
     value = pointer
     while value.type.tensor:

@@ -1,10 +1,11 @@
-"""Cuts the programs of a product into parts, so that several threads may share one: each part has some of the rows.
+"""Cuts the programs of a matrix product into parts by rows, so that several threads can share one program.
 
-A kernel of few, long programs keeps few threads busy. If every store and every load of a tile of sums is separable by
-rows, a part of a program is the program itself with its rows moved, and with a mask that ends after the rows of the
-part. Products and nests end where their masks do. The caller vouches that the kernel writes no memory that it reads
-(``CpuOptions.row_parts``); that two arguments are one array is detected all the same. Each element is computed by the
-same operations in the same order as in a whole program, so results do not depend on the number of parts.
+A kernel with few, long programs keeps few threads busy. If every store and every load of an accumulator tile can be
+separated by rows, a part of a program is the program itself with its row indices shifted, and with a mask that ends
+after the rows of the part. Products and loop nests end at the same mask. The caller promises that the kernel writes no
+memory that it reads (``CpuOptions.row_parts``); two arguments that are one array are detected nevertheless. Each
+element is computed by the same operations in the same order as in a whole program, so results do not depend on the
+number of parts.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from silo.kinds.triton.front.ssa import Attribute, Block, Module, Operation, Typ
 
 __all__ = ["RowParts", "cut_rows"]
 
-_LEAST_ROWS = 16  # rows of a part
+_LEAST_ROWS = 16  # the fewest rows of a part
 _MOST_PARTS = 8
-_MOST_VALUES = 400  # values that depend on the rows
+_MOST_VALUES = 400  # the most values that depend on the row indices
 _BELOW = 2  # predicate of arith.cmpi: signed less
 _LEAVES = frozenset({tt.SPLAT, tt.MAKE_RANGE, arith.CONSTANT})
 _KNOWN = (
@@ -35,14 +36,15 @@ _STAYS = frozenset({tt.FUNC, tt.RETURN, flow.FOR, flow.YIELD, tt.STORE})
 
 
 class _NotSeparableError(Exception):
-    """A value is made of several rows, or is needed by every part."""
+    """A value mixes several rows, or every part needs a value that exists for some rows only."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowParts:
-    """How many parts at most a program is cut into, and pairs of arguments (written, read) that may not be one array.
+    """The most parts that a program can be cut into, and the pairs of arguments that must not be one array.
 
-    A program that writes memory that it reads, reads all of it first; but its parts do not wait for each other.
+    Each pair is (written, read). A whole program finishes its reads before it writes; parts of a program do not wait
+    for each other, so one part could overwrite memory that another one has yet to read.
     """
 
     most: int = 1
@@ -50,7 +52,7 @@ class RowParts:
 
 
 def cut_rows(module: Module) -> RowParts:
-    """Rewrite the kernel so that a part of its rows may run alone; it stays as it is if it cannot be cut."""
+    """Rewrites the kernel so that a part of its rows can run alone. A kernel that cannot be cut stays as it is."""
     block = _only_block(module)
     if block is None:
         return RowParts()
@@ -82,7 +84,7 @@ def cut_rows(module: Module) -> RowParts:
 
 
 def _roots(module: Module, name: str) -> set[Value] | None:
-    """The arguments through which operations called ``name`` reach memory; None if one may reach any."""
+    """The arguments through which operations called ``name`` access memory; None if one may access any memory."""
     found: set[Value] = set()
     for operation in module.walk():
         if operation.name == name:
@@ -98,7 +100,7 @@ def _ordered(values: set[Value]) -> list[Value]:
 
 
 def _only_block(module: Module) -> Block | None:
-    """The kernel's block, if the module has no other function and only operations whose rows can be followed."""
+    """The kernel's only block; None if the module has another function, or an operation whose rows cannot be traced."""
     if len(module.functions) != 1 or len(module.entry.regions[0].blocks) != 1:
         return None
     block = module.entry.regions[0].blocks[0]
@@ -111,7 +113,7 @@ def _only_block(module: Module) -> Block | None:
 
 
 def _is_in_loop(dot: Operation, block: Block) -> bool:
-    """Whether a product adds to a value that a loop of the kernel's block carries."""
+    """Whether a dot accumulates into a value that a loop of the kernel's block carries."""
     loop = dot.block.region.owner if dot.block is not None and dot.block.region is not None else None
     if loop is None or loop.name != flow.FOR or loop.block is not block or dot.block is None:
         return False
@@ -120,7 +122,7 @@ def _is_in_loop(dot: Operation, block: Block) -> bool:
 
 @dataclass(slots=True)
 class _Plan:
-    """Which values change with the first row of a part, by their axis of rows, and which ones every part shares."""
+    """The values that depend on the first row of a part, with their row axes, and the values that all parts share."""
 
     rows: int
     wanted: dict[tuple[Value, int], None] = field(default_factory=dict[tuple[Value, int], None])
@@ -128,7 +130,10 @@ class _Plan:
     shared: set[Value] = field(default_factory=set[Value])
 
     def want(self, value: Value, axis: int) -> None:
-        """Follow ``value``, whose axis of rows is ``axis``, back to ranges. ``_NotSeparableError`` if it cannot be."""
+        """Traces ``value``, whose row axis is ``axis``, back to ranges.
+
+        Raises ``_NotSeparableError`` if that is impossible.
+        """
         pending = [(value, axis)]
         while pending:
             one = pending.pop()
@@ -140,7 +145,7 @@ class _Plan:
             pending += self.sources_of(*one)
 
     def sources_of(self, value: Value, axis: int) -> list[tuple[Value, int]]:
-        """The values that ``value`` is made of along its rows, with the axis of rows of each."""
+        """The operands from which the rows of ``value`` are computed, each with its row axis."""
         operation = value.owner
         place = _carried_place(value)
         if place is not None:
@@ -187,7 +192,10 @@ class _Plan:
                 raise _NotSeparableError
 
     def finish(self, module: Module) -> None:
-        """Follow a value that all parts share. ``_NotSeparableError`` if it needs a carried value of some rows."""
+        """Traces the values that all parts share.
+
+        Raises ``_NotSeparableError`` if one needs a carried value of some rows.
+        """
         loops = [operation for operation in module.walk() if operation.name == flow.FOR]
         pending = [*self.shared, *(bound for loop in loops for bound in loop.operands[:3])]
         self.shared = set()
@@ -207,7 +215,10 @@ class _Plan:
 
 
 def _carried_place(value: Value) -> tuple[Operation, int] | None:
-    """The loop that carries ``value``, as an argument of its body or as a result, and the position there."""
+    """The loop that carries ``value``, and its position among the carried values; None if no loop carries it.
+
+    ``value`` may be an argument of the loop's body or a result of the loop.
+    """
     if value.owner is not None:
         return (value.owner, value.index) if value.owner.name == flow.FOR else None
     region = value.block.region if value.block is not None else None
@@ -216,7 +227,7 @@ def _carried_place(value: Value) -> tuple[Operation, int] | None:
 
 
 class _Rewriting:
-    """Moves the rows that a plan found by the first row of the part, and masks the rows after its last."""
+    """Shifts a ``_Plan``'s row indices by the first row of the part, and masks the rows after the part's last row."""
 
     def __init__(self, block: Block, rows: int, plan: _Plan) -> None:
         self.block = block
@@ -224,7 +235,7 @@ class _Rewriting:
         self.plan = plan
         self.moved: dict[tuple[Value, int], Value] = {}
         self.masks: dict[tuple[tuple[int, ...], int], Value] = {}
-        self.at = 0  # place of the next operation at the kernel's beginning
+        self.at = 0  # index in the kernel's block at which the next operation is inserted
         range_ = Type("i32", (rows,), tensor=True, pointer=False)
         own: dict[str, Attribute] = {"rows": rows}
         self.first = self._begin(tt.SPLAT, [self._begin(PART_FIRST, [], Type("i32"), own)], range_)
@@ -242,7 +253,7 @@ class _Rewriting:
         return result
 
     def _mask(self, shape: tuple[int, ...], axis: int) -> Value:
-        """Which elements of a tile are in rows of the part."""
+        """A mask of the elements of a tile that belong to rows of the part."""
         found = self.masks.get((shape, axis))
         if found is None:
             found = self.inside
@@ -255,7 +266,7 @@ class _Rewriting:
         return found
 
     def rewrite(self, stores: list[Operation]) -> None:
-        """Rewrite everything that ``stores`` need, and drop unused operations."""
+        """Rewrites every operation that ``stores`` need, and removes unused operations."""
         for store in stores:
             pointer, value, mask = (part and self._move(part, 0) for part in store_parts(store))
             assert pointer is not None
@@ -281,7 +292,7 @@ class _Rewriting:
         type_: Type | None,
         attributes: dict[str, Attribute],
     ) -> Value | None:
-        """A new operation right before another; its result."""
+        """Inserts a new operation before ``beside``, and returns its result."""
         block = beside.block
         assert block is not None
         results = [] if type_ is None else [Value(f"{beside.results[0].name}_part", type_)]
@@ -301,7 +312,7 @@ class _Rewriting:
         return result
 
     def _move(self, value: Value, axis: int) -> Value:
-        """``value`` for the rows of the part."""
+        """Returns ``value`` recomputed for the rows of the part."""
         key = (value, axis)
         if key not in self.moved:
             self.moved[key] = self._moved(value, axis)
@@ -338,7 +349,7 @@ class _Rewriting:
 
 
 def _drop_unused(block: Block) -> None:
-    """Drop operations without effects with unused results, in ``block`` and the loops in it."""
+    """Removes operations without effects whose results are unused, in ``block`` and the loops inside it."""
     for operation in reversed(block.operations[:]):
         for region in operation.regions:
             for inner in region.blocks:

@@ -1,4 +1,4 @@
-"""Rewrites of the SSA form before it is scheduled: branches, inline assembly, polls; and the order of functions."""
+"""Rewrites of the SSA form before it is scheduled (branches, inline assembly, polls), and the order of functions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from silo.kinds.triton.front.ssa import Attribute, Block, Module, Operation, Reg
 
 __all__ = ["callees_first", "cast", "drop", "insert", "join_edges", "replace", "spell_out_polls", "split_inline"]
 
-# ---- Small changes of the SSA form, which keep the lists of uses true ----
+# ---- Small changes of the SSA form, which keep the lists of uses up to date ----
 
 
 def insert(block: Block, place: int, operation: Operation) -> None:
-    """Put a new operation into ``block``, before the one at ``place``."""
+    """Inserts a new operation into ``block`` at the index ``place``."""
     operation.block = block
     for result in operation.results:
         result.owner = operation
@@ -23,7 +23,7 @@ def insert(block: Block, place: int, operation: Operation) -> None:
 
 
 def replace(old: Value, new: Value) -> None:
-    """Let every user of ``old`` use ``new``."""
+    """Makes every user of ``old`` use ``new``."""
     for user in dict.fromkeys(old.uses):
         for position, operand in enumerate(user.operands):
             if operand is old:
@@ -33,25 +33,28 @@ def replace(old: Value, new: Value) -> None:
 
 
 def drop(block: Block, operation: Operation) -> None:
-    """Remove an unused operation from ``block``."""
+    """Removes an operation whose results are unused from ``block``."""
     for operand in operation.operands:
         operand.uses.remove(operation)
     block.operations.remove(operation)
 
 
 def cast(block: Block, name: str, value: Value, type_: Type, beside: Operation, *, after: bool) -> Value:
-    """Inserts the operation ``name`` of ``value`` right before or after ``beside``, and returns its result."""
+    """Inserts the conversion ``name`` of ``value`` to ``type_`` before or after ``beside``, and returns its result."""
     result = Value(f"{value.name}_{type_.element}", type_)
     operation = Operation(name, [value], [result], {}, location=beside.location)
     insert(block, block.operations.index(beside) + after, operation)
     return result
 
 
-# ---- Replaces inline assembly of several results by one operation for each result ----
+# ---- Replaces inline assembly with several results by one operation for each result ----
 
 
 def split_inline(module: Module) -> None:
-    """Make a text of several results one for each, in place: each computes its own from the same operands."""
+    """Replaces inline assembly with several results by one operation for each result, in place.
+
+    Each new operation computes its own result from all operands.
+    """
     for operation in module.walk():
         if operation.name == tt.ELEMENTWISE_INLINE_ASM and len(operation.results) > 1:
             assert operation.block is not None
@@ -73,14 +76,14 @@ _EQUAL, _NOT_EQUAL, _BELOW = 0, 1, 6  # predicates of arith.cmpi; the last is un
 
 
 def spell_out_polls(module: Module) -> None:
-    """Put loops in the place of polls, in place."""
+    """Replaces every ``tl.atomic_poll`` of ``module`` by a loop, in place."""
     for operation in module.walk():
         if operation.name == tt.ATOMIC_POLL:
             _spell_out(operation)
 
 
 class _Building:
-    """Operations appended to ``block``."""
+    """Appends new operations to ``block``."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -100,7 +103,7 @@ class _Building:
 
 
 def _inside(owner: Operation, *arguments: Type) -> Block:
-    """A new region of ``owner`` with one block."""
+    """Adds a region with one block to ``owner``, and returns the block."""
     block = Block(region=Region(owner=owner))
     assert block.region is not None
     block.region.blocks.append(block)
@@ -131,7 +134,7 @@ def _spell_out(poll: Operation) -> None:
     again = _Building(_inside(loop, expected.type))
     again.add(flow.YIELD, [], None)
     again.block.operations = again.made
-    # The poll itself becomes the comparison, so that its users stay as they are.
+    # The poll itself becomes the final comparison, so that the operations that use its result need no change.
     poll.name, poll.operands, poll.attributes = arith.CMPI, [loop.result, expected], {"predicate": _EQUAL}
     for operand in poll.operands:
         operand.uses.append(poll)
@@ -156,9 +159,11 @@ def _any(building: _Building, flags: Value) -> Value:
 
 
 def callees_first(module: Module) -> list[str]:
-    """The symbols of the functions that the kernel reaches, each after those that it calls; the kernel is the last.
+    """The symbols of the functions that the kernel reaches, each after the functions that it calls.
 
-    Of functions that call each other in a circle, which the verifier refuses, one comes before its callee.
+    The kernel is the last.
+
+    If functions call each other in a circle, which the verifier refuses, one of them comes before its callee.
     """
     order: dict[str, None] = {}
     begun: set[str] = set()
@@ -174,11 +179,14 @@ def callees_first(module: Module) -> list[str]:
     return list(order)
 
 
-# ---- Branches whose two edges lead to one block, as Triton leaves chains of ``if ...: return ...`` ----
+# ---- Branches whose two edges lead to one block, as Triton emits for chains of ``if ...: return ...`` ----
 
 
 def join_edges(module: Module) -> None:
-    """Make each of these branches a jump, in place: the values of the edges are selected before it."""
+    """Replaces each branch whose two edges lead to one block by a jump, in place.
+
+    Selects choose the block's arguments.
+    """
     for operation in module.walk():
         if operation.name == flow.COND_BR and operation.successors[0] is operation.successors[1]:
             _join(operation)

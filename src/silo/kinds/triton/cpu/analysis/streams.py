@@ -1,4 +1,4 @@
-"""Stores that may bypass the caches, and atomic adds that may reach memory after their program has ended."""
+"""Finds stores that may bypass the caches, and atomic adds that may reach memory after their program has ended."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ __all__ = ["enclosing_loops", "is_plain_add", "may_come_later", "streamable_stor
 
 
 def streamable_stores(kernel: Operation) -> frozenset[Operation]:
-    """Stores of tensors to arguments that the kernel never reads, to other places in every iteration of a loop.
+    """Returns the stores of tensors that may bypass the caches.
 
-    None if other threads may wait for earlier writes (atomics), or memory is reached in unknown ways (calls, loaded
-    addresses); and none beside products of matrices, which memory does not hold up.
+    Such a store writes to an argument that the kernel never reads, at different addresses in every iteration of a loop.
+    The result is empty if other threads may wait for earlier writes (atomics), if memory is reached in unknown ways
+    (calls, loaded addresses), and if the kernel multiplies matrices, because memory does not limit its speed.
     """
     operations = _operations(kernel)
     if any(operation.name == tt.DOT for operation in operations):
@@ -56,7 +57,7 @@ def streamable_stores(kernel: Operation) -> frozenset[Operation]:
 
 
 def enclosing_loops(operation: Operation) -> list[Operation | None]:
-    """The ``scf.for`` loops round an operation, innermost first; None for a loop of another kind."""
+    """The loops around an operation, innermost first: an ``scf.for``, or None in place of a loop of another kind."""
     found: list[Operation | None] = []
     owner = _owner(operation.block)
     while owner is not None and owner.name != tt.FUNC:
@@ -85,7 +86,7 @@ def _pointer(access: Operation) -> Value:
 
 
 def _unknown(operations: list[Operation]) -> list[Value]:
-    """The pointers of unknown origin."""
+    """The pointers whose origin is unknown."""
     made = [value for operation in operations if operation.name not in _KEEPS_ORIGIN for value in operation.results]
     function = operations[0]
     made += [value for block in function.regions[0].blocks[1:] for value in block.arguments]
@@ -93,7 +94,10 @@ def _unknown(operations: list[Operation]) -> list[Value]:
 
 
 def _reached(starts: list[Value]) -> set[Value]:
-    """The values that ``starts`` are part of: values made from them, results of loops and branches around them."""
+    """The values that depend on ``starts``.
+
+    These are results of operations on them, and results of loops and branches around such operations.
+    """
     reached: set[Value] = set()
     made: set[Operation] = set()
     pending = list(starts)
@@ -120,7 +124,7 @@ _KEEPS_ORIGIN = frozenset(
 )
 
 
-# ---- Atomic adds that may reach memory after their program has ended, together with later programs' adds ----
+# ---- Atomic adds that may reach memory after their program has ended, together with the adds of later programs ----
 
 
 def is_plain_add(operation: Operation) -> bool:
@@ -134,9 +138,9 @@ def is_plain_add(operation: Operation) -> bool:
 def may_come_later(module: Module, operation: Operation) -> bool:
     """Whether no program of a launch can observe when the adds of ``operation`` reach memory.
 
-    Programs are unordered, and the only way to wait for another's add is an atomic or volatile access, a fence or a
-    call. A program can observe its own order if it reads or stores anything after the add, through any argument,
-    because two arguments may share memory. Printing shows it too.
+    Programs are unordered, and a program can wait for the add of another one only by an atomic or volatile access, a
+    fence or a call. A program can observe the order of its own accesses if it reads or stores anything after the add,
+    through any argument, because two arguments may share memory. Printing also makes the order visible.
     """
     for other in every_operation(module.entry):
         name = other.name

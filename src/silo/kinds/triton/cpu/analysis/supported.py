@@ -1,4 +1,4 @@
-"""Finds every operation that the CPU cannot express, before anything is planned."""
+"""Finds every operation that the CPU compiler does not support, before the kernel is scheduled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["check_supported", "refuse_depth", "unsupported_operations"]
 
 
 def unsupported_operations(module: Module) -> dict[tuple[str, str, str], int]:
-    """How often each (operation, reason, location) that the CPU cannot express occurs."""
+    """Counts the operations that the CPU compiler does not support, by (operation, reason, location)."""
     found: Counter[tuple[str, str, str]] = Counter()
     pending = list(module.functions.values())
     while pending:
@@ -29,13 +29,14 @@ def unsupported_operations(module: Module) -> dict[tuple[str, str, str], int]:
         reason = _refusal(operation)
         if reason:
             found[operation.name, reason, operation.location] += 1
-        elif operation.regions and not _is_plain_reduction(operation):  # its region was checked with it
+        # the region was checked together with the reduction
+        elif operation.regions and not _is_plain_reduction(operation):
             pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
     return dict(found)
 
 
 def check_supported(module: Module) -> None:
-    """Raise ``UnsupportedError`` with every operation of ``module`` that the CPU cannot express."""
+    """Raises ``UnsupportedError`` that lists every operation of ``module`` which the CPU compiler does not support."""
     found = unsupported_operations(module)
     if not found:
         return
@@ -59,7 +60,7 @@ def _refusal(operation: Operation) -> str:
         if value.type.element not in C_TYPES and not ops.has_c_type(value.type):
             return f"values of type {value.type.element}"
     record = OPERATIONS.get(operation.name)
-    # The operations FENCE and VOLATILE_LOAD are in modules that this compiler lowered before, in another mode.
+    # A module that this compiler has already lowered in another mode contains the operations FENCE and VOLATILE_LOAD.
     if record is None or (record.startswith(OWN) and record not in {FENCE, VOLATILE_LOAD}):
         return foreign_reason(operation.name)
     return ops.refusal(operation) if record.refuse is None else record.refuse(operation)
@@ -67,10 +68,10 @@ def _refusal(operation: Operation) -> str:
 
 @contextmanager
 def refuse_depth() -> Generator[None]:
-    """Within it a kernel whose loops, branches and regions nest too deep for Python's stack is refused.
+    """A context manager that refuses a kernel whose loops, branches and regions nest too deep for Python's stack.
 
     Raises:
-        UnsupportedError: Python's limit on calls in calls was met.
+        UnsupportedError: Python's recursion limit was reached.
     """
     try:
         yield

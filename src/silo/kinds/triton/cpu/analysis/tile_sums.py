@@ -1,7 +1,8 @@
-"""Loops that add up tiles whose sum alone is used: they add up the sums of the tiles instead.
+"""Rewrites loops that accumulate tiles of which only a sum is used: each iteration adds the sum of its tile instead.
 
-``total += tile`` in a loop and ``tl.sum(total, 1)`` after it become ``total += tl.sum(tile, 1)``, for minima and maxima
-likewise. The order of a sum is free, and a tile of totals is memory that each iteration would read and write.
+``total += tile`` in a loop and ``tl.sum(total, 1)`` after it become ``total += tl.sum(tile, 1)``; minima and maxima are
+treated in the same way. A sum may be computed in any order, and an accumulator tile is memory that each iteration would
+read and write.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _EXTREMES = frozenset(
     }
 )
 _ELEMENTS = frozenset({"f32", "f64", "i32", "i64"})
-_LEAST_ROW = 64  # elements: a shorter row costs less to add to totals than to fold
-_ZEROS = frozenset({"0", "0.0"})  # not -0.0, which would show
+_LEAST_ROW = 64  # elements: it costs less to add a shorter row to an accumulator tile than to sum it
+_ZEROS = frozenset({"0", "0.0"})  # not -0.0: the sign of a zero result could differ
 
 
 def sum_tiles_first(module: Module) -> None:
-    """Rewrite the loops of ``module`` in place."""
+    """Rewrites these loops of ``module``, in place."""
     for loop in list(module.walk()):
         if loop.name == flow.FOR:
             for place in range(len(loop.results)):
@@ -50,13 +51,13 @@ def _rewrite(loop: Operation, place: int) -> None:
     if adding is None or tile is None or reduce is None or reduce.block is not loop.block or reduce.block is None:
         return
     start = constant_scalar(initial)
-    if tile.owner is not None and tile.owner.name in DOTS:  # a product adds to its totals in place
+    if tile.owner is not None and tile.owner.name in DOTS:  # a dot adds to its accumulator in place
         return
     if adding.block is not body or yielded.uses != [end] or not _reduces(reduce, adding) or start is None:
         return
     if adding.name in _SUMS and str(start) not in _ZEROS:
         return
-    # The reduction moves into the loop, and the loop carries what it carried to it.
+    # The reduction moves into the loop, and the loop carries the reduction's result instead of the tile.
     type_ = reduce.result.type
     total = reduce.result
     reduce.block.operations.remove(reduce)
@@ -83,7 +84,7 @@ def _rewrite(loop: Operation, place: int) -> None:
 
 
 def _added(argument: Value, yielded: Value) -> Value | None:
-    """The tile that an iteration combines with the carried one, if nothing else uses the latter."""
+    """The tile that an iteration combines with the carried tile ``argument``, if nothing else uses the carried tile."""
     adding = yielded.owner
     if adding is None or adding.name not in _SUMS | _EXTREMES or argument.uses != [adding]:
         return None
@@ -92,7 +93,7 @@ def _added(argument: Value, yielded: Value) -> Value | None:
 
 
 def _reduces(reduce: Operation, adding: Operation) -> bool:
-    """Whether ``reduce`` combines as ``adding`` does, along an axis for which that is better done in the loop."""
+    """Whether ``reduce`` applies the operation of ``adding``, along an axis for which it is faster in the loop."""
     if reduce.name != tt.REDUCE:
         return False
     combining, type_ = combining_operation(reduce), adding.result.type

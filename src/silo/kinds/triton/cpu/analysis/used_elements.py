@@ -1,4 +1,4 @@
-"""Which elements of a product are used: the stores of the sums of a loop of dots."""
+"""Finds which elements of a matrix product are used, from the masks of the stores of its accumulator."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ __all__ = ["seen_masks"]
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """Values at the same index of which an element goes to: those it is stored from, and the loops between."""
+    """Where the elements of a value end up: the masks of the stores that write them, and the loops that carry them."""
 
     masks: tuple[Value, ...]
     loops: frozenset[Operation]
 
 
 def seen_masks(sums: Value, loop: Operation) -> tuple[Value, ...]:
-    """Masks of which one is true for every used element of ``sums``; () if all may be used, or masks are unknown.
+    """Returns masks such that every used element of ``sums`` has at least one true mask.
 
-    ``sums`` are the results of a dot in ``loop``. The masks are conjunctions of comparisons whose scalars exist before
-    the loop begins, and have the same values at the stores.
+    ``sums`` are the results of a dot in ``loop``. The masks are conjunctions of comparisons whose scalars are computed
+    before the loop begins, and have the same values at the stores. The result is () if all elements may be used, or if
+    the masks are unknown.
     """
     reached = _reached(sums)
     if reached is None or not all(is_range_mask(mask) for mask in reached.masks):
@@ -37,7 +38,10 @@ def seen_masks(sums: Value, loop: Operation) -> tuple[Value, ...]:
 
 
 def _reached(sums: Value) -> _Reached | None:
-    """The destinations of the elements of ``sums``, index by index; None if one may go anywhere else."""
+    """The stores that the elements of ``sums`` reach at their own index.
+
+    None if an element may be used in any other way.
+    """
     masks: list[Value] = []
     loops: set[Operation] = set()
     seen: set[Value] = set()
@@ -59,7 +63,10 @@ def _reached(sums: Value) -> _Reached | None:
 def _following(
     user: Operation, value: Value, places: list[int], masks: list[Value], loops: set[Operation]
 ) -> list[Value] | None:
-    """The values whose elements ``user`` makes of the same elements of ``value``; None if it uses other elements."""
+    """The values that ``user`` computes element by element from ``value``; None if it uses ``value`` in any other way.
+
+    A store adds its mask to ``masks``, and the end of a loop's body adds the loop to ``loops``.
+    """
     if user.name == tt.STORE:
         _, _, mask = store_parts(user)
         if places != [1] or mask is None:
@@ -89,7 +96,7 @@ def _following(
 
 
 def _scalars(mask: Value) -> set[Value]:
-    """The scalars that ``mask`` is made of."""
+    """The scalars from which ``mask`` is computed."""
     found: set[Value] = set()
     seen: set[Value] = set()
     pending = [mask]
@@ -118,7 +125,7 @@ def _is_there(value: Value, operation: Operation) -> bool:
 
 
 def _is_in(value: Value, loops: frozenset[Operation]) -> bool:
-    """Whether ``value`` is made within one of ``loops``."""
+    """Whether ``value`` is computed inside one of ``loops``."""
     block: Block | None = value.owner.block if value.owner is not None else value.block
     while block is not None and block.region is not None and block.region.owner is not None:
         if block.region.owner in loops:

@@ -1,4 +1,4 @@
-"""Properties of values: axes, constants, parts, functions of two elements, arguments behind pointers; and walks."""
+"""Properties of SSA values (axes, constants, arguments behind pointers), and walks over the values they are made of."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ __all__ = [
     "unchanged",
 ]
 
-# ---- Walks over the values that a value is made of, without Python's own stack: chains of operations may be long ----
+# ---- Walks over a value's operands without recursion, because chains of operations may be longer than Python's stack
+# ----
 
 _Node = TypeVar("_Node")
 _Result = TypeVar("_Result")
@@ -51,12 +52,12 @@ def fold(
     result: Callable[[_Node, list[_Result]], _Result],
     memo: dict[_Node, _Result] | None = None,
 ) -> _Result:
-    """The result of ``root``, made of the results of its parts, each of which is made of the results of its own parts.
+    """Computes the result of ``root`` from the results of its parts, each of which is computed from its own parts.
 
     Args:
-        root: where to begin.
-        parts: the nodes whose results a node's result needs; a node must not be a part of itself.
-        result: the result of a node, from the results of its parts in their order. Called once for each node.
+        root: the node to compute.
+        parts: returns the nodes whose results a node's result needs; a node must not be a part of itself.
+        result: returns the result of a node, given the results of its parts in their order. Called once for each node.
         memo: results of earlier calls, to which this call adds its own.
 
     >>> fold(5, lambda n: [n - 1, n - 2] if n > 1 else [], lambda n, found: sum(found) or n)
@@ -80,7 +81,7 @@ def fold(
 
 
 def all_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:
-    """Whether ``parts`` refuses (with None) neither the root nor any value that it gives, near or far."""
+    """Visits ``root`` and the values that ``parts`` returns, then theirs; False as soon as ``parts`` returns None."""
     seen: set[Value] = set()
     pending = [root]
     while pending:
@@ -96,13 +97,13 @@ def all_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> boo
 
 
 def any_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:
-    """Whether ``parts`` picks (with None) the root or any value that it gives, near or far."""
+    """Visits values like :func:`all_of`; True as soon as ``parts`` returns None."""
     return not all_of(root, parts)
 
 
 @contextmanager
 def unchanged() -> Generator[None]:
-    """Within it no operation is rewritten, so that :func:`remembered` may keep facts about values."""
+    """A context manager in which no operation is rewritten, so that :func:`remembered` may keep facts about values."""
     token = _FOUND.set({})
     try:
         yield
@@ -111,7 +112,7 @@ def unchanged() -> Generator[None]:
 
 
 def remembered(question: Hashable) -> dict[Value, Any]:
-    """The facts about values for ``question`` within :func:`unchanged`, used by :func:`fold`; empty outside of it."""
+    """The memo of :func:`fold` for ``question``, which lasts as long as :func:`unchanged`; a new one outside of it."""
     found = _FOUND.get()
     return {} if found is None else found.setdefault(question, {})
 
@@ -120,7 +121,10 @@ def remembered(question: Hashable) -> dict[Value, Any]:
 
 
 def combining_operation(operation: Operation) -> Operation | None:
-    """The only operation with which a ``tt.reduce`` or ``tt.scan`` combines two elements, or None for any other."""
+    """The operation with which a ``tt.reduce`` or ``tt.scan`` combines two elements, if its region is just that.
+
+    Else None.
+    """
     block = operation.regions[0].blocks[0]
     if len(operation.operands) != 1 or len(block.operations) != 2:
         return None
@@ -146,7 +150,7 @@ def is_unit_reshape(operation: Operation) -> bool:
 
 
 def is_ordered(operation: Operation) -> bool:
-    """Whether the operation has a loop nest of its own that runs in order. Of scalars it is just one statement."""
+    """Whether the operation needs a loop nest of its own that runs in order. On scalars it is a single statement."""
     if not any(operand.type.tensor for operand in operation.operands):
         return False
     if operation.name == tt.REDUCE:
@@ -155,12 +159,15 @@ def is_ordered(operation: Operation) -> bool:
 
 
 def is_whole(operation: Operation) -> bool:
-    """Whether the operation reads its operands as whole tensors in memory; in optimized code running sums do so too."""
+    """Whether the operation reads its operands as complete tensors in memory.
+
+    In optimized code, cumulative sums do so too.
+    """
     return operation.name in WHOLE or _is_running_sum(operation)
 
 
 def _is_running_sum(operation: Operation) -> bool:
-    """Whether a ``tt.scan`` adds along contiguous rows, for which the runtime has functions."""
+    """Whether a ``tt.scan`` is a cumulative sum along contiguous rows, for which the C runtime has functions."""
     if operation.name != tt.SCAN or operation.operands[0].type.element not in {"f32", "f64", "i32", "i64"}:
         return False
     combining = combining_operation(operation)
@@ -172,7 +179,7 @@ def _is_running_sum(operation: Operation) -> bool:
 
 
 def first_tensor(operation: Operation) -> Value:
-    """The operand whose indices an ordered nest runs over."""
+    """The operand over whose indices the loop nest of an ordered operation runs."""
     return next(operand for operand in operation.operands if operand.type.tensor)
 
 
@@ -190,7 +197,7 @@ def stored_operands(operation: Operation) -> frozenset[int]:
 
 
 def inner_axis(view: Operation, axis: int | None) -> int | None:
-    """Which axis of an operand follows the ``axis`` of the result; None if the operand lacks it."""
+    """The axis of ``view``'s operand that becomes ``axis`` of its result; None if the operand has no such axis."""
     if axis is None or view.name == tt.SPLAT:
         return None
     if view.name == tt.SPLIT:
@@ -221,7 +228,7 @@ def inner_axis(view: Operation, axis: int | None) -> int | None:
 
 
 def constant_scalar(value: Value) -> int | float | bool | None:
-    """The one value that a constant (scalar or splat) holds, else None."""
+    """The value of a scalar constant, or of all elements of a splat constant; None for any other value."""
     operation = value.owner
     if operation is None or operation.name != arith.CONSTANT:
         return None
@@ -232,7 +239,7 @@ def constant_scalar(value: Value) -> int | float | bool | None:
 
 
 def scalar_source(value: Value) -> Value | None:
-    """The scalar or splat constant that every element of ``value`` provably equals, else None."""
+    """The scalar or splat constant that every element of ``value`` provably equals; None if none is known."""
     while value.type.tensor:
         operation = value.owner
         if operation is None:
@@ -246,7 +253,7 @@ def scalar_source(value: Value) -> Value | None:
 
 
 def load_parts(operation: Operation) -> tuple[Value, Value | None, Value | None]:
-    """Pointer, mask and ``other`` of a ``tt.load``."""
+    """The pointer, the mask and the ``other`` operand of a ``tt.load``."""
     groups = operation.operand_segments()
     if len(groups) == 1:
         operands = [*operation.operands, None, None]
@@ -263,12 +270,12 @@ def store_parts(operation: Operation) -> tuple[Value, Value, Value | None]:
 
 
 def dot_inputs(operation: Operation) -> tuple[Value, ...]:
-    """The operands of a dot but for the accumulator, the third: its factors, and their scales if it has any."""
+    """The operands of a dot except the accumulator (the third): its factors, and their scales if it has any."""
     return (*operation.operands[:2], *operation.operands[3:])
 
 
 def loaded_by(value: Value) -> Operation | None:
-    """The ``tt.load`` that ``value`` comes from, by nothing but transpositions."""
+    """The ``tt.load`` of which ``value`` is the result, perhaps transposed; None for any other value."""
     operation = value.owner
     while operation is not None and operation.name == tt.TRANS:
         operation = operation.operands[0].owner
@@ -278,12 +285,12 @@ def loaded_by(value: Value) -> Operation | None:
 # ---- The arguments that a pointer may be derived from, and the order of a program's operations ----
 
 _STEPS = frozenset({tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS, tt.RESHAPE, tt.TRANS, tt.BITCAST})
-# Operations that write, or let others write, memory unknown here.
+# Operations that write memory, or let others write it, where the analysis cannot tell which memory.
 _UNSEEN = WRITES - {FENCE, tt.STORE}
 
 
 def pointer_roots(pointer: Value) -> frozenset[Value] | None:
-    """The kernel's arguments that ``pointer`` may be an offset from; None if that is unknown."""
+    """The kernel's arguments that ``pointer`` may be an offset from; None if they are unknown."""
     roots: set[Value] = set()
     seen: set[Value] = set()
     pending = [pointer]
@@ -315,9 +322,9 @@ def pointer_roots(pointer: Value) -> frozenset[Value] | None:
 def keeps_unchanged(module: Module, load: Operation) -> bool:
     """Whether the memory that ``load`` reads can be assumed constant while the programs of a launch run.
 
-    True if nothing is stored through an argument that its pointer derives from, and programs cannot wait for each
-    other: then no program can observe whether another's stores came before its loads. A program can observe its own
-    stores, and two arguments may share memory, so none of its stores may come before the load.
+    True if nothing is stored through an argument that the load's pointer derives from, and programs cannot wait for
+    each other: then no program can observe whether the stores of another one came before its loads. A program can
+    observe its own stores, and two arguments may share memory, so none of its stores may come before the load.
     """
     roots = pointer_roots(load_parts(load)[0])
     if roots is None:
@@ -334,7 +341,7 @@ def keeps_unchanged(module: Module, load: Operation) -> bool:
 
 
 def may_precede(one: Operation, other: Operation) -> bool:
-    """Whether a program may run ``one`` before it runs ``other``: in its order, or in the round of a loop before."""
+    """Whether a program may run ``one`` before ``other``: in the text's order, or in an earlier iteration of a loop."""
     paths = _path(one), _path(other)
     for mine, its in zip(*paths, strict=False):
         if mine is its:
@@ -346,7 +353,7 @@ def may_precede(one: Operation, other: Operation) -> bool:
         if mine.block is its.block:
             operations = mine.block.operations
             return operations.index(mine) < operations.index(its)
-        # Blocks of a function come in an order that jumps follow; of two sides of a branch one alone is run.
+        # Jumps go forward in the order of a function's blocks. Of the two branches of an ``scf.if`` only one runs.
         region = mine.block.region
         if region is None or region is not its.block.region:
             return False
@@ -355,7 +362,7 @@ def may_precede(one: Operation, other: Operation) -> bool:
 
 
 def _path(operation: Operation) -> list[Operation]:
-    """The operations round ``operation``, outermost first, and itself."""
+    """The operations that enclose ``operation``, outermost first, and then ``operation`` itself."""
     found = [operation]
     while (block := found[0].block) is not None and block.region is not None and block.region.owner is not None:
         found.insert(0, block.region.owner)
@@ -363,7 +370,7 @@ def _path(operation: Operation) -> list[Operation]:
 
 
 def every_operation(operation: Operation) -> list[Operation]:
-    """``operation`` and all within its regions."""
+    """``operation`` and all operations within its regions."""
     found: list[Operation] = []
     pending = [operation]
     while pending:

@@ -1,1 +1,1 @@
-"""Part of the CPU compiler: checking."""
+"""Checks of a kernel on the CPU: code that checks itself, its runs, and the findings."""

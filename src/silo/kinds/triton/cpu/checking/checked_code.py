@@ -1,4 +1,4 @@
-"""Compilation of a kernel to code that checks itself, and loading it for a launcher."""
+"""Compiles a kernel to code that checks itself, and loads that code for a launcher."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from silo.launch.cpu_objects import load
 
 __all__ = ["compile_checked", "emit_checked"]
 
-_QUICK = "-O1"  # a check runs a kernel a few times
+_QUICK = "-O1"  # a check runs a kernel only a few times, so compiling quickly matters more
 
 
 @frozen
 class _Code:
-    """A loaded object: its runs, its launch info, its effect through each parameter."""
+    """A loaded shared object of a checked kernel: its runs, its launch info, and its effect through each parameter."""
 
     runs: CpuCheckedRuns
     launch: LaunchInfo
@@ -50,15 +50,15 @@ def compile_checked(
     nan: bool,
     toolchain: CCompiler,
 ) -> NativeKernel:
-    """Compile for checking. Equal kernels are compiled once in a process.
+    """Compiles a kernel for checking, or returns the code that this process compiled from an equal kernel.
 
     Args:
         kernel: its name.
-        text: its TTIR, with places where there are some.
+        text: its TTIR, with source locations if they are known.
         layout: its parameters.
         level: the CPU level to compile for.
-        options: in the reference mode.
-        nan: look for NaNs that are made.
+        options: options of the code, in reference mode.
+        nan: also look for operations that make a NaN.
         toolchain: the C compiler.
 
     Raises:
@@ -77,8 +77,8 @@ def emit_checked(
     check_supported(module)
     with refuse_depth():
         effects = argument_effects(module)
-        fold_networks(module)  # a sort step by step takes the C compiler half a minute
-        spell_out_polls(module)  # so that an endless wait counts as an endless loop
+        fold_networks(module)  # the C compiler would take half a minute for a sort of single steps
+        spell_out_polls(module)  # so that a wait without end is reported as an endless loop
         sites = instrument(module, nan=nan)
     return emit_supported(module, options), tuple(sites), effects
 

@@ -1,4 +1,4 @@
-"""The state that a checked kernel shares with the host: the structs of ``runtime/check.h``, and values read there."""
+"""The state that a checked kernel shares with Python: the structs of ``runtime/check.h``, and values read from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BoundsCell", "CheckState", "CpuFault", "CpuSuspect", "FaultKind", "F
 
 
 class FaultKind(IntEnum):
-    """``enum silo_check_kind``."""
+    """The kinds of faults: ``enum silo_check_kind`` of ``runtime/check.h``."""
 
     NOTHING = 0
     BOUNDS = 1
@@ -30,7 +30,7 @@ class FaultKind(IntEnum):
 
 
 class Fresh(IntEnum):
-    """``enum silo_check_fresh``."""
+    """The states of memory that was not written: ``enum silo_check_fresh`` of ``runtime/check.h``."""
 
     HELD = 0
     NEW = 1
@@ -38,7 +38,7 @@ class Fresh(IntEnum):
 
 
 class BoundsCell(ctypes.Structure):
-    """``struct silo_bounds``."""
+    """The bounds of one allocation: ``struct silo_bounds`` of ``runtime/check.h``."""
 
     _fields_ = (
         ("low", ctypes.c_uint64),
@@ -57,7 +57,7 @@ class BoundsCell(ctypes.Structure):
 
 
 class SiteCell(ctypes.Structure):
-    """``struct silo_site``."""
+    """The events of one site: ``struct silo_site`` of ``runtime/check.h``."""
 
     _fields_ = (
         ("use", ctypes.c_uint32),
@@ -76,7 +76,7 @@ class SiteCell(ctypes.Structure):
 
 
 class CheckState(ctypes.Structure):
-    """``struct silo_check``."""
+    """The state of one run: ``struct silo_check`` of ``runtime/check.h``."""
 
     _fields_ = (
         ("bytes", ctypes.c_uint32),
@@ -121,7 +121,11 @@ class CheckState(ctypes.Structure):
 
 @frozen
 class CpuFault:
-    """The kernel's findings while it ran. ``other`` is a cell of shadow (a race), or the element before (a hint)."""
+    """A fault that the kernel recorded while it ran.
+
+    ``other`` is the shadow cell of the earlier access (for a race), the axis' extent (for an index outside of a tile),
+    or the element before (for a hint).
+    """
 
     kind: FaultKind
     site: int
@@ -133,7 +137,7 @@ class CpuFault:
 
 @frozen
 class CpuSuspect:
-    """A value that no kernel should use: the result of ``site`` in ``program`` at ``lane``."""
+    """A doubtful value: the result of the operation at ``site`` in ``program``, at the element ``lane``."""
 
     site: int
     program: int
@@ -142,7 +146,7 @@ class CpuSuspect:
 
 @frozen
 class Stored:
-    """The element of a store that wrote the byte at ``address`` last."""
+    """The element of a store that was the last to write the byte at ``address``."""
 
     site: int
     program: int

@@ -1,4 +1,4 @@
-"""The runs of a checked kernel: over the caller's memory, one program after another."""
+"""Runs a checked kernel over the caller's memory, one program after another."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["CpuCheckedRuns", "CpuLaunch", "CpuReporter", "Order"]
 
 
-# ---- Faults and doubtful values of a checked kernel as findings ----
+# ---- Findings made of the faults and doubtful values of a checked kernel ----
 
 
 _MANY = (1 << 40) - 1
@@ -75,10 +75,11 @@ _PROMISES = {
 
 @frozen
 class CpuReporter:
-    """The words of findings of one launch.
+    """Writes the findings of one launch.
 
-    ``sites``, ``names`` and ``allocations`` are the kernel's sites, its parameters and the memory of its arguments;
-    ``unset`` are the allocations to which nothing was written since torch made them, ``steps`` the limit of a program.
+    ``sites``, ``names`` and ``allocations`` are the kernel's sites, its parameters and the memory of its arguments.
+    ``unset`` are the allocations to which nothing was written since torch allocated them. ``steps`` is the most steps
+    that a program may take.
     """
 
     sites: Sequence[Site]
@@ -89,16 +90,16 @@ class CpuReporter:
     grid: tuple[int, int, int]
 
     def fault(self, fault: CpuFault, order: str = "") -> CheckFinding:
-        """The finding made of a fault; ``order`` is the order in which programs ran, "" for ascending."""
+        """The finding for a fault; ``order`` is the order in which programs ran, "" for ascending."""
         found = self._fault(fault)
         if order:
             found = replace(found, details=(*found.details, f"It shows when programs run {order}"))
         return self._placed(found, fault)
 
     def suspect(self, suspect: CpuSuspect, effect: Stored | CpuFault | None, *, hidden: bool) -> CheckFinding:
-        """The finding made of a doubtful result, and the store or the fault that depends on it.
+        """The finding for a doubtful value; ``effect`` is the store or the fault that depends on it.
 
-        ``hidden``: a mask that is computed from the result keeps it from being used.
+        ``hidden``: the value is unused only because a mask that is computed from it excludes it.
         """
         return self._placed(self._suspect(suspect, effect, hidden=hidden), suspect)
 
@@ -168,7 +169,7 @@ class CpuReporter:
         return CheckFinding("out of bounds", f"a {_noun(site)} out of bounds", (detail,), owner)
 
     def _where(self, site: Site, address: int) -> tuple[str | None, str]:
-        """The argument that an address belongs to, or derives from, and the place of an access in it."""
+        """The argument that ``address`` belongs to or derives from, and a description of the address for the report."""
         allocations = self.allocations
         size = site.bytes if site.use else 0
         inside = [one for one in allocations if one.low <= address < one.high]
@@ -229,7 +230,8 @@ class CpuReporter:
         if isinstance(effect, Stored):
             store = self.sites[effect.site]
             index = store.index(effect.lane)
-            # The first byte that differs may be any of the element; accesses are aligned.
+            # The first byte that differs may be any byte of an element; accesses are aligned, so rounding down finds
+            # its start.
             argument, where = self._where(store, effect.address & -store.bytes)
             program = coordinates(effect.program, self.grid)
             at = f", index {index_text(index)}" if index else ""
@@ -258,28 +260,30 @@ def _signed(value: int) -> int:
 # ---- The runs of a checked kernel ----
 
 
-_CLOCK_BYTES = 1 << 28  # the most memory of clocks of atomics
-_CLOCK_PROGRAMS = 1 << 14  # more programs than this are taken for ordered once they acquired anything
+_CLOCK_BYTES = 1 << 28  # the most memory for the vector clocks of atomics
+# above this number, a program counts as ordered after all others once it has acquired anything
+_CLOCK_PROGRAMS = 1 << 14
 _OTHER_ORDER_STEPS = 1 << 20
-# Values of a suspect, as `lower.checked` numbers them: two others, and 0, the offset of an existing element, in case of
-# a wrapped product: if only a mask that is computed from the product keeps it from being used, the mask changes.
+# Numbers of replacements for a doubtful value, as `lower.checked` defines them: two other values, and (3, for a wrapped
+# product alone) an offset inside of the array. The last shows a product that is unused only because a mask computed
+# from it excludes it: with the replacement the mask changes.
 _OTHERS = (1, 2)
 _IN_RANGE = 3
-# Bytes that unset memory is filled with to see whether a result depends on it: zero, and great positive numbers.
+# Bytes with which unset memory is filled to find out whether a result depends on it: zero, and large positive numbers.
 _OTHER_UNSET = (0x00, 0x41)
 _OF_ADDRESSES = (FaultKind.BOUNDS, FaultKind.UNALIGNED, FaultKind.READONLY)
 _NO_PROGRAM = (1 << 64) - 1
 
 
 class Order(Enum):
-    """The order in which programs run, one after another; the value is its text for a report."""
+    """The order in which programs run, one after another; the value is the phrase for a report."""
 
     ASCENDING = ""
     DESCENDING = "from the last to the first"
     SHUFFLED = "shuffled"
 
     def programs(self, total: int) -> Sequence[int]:
-        """Every program of a grid, in this order."""
+        """The numbers of all ``total`` programs of a grid, in this order."""
         if self is Order.ASCENDING:
             return range(total)
         if self is Order.DESCENDING:
@@ -293,7 +297,7 @@ class Order(Enum):
 class CpuCheckedRuns:
     """The loaded code of a checked kernel: its entry as a foreign function, its sites by number, its parameters.
 
-    ``names`` has "" for a parameter that is not a pointer.
+    ``names`` holds the name of each parameter, "" for a parameter that is not a pointer.
     """
 
     entry: Any
@@ -303,7 +307,11 @@ class CpuCheckedRuns:
     def begin(
         self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
     ) -> Callable[[NativeCall], CpuLaunch]:
-        """Launches over ``arguments``. Raises ArgumentError for an array that is not in host memory."""
+        """Returns a function that makes checked launches over ``arguments``.
+
+        Raises:
+            ArgumentError: an array is not in host memory.
+        """
         memory = LaunchMemory(allocations_of(self.names, arguments, limits.memory, views=limits.views))
         return lambda call: CpuLaunch(self, memory, limits, notes, call)
 
@@ -315,7 +323,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         code: the kernel.
         memory: its arrays.
         limits: how much to examine.
-        notes: gets a line for each thing that is not examined.
+        notes: receives a line for each check that is left out.
         call: the launch.
     """
 
@@ -332,7 +340,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         self.notes = notes
         self.allocations = memory.allocations
         self.total = call.total
-        # Memory that torch allocated and nothing was written to.
+        # Memory that torch allocated and that nothing was written to.
         self.unset = tuple(one for one in self.allocations if one.size and is_unset(one.low, one.high))
         self._reporter = CpuReporter(self.sites, self.names, self.allocations, self.unset, limits.steps, call.grid)
         self._entry = code.entry
@@ -346,23 +354,23 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         self._shadows: dict[str, list[np.ndarray[Any, Any]]] = {}
         self._clocks: tuple[Any, Any] | None = None
         self._shift = self._granule()
-        self._quiet = False  # whether it was run once
-        self._filled = False  # whether the last run exchanged what unset memory holds
+        self._quiet = False  # whether an earlier run has printed the kernel's messages
+        self._filled = False  # whether the last run filled unset memory with other bytes
         touched = {*self._writable_regions(), *(memory.region_of(one) for one in self.unset)}
         memory.keep(sorted(touched))
 
-    # ---- for the machine
+    # ---- the methods that the check's state machine calls
 
     @property
     def schedules(self) -> Sequence[Order]:
-        """The orders of programs to run: one for kernels without atomics, because any order shows the same."""
+        """The orders in which to run the programs: only ascending without atomics, as every order shows the same."""
         atomic = any(Use.ATOMIC in site.use for site in self._written)
         return tuple(Order) if atomic and self.total > 1 else (Order.ASCENDING,)
 
     def run(
         self, schedule: Order, exchange: Exchange[CpuFault | CpuSuspect] | None = None
     ) -> Ran[CpuFault, CpuFault | CpuSuspect]:
-        """Run every program in this order."""
+        """Runs every program in the order ``schedule``; with ``exchange``, doubtful values are replaced."""
         if exchange is not None:
             return Ran(self._exchanged(schedule, exchange))
         if schedule is not Order.ASCENDING:
@@ -373,7 +381,10 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         return Ran(fault, tuple(self._doubts(fault)))
 
     def difference(self, results: Contents) -> Difference | None:
-        """The first byte that differs. Memory that a run with other fill bytes did not write may differ."""
+        """The first byte that differs from ``results``.
+
+        Memory that a run with other fill bytes did not write is ignored.
+        """
         if not self._filled:
             return super().difference(results)
         np = self._np
@@ -385,7 +396,10 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         return self.memory.difference(results, ignored)
 
     def fault_finding(self, fault: CpuFault, schedule: Order) -> CheckFinding | None:
-        """The kernel's own finding; programs that wait for lower ones do not end in another order."""
+        """The finding for ``fault``; None for an endless loop in an order other than ascending.
+
+        In another order, a program that waits for a lower one never ends.
+        """
         if fault.kind is FaultKind.ENDLESS and schedule is not Order.ASCENDING:
             self.notes.append(f"programs wait for one another, so they were not checked {schedule.value}")
             return None
@@ -394,7 +408,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     def doubt_finding(
         self, doubt: Doubt[CpuFault | CpuSuspect], other: int, effect: CpuFault | Difference | None, schedule: Order
     ) -> CheckFinding:
-        """A read of unset memory, or an operation with a doubtful result, and the fault or store that it leads to."""
+        """The finding for a read of unset memory, or for a doubtful result and the store or fault that it changes."""
         del schedule
         about = doubt.about
         if isinstance(about, CpuFault):
@@ -408,9 +422,9 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     # ---- doubtful values
 
     def _doubts(self, fault: CpuFault | None) -> Iterable[Doubt[CpuFault | CpuSuspect]]:
-        """The first read of unset memory, and the sites of doubtful results, in the order of their first results.
+        """The first read of unset memory, then the sites with doubtful results, in the order of their first results.
 
-        With a fault: only doubts that may be the reason why an access goes to that address.
+        With a fault: only doubts that may explain why an access went to a wrong address.
         """
         if fault is not None and fault.kind not in _OF_ADDRESSES:
             return
@@ -439,7 +453,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         return self._once(schedule, change=change, fill=exchange.other if len(change) < len(about) else None)
 
     def _traced(self, suspect: CpuSuspect, other: int, address: int) -> tuple[CpuSuspect, Stored]:
-        """The store that wrote a byte that depends on a site, and the site's first such value in the same program."""
+        """The store that wrote the byte at ``address``, and the site's first doubtful value in the same program."""
         change = {suspect.site: other}
         self._once(Order.ASCENDING, change=change, watch=address)
         state = self._state
@@ -496,7 +510,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
                     break
         found = self._state
         if found.kind == FaultKind.NOTHING:
-            if code:  # an assertion in a function that is applied to elements, which is not a site
+            if code:  # a failed assertion in a function that a reduction or scan applies to elements; it has no site
                 raise CheckError(found.text.decode(errors="replace"), kind="assertion", place="")
             return None
         return CpuFault(FaultKind(found.kind), found.site, found.lane, found.program, found.address, found.other)
@@ -519,7 +533,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         self._shadow()
         state = self._state
         ctypes.memset(ctypes.addressof(state), 0, ctypes.sizeof(state))
-        state.bytes = 1024  # bytes of the part that is struct silo_fault
+        state.bytes = 1024  # the size of the leading struct silo_fault
         state.sites = ctypes.addressof(self._cells)
         state.bounds = ctypes.addressof(self._bounds)
         state.reach = ctypes.addressof(self._reach)
@@ -529,7 +543,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         self._set_clocks()
 
     def _shadow(self) -> None:
-        """Fresh shadow memory for a run: pages that no access touches are never made."""
+        """Allocates shadow memory for a run, all zero; the system commits only the pages that accesses touch."""
         np = self._np
         races = self.total > 1 and bool(self._written)
         regions = self.memory.regions
@@ -576,10 +590,13 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         state.clocks, state.locations = (array.ctypes.data for array in self._clocks)
         state.rows = rows
 
-    # ---- memory
+    # ---- the memory of the arguments
 
     def _granule(self) -> int:
-        """The logarithm of the bytes of a shadow cell: the widest that no two elements share."""
+        """The binary logarithm of the bytes of a shadow cell.
+
+        It is the largest size for which no two elements share a cell.
+        """
         sizes = [site.bytes for site in self.sites if site.use]
         width = min(sizes, default=1)
         if any(region.low % width for region in self.memory.regions):

@@ -2,7 +2,7 @@
 
 An access gets a ``silo.access`` before it, whose result is the mask of the elements that may be accessed. A value that
 kernels should not use (a masked-off lane, a quotient by zero, a wrapped sum, a new NaN) goes through a ``silo.suspect``
-operation, which can exchange it for another: it matters only if the results of the kernel then differ.
+operation, which can replace it by another value. The value is a fault only if that changes the kernel's results.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ __all__ = ["instrument"]
 _LOADS = frozenset({tt.LOAD, tt.ATOMIC_LOAD})
 _STORES = frozenset({tt.STORE, tt.ATOMIC_STORE})
 _ACCESSES: Mapping[str, SiteKind] = {**dict.fromkeys(_LOADS, SiteKind.LOAD), **dict.fromkeys(_STORES, SiteKind.STORE)}
-_RELAXED, _ACQUIRE, _RELEASE = 1, 2, 3  # Triton's MemSemantic; 4 is both
+_RELAXED, _ACQUIRE, _RELEASE = 1, 2, 3  # Triton's MemSemantic; 4 is acquire and release
 _DIVISIONS = frozenset({arith.DIVSI, arith.DIVUI, arith.REMSI, arith.REMUI, arith.FLOORDIVSI, arith.CEILDIVSI})
 _WRAPPING: Mapping[str, str] = {arith.ADDI: "add", arith.SUBI: "sub", arith.MULI: "mul"}
-# If an operand of these has wrapped, the address or mask computed from it is wrong too. Operations that hash numbers
-# stop the search: shifts, exclusive or, remainders, widening of unsigned numbers.
+# If an operand of one of these operations has wrapped, the address or mask computed from it is wrong too. Operations
+# that hash numbers are not listed, so the search ends at them: shifts, exclusive or, remainders, widening of unsigned
+# numbers.
 _CARRIES = frozenset(
     {
         *_WRAPPING,
@@ -51,7 +52,7 @@ _CARRIES = frozenset(
     }
 )
 _LOGIC = frozenset({arith.ANDI, arith.ORI, arith.XORI})
-# Operations that never make a NaN from other numbers.
+# Operations that never return a NaN unless an operand is a NaN.
 _NO_NAN = frozenset({arith.CONSTANT, arith.SELECT, arith.NEGF, arith.BITCAST, tt.BITCAST, arith.ABSF})
 _UNORDERED = 14  # the predicate of arith.cmpf that is true if one of two is a NaN
 _HINTS = ("tt.divisibility", "tt.contiguity", "tt.constancy")
@@ -59,7 +60,7 @@ _LOOPS = frozenset({flow.FOR, flow.WHILE})
 
 
 def instrument(module: Module, *, nan: bool = False) -> list[Site]:
-    """Add checks to ``module``, in place; the sites by number.
+    """Adds checks to ``module``, in place, and returns the sites, ordered by number.
 
     Args:
         module: a verified module of operations that the CPU supports.
@@ -119,7 +120,7 @@ class _Instrumenting:
             self._condition(SiteKind.ASSUME, operation, block, {})
         else:
             if name == tt.PRINT:
-                # a check runs a kernel several times, and prints its messages once
+                # a check runs a kernel several times, but its messages must be printed once
                 operation.attributes["checked"] = True
             self._inside(operation)
             self.out.append(operation)
@@ -131,7 +132,7 @@ class _Instrumenting:
                 for inner in region.blocks:
                     self._block(inner, looped=operation.name in _LOOPS)
 
-    # ---- memory
+    # ---- memory accesses
 
     def _access(self, operation: Operation, block: Block) -> None:
         loads = operation.name in _LOADS
@@ -158,7 +159,7 @@ class _Instrumenting:
             use |= Use.RELEASES if order != _ACQUIRE else Use.NONE
             use |= Use.ACQUIRES if order != _RELEASE else Use.NONE
         if operation.name == tt.ATOMIC_CAS:
-            # It lacks a mask: for forbidden addresses it gets memory of the check.
+            # This operation has no mask: if its address is forbidden, it accesses memory of the check instead.
             site = self._site(SiteKind.ATOMIC, operation, use=use, pointer=pointer)
             place = self._add(further_dialects.PLACE, [pointer], pointer.type, block, site=site)
             operation.operands = [place, *operation.operands[1:]]
@@ -171,7 +172,7 @@ class _Instrumenting:
         if mask is not None:
             self._fill(operation, mask, block)
 
-    def _allowed(  # an access has many facts
+    def _allowed(
         self,
         kind: SiteKind,
         operation: Operation,
@@ -182,7 +183,10 @@ class _Instrumenting:
         *,
         stored: Value | None = None,
     ) -> Value:
-        """The mask of the elements that may be accessed; ``stored`` are the values of a plain store."""
+        """Adds the check of an access, and returns the mask of the elements that may be accessed.
+
+        ``stored`` are the values of a plain store, None for any other access.
+        """
         site = self._site(kind, operation, use=use, pointer=pointer)
         operands = [pointer] if mask is None else [pointer, mask]
         if stored is not None:
@@ -194,7 +198,10 @@ class _Instrumenting:
         )
 
     def _gather(self, operation: Operation, block: Block) -> None:
-        """Exchange the indices for indices inside the tile; the first that does not ends the check."""
+        """Replaces the indices of a ``tl.gather`` by indices inside the tile.
+
+        The first index outside of it ends the check.
+        """
         source, indices = operation.operands
         axis = operation.attributes["axis"]
         assert isinstance(axis, int)
@@ -207,7 +214,7 @@ class _Instrumenting:
         self.out.append(operation)
         self._after(operation, block)
 
-    # ---- values that may be none
+    # ---- values that kernels should not use
 
     def _after(self, operation: Operation, block: Block) -> None:
         name = operation.name
@@ -236,7 +243,7 @@ class _Instrumenting:
         self.same[value] = checked
 
     def _nan_operands(self, operation: Operation, block: Block) -> list[Value]:
-        """Numbers or flags, in the shape of the result, that show whether an operand was a NaN already."""
+        """Numbers or flags, in the shape of the result, that show whether an operand was already a NaN."""
         numbers = [value for value in operation.operands if value.type.element in FLOATS]
         if operation.name == tt.REDUCE:
             axis = operation.attributes["axis"]
@@ -254,7 +261,7 @@ class _Instrumenting:
         return self._add(arith.CMPF, [value, value], _like(value.type, "i1"), block, predicate=_UNORDERED)
 
     def _any(self, flags: Value, axis: int, block: Block) -> Value:
-        """Whether any flag along an axis is set."""
+        """Adds a reduction along ``axis`` that is true if any flag is set, and returns its result."""
         shape = flags.type.shape[:axis] + flags.type.shape[axis + 1 :]
         result = self._add(tt.REDUCE, [flags], Type("i1", shape, tensor=bool(shape)), block, axis=axis)
         reduce = result.owner
@@ -270,12 +277,12 @@ class _Instrumenting:
         return result
 
     def _spread(self, flags: Value, axis: int, like: Type, block: Block) -> Value:
-        """Flags repeated along an axis that they do not have."""
+        """Adds operations that repeat ``flags`` along a new axis, in the shape of ``like``, and returns the result."""
         shape = (*flags.type.shape[:axis], 1, *flags.type.shape[axis:])
         expanded = self._add(tt.EXPAND_DIMS, [flags], Type("i1", shape, tensor=True), block, axis=axis)
         return self._add(tt.BROADCAST, [expanded], _like(like, "i1"), block)
 
-    # ---- promises
+    # ---- conditions and alignment that the kernel promises (tl.assume, tl.multiple_of, ...)
 
     def _condition(self, kind: SiteKind, operation: Operation, block: Block, details: Mapping[str, object]) -> None:
         condition = operation.operands[0]
@@ -289,7 +296,8 @@ class _Instrumenting:
         value = self.same.get(operation.result, operation.result)
         for axis in range(max(len(value.type.shape), 1)):
             parts = {name: extents[axis] for name, extents in promised.items() if axis < len(extents)}
-            # Only the innermost axis (and the only axis longer than 1) is walked element by element.
+            # Promises about other axes are not checked: the check walks the elements along the innermost axis that is
+            # longer than 1.
             innermost = all(extent == 1 for extent in value.type.shape[axis + 1 :])
             if not innermost:
                 continue
@@ -302,7 +310,7 @@ class _Instrumenting:
                     further_dialects.HINT, [value], _like(value.type, "i1"), block, site=site, axis=axis, **numbers
                 )
 
-    # ---- making operations
+    # ---- creation of operations
 
     def _site(
         self,
@@ -362,7 +370,7 @@ def _store_parts(operation: Operation) -> tuple[Value, Value | None, None]:
 
 
 def _ordering(operation: Operation, pointer: Value) -> Use:
-    """Further properties of a load or a store: atomic, and ordered with others if it can be a flag."""
+    """Flags of a load or store: atomic; acquiring or releasing if the value may be a flag that programs wait for."""
     atomic = operation.name in {tt.ATOMIC_LOAD, tt.ATOMIC_STORE}
     if not atomic and not operation.attributes.get("isVolatile"):
         return Use.NONE
@@ -377,7 +385,7 @@ def _like(type_: Type, element: str) -> Type:
 
 
 def _is_flag(type_: Type) -> bool:
-    """Whether a value of this type can be a lock, a flag or a counter: one integer."""
+    """Whether a value of this type, a single integer, can be a lock, a flag or a counter."""
     return type_.elements == 1 and type_.element in {"i32", "i64", "i16", "i8"}
 
 
@@ -405,7 +413,7 @@ def _may_make_nan(operation: Operation) -> bool:
 
 
 def _addressing(module: Module) -> set[Value]:
-    """Every value that an address or a mask of an access is computed from, up to what only hashes or loads."""
+    """Every value from which an address or a mask of an access is computed, up to operations that hash or load."""
     sources: dict[Value, list[Value]] = defaultdict(list)
     pending: list[Value] = []
     for operation in module.walk():

@@ -29,12 +29,12 @@ class SiteKind(Enum):
 
     @property
     def suspect(self) -> bool:
-        """Whether it is a fault only if a result depends on it."""
+        """Whether a value of this kind is a fault only if a result depends on it."""
         return self in (SiteKind.FILL, SiteKind.DIVISION, SiteKind.WRAP, SiteKind.NAN)
 
 
 class Use(IntFlag):
-    """The kinds of accesses (``enum silo_check_use``)."""
+    """What an access does, as flags (``enum silo_check_use`` of ``runtime/check.h``)."""
 
     NONE = 0
     READS = 1
@@ -46,11 +46,12 @@ class Use(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One watched operation. ``number`` is its name in the code.
+    """One watched operation. ``number`` identifies it in the code.
 
-    ``place`` is ``file:line``, "" if the text lacks places; then ``ordinal`` (from 1, among the operations of this
-    name) is used. ``shape`` is the tile's, () for a scalar. ``roots`` are the positions of the arguments that an
-    address may derive from, None for any memory. ``details`` is a hint's promise, or an assertion's message.
+    ``place`` is ``file:line``, or "" if the text lacks locations; then ``ordinal`` (from 1, among the operations of
+    this name) identifies it in reports. ``shape`` is the shape of the tile, () for a scalar. ``roots`` are the
+    positions of the arguments that an address may derive from, None for any memory. ``details`` holds the promise of a
+    hint, or the message of an assertion.
     """
 
     number: int
@@ -65,7 +66,7 @@ class Site:
     details: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
     def index(self, lane: int) -> tuple[int, ...]:
-        """The index in the tile of its ``lane``-th element, row-major."""
+        """The index within the tile of the element number ``lane``, counted in row-major order."""
         found: list[int] = []
         for extent in reversed(self.shape):
             found.append(lane % extent)

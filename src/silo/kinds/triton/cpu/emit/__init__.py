@@ -1,1 +1,1 @@
-"""Part of the CPU compiler: emit."""
+"""Emits the C text of a kernel from its loop program."""

@@ -28,7 +28,7 @@ _ABI = "void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t en
 
 
 def kernel_text(program: LoopProgram) -> str:
-    """The kernel function with the CPU kernel ABI, the functions it calls, and the constant arrays it reads."""
+    """The C text of the kernel function (with the CPU kernel ABI), the functions it calls, and its constant arrays."""
     lines = list(program.constants)
     own = [function for function in program.functions if not function.inline]
     lines.extend(f"enum {{ {frame_name(function.name)} = {function.scratch_bytes} }};" for function in own)
@@ -49,7 +49,8 @@ def kernel_text(program: LoopProgram) -> str:
     if program.together is None:
         lines.extend(map(_buffer, program.buffers))
     lines.extend(f"  {text}" for text in program.locals)
-    # The place where it records the running program; the report of a fault reads it.
+    # The kernel stores the number of the running program here; a fault report reads it. A caller without that field in
+    # its context gets a local variable.
     lines.append("  uint64_t nobody;")
     lines.append("  uint64_t volatile *const running = context && *(uint32_t const *)context >= 1040")
     lines.append("    ? (uint64_t *)(void *)((char *)context + 1024) : &nobody;")
@@ -75,7 +76,7 @@ def kernel_text(program: LoopProgram) -> str:
 def _programs(program: LoopProgram, lines: list[str]) -> None:
     """The loop over the programs, or parts of programs, of a call."""
     if program.parts > 1:
-        # A launch that requests the number of parts hands out no program.
+        # The launch requests the number of parts with parts == 0xffffffff; this call runs no program.
         lines.append("  struct silo_lasting *const launch = silo_lasting_of(context);")
         one = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.distinct]
         most = f"{' || '.join(one)} ? 1 : {program.parts}" if one else str(program.parts)

@@ -1,4 +1,4 @@
-"""The C text of a kernel, from the SSA form of its module."""
+"""Emits the C text of a kernel from the SSA form of its module."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ SILO_INLINE int nest_fits(int64_t base, int64_t limit) {
 
 
 _USUAL = CompileEffort(USUAL)
-_WITHOUT_F16 = 128  # bits of the vectors of levels without instructions for f16
+_WITHOUT_F16 = 128  # the vector bits of CPU levels without f16 instructions
 
 
 @dataclass(frozen=True, slots=True)
 class EmittedKernel:
     """C11 text of one kernel, without any include.
 
-    ``entry`` is the exported function, with the CPU kernel ABI. ``scratch_bytes`` is the memory that each thread must
-    lend it, aligned to 64. ``uses`` names every runtime piece in the text. ``effort`` is how the C compiler is to
-    compile it.
+    ``entry`` is the exported function, with the ABI of CPU kernels. ``scratch_bytes`` is the scratch memory that each
+    thread must provide, aligned to 64. ``uses`` names every piece of the C runtime that the text calls. ``effort`` is
+    the optimization level for the C compiler.
     """
 
     source: str
@@ -87,7 +87,10 @@ class EmittedKernel:
 
 
 def lower(module: Module, options: CpuOptions) -> tuple[LoopProgram, frozenset[str]]:
-    """The loop program of the kernel of ``module``, which is rewritten on the way, and the runtime pieces it calls."""
+    """Lowers the kernel of ``module`` to a loop program, rewriting the module on the way.
+
+    Returns the program and the names of the runtime pieces that it calls.
+    """
     check_supported(module)
     return _lower_supported(module, options, "")
 
@@ -100,7 +103,8 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
         join_float_extremes(module)
         cast_bases(module)
         sum_tiles_first(module)
-    # A program that writes memory that it reads, reads all of it first; but its parts do not wait for each other.
+    # A whole program finishes its reads before it writes; parts of a program do not wait for each other. So a kernel is
+    # cut only if it does not write memory that it reads.
     separate = options.mode == "optimized" and (options.row_parts or options.elements_apart)
     parts = cut_rows(module) if separate else RowParts()
     order_memory(module)
@@ -126,7 +130,7 @@ def emit_c(module: Module, options: CpuOptions | None = None, entry: str = "") -
     Args:
         module: parsed and verified; it is rewritten on the way.
         options: how it is compiled.
-        entry: the symbol to export; "" makes one of the kernel's name.
+        entry: the symbol to export; "" derives one from the kernel's name.
 
     Raises:
         UnsupportedError: listing every operation the CPU cannot express, with its place and count.
@@ -136,7 +140,7 @@ def emit_c(module: Module, options: CpuOptions | None = None, entry: str = "") -
 
 
 def emit_supported(module: Module, options: CpuOptions, entry: str = "") -> EmittedKernel:
-    """:func:`emit_c` of a module that was checked already; it may have been instrumented since."""
+    """Like :func:`emit_c`, for a module that was checked already; it may have been instrumented since."""
     with refuse_depth():
         program, uses = _lower_supported(module, options, entry)
         blocks = [text for text in program.constants if text.startswith(BLOCK)]

@@ -1,9 +1,10 @@
-"""The part of a kernel's C text that other kernels share, as texts of their own.
+"""Splits off the parts of a kernel's C text that other kernels contain too, as texts of their own.
 
-Multiplying tiles takes a compiler as long as the rest of a kernel, and is the same for its configs and for many
-kernels. Such a text has a line (:data:`REST`) after all that may be shared: functions that are ``SILO_APART`` and
-blocks of dots. Compiled in one piece they are static; else they are hidden symbols of objects that are linked in. Each
-block is in an object of its own, because configs differ in their blocks and in nothing else that may be shared.
+Multiplying tiles takes a C compiler as long as the rest of a kernel, and its code is the same for all configs of a
+kernel and for many kernels. A C text that multiplies tiles has a line (:data:`REST`) after everything that may be
+shared: functions marked ``SILO_APART`` and the block kernels of dots. Compiled in one piece, these functions are
+static; otherwise they are hidden symbols of objects that are linked in. Each block kernel is in an object of its own,
+because configs differ in their blocks and in no other shared function.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 __all__ = ["BLOCK", "REST", "Parts", "part"]
 
 REST = "/* ---- from here on: of this kernel alone */"
-BLOCK = "SILO_DOT_KERNEL_"  # how the line of a block of a dot begins
+BLOCK = "SILO_DOT_KERNEL_"  # how the line that defines a dot's block kernel begins
 _STATIC = "#define SILO_APART static __attribute__((noinline, unused))\n"
 _HIDDEN = '#define SILO_APART __attribute__((noinline, visibility("hidden")))\n'
 _BODY = re.compile(r"^(SILO_APART [^{};]*?) ?\{\n.*?^\}$", re.MULTILINE | re.DOTALL)
@@ -23,14 +24,17 @@ _BLOCK_LINE = re.compile(rf"^{BLOCK}(\w+)\((\d+), (\d+)\)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The C text of one kernel, and the shared texts: first the functions, then each block; () if not worth it."""
+    """The C text of one kernel, and the shared texts: first the functions, then each block.
+
+    () if sharing is not worth it.
+    """
 
     own: str
     shared: tuple[str, ...] = ()
 
 
 def part(text: str) -> Parts:
-    """The two parts of a kernel's C text.
+    """Splits a kernel's C text into its own part and the shared parts.
 
     >>> part("int f(void);").shared
     ()
@@ -48,5 +52,8 @@ def part(text: str) -> Parts:
 
 
 def _without_blocks(text: str) -> str:
-    """Returns the text without the lines of blocks. It ends in the same way for any number of such lines."""
+    """Returns the text without the lines that define block kernels.
+
+    It ends in the same way for any number of these lines.
+    """
     return _BLOCK_LINE.sub("", text).rstrip()

@@ -1,1 +1,1 @@
-"""Part of the CPU compiler: lower."""
+"""Lowers the operations of a scheduled kernel to loops and C expressions."""

@@ -1,9 +1,9 @@
-"""Programs that read adjacent columns of the same rows run together: each row is read by all of them before the next.
+"""Runs programs that read adjacent columns of the same rows together, row by row.
 
-A program that adds up the rows of a narrow tile reads few bytes of each row, and the next row may lie pages away. The
-programs after it read the bytes beside these. If the loops over the rows are outside of a loop over the programs,
-memory is read in long runs. Every program has scratch memory of its own, and does the same operations in the same
-order.
+A program that sums the rows of a narrow tile reads few bytes of each row, and the next row may be pages away. The
+following programs read the adjacent bytes of the same row. If the loop over rows is outside of a loop over the
+programs, memory is read in long runs. Every program has scratch memory of its own, and does the same operations in the
+same order as alone.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from silo.kinds.triton.front.ssa import Module
 
 __all__ = ["join_adjacent_programs"]
 
-_SPAN_BYTES = 16384  # of a row, which the programs that run together read at a time
-_MOST_BYTES = 256  # of a row; programs that read more gain little together, and lose some if they are few
-_MOST_SCRATCH = 64 << 10  # bytes: a thread's scratch memory stays in its caches
-_FEWEST = 4  # programs; fewer run one after the other, and prefetch later rows
+_SPAN_BYTES = 16384  # bytes of a row that all programs of a group read together
+# bytes of a row that one program reads: above this, grouping gains little, and loses if programs are few
+_MOST_BYTES = 256
+_MOST_SCRATCH = 64 << 10  # bytes of scratch memory of a group, which has to stay in a thread's caches
+_FEWEST = 4  # programs of a group; fewer run one after the other, and prefetch later rows
 _ALIGNED = 64
 
 _PROGRAM = "program"
@@ -49,13 +50,13 @@ _PLACES = {
 _IN_ORDER = (EFFECTS - {tt.STORE}) | DOTS | CHECKS | {VOLATILE_LOAD, CLOCK, tt.CALL}
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _BUFFER = re.compile(r"\bb[0-9]+\b")
-_MEMORY = re.compile(r"\*[A-Za-z_(]|\[")  # a multiplication has a space behind its sign
+_MEMORY = re.compile(r"\*[A-Za-z_(]|\[")  # a dereference or an index; a multiplication has a space after its asterisk
 _AHEAD = re.compile(r"silo_ahead\(&\w+, (\w+), .* ([0-9]+), [01]\)")
 _START = re.compile(r"\(int32_t\)\(\(uint32_t\)(\w+) \* \(uint32_t\)\(*\(int32_t\)([0-9]+)\)*")
 
 
 def join_adjacent_programs(program: LoopProgram, module: Module) -> None:
-    """Set ``program.together`` if programs beside one another read adjacent columns of the rows they add up."""
+    """Sets ``program.together`` if neighbouring programs sum adjacent columns of the same rows."""
     if program.parts > 1 or program.turns >= 0 or program.finish or not program.scratch_bytes:
         return
     if any(buffer.kept for buffer in program.buffers):
@@ -72,7 +73,7 @@ def join_adjacent_programs(program: LoopProgram, module: Module) -> None:
     most = min(_SPAN_BYTES // width, _MOST_SCRATCH // frame)
     if most < _FEWEST:
         return
-    # The next row of the grid begins with the first columns again.
+    # A group ends at the end of a row of the grid, because the next grid row starts again at the first columns.
     counts = [f"end - {_FIRST}", "grid[0] - (uint32_t)first_x", str(most)]
     programs: list[Statement] = [If(f"{_FIRST} >= end", [Break()])]
     for name, text in _PLACES.items():
@@ -90,7 +91,7 @@ def join_adjacent_programs(program: LoopProgram, module: Module) -> None:
 
 @dataclass(slots=True)
 class _Rows:
-    """The loop over the rows of a tile; ``otherwise`` runs if the condition ``whole``, unless that is "", is false."""
+    """The loop over the rows of a tile. If the condition ``whole`` is not "", ``otherwise`` runs when it is false."""
 
     whole: str
     loop: For
@@ -99,10 +100,11 @@ class _Rows:
 
 @dataclass(slots=True)
 class _Kernel:
-    """A kernel that adds up rows in one loop, by its parts.
+    """The parts of a kernel that sums rows in one loop.
 
-    The names in ``varying`` depend on the program. ``once`` and ``each_once`` are the values that do not, before the
-    loop and in an iteration; ``own`` and ``each`` those that do. ``advance`` ends an iteration.
+    ``varying`` are the names that depend on the program. ``once`` and ``each_once`` define the values that do not
+    depend on the program, before the loop and in an iteration; ``own`` and ``each`` define those that do. ``advance``
+    ends an iteration.
     """
 
     varying: set[str]
@@ -118,7 +120,7 @@ class _Kernel:
 
     @classmethod
     def of(cls, body: Sequence[Statement]) -> _Kernel | None:
-        """The parts of ``body``; None if it is another kind of kernel."""
+        """Splits a kernel's ``body`` into these parts; None if the kernel has another form."""
         loops = [place for place, one in enumerate(body) if isinstance(one, For) and _aheads([one])]
         if len(loops) != 1 or not _plain(body):
             return None
@@ -167,7 +169,7 @@ class _Kernel:
         return any(isinstance(one, _Rows) for one in self.parts)
 
     def _define(self, one: Define, once: list[Statement], own: list[Define]) -> bool:
-        """Add a definition to ``once`` or ``own``; False if a second computation may have another result."""
+        """Adds a definition to ``once`` or ``own``; returns False if evaluating it twice may give two results."""
         text = one.value or ""
         if _MEMORY.search(text) or _BUFFER.search(text):
             return False
@@ -182,7 +184,7 @@ class _Kernel:
         return any(name in self.varying for text in texts for name in _WORD.findall(text))
 
     def row_bytes(self) -> int:
-        """How many bytes of a row a program reads, if the next program reads the bytes behind them; 0 if not."""
+        """The bytes of a row that a program reads, if the next program reads the bytes after them; otherwise 0."""
         found: set[int] = set()
         starts = {one.name: one.value or "" for one in self.own}
         for rows in self.parts:
@@ -194,7 +196,7 @@ class _Kernel:
                 if value is None:
                     return 0
                 if not self._varies(value.value or ""):
-                    continue  # all programs read the same row
+                    continue  # all programs read the same bytes of the row
                 names = [name for name in _WORD.findall(value.value or "") if name in self.varying]
                 start = _START.fullmatch(starts.get(names[0], "")) if len(names) == 1 else None
                 if start is None or not re.search(rf"\+ \(+int64_t\){names[0]}\b(?! \*)", value.value or ""):
@@ -207,7 +209,7 @@ class _Kernel:
         return max(found) if found else 0
 
     def together(self, buffers: Sequence[LoopBuffer], frame: int) -> list[Statement]:
-        """The work of the programs from ``_FIRST`` up to ``_LAST``."""
+        """The statements that do the work of the programs from ``_FIRST`` up to ``_LAST``."""
 
         def each(body: list[Statement], values: Sequence[Define] = (), first: str = _FIRST, last: str = _LAST) -> For:
             needed = _needed([*self.own, *values], body)
@@ -249,7 +251,7 @@ class _Kernel:
         return [*self.once, *start, loop, each(self.after)]
 
     def _row(self, body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
-        """The values of some rows that are the same for all programs, and the statements that are not."""
+        """Splits the loop over some rows into the values that all programs share, and the remaining statements."""
         varying = self.varying | {one.name for one in self.each}
         varying |= {one.target for one in all_statements(body) if isinstance(one, Assign)}
         once: list[Statement] = []
@@ -262,7 +264,7 @@ class _Kernel:
                     own.append(one)
                 else:
                     once.append(one)
-            elif not isinstance(one, LoopCall):  # a prefetch, which long runs do without
+            elif not isinstance(one, LoopCall):  # skips prefetches, which long runs do not need
                 own.append(one)
         return once, own
 
@@ -273,7 +275,7 @@ def _names(body: Sequence[Statement]) -> set[str]:
 
 
 def _needed(values: Sequence[Define], body: Sequence[Statement]) -> list[Define]:
-    """The members of ``values`` that ``body`` uses, in order."""
+    """The definitions in ``values`` that ``body`` uses, in order."""
     names = _names(body)
     found: list[Define] = []
     for one in reversed(values):
@@ -284,7 +286,7 @@ def _needed(values: Sequence[Define], body: Sequence[Statement]) -> list[Define]
 
 
 def _aheads(body: Sequence[Statement]) -> list[tuple[str, int]]:
-    """The pointer to the row and the bytes of the row, of each call that prefetches later rows."""
+    """The row pointer and the bytes of a row for each call that prefetches later rows."""
     calls = (_AHEAD.fullmatch(one.text) for one in all_statements(body) if isinstance(one, LoopCall))
     return [(call[1], int(call[2])) for call in calls if call is not None]
 
@@ -307,7 +309,7 @@ def _plain(body: Sequence[Statement]) -> bool:
 
 
 def _local(body: Sequence[Statement]) -> bool:
-    """Whether ``body`` writes buffers and variables of its own alone."""
+    """Whether ``body`` writes only buffers and its own variables."""
     own = {one.name for one in all_statements(body) if isinstance(one, Define)}
     return all(
         one.target in own or re.match(r"b[0-9]+\[", one.target) is not None

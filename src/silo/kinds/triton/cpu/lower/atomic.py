@@ -1,4 +1,4 @@
-"""Atomics and volatile loads as calls of the runtime, by runs of places, or as plain updates of a thread alone."""
+"""Lowers atomics and volatile loads: to calls of the C runtime, to sums by address, or a thread's plain updates."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ __all__ = [
     "volatile_load",
 ]
 
-# ---- Atomics and volatile loads as calls of the runtime ----
+# ---- Atomics and volatile loads as calls of the C runtime ----
 
-_COMBINE_FROM = 256  # elements of a tile whose sums end with it
+_COMBINE_FROM = 256  # elements of a tile from which its adds are summed by address, if the sums end with the tile
 _COMBINE_LATER_FROM = 16
-# The table of sums that last (`runtime/combine.h`): a quarter of a second-level cache.
+# The most slots of a table of sums that outlasts its program (`runtime/combine.h`): it takes a quarter of a
+# second-level cache.
 _MOST_SLOTS = 4096
 _LINE_BYTES = 64
 _ADDS_OF_A_SLOT = 32
@@ -49,13 +50,13 @@ _VOLATILE_SUFFIX = {
 
 
 def atomic_mask(operation: Operation) -> Value | None:
-    """The mask of a masked ``tt.atomic_rmw``."""
+    """The mask of a ``tt.atomic_rmw``; None if it has none."""
     masked = operation.name == tt.ATOMIC_RMW and len(operation.operands) > 2
     return operation.operands[2] if masked else None
 
 
 def atomic_call(scope: LoweringScope, operation: Operation, operands: list[str]) -> str:
-    """The C expression that does the atomic and is its old value. Masks are the caller's."""
+    """The C expression that does the atomic operation and returns the old value. Masks are left to the caller."""
     scope.pieces.add("atomic")
     element = operation.result.type.element
     order = MEMORY_ORDERS[operation.attributes["sem"]]
@@ -79,9 +80,12 @@ def volatile_load(scope: LoweringScope, type_: Type, pointer: str, mask: str, ot
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """Atomic adds that are summed by place first: C texts of one add, and of the code before and after a tile.
+    """Atomic adds that are summed by address first.
 
-    If ``direct`` is true, sums are not worth it, and each element is added alone.
+    ``add`` is the C text for one element; ``before`` and ``after`` surround it.
+
+    At run time, if the C expression ``direct`` is true, summing is not worth it, and each element is added by its own
+    atomic.
     """
 
     before: tuple[Statement, ...]
@@ -91,10 +95,10 @@ class Combined:
 
 
 def combined(scope: LoweringScope, operation: Operation, operands: list[str]) -> Combined | None:
-    """How the adds of a tile are summed by place before they reach memory; None if that is not allowed or not useful.
+    """Code that sums the adds of a tile by address before they reach memory; None if that is not allowed or not useful.
 
-    The old values must be unused. Successive addresses never coincide, and few elements are as quick one by one. Sums
-    outlast their program if no program can observe it (:func:`may_come_later`).
+    The old values must be unused. Consecutive addresses never coincide, so summing them gains nothing; nor does summing
+    few elements. Sums outlast their program if no program can observe it (:func:`may_come_later`).
     """
     element = operation.result.type.element
     if scope.reference or not is_plain_add(operation) or is_structurally_affine(operation.operands[0]):
@@ -125,7 +129,7 @@ def combined(scope: LoweringScope, operation: Operation, operands: list[str]) ->
     tile = LoopCall(f"silo_combine_tile_{element}(&{table})")
     before: tuple[Statement, ...] = ()
     after: tuple[Statement, ...] = (tile, end)
-    if scope.in_kernel:  # the table's usefulness in one program serves the next
+    if scope.in_kernel:  # the table remembers from one program to the next whether summing is worth it
         for buffer in buffers:
             scope.lifetimes.keep(buffer)
         scope.locals += [
@@ -145,14 +149,14 @@ def combined(scope: LoweringScope, operation: Operation, operands: list[str]) ->
     return Combined(before, f"{table}.direct", add, after)
 
 
-# ---- Atomics with unused old values on successive places: many elements in one step ----
+# ---- Atomics with unused old values at consecutive addresses: many elements in one step ----
 
 _RUN = 256  # elements whose values are computed before memory is read
 _LEAST_RUN = 4
 
 
 def _updates(operation: Operation) -> str:
-    """The kind of an atomic whose old values are unused, and "" for any other."""
+    """The kind of an atomic whose old values are unused; "" if they are used."""
     if operation.name != tt.ATOMIC_RMW or operation.result.uses:
         return ""
     kind = atomic_kind(operation)
@@ -160,7 +164,10 @@ def _updates(operation: Operation) -> str:
 
 
 def atomic_runs(scope: LoweringScope, operation: Operation) -> list[Statement]:
-    """The loops of an atomic whose places are successive along the innermost of them; [] if they are not successive."""
+    """The loops of an atomic whose addresses are consecutive along the innermost axis.
+
+    [] if they are not consecutive.
+    """
     shape, element = operation.result.type.shape, operation.result.type.element
     kind = _updates(operation)
     if scope.reference or not kind or ops.element_bytes(element) == 1:
@@ -212,24 +219,24 @@ def atomic_runs(scope: LoweringScope, operation: Operation) -> list[Statement]:
     return nest.outer_loops(row)
 
 
-# ---- Updates by a thread that no other meets: plain ones, by vectors where places lie side by side ----
+# ---- Plain updates by a thread that runs alone: vectorised where addresses are consecutive ----
 
-# As `struct silo_context` of the native module has it; an older module, or none, lacks it.
+# The field of `struct silo_context` of the native module; an older native module, or a caller without one, lacks it.
 _ALONE = (
     "uint32_t const alone = context && *(uint32_t const *)context >= 1048"
     " ? *(uint32_t const *)(void *)((char *)context + 1040) : 0;"
 )
-# The requests to `turns->enter`, and its answers (`runtime/turns.h`).
+# Bits of the requests to `turns->enter`, and its possible answers (`runtime/turns.h`).
 ALONE, LOCKING = 1, 2
-_SYSTEM = 3  # Triton's MemSyncScope: other devices and processes may reach it, too
+_SYSTEM = 3  # Triton's MemSyncScope "system": other devices and processes may access the memory, too
 
 
 def plain_updates(
     scope: LoweringScope, nest: Nest, operation: Operation, names: list[str], mask: str
 ) -> list[Statement]:
-    """The code of a thread that is ``alone``, in the order of the elements; [] if atomics stay as they are.
+    """The code for a thread that is ``alone``, in the order of the elements; [] if the operation has to stay atomic.
 
-    ``names`` are pointer and value of one element in ``nest``, ``mask`` its condition ("" for always).
+    ``names`` are the pointer and the value of one element in ``nest``, ``mask`` is its condition ("" for always).
     """
     kind = _updates(operation)
     if scope.reference or not scope.in_kernel or not kind:
@@ -257,9 +264,11 @@ def plain_updates(
 def _by_tiles(
     scope: LoweringScope, shape: tuple[int, ...], operation: Operation, places: LoopBuffer, values: LoopBuffer
 ) -> list[Statement]:
-    """Rows whose places and values are in memory, as far as the mask is true, and then one by one.
+    """Adds to the addresses in one buffer the values in another, row by row.
 
-    [] if that distance is unknown.
+    Elements up to the mask's limit are added by vectors, later ones singly.
+
+    Returns [] if the mask has no limit that is known before the row.
     """
     nest = Nest(scope, shape)
     nest.begin_body(fast=True)
@@ -283,9 +292,9 @@ def _by_tiles(
 
 
 def _where_they_are(scope: LoweringScope, shape: tuple[int, ...], operation: Operation, update: str) -> list[Statement]:
-    """Places that are not in memory: by vectors if they are successive, because then all are different.
+    """Updates at addresses that are not in a buffer, vectorised if they are consecutive and so all different.
 
-    The values' loads were done before, or read no other element's place (``CpuOptions.elements_apart``).
+    The values were loaded before, or their loads read no other element's address (``CpuOptions.elements_apart``).
     """
     pointer, value = operation.operands[:2]
 

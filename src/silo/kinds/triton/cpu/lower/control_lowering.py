@@ -1,8 +1,9 @@
 """Lowers the planned steps of a function: scalars, loops, branches and jumps.
 
-A tile that is transposed as a whole waits for memory twice: for its own lines, one in each row, and then for the nest's
-reads and writes. Here the nest goes through parts of 16 x 16 elements. The lines of a part are transposed in registers
-and used at once, and each row of a part has instructions of its own, so that the CPU knows each row's next line.
+Transposing a whole tile and then running the nest that uses it waits for memory twice: for the cache lines of the
+tile's rows, and then for the nest's reads and writes. Here the nest goes through parts of 16 x 16 elements instead. The
+lines of a part are transposed in registers and used at once, and each row of a part has load instructions of its own,
+so that the CPU can predict each row's next line.
 """
 
 from __future__ import annotations
@@ -67,16 +68,16 @@ from silo.kinds.triton.front.ssa import Block, Operation, Value
 __all__ = ["NEXT_PROGRAM", "FunctionLowering", "lower_transposes"]
 
 
-# ---- A nest that takes tiles which lie along another axis from memory in parts, a ----
+# ---- A nest that reads transposed tiles in parts ----
 
 
-_PART = 16  # rows, and elements of each: lines of memory of four-byte elements
+_PART = 16  # rows of a part, and elements of each row: one cache line of four-byte elements
 _ELEMENT_BYTES = 4
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def lower_transposes(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> None:
-    """Emit ``group`` and the nests that transpose tiles for it alone."""
+    """Emits ``group`` and the nests ``turned``, which transpose tiles that only ``group`` uses."""
     parts = _parts(scope, turned, group)
     if parts is None:
         for one in [*turned, group]:
@@ -94,12 +95,12 @@ def lower_transposes(scope: LoweringScope, turned: list[NestGroup], group: NestG
 
 
 class _PartNest(Nest):
-    """A nest that reads the elements of transposed tiles from arrays of one part."""
+    """A nest that reads the elements of transposed tiles from arrays that hold one part."""
 
     def __init__(self, scope: LoweringScope, group: NestGroup, tiles: dict[Value, str]) -> None:
         super().__init__(scope, group.shape, inner=group.inner)
         self.tiles = tiles
-        self.first: Index = tuple(scope.name("first") for _ in group.shape)  # where a part begins
+        self.first: Index = tuple(scope.name("first") for _ in group.shape)  # the indices at which a part begins
 
     def _evaluate(self, value: Value, index: Index) -> str:
         tile = self.tiles.get(value)
@@ -111,7 +112,7 @@ class _PartNest(Nest):
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A tile in memory: its nest, the C name of the address of one of its rows, and the array of a part of it.
+    """A tile in memory: its nest, the C name of a row's address, and the name of the array that holds one part of it.
 
     ``mask`` is the mask of its load if nothing else limits the nest, else None.
     """
@@ -125,15 +126,15 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The nest in parts."""
+    """A nest that is done in parts."""
 
     nest: _PartNest
     sources: list[_Source]
     effects: list[Statement]
-    unless: str  # the C condition under which the nest is better whole, "" for never
+    unless: str  # the C condition under which the nest is faster as a whole; "" for never
 
     def check(self, scope: LoweringScope) -> str:
-        """Emit the code before the first part; returns the C condition that no mask cuts anything."""
+        """Emits the code before the first part; returns the C condition that masks exclude no element."""
         conditions: list[str] = []
         own = self.nest
         for nest, mask in [*((source.nest, source.mask) for source in self.sources), (own, None)]:
@@ -161,7 +162,7 @@ class _Parts:
         return " && ".join(conditions)
 
     def loops(self, scope: LoweringScope) -> list[Statement]:
-        """Part after part, in the order of the nest's own loops."""
+        """The loops over all parts, in the order of the nest's own loops."""
         nest = self.nest
         outer, inner = nest.axes
         body: list[Statement] = []
@@ -188,7 +189,7 @@ def _loop(index: str, first: str, body: list[Statement], *, simd: bool = False, 
 
 
 def _parts(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> _Parts | None:
-    """How ``group`` is done in parts; None if a tile is not transposed by lines, or a mask may cut single elements."""
+    """Plans ``group`` in parts; None if a tile is not transposed by lines, or a mask may exclude single elements."""
     stores = group.stores
     if not turned or scope.reference or group.checks or len(stores) != len(group.sinks):
         return None
@@ -224,7 +225,7 @@ def _filled(group: NestGroup) -> Value:
 
 
 def _source(scope: LoweringScope, group: NestGroup) -> _Source | None:
-    """The tile that ``group`` reads; None if its rows are not in memory unchanged."""
+    """The tile that ``group`` reads; None if its rows do not lie in memory unchanged."""
     value = _filled(group)
     load = value.owner
     if load is None or element_bytes(value.type.element) != _ELEMENT_BYTES or value.type.pointer:
@@ -243,7 +244,7 @@ def _source(scope: LoweringScope, group: NestGroup) -> _Source | None:
 
 
 def _stored(nest: Nest, store: Operation) -> Statement | None:
-    """The store of one element; None if a mask decides for each."""
+    """The store of one element; None if a mask has to be tested for each element."""
     pointer, value, mask = store_parts(store)
     if nest.mask(mask, nest.index):
         return None
@@ -255,7 +256,7 @@ def _stored(nest: Nest, store: Operation) -> Statement | None:
 # ---- Lowers the planned steps of a function ----
 
 
-NEXT_PROGRAM = "next_program"  # the label at the end of one program, the target of a return
+NEXT_PROGRAM = "next_program"  # the label at the end of one program, to which a return jumps
 _AXES = "xyz"
 
 
@@ -273,12 +274,12 @@ class FunctionLowering:
     ) -> None:
         self.scope = scope
         self.kernel = kernel
-        self.status = status  # the code of a return without an error
-        self.targets = targets  # where a region that is applied to elements puts its results
+        self.status = status  # the error code that a normal return gives
+        self.targets = targets  # C texts of the places for the results of a region that is applied to elements
         self.labels = {block: f"block{number}" for number, block in enumerate(blocks)}
 
     def function(self, plans: list[BlockSchedule]) -> None:
-        """All blocks of the function, in order."""
+        """Lowers all blocks of the function, in order."""
         if len(plans) == 1:
             self.steps(plans[0])
             return
@@ -293,7 +294,7 @@ class FunctionLowering:
             self.steps(plan)
 
     def steps(self, plan: BlockSchedule) -> None:
-        """Every step of ``plan``, in order."""
+        """Lowers every step of ``plan``, in order."""
         transposes: list[NestGroup] = []
         for step, next_ in zip(plan.steps, [*plan.steps, None][1:], strict=True):
             self.scope.lifetimes.advance()
@@ -400,7 +401,7 @@ class FunctionLowering:
                 return scope.expression(operation, [scope.scalar(operand) for operand in operation.operands])
 
     def _assign_all(self, pairs: list[tuple[str, Value]]) -> None:
-        """Assign to variables as if at once: every value is read before any is written."""
+        """Assigns to variables as if at the same time: every value is read before any variable is written."""
         held: list[tuple[str, str]] = []
         for target, value in pairs:
             name = self.scope.name("y")
@@ -409,7 +410,7 @@ class FunctionLowering:
         for target, name in held:
             self.scope.emit(Assign(target, name))
 
-    # ---- control
+    # ---- loops and branches
 
     def _loop(self, step: Loop) -> None:
         scope = self.scope
@@ -465,7 +466,10 @@ class FunctionLowering:
                 scope.same[entry.result] = entry.argument
 
     def _rows_first(self, step: Loop, body: list[Statement], advanced: list[Statement], loop: For) -> bool:
-        """Emit the iterations of one row after the other, if they do nothing else and go along the rows in memory."""
+        """Emits a loop with the rows outside: all iterations for the first row, then for the second, and so on.
+
+        Returns False, and emits nothing, unless the loop does nothing else and reads each row's memory in order.
+        """
         scope = self.scope
         if scope.reference or not goes_along_rows(step.operation, step.carried):
             return False
@@ -474,7 +478,8 @@ class FunctionLowering:
         if not rows:
             return False
         for buffer in buffers_in(body, list(scope.lifetimes.spans)):
-            scope.lifetimes.touch(buffer)  # a row begins again with the first, so none shares memory with the next
+            # each row runs all iterations again, so no two of these buffers may share memory
+            scope.lifetimes.touch(buffer)
         starts = [scope.offsets[entry.argument][1] for entry in step.carried if entry.kind == "offset"]
         again: list[Statement] = [Assign(name, "0") for name in starts]
         whole = For(loop.variable, loop.start, loop.end, [*inner, *advanced], step=loop.step)
@@ -495,7 +500,7 @@ class FunctionLowering:
             offsets.append((name, entry.step))
 
     def _uniform(self, value: Value) -> str:
-        """A scalar, or the one value of a splat constant."""
+        """The C text of a scalar, or of the value of a splat constant."""
         if not value.type.tensor:
             return self.scope.scalar(value)
         assert value.owner is not None
@@ -535,7 +540,7 @@ class FunctionLowering:
         scope.emit(Forever(body))
 
     def _wait(self) -> None:
-        """Emits a call that lets other programs run, in a turn of a loop that may wait for one of them."""
+        """Emits a call that lets other programs run, in each iteration of a loop that may wait for another program."""
         self.scope.pieces.add("wait")
         self.scope.emit(LoopCall("silo_wait(context)"))
 
@@ -608,7 +613,7 @@ def _axis(operation: Operation) -> int:
 
 
 def _waits(step: NestGroup, next_: Step | None) -> bool:
-    """Whether a nest only transposes a tile, directly before the nest that uses it or another of these nests."""
+    """Whether nest ``step`` only transposes a tile, right before the nest that uses it or before another such nest."""
     user = step.transposed_by
     if user is None or len(step.sinks) != 1:
         return False

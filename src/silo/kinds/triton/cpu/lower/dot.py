@@ -1,4 +1,4 @@
-"""Lowers ``tt.dot`` and ``tt.dot_scaled``: calls of the runtime's blocked product, or plain loops."""
+"""Lowers ``tt.dot`` and ``tt.dot_scaled``: to calls of the runtime's blocked product, or to plain loops."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ from silo.kinds.triton.front.ssa import Operation, Type, Value
 
 __all__ = ["is_pair_along_depth", "leading_products", "lower_dot", "scaled_operand"]
 
-# ---- Expands a factor of ``tt.dot_scaled`` to f32: each element times its scale, exact within the range of f32 ----
+# ---- Expands a factor of ``tt.dot_scaled`` to f32: each element times its scale, which is exact within f32's range
+# ----
 
-_E2M1, _FP16 = 4, 6  # of Triton's ScaleDotElemType: two elements a byte; the type whose smallest scale is 0
+# members of Triton's ScaleDotElemType: E2M1 packs two elements in a byte; FP16 has 0 as its smallest scale
+_E2M1, _FP16 = 4, 6
 
 
 def is_pair_along_depth(operation: Operation, side: int) -> bool:
-    """Whether each byte of the operand holds two elements that follow each other along the inner axis."""
+    """Whether each byte of the operand holds two elements that are neighbours along the inner axis (the depth)."""
     return _format(operation, side) == _E2M1 and bool(operation.attributes["rhs_k_pack" if side else "lhs_k_pack"])
 
 
 def scaled_operand(scope: LoweringScope, operation: Operation, side: int) -> tuple[LoopBuffer, tuple[int, ...]]:
-    """A buffer of the scaled elements of the left (0) or right (1) operand, and its shape."""
+    """A buffer with the scaled elements of the left (0) or right (1) operand, and its shape."""
     scope.pieces.add("dot_scale")
     value = operation.operands[side]
     packed = _format(operation, side) == _E2M1
@@ -102,36 +104,37 @@ def _buffer(scope: LoweringScope, value: Value) -> LoopBuffer:
     return buffer
 
 
-# ---- Lowers ``tt.dot``: a call of the runtime's blocked product, or plain loops in reference mode ----
+# ---- Lowers ``tt.dot``: to a call of the runtime's blocked product, or to plain loops in reference mode ----
 
-# The blocks of sums that fit the registers of each vector width: vectors and rows, widest first.
+# The sizes (vectors, rows) of accumulator blocks that fit the registers, for each vector width, widest first.
 _BLOCKS = {128: ((2, 4), (1, 8)), 256: ((2, 6), (1, 8)), 512: ((4, 6), (2, 8), (1, 16))}
-_WIDE = {"f64": "f64", "i8": "i8"}  # the products that multiply elements of a type; all other types use f32
+_WIDE = {"f64": "f64", "i8": "i8"}  # types whose elements are multiplied in the type itself; all other types use f32
 _ITEM_BYTES = {"f64": 8}
-_THIN = frozenset({"f32", "bf16", "f16"})  # whose products of few rows are computed along the depth
-_DIRECT = frozenset({"f32", "f64"})  # elements that are multiplied without conversion
-_MOST_ROWS = 16  # of a block of sums
+# types that have a function for products of few rows, which sums along the depth
+_THIN = frozenset({"f32", "bf16", "f16"})
+_DIRECT = frozenset({"f32", "f64"})  # types that are multiplied without conversion
+_MOST_ROWS = 16  # the most rows of an accumulator block
 _PACKED = {"bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2), "i8": ("SILO_UNIT_TILE_I8", "SILO_UNIT_VNNI", 4)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The place of an operand: a pointer to its first element, and the distance of neighbours along each axis."""
+    """Where an operand lies: a pointer to its first element, and the distance of neighbours along each axis."""
 
     pointer: str
     strides: tuple[str, ...]
     element: str
-    copy: str = ""  # the buffer that the pointer leads to if masks leave out a part of the tile; "" for none
+    copy: str = ""  # the buffer that the pointer refers to if masks exclude a part of the tile; "" if there is none
 
     def tile(self, batch: str) -> str:
-        """The last two axes as the runtime's ``silo_tile``, for one index along the first of three."""
+        """The last two axes as the runtime's ``silo_tile``; of three axes, ``batch`` is the index along the first."""
         at = self.pointer if len(self.strides) == 2 else f"{self.pointer} + {batch} * {self.strides[0]}"
         return f"(silo_tile){{{at}, {self.strides[-2]}, {self.strides[-1]}}}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The product that one C function computes."""
+    """The variant of the product that one C function computes."""
 
     kind: str
     left: str
@@ -141,12 +144,12 @@ class _Shape:
     lanes: int
     packed: str
     fresh: bool
-    part: bool  # whether the number of rows and columns that count is passed
-    either: bool = False  # whether it may make panels of the left operand in place of the right one
+    part: bool  # whether the numbers of used rows and columns are passed
+    either: bool = False  # whether the left operand may be packed instead of the right one
 
 
 def lower_dot(scope: LoweringScope, step: DotStep) -> None:
-    """Emit ``target += left @ right``; sums of an f16 result are kept in f32 and rounded once."""
+    """Emits ``target += left @ right``. The sums of an f16 result are kept in f32 and rounded once."""
     operation = step.operation
     result = operation.result
     if step.target is not result:
@@ -189,11 +192,11 @@ def leading_products(
     scalars: Callable[[], None],
     advance: Callable[[], None],
 ) -> None:
-    """Emit the leading iterations of a loop as one product, if their tiles are adjacent along the inner axis.
+    """Emits the leading iterations of a loop as one product, if their tiles are adjacent along the inner axis.
 
-    ``scalars`` emits the scalar steps of the body and ``advance`` the change of the loop's carried values. The
-    iterations' reads are examined one by one, without assumptions about how they change. ``loop`` is the counter, its
-    end and its step; the counter is left at the first iteration that is not part of the product.
+    ``scalars`` emits the scalar steps of the body, and ``advance`` updates the loop's carried values. The tiles that
+    the iterations read are compared one by one at run time, without assumptions about how they move. ``loop`` holds the
+    counter, its end and its step. The counter stops at the first iteration that is not part of the product.
     """
     counter, end, stride = loop
     operation = step.operation
@@ -224,7 +227,7 @@ def leading_products(
         same: list[str] = []
         parts: list[str] = []
         for side, (value, start) in enumerate(zip((left, right), starts, strict=True)):
-            axis = 1 - side  # along the depth
+            axis = 1 - side  # the operand's axis that is the depth
             extents = {} if seen is None else {side: seen[side]}
             forms, base, strides = _forms(scope, value, extents, axis if _is_zero_beyond(value) else None)
             scope.emit(If(f"!({' && '.join(dict.fromkeys(forms.guards)) or '1'})", [Break()]))
@@ -239,7 +242,7 @@ def leading_products(
                 part = f"nest_part({count}, {part})"
             parts.append(scope.name("part"))
             scope.emit(Define("int64_t", parts[-1], part))
-        # After its end both tiles are zeros, and so are their products: the sums end there.
+        # Beyond the depth ``parts`` both tiles are zeros, so their products add nothing and the sums can end there.
         scope.emit(If(f"{parts[0]} != {parts[1]} || {parts[0]} == 0", [Break()]))
         scope.emit(If(f"{length} == 0", first, [If(f"!({' && '.join(same)})", [Break()])]))
         scope.emit(Assign(length, f"{length} + {parts[0]}"))
@@ -263,7 +266,7 @@ def _round(operation: Operation) -> Operation:
 
 
 def _is_zero_beyond(value: Value) -> bool:
-    """Whether masked elements of a loaded tile are zeros."""
+    """Whether masked-off elements of a loaded tile are zeros."""
     load = loaded_by(value)
     assert load is not None, "the scheduler looked for the load"
     _, _, other = load_parts(load)
@@ -272,19 +275,22 @@ def _is_zero_beyond(value: Value) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _SeenPart:
-    """C names of the numbers of used leading rows and columns of sums, at least 1, and a condition that none is."""
+    """C names of the numbers of leading rows and columns of the accumulator that are used, each at least 1.
+
+    ``nothing`` is the C condition that no element is used, "" if it has no such form.
+    """
 
     extents: tuple[str, str]
     nothing: str
 
 
 def _has_other_results(loop: Operation, sums: Value) -> bool:
-    """Whether anything that ``loop`` carries beside ``sums``, an argument of its body, is used after it."""
+    """Whether ``loop`` carries a value beside ``sums`` (an argument of its body) that is used after the loop."""
     return any(result.uses for result in loop.results if result.index != sums.index - 1)
 
 
 def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> _SeenPart | None:
-    """Which part of the sums of a loop is seen; None for all."""
+    """The part of a loop's accumulator that stores use; None if all of it may be used."""
     result = step.operation.result
     masks = seen_masks(result, loop)
     found: list[list[str]] = []
@@ -317,7 +323,7 @@ def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> _SeenPart | N
 
 
 def _depth(operation: Operation) -> int:
-    """Extent of the inner axis."""
+    """The extent of the inner axis."""
     pairs = operation.name == tt.DOT_SCALED and is_pair_along_depth(operation, 0)
     return operation.operands[0].type.shape[-1] * (2 if pairs else 1)
 
@@ -328,7 +334,7 @@ def _depth(operation: Operation) -> int:
 def _forms(
     scope: LoweringScope, value: Value, extents: Mapping[int, str] | None = None, counted: int | None = None
 ) -> tuple[AffineForms, str, tuple[str, ...]]:
-    """The place of the tile that ``value`` is loaded from, and its conditions; its nest is emitted here."""
+    """The base and strides of the tile that ``value`` is loaded from, and the conditions for them; emits their code."""
     load = loaded_by(value)
     assert load is not None, "the scheduler looked for the load"
     nest = Nest(scope, value.type.shape)
@@ -348,7 +354,7 @@ def _forms(
 
 
 def _place(scope: LoweringScope, step: DotStep, side: int) -> _Place:
-    """The place of an operand: global memory if it can be read there, else a buffer."""
+    """Where an operand lies: in the kernel's argument if it can be read there, else in a buffer."""
     value = step.operation.operands[side]
     copy = step.right if side else step.left
     if step.operation.name == tt.DOT_SCALED:
@@ -370,7 +376,7 @@ def _compact(shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def _in_place(scope: LoweringScope, copy: NestGroup, value: Value) -> _Place:
-    """An operand read in place if all of it may be read, else copied."""
+    """An operand that is read in place at run time if all of it may be read, and copied to a buffer otherwise."""
     forms, base, strides = _forms(scope, value)
     buffer = scope.buffer_for(value)
     scope.lifetimes.touch(buffer)
@@ -388,7 +394,10 @@ def _in_place(scope: LoweringScope, copy: NestGroup, value: Value) -> _Place:
 
 
 def _spare_tails(statements: list[Statement]) -> None:
-    """Leave the ends of rows that masks cut off to plain loops: few elements, slow to compile as vectors."""
+    """Turns the loops over masked-off row ends into plain loops.
+
+    They have few elements, and vectors take long to compile.
+    """
     for statement in statements:
         if isinstance(statement, For):
             statement.simd = statement.simd and statement.start == "0"
@@ -453,7 +462,7 @@ def _call(
     kept: Panels | None = None,
     seen: tuple[str, str] | None = None,
 ) -> None:
-    """One product of depth ``length`` into the sums at ``into``, or the first ``seen`` rows and columns of them."""
+    """Emits one product of depth ``length`` into the accumulator at ``into``; ``seen`` limits its rows and columns."""
     left, right = places
     rows, columns = result.shape[-2:]
     kind = _WIDE.get(left.element, "f32")
@@ -485,19 +494,19 @@ def _call(
 
 
 def _slots(scope: LoweringScope, step: DotStep, depth: int, places: list[_Place]) -> Panels | None:
-    """Slots for packed panels of a right operand that is read in place."""
+    """Slots for packed panels of a right operand that is read in place; None if they are of no use."""
     left, right = places
     if not right.copy:
         return None
     packed = left.element == right.element == "bf16" and _may_pack(scope, "bf16", depth)
     copied = f"{right.pointer} == {right.copy}"
-    # Rows of an operand that is multiplied as it is are vectors already.
+    # If the operand is multiplied without conversion, contiguous rows need no packing: they already are vectors.
     unless = f"{right.strides[-1]} == 1" if right.element in _DIRECT else ""
     return slots_of(scope, step.operation, right.tile("0"), copied, 2 if packed else 1, unless)
 
 
 def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
-    """The name of the C function for products of one shape and type, which is emitted once."""
+    """The name of the C function for products of one shape and type; the function is emitted at its first use."""
     kind, left, right, packed = shape.kind, shape.left, shape.right, shape.packed
     name = f"silo_product_{left}_{right}_{shape.rows}x{shape.columns}" + ("_packed" if packed else "")
     name += ("_fresh" if shape.fresh else "") + ("_part" if shape.part else "") + ("_either" if shape.either else "")
@@ -535,9 +544,10 @@ def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
 
 
 def _thin(scope: LoweringScope, shape: _Shape) -> str:
-    """The start of a product that may have few rows or columns; "" if its kernel's launches hand out parts of rows.
+    """The first lines of a product that may have few rows or columns; "" if launches may split a program by rows.
 
-    A part may hold few rows where the program has many, and the number of parts changes no bit of a result.
+    A part of a program may have few rows where the program has many, but results must not depend on the number of
+    parts.
     """
     if not shape.part or shape.left != shape.right or shape.left not in _THIN or scope.options.row_parts:
         return ""
@@ -547,7 +557,7 @@ def _thin(scope: LoweringScope, shape: _Shape) -> str:
 
 
 def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
-    """The start of a product that may be computed as the product of the transposes, the right operand first."""
+    """The first lines of a product: if packing the left operand pays, they multiply the transposes in reverse order."""
     assert not shape.fresh, "only the leading rounds of a loop keep panels of either side"
     m, n = ("m", "n") if shape.part else (str(shape.rows), str(shape.columns))
     turned = replace(
@@ -571,9 +581,9 @@ def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) ->
 
 
 def _may_pack(scope: LoweringScope, element: str, depth: int) -> bool:
-    """Whether words of several elements are multiplied.
+    """Whether elements may be multiplied in packed words of several elements.
 
-    That is so for instructions that the CPU may have beyond its level, and for bf16 without them.
+    That is possible with instructions that the CPU may have beyond its level, and for bf16 also without them.
     """
     if scope.options.vector_bits != 512 or element not in _PACKED or depth % _PACKED[element][2]:
         return False
@@ -581,9 +591,9 @@ def _may_pack(scope: LoweringScope, element: str, depth: int) -> bool:
 
 
 def _blocks(scope: LoweringScope, kind: str, rows: int, vectors: int, *, narrow: bool) -> list[str]:
-    """The functions: of whole blocks, of the remaining rows, and with ``narrow`` of one vector of each row.
+    """Emits the block functions: for full blocks, for the remaining rows, and with ``narrow`` for one vector per row.
 
-    Each is emitted once; with them go the rows and the vectors of a block.
+    Each is emitted once. Returns their names, with the rows and the vectors of a block between them.
     """
     options = scope.options
     blocks = _BLOCKS[options.vector_bits]
@@ -609,7 +619,7 @@ def _work(scope: LoweringScope, ctype: str, size: int, item: int) -> LoopBuffer:
 
 
 def _pad(scope: LoweringScope, rows: int, columns: int, lanes: int, ctype: str, into: str, *, fresh: bool) -> str:
-    """A copy of the sums in rows of whole vectors."""
+    """The name of a copy of the accumulator whose rows are padded to whole vectors."""
     item = 8 if ctype == "double" else 4
     buffer = _work(scope, ctype, rows * lanes * item, item)
     if not fresh:

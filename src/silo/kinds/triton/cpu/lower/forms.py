@@ -1,4 +1,4 @@
-"""Values as base + sum of stride x index over every axis of a nest, as C texts."""
+"""Writes values as base + sum of stride x index over every axis of a nest, as C texts."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = ["AffineForms", "Axes", "Form", "view_axes"]
 
-Axes = tuple[int | None, ...]  # which axis of the nest each dimension of a value is; None where it does not matter
-Form = tuple[str, dict[int, str]]  # base, and the stride along each axis
+# the axis of the nest for each dimension of a value; None for a dimension that does not matter
+Axes = tuple[int | None, ...]
+Form = tuple[str, dict[int, str]]  # the base, and the stride along each axis
 _Place = tuple[Value, Axes]
 _ONE = "(int64_t)1"
-# Signed comparisons as "less": the sign, and whether the operands are in that order.
+# Signed comparison predicates written as "less": the C operator, and whether the operands keep their order.
 _LESS = {2: ("<", True), 3: ("<=", True), 4: ("<", False), 5: ("<=", False)}
 
 
 class AffineForms:
-    """Affine forms over all axes, of values that are affine by structure (``analysis.affine``).
+    """Affine forms over all axes of a nest, for values that ``analysis.affine`` finds to be affine.
 
-    If ``wrapped`` is set, ``x % n`` is taken as ``x``, and the conditions for that are added to ``guards``. ``extents``
-    are C texts of the number of indices along an axis that count, if not all do. Along the axis ``counted`` masks need
-    not be true everywhere: the number of leading indices that they leave is added to ``counts``.
+    With ``wrapped``, ``x % n`` is taken as ``x``, and the conditions for that are added to ``guards``. ``extents``
+    holds, for an axis of which only leading indices are used, their number as a C text. Along the axis ``counted``
+    masks need not be true everywhere: the number of leading indices at which they are true is added to ``counts``.
     """
 
     def __init__(
@@ -48,11 +49,11 @@ class AffineForms:
         self.counts: list[str] = []
 
     def of(self, value: Value, axes: Axes) -> Form:
-        """Base and the stride along each axis; ``axes`` holds the axis of the nest of each dimension."""
+        """The base and the stride along each axis; ``axes`` holds the nest's axis for each dimension of ``value``."""
         return fold((self.scope.resolve(value), axes), self._parts, self._combined)
 
     def _parts(self, place: _Place) -> list[_Place]:
-        """The values whose forms make the form of a value."""
+        """The values from whose forms the form of a value is computed."""
         value, axes = place
         if not value.type.tensor or scalar_source(value) is not None:
             return []
@@ -100,7 +101,7 @@ class AffineForms:
         return form
 
     def extremes(self, form: Form) -> tuple[str, str]:
-        """The smallest and the largest value of ``form`` over the nest."""
+        """C texts of the smallest and the largest value of ``form`` over the nest."""
         base, strides = form
         low, high = [base], [base]
         for axis, stride in strides.items():
@@ -111,7 +112,10 @@ class AffineForms:
         return f"({' + '.join(low)})", f"({' + '.join(high)})"
 
     def guard_mask(self, mask: Value | None, axes: Axes) -> bool:
-        """Add the condition that ``mask`` holds everywhere to ``guards``; False if it lacks this form."""
+        """Adds the condition that ``mask`` is true everywhere to ``guards``.
+
+        False if the condition cannot be written.
+        """
         pending = [] if mask is None else [(self.scope.resolve(mask), axes)]
         seen: set[_Place] = set()
         while pending:
@@ -126,7 +130,7 @@ class AffineForms:
         return True
 
     def _guard(self, mask: Value, axes: Axes) -> list[_Place] | None:
-        """Add the conditions of a mask alone to ``guards``; returns the further masks that it needs, or None."""
+        """Adds the conditions of one mask to ``guards``; returns the masks that it is a conjunction of, or None."""
         source = scalar_source(mask)
         if source is not None:
             self.guards.append(self.nest.value(source, ("0",) * len(source.type.shape)))
@@ -149,7 +153,8 @@ class AffineForms:
             self.counts.append(f"{low_form[0]}, {bound}")
             return []
         low, high = self.extremes(low_form), self.extremes(high_form)
-        # The guard also checks that neither side exceeds 32 bits: beyond them it would have wrapped.
+        # The guard also checks that both sides fit in 32 bits: otherwise the kernel's own arithmetic would have
+        # wrapped.
         least = "(-2147483647 - 1)"
         self.guards.append(f"{low[1]} {less[0]} {high[0]} && {low[0]} >= {least} && {high[1]} <= 2147483647")
         return []
@@ -163,6 +168,6 @@ class AffineForms:
 
 
 def view_axes(operation: Operation, axes: Axes) -> Axes:
-    """Which axis of the nest each dimension of a view's operand is."""
+    """The nest's axis for each dimension of a view's operand."""
     names = tuple("0" if axis is None else str(axis + 1) for axis in axes)
     return tuple(None if name == "0" else int(name) - 1 for name in remap(operation, names))

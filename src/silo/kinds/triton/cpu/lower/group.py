@@ -1,4 +1,4 @@
-"""Lowers one planned nest: its sinks, its limits, its reductions, and the run-time check if it needs one."""
+"""Lowers one planned nest: its sinks, its limits, its reductions, and its run-time check if it needs one."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = ["lower_group"]
 
-# A tile of these elements is transposed by vectors from these extents on (`runtime/transpose.h`).
+# Bytes of the elements that vectors can transpose, in tiles of at least these extents (`runtime/transpose.h`).
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
-_TURNED_LINES = 16  # rows of four-byte elements that are transposed at a time, if a vector is a cache line
-_LEAST_ROW_AHEAD = 64  # bytes
+_TURNED_LINES = 16  # rows of four-byte elements that are transposed at a time if a vector is as long as a cache line
+_LEAST_ROW_AHEAD = 64  # bytes of a row from which later rows are prefetched
 _ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
 
 def lower_group(scope: LoweringScope, group: NestGroup) -> None:
-    """Emit the nest of ``group`` and bind the values it makes."""
+    """Emits the nest of ``group`` and binds the values that it computes."""
     if group.ordered is not None:
         lower_ordered(scope, group)
         return
@@ -75,7 +75,7 @@ def lower_group(scope: LoweringScope, group: NestGroup) -> None:
 
 
 def _reads_memory(value: Value) -> bool:
-    """Whether something is loaded or carried on the way to ``value``."""
+    """Whether computing ``value`` loads from memory or uses a carried value."""
     pending, seen = [value], {value}
     while pending:
         one = pending.pop()
@@ -93,7 +93,7 @@ def _reads_memory(value: Value) -> bool:
 
 
 def _prepare(scope: LoweringScope, sink: Sink) -> None:
-    """Make the destination of a sink, before anything is lowered."""
+    """Creates the buffer or variable that a sink writes, before anything is lowered."""
     match sink:
         case BufferFill():
             if not sink.staged:
@@ -112,7 +112,7 @@ def _prepare(scope: LoweringScope, sink: Sink) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """The part of a nest beyond the masks' limits: statements, and the reductions that get one value for all of it."""
+    """The code for the elements after the masks' limits: statements, and reductions that add one value repeatedly."""
 
     body: list[Statement]
     repeated: list[tuple[ReduceSink, str]]
@@ -121,7 +121,11 @@ class _Rest:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """The statements behind the limits: ``one_value``, if it is known, where the C condition ``fits`` holds."""
+    """The code for the elements after the limits.
+
+    ``plain`` tests each element. ``one_value``, if it is not None, replaces it under the C condition ``fits``: all of
+    these elements then have one known value.
+    """
 
     plain: _Rest
     one_value: _Rest | None
@@ -129,7 +133,7 @@ class _Behind:
 
 
 class _GroupLowering:
-    """One pass over a group's sinks."""
+    """Lowers all sinks of a group once."""
 
     def __init__(
         self,
@@ -141,22 +145,23 @@ class _GroupLowering:
     ) -> None:
         self.scope = scope
         self.group = group
-        self.spill = spill or {}  # stores whose value goes to a buffer instead of its place
+        self.spill = spill or {}  # stores whose value goes to a buffer instead of its destination
         self.replay = replay or {}  # stores whose value comes from a buffer
         cut = None if scope.reference else flat_cut(scope, group)
         self.nest = Nest(scope, group.shape, computed, cut, inner=group.inner)
         self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
-        self.unconditional: set[Operation] = set()  # stores that the fast body does for every element
-        self.limits_of: dict[Operation, set[str]] = {}  # limits of a store, which does nothing after any of them
-        self.repeated: list[tuple[ReduceSink, str]] = []  # the value that a reduction adds for a whole tail
-        self.combined: list[CombinedRow] = []  # the values that the last lowered body adds to rows of results
+        self.unconditional: set[Operation] = set()  # stores that the fast body executes for every element
+        self.limits_of: dict[Operation, set[str]] = {}  # for a store, the limits after which it writes nothing
+        # reductions, each with the value that it adds for every element of the tail
+        self.repeated: list[tuple[ReduceSink, str]] = []
+        self.combined: list[CombinedRow] = []  # the values that the last lowered body combines with rows of results
         self.streaming: Streaming | None = None
         self.turned: LoopBuffer | None = self._transposed()
-        self.deferred: Streaming | None = None  # set while the body with deferred stores is lowered
+        self.deferred: Streaming | None = None  # set while the body with temporary stores is lowered
 
     def emit(self) -> None:
-        """Emit the loops."""
+        """Emits the loops of the nest."""
         nest, scope = self.nest, self.scope
         for sink in self.group.sinks:
             if isinstance(sink, ReduceSink) and self._is_inner(sink.operation):
@@ -201,7 +206,7 @@ class _GroupLowering:
             self._turn()
 
     def _rows_to_join(self, ahead: list[Statement], values: list[Statement]) -> int:
-        """The number of rows read at a time, if the nest only combines them; else 0."""
+        """The number of rows that are read at a time; 0 if the nest does more than combine rows."""
         nest = self.nest
         if len(nest.axes) < 2 or nest.flat is not None or nest.runs is not None or self.streaming is not None:
             return 0
@@ -216,7 +221,10 @@ class _GroupLowering:
         return joined(nest, axis) if plain else 0
 
     def _rows_ahead(self) -> list[Statement]:
-        """Returns calls that prefetch the lines of later rows if rows are added up, and so read once; else none."""
+        """Returns calls that prefetch the lines of later rows, if the nest sums rows and so reads each once.
+
+        Else [].
+        """
         nest, scope = self.nest, self.scope
         if (
             scope.reference
@@ -245,7 +253,10 @@ class _GroupLowering:
         return found
 
     def _streamed(self, statements: int) -> list[Statement]:
-        """The fast body with its stores deferred for ``streaming``; [] if they must not go past the caches."""
+        """The fast body with its stores to temporary buffers (see ``streaming``).
+
+        [] if they must not bypass the caches.
+        """
         stores = self.group.stores
         special = self.nest.flat is not None or self.nest.runs is not None
         if self.spill or self.replay or special or not self.unconditional.issuperset(stores):
@@ -266,12 +277,16 @@ class _GroupLowering:
         self.combined = []
         self.repeated = []
         effects: list[Statement] = []
-        for sink in self.group.sinks:  # every value first: all reads happen before any write
+        # values come first in the body, because all its reads must happen before its writes
+        for sink in self.group.sinks:
             effects.extend(self._sink(sink))
         return [*self.nest.levels[self.nest.depth], *effects]
 
     def _repeats_one_value(self) -> bool:
-        """Whether a reduction adds up the same value: gcc 12 and 13 then misalign an array that they make for it."""
+        """Whether a reduction adds the same value repeatedly.
+
+        gcc 12 and 13 would then misalign an array that they create for it.
+        """
         return any(
             self.nest.level(self.nest.value(sink.operation.operands[0], self.nest.index)) < self.nest.depth
             for sink in self.accumulators
@@ -291,7 +306,8 @@ class _GroupLowering:
             case ReduceSink(operation):
                 return self._reduce(sink, operation)
             case OrderedSink(operation):
-                raise AssertionError(operation.name)  # has a nest of its own, lowered elsewhere
+                # the operation has a nest of its own, which ordered_nests.py lowers
+                raise AssertionError(operation.name)
 
     def _fill(self, sink: BufferFill) -> Statement:
         nest, scope = self.nest, self.scope
@@ -302,7 +318,7 @@ class _GroupLowering:
             buffer = scope.buffer(sink.target)
             assert buffer is not None
         scope.lifetimes.touch(buffer if self.turned is None else self.turned)
-        # If the nest is lowered in two ways, a name of either is unknown after both.
+        # A nest with run-time checks is lowered twice, and names defined in either version are unknown after both.
         if nest.tail and sink.value is sink.target and nest.level(text) == 0 and not self.group.checks:
             scope.tails[sink.value] = Tail(nest.axes[-1], nest.tail, text)
         if self.turned is not None:
@@ -313,7 +329,10 @@ class _GroupLowering:
         return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
 
     def _transposed(self) -> LoopBuffer | None:
-        """A buffer for a tile as it is in memory, from which vectors transpose it; None if it is not transposed."""
+        """A buffer for a copy of a tile in its original order, which vectors then transpose.
+
+        None if the tile needs no transposing.
+        """
         nest = self.nest
         match self.group.sinks:
             case [BufferFill(target=target, staged=False)] if not self.scope.reference:
@@ -329,7 +348,10 @@ class _GroupLowering:
         return LoopBuffer(self.scope.name("b"), buffer.ctype, buffer.elements, buffer.item_bytes)
 
     def _rows_to_turn(self) -> str:
-        """The C name of the address of a row of a tile that is transposed in place, "" if it is in a buffer."""
+        """The C name of the address of a row of a tile that can be transposed in place.
+
+        "" if it needs a copy in a buffer.
+        """
         if self.turned is None or self.nest.runs is not None:
             return ""
         (sink,) = self.group.sinks
@@ -343,7 +365,10 @@ class _GroupLowering:
         return self.nest.row_start(pointer, self.nest.index) or ""
 
     def _turn_rows(self, start: str, copy: list[Statement], limits: list[str]) -> None:
-        """Some rows at a time are transposed in place; ``copy`` makes a copy in a buffer if masks cut the tile."""
+        """Emits code that transposes some rows at a time in place.
+
+        ``copy`` fills a buffer if masks exclude part of the tile.
+        """
         nest, scope, turned = self.nest, self.scope, self.turned
         assert turned is not None
         (sink,) = self.group.sinks
@@ -393,7 +418,7 @@ class _GroupLowering:
         self.scope.emit(LoopCall(f"silo_turn_{buffer.item_bytes}({buffer.name}, {self.turned.name}, {rows}, {count})"))
 
     def _address(self, value: Value) -> str:
-        """An address that only accesses use, by the loop's own counter if it follows it; "" if it does not."""
+        """The C text of an address that is used only by accesses, if it is affine in the innermost index; else ""."""
         nest = self.nest
         if not value.type.pointer or not nest.fast or any(use.name not in _ACCESSES for use in value.uses):
             return ""
@@ -412,7 +437,7 @@ class _GroupLowering:
             return [Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))]
         known = len(nest.limits)
         condition = nest.mask(mask, nest.index)
-        if nest.fast:  # limits of loads that compute the mask do not count
+        if nest.fast:  # limits set by loads from which the mask is computed do not count
             reads = mask is None or _reads_memory(mask)
             self.limits_of[operation] = set() if reads else set(nest.limits[known:])
         if condition == "0":
@@ -431,7 +456,10 @@ class _GroupLowering:
         return [Assign(place, text, condition)]
 
     def _limits_of_mask(self, mask: Value | None) -> set[str]:
-        """The index from which a deferred store does nothing; unknown if it depends on memory, which changes."""
+        """The limits after which a deferred store writes nothing.
+
+        Empty if its mask depends on memory, which may change.
+        """
         nest = self.nest
         if mask is None or _reads_memory(mask):
             return set()
@@ -458,7 +486,7 @@ class _GroupLowering:
         return self._reduce_outer(operation, element)
 
     def _reduce_outer(self, operation: Operation, element: str) -> list[Statement]:
-        """Along another axis than the innermost: combine rows into the result, the first one as it is."""
+        """Reduces along an axis other than the innermost: combines rows into the result, and copies the first row."""
         axis = operation.attributes["axis"]
         assert isinstance(axis, int)
         target = self._result_place(operation)
@@ -467,7 +495,8 @@ class _GroupLowering:
             return [Assign(target, element)]
         combining = combining_operation(operation)
         assert combining is not None
-        # In a statement of its own: a C compiler makes no vectors of a loop that compares within a choice.
+        # In a statement of its own: C compilers do not vectorise a loop with a comparison inside of a conditional
+        # expression.
         name, text = self.scope.name("t"), combined_text(self.scope, combining, target, element)
         combined = Define(ops.c_type(operation.result.type), name, text)
         return [combined, Assign(target, f"{self.nest.index[axis]} == 0 ? {element} : {name}")]
@@ -486,7 +515,7 @@ class _GroupLowering:
     # ---- loops
 
     def _behind(self, slow: list[Statement], limits: list[str], *, simd: bool) -> _Behind:
-        """The statements behind the limits: for each element, and for the one value that all have, if it is known."""
+        """The code for the elements after the limits, and a faster version if all of them have one known value."""
         values, marked = self.repeated, simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
         plain = _Rest(slow, values, simd=marked)
         if not self.accumulators or not limits or self.nest.tail or self.scope.reference:
@@ -497,7 +526,7 @@ class _GroupLowering:
         combined = self.combined
         body = self._body(fast=False, ended=ended)
         self.combined = combined
-        if not self.repeated:  # nothing is known behind the limits
+        if not self.repeated:  # the value after the limits is unknown
             return _Behind(plain, None, "")
         marked = simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
         return _Behind(plain, _Rest(body, self.repeated, simd=marked), fits)
@@ -505,7 +534,7 @@ class _GroupLowering:
     def _rest(
         self, rest: _Rest, first: str, whole: str, extent: int, marks: tuple[tuple[str, str], ...]
     ) -> list[Statement]:
-        """The iterations from ``first`` to ``whole``, behind all limits."""
+        """The statements for the elements from ``first`` to ``whole``, which are after all limits."""
         result: list[Statement] = []
         if rest.body:
             loop = For(self.nest.inner, first, whole, rest.body, simd=rest.simd, reductions=marks)
@@ -520,9 +549,9 @@ class _GroupLowering:
         return result
 
     def _rest_ends(self, limits: list[str], extent: int) -> str:
-        """The condition under which nothing is left to do after the limits; "" if it is unknown.
+        """The C condition under which no work is left after the limits; "" if that is unknown.
 
-        After the least limit one of the comparisons is false, unless its numbers exceed 32 bits before.
+        After the lowest limit one of the comparisons is false, unless its operands exceed 32 bits before that.
         """
         nest = self.nest
         if nest.runs is not None or any(limit not in nest.bases for limit in limits):
@@ -545,7 +574,7 @@ class _GroupLowering:
         start: str = "0",
         end: str = "",
     ) -> list[Statement]:
-        """The loops over the innermost axis from ``start`` to ``end``, "" for its extent."""
+        """The loops over the innermost axis from ``start`` to ``end``; if ``end`` is "", to the axis' extent."""
         inner = self.nest.inner
         whole = end or str(extent)
         before: list[Statement] = []
@@ -566,7 +595,7 @@ class _GroupLowering:
             nothing = self._rest_ends(limits, extent) if behind.plain.body else ""
             if nothing == "1":
                 pass
-            elif nothing:  # so rare that vectors are not worth their compile time
+            elif nothing:  # this case is so rare that vectors are not worth their compile time
                 rest.append(If(f"!({nothing})", [For(inner, limit, str(extent), behind.plain.body)]))
             elif behind.one_value is None:
                 rest += self._rest(behind.plain, limit, whole, extent, marks)

@@ -1,7 +1,8 @@
-"""Loops over f16 in memory, cut into blocks that are converted as a whole.
+"""Cuts loops over f16 in memory into blocks that are converted as a whole.
 
-CPUs have instructions that convert f16, but gcc vectorises integer code in their place. So a loop that reads and writes
-f16 in the order of its index gets a block of the operands as f32, computes on it, and converts the results at its end.
+CPUs have instructions that convert f16, but gcc vectorises integer code instead. So a loop that reads and writes f16 in
+the order of its index first converts a block of its operands to f32, computes on that, and converts the results at the
+block's end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, Loop
 
 __all__ = ["PIECE", "convert_in_blocks"]
 
-PIECE = "half_blocks"  # the runtime piece that the blocks are converted with
+PIECE = "half_blocks"  # the piece of the C runtime that converts blocks
 _BLOCK = 256  # elements: a block of f32 takes 1 KiB of the stack
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _SCRATCH = re.compile(r"b\d+")
@@ -22,7 +23,7 @@ _WIDEN, _NARROW = "silo_f16_to_f32", "silo_f32_to_f16"
 
 
 def convert_in_blocks(program: LoopProgram) -> bool:
-    """Cut the loops of ``program`` that gain by it; returns whether any was cut."""
+    """Cuts the loops of ``program`` that become faster by it; returns whether any loop was cut."""
     state = _State()
     program.body = _statements(program.body, state)
     for function in program.functions:
@@ -32,7 +33,7 @@ def convert_in_blocks(program: LoopProgram) -> bool:
 
 @dataclass(slots=True)
 class _State:
-    """How many names were made."""
+    """A counter for fresh names."""
 
     count: int = 0
 
@@ -59,7 +60,7 @@ def _statements(body: list[Statement], state: _State) -> list[Statement]:
 
 
 def _blocked(loop: For, state: _State) -> list[Statement]:
-    """The loop in blocks; unchanged if it holds anything but definitions and assignments, or no f16 to convert."""
+    """The loop in blocks; unchanged if it contains more than definitions and assignments, or no f16 to convert."""
     if loop.step != "1" or not all(isinstance(statement, Define | Assign) for statement in loop.body):
         return [loop]
     loads, stores = _loads(loop), _stores(loop)
@@ -81,7 +82,7 @@ def _blocked(loop: For, state: _State) -> list[Statement]:
                 texts = (_replaced(text, wide, loads, index) for text in (target, value, condition))
                 body.append(Assign(*texts))
             case _:
-                raise AssertionError(statement)  # excluded above
+                raise AssertionError(statement)  # callers pass only definitions and assignments
     block: list[Statement] = [
         Define("int64_t", count, f"({loop.end}) - {start} < {_BLOCK} ? ({loop.end}) - {start} : {_BLOCK}"),
         *(LoopCall(f"silo_widen_row_f16({wide[name]}, {place} + {start}, {count})") for name, place in loads.items()),
@@ -96,7 +97,7 @@ def _blocked(loop: For, state: _State) -> list[Statement]:
 
 
 def _uses(loop: For) -> Counter[str]:
-    """How often each word occurs in the body, definitions not counted."""
+    """How often each word is used in the body; definitions of the word do not count."""
     found: Counter[str] = Counter()
     for statement in loop.body:
         if isinstance(statement, Define):
@@ -107,7 +108,7 @@ def _uses(loop: For) -> Counter[str]:
 
 
 def _loads(loop: For) -> dict[str, str]:
-    """Names of f16 that are read in order and only widened, with the pointer they are read through."""
+    """The names of f16 values that are read in order and only widened, each with the pointer it is read through."""
     uses = _uses(loop)
     texts = [f"{getattr(statement, 'value', '') or ''}" for statement in loop.body]
     found: dict[str, str] = {}
@@ -121,7 +122,7 @@ def _loads(loop: For) -> dict[str, str]:
 
 
 def _stores(loop: For) -> dict[str, tuple[str, str]]:
-    """Names of f16 that are narrowed and only written in order: the pointer, and the f32 they come from."""
+    """The names of f16 values that are only written in order, each with the pointer and the f32 it is narrowed from."""
     uses = _uses(loop)
     narrowed = {
         statement.name: statement.value[len(_NARROW) + 1 : -1]
@@ -134,7 +135,7 @@ def _stores(loop: For) -> dict[str, tuple[str, str]]:
             place = _in_order(statement.target, loop.variable)
             if place and uses[statement.value] == 1:
                 found[statement.value] = (place, narrowed[statement.value])
-    # Narrowed values are written after the block: another store of the body may have to come later.
+    # Narrowed values are written after the block, so they must be the body's last writes to arguments' memory.
     written = [s for s in loop.body if isinstance(s, Assign) and _reaches_memory(s.target)]
     if all(statement.value in found for statement in written):
         return found
@@ -142,12 +143,12 @@ def _stores(loop: For) -> dict[str, tuple[str, str]]:
 
 
 def _reaches_memory(target: str) -> bool:
-    """Whether an assignment is to an argument's memory: not to a scalar, and not to a buffer of the kernel's own."""
+    """Whether an assignment writes an argument's memory, rather than a scalar or one of the kernel's own buffers."""
     return target.startswith("*") or ("[" in target and not _SCRATCH.fullmatch(target.partition("[")[0]))
 
 
 def _in_order(text: str, variable: str) -> str:
-    """The pointer of ``pointer[variable]``, else ""."""
+    """The pointer in a text of the form ``pointer[variable]``; "" for any other text."""
     match = re.fullmatch(r"(\w+)\[(\w+)\]", text)
     return match.group(1) if match is not None and match.group(2) == variable else ""
 
@@ -165,7 +166,7 @@ def _is_call(text: str, function: str) -> bool:
 
 
 def _replaced(text: str, wide: dict[str, str], loads: dict[str, str], index: str) -> str:
-    """``text`` with the widened loads read from their blocks."""
+    """``text``, with the widened loads replaced by reads of their blocks."""
     for name in loads:
         text = text.replace(f"{_WIDEN}({name})", f"{wide[name]}[{index}]")
     return text

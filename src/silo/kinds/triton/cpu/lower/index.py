@@ -1,4 +1,4 @@
-"""Places of elements in a tile by axis, and sums and products of affine values, as C texts."""
+"""Positions of elements in a tile, and sums and products of affine values, as C texts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from silo.kinds.triton.front.ssa import Operation, Type
 
 __all__ = ["Index", "combine", "linear_index", "remap"]
 
-# ---- The place of an element in a tile, as texts of C by axis: its place in memory, and in the base of a view ----
+# ---- The position of an element in a tile, as one C text for each axis: in memory, and in the operand of a view ----
 
 Index = tuple[str, ...]
 
 
 def linear_index(index: Index, shape: tuple[int, ...]) -> str:
-    """The row-major place of ``index`` in a buffer of ``shape``."""
+    """The row-major position of ``index`` in a buffer of ``shape``."""
     text = "0"
     for name, extent in zip(index, shape, strict=True):
         if text == "0":
@@ -26,7 +26,7 @@ def linear_index(index: Index, shape: tuple[int, ...]) -> str:
 
 
 def remap(operation: Operation, index: Index) -> Index:
-    """The index into a view's operand that shows at ``index`` of its result."""
+    """The index into a view's operand of the element that the view has at ``index``."""
     source: Type = operation.operands[0].type
     shape = operation.result.type.shape
     match operation.name:
@@ -58,7 +58,7 @@ def remap(operation: Operation, index: Index) -> Index:
 
 
 def combine(name: str, left: tuple[str, str], right: tuple[str, str]) -> tuple[str, str] | None:
-    """``left`` and ``right`` under the operation ``name``; None if the result is not affine."""
+    """The (base, stride) form of the operation ``name`` on two such forms; None if its result is not affine."""
     (base, stride), (other, other_stride) = left, right
     if name == arith.MULI:
         if stride != "0" and other_stride != "0":
@@ -77,6 +77,6 @@ def combine(name: str, left: tuple[str, str], right: tuple[str, str]) -> tuple[s
 
 
 def _plain(stride: str) -> str:
-    """A stride that is a literal, as its bare digits."""
+    """A stride that is a C literal, reduced to its digits."""
     digits = stride.replace("(int64_t)", "").replace("((int32_t)", "").replace("((int64_t)", "").rstrip(")")
     return digits if digits.isdigit() else stride

@@ -1,4 +1,4 @@
-"""Reductions over another axis than the innermost read several rows at a time, and combine them first."""
+"""Reductions along an axis other than the innermost read several rows at a time, and combine them first."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ ROW_TYPES = frozenset({"f32", "f64", "i32", "i64"})
 _MOST_ROWS = 8
 _LEAST_ROWS = 4
 _MATRIX = 2
-_FEW = 8  # statements of an element
-_NARROW = 64  # elements of a row; of longer ones fewer are read at a time
+_FEW = 8  # statements for one element
+_NARROW = 64  # elements of a row; of longer rows, fewer are read at a time
 
 
 @dataclass(frozen=True, slots=True)
 class CombinedRow:
-    """One reduction: the C text of its result's element, and of the element that a row adds to it."""
+    """One reduction: the C texts of the result's element (``target``) and of the row's element combined with it."""
 
     operation: Operation
     target: str
@@ -50,9 +50,10 @@ class CombinedRow:
 class JoinedRows:
     """The parts of a nest whose rows are joined.
 
-    ``before`` are the statements of a row, ``limits`` texts over ``limit`` for the number of leading elements, of the
-    ``end`` that count, without a mask. ``values`` compute what ``rows`` add there, ``masked`` what ``masked_rows`` add
-    behind. Where the C condition ``whole`` holds, no row has a limit before ``end``; "" if that is unknown.
+    ``before`` are the statements of a row. ``limits`` are C texts over ``limit``: the number of leading elements, of
+    the ``end`` used ones, that need no mask. For these, ``values`` compute what ``rows`` add; for the elements after
+    them, ``masked`` compute what ``masked_rows`` add. If the C condition ``whole`` is true, no row has a limit below
+    ``end``; ``whole`` is "" if that is unknown.
     """
 
     nest: Nest
@@ -68,16 +69,16 @@ class JoinedRows:
 
 
 def joined(nest: Nest, axis: int) -> int:
-    """How many rows along ``axis`` are read at a time; 0 if each is read alone."""
+    """The number of rows along ``axis`` that are read at a time; 0 if each row is read alone."""
     extent, row = nest.shape[axis], nest.shape[nest.axes[-1]]
     count = _MOST_ROWS if row <= _NARROW else _LEAST_ROWS
     return count if extent % count == 0 and nest.index[axis] != "0" else 0
 
 
 def seen_extent(scope: LoweringScope, nest: Nest, operations: Sequence[Operation]) -> str:
-    """How many leading elements along the innermost axis are stored of what ``operations`` reduce, as a C text.
+    """A C text for the number of leading elements along the innermost axis that are stored of ``operations``' results.
 
-    All of them count if more than one mask limits them, or no known mask.
+    All elements count if the stores have several masks, or no known mask.
     """
     extent = str(nest.shape[nest.axes[-1]])
     if len(operations) != 1:
@@ -104,9 +105,11 @@ def seen_extent(scope: LoweringScope, nest: Nest, operations: Sequence[Operation
 
 
 def whole_tile(scope: LoweringScope, nest: Nest, end: str) -> str:
-    """The C condition that no mask of ``nest`` cuts the first ``end`` elements of any row; "" if it has no such form.
+    """The C condition that no mask of ``nest`` excludes any of the first ``end`` elements of a row.
 
-    Emits what it is computed from.
+    "" if it has no such form.
+
+    Emits the code that computes the condition.
     """
     inner = nest.axes[-1]
     own = Nest(scope, nest.shape)
@@ -127,9 +130,9 @@ def whole_tile(scope: LoweringScope, nest: Nest, end: str) -> str:
 def join_rows(
     scope: LoweringScope, parts: JoinedRows, count: int, common: str, single: list[Statement]
 ) -> list[Statement]:
-    """The loop over the rows, ``count`` of them at a time up to the limit that they share.
+    """The loop over the rows, ``count`` rows at a time up to the lowest of their limits.
 
-    ``single`` handles the rest of one row after ``common``, the name of that limit.
+    ``common`` is the name of that limit; ``single`` handles the elements of one row after it.
     """
     inside = _inside(parts)
     if not inside:
@@ -171,7 +174,7 @@ def join_rows(
     summed: list[Statement] = [columns("0", parts.end, parts.values, parts.rows)]
     extent = str(nest.shape[nest.axes[-1]])
     if parts.end != extent and int(extent) <= _NARROW and len(parts.values) <= _FEW:
-        # Few vectors of a known number need no loop.
+        # With a constant extent, the C compiler can unroll the loop over these few vectors.
         summed = [If(f"{parts.end} == {extent}", [columns("0", extent, parts.values, parts.rows)], summed)]
     heads: list[Statement] = []
     for number, own in enumerate(_naming(named, number) for number in numbers):
@@ -186,12 +189,12 @@ def _names(statements: list[Statement]) -> list[str]:
 
 
 def _naming(names: list[str], number: int) -> Callable[[str], str]:
-    """Puts the names of one of the joined rows into a text."""
+    """Returns a function that replaces ``names`` in a text by those of the joined row ``number``."""
     word = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
     return lambda text: word.sub(lambda found: f"{found.group()}_{number}", text)
 
 
-# The neutral element of a reduction of floats.
+# The neutral element of each reduction of floats.
 _NEUTRAL: Mapping[str, float] = {
     arith.ADDF: 0.0,
     arith.MAXNUMF: -math.inf,
@@ -207,10 +210,10 @@ _TARGET = re.compile(r"(b[0-9]+)\[\w+\]")
 
 
 def _readable(parts: JoinedRows) -> list[Statement]:
-    """The statements of a row, in which pointers to a row that is masked as a whole point to the totals instead.
+    """The statements of a row, in which the pointer to a row that is entirely masked off points to the results.
 
-    Nothing is read through these. But a vector load without a single active lane takes the CPU hundreds of cycles if
-    its address is no memory of the process, which rows behind a tensor's last may be.
+    Nothing is read through such a pointer. But a vector load without a single active lane takes the CPU hundreds of
+    cycles if its address is not mapped in the process, as may be the case for rows after a tensor's last.
     """
     target = _TARGET.fullmatch(parts.rows[0].target) if parts.rows else None
     masks = {one.name: one.value or "" for one in parts.masked if isinstance(one, Define)}
@@ -219,7 +222,10 @@ def _readable(parts: JoinedRows) -> list[Statement]:
         return parts.before
 
     def masking(pointer: str) -> str:
-        """The condition of the row without which no element is loaded through ``pointer``; "" if none is known."""
+        """A condition of the row that is true whenever an element is loaded through ``pointer``.
+
+        "" if none is known.
+        """
         word, found = re.compile(rf"\b{pointer}\b"), set[str]()
         others = [repr(one) for one in [*parts.values, *parts.before] if not _defines(one, pointer)]
         if any(word.search(text) for text in others):
@@ -252,7 +258,7 @@ def _defines(statement: Statement, name: str) -> bool:
 
 
 def _inside(parts: JoinedRows) -> str:
-    """The name of a condition without which a row adds nothing that counts; "" if none is known."""
+    """The name of a condition that must be true for a row to change the results; "" if none is known."""
     for one in parts.masked_rows:
         combining, value = combining_operation(one.operation), one.operation.operands[0]
         while value.owner is not None and value.owner.name == arith.EXTF:
@@ -278,7 +284,7 @@ _REDUCED: Mapping[str, str] = {
 
 
 def combined_text(scope: LoweringScope, combining: Operation, left: str, right: str) -> str:
-    """The C text of a reduction's function of two elements."""
+    """The C text of a reduction's combining function, applied to two elements."""
     function = _REDUCED.get(combining.name)
     if function is None or scope.reference or combining.result.type.element not in ("f32", "f64"):
         return scope.expression(combining, [left, right])
@@ -287,7 +293,10 @@ def combined_text(scope: LoweringScope, combining: Operation, left: str, right: 
 
 
 def _combined(scope: LoweringScope, one: CombinedRow, elements: list[str], first: str) -> list[Statement]:
-    """Combines the elements of one column in pairs, and the total with the target unless ``first`` is 0."""
+    """Combines the elements of one column in pairs, and then with the target.
+
+    If ``first`` is 0, they replace the target.
+    """
     combining = combining_operation(one.operation)
     assert combining is not None
     ctype = ops.c_type(combining.result.type)
@@ -314,4 +323,4 @@ def _renamed(statement: Statement, own: Callable[[str], str]) -> Statement:
         case LoopCall(text):
             return LoopCall(own(text))
         case _:
-            raise AssertionError(statement)  # excluded by the caller
+            raise AssertionError(statement)  # callers pass only these statements

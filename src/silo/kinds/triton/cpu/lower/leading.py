@@ -1,4 +1,4 @@
-"""The loops of a nest whose body is written twice: for the part where every mask is true, in runs, and for the rest."""
+"""Writes a nest's loops with its body twice: for the leading part in which every mask is true, and for the rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Body", "leading_loops"]
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The code that the innermost loop runs once, and whether its iterations may be done side by side."""
+    """The code of one iteration of the innermost loop, and whether its iterations may be vectorised."""
 
     statements: list[Statement]
     simd: bool
@@ -26,7 +26,7 @@ def leading_loops(
     body: Callable[[Nest], Body],
     reductions: tuple[tuple[str, str], ...] = (),
 ) -> list[Statement]:
-    """The loops over ``shape``; ``body`` writes the code of one element, after its nest's levels."""
+    """The loops over ``shape``. ``body`` returns the code of one element, which follows the statements of its nest."""
 
     def written(nest: Nest, *, fast: bool) -> Body:
         nest.begin_body(fast=fast)

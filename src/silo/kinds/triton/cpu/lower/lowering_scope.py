@@ -1,4 +1,4 @@
-"""The scope of a lowering: the C name of each scalar, the buffer of each stored value."""
+"""The state of a lowering: the C name of each scalar, the buffer of each stored value."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ __all__ = ["ElementFunction", "LoweringScope", "Tail"]
 
 @dataclass(frozen=True, slots=True)
 class ElementFunction:
-    """A C function that applies the region of an operation: the values it takes before the elements.
+    """A C function that applies the region of an operation.
 
-    One that ``calls`` functions of the user takes the program's surroundings as well and returns an error code.
+    ``passed`` are the values that it takes before the elements.
+
+    A function that ``calls`` functions of the user also receives the program's position, scratch memory and context,
+    and returns an error code.
     """
 
     name: str
@@ -29,7 +32,10 @@ class ElementFunction:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """From ``limit`` (a text over the extent) on, the elements along ``axis`` are the scalar ``element``."""
+    """A fact about a stored value: its elements along ``axis`` from ``limit`` on all equal the scalar ``element``.
+
+    ``limit`` is a C text that computes the limit from the extent.
+    """
 
     axis: int
     limit: str
@@ -40,7 +46,7 @@ _POINTER_BYTES = 8
 
 
 class LoweringScope:
-    """The state shared by everything that lowers one kernel."""
+    """The state that all functions share which lower one kernel."""
 
     def __init__(self, options: CpuOptions, module: Module) -> None:
         self.options = options
@@ -48,23 +54,24 @@ class LoweringScope:
         self.lifetimes = Lifetimes()
         self.pieces: set[str] = set()
         self.constants: list[str] = []
-        self.locals: list[str] = []  # definitions that last from program to program
-        self.finish: list[Statement] = []  # after the last program of a call
-        self.wants_alone = False  # whether atomics are plain updates while no other kernel with atomics runs
-        self.locking: set[Operation] = set()  # atomics under a lock, while all running kernels with atomics use locks
-        self.in_kernel = False  # whether it is the kernel that is being lowered, and not a function that it calls
+        self.locals: list[str] = []  # C definitions that keep their values from one program to the next
+        self.finish: list[Statement] = []  # run after the last program of a call
+        self.wants_alone = False  # whether atomics become plain updates while no other kernel with atomics runs
+        # atomics that take a lock instead, while all running kernels with atomics use locks
+        self.locking: set[Operation] = set()
+        self.in_kernel = False  # whether the kernel itself is being lowered, rather than a function that it calls
         self.out: list[Statement] = []
-        self.frame = ""  # the C constant that is the size of the current function's scratch memory
+        self.frame = ""  # the C constant for the size of the current function's scratch memory
         self.elementwise: dict[Operation, ElementFunction] = {}
-        # A value that equals another (a carried value the loop never changes, a loop's result).
+        # The value that another value equals: for a carried value that the loop never changes, and for a loop's result.
         self.same: dict[Value, Value] = {}
-        # A carried value as its start and the name of the offset added so far, in elements.
+        # For a carried value: its start, and the name of the offset added so far, in elements.
         self.offsets: dict[Value, tuple[Value, str]] = {}
-        # Stores that may go past the caches, and how often the loops round them run.
+        # Stores that may bypass the caches, and the iteration counts of the loops around them.
         self.streamable: frozenset[Operation] = frozenset()
         self.trips: dict[Operation, str] = {}
-        self.tails: dict[Value, Tail] = {}  # of values in buffers
-        self.parts: dict[Operation, tuple[str, str]] = {}  # for dots: the number of rows and columns that are used
+        self.tails: dict[Value, Tail] = {}  # facts about values that are in buffers
+        self.parts: dict[Operation, tuple[str, str]] = {}  # for a dot: the numbers of rows and columns that are used
         self._scalars: dict[Value, str] = {}
         self._buffers: dict[Value, LoopBuffer] = {}
         self._constant_arrays: dict[Value, str] = {}
@@ -82,12 +89,12 @@ class LoweringScope:
         return f"{stem}{self._serial}"
 
     def emit(self, statement: Statement) -> None:
-        """Append to the statements being collected."""
+        """Appends a statement to the list that is being collected."""
         self.out.append(statement)
 
     @contextmanager
     def collecting(self) -> Generator[list[Statement]]:
-        """Collect statements into a new list."""
+        """A context manager that collects statements into a new list."""
         outer, self.out = self.out, []
         try:
             yield self.out
@@ -95,13 +102,13 @@ class LoweringScope:
             self.out = outer
 
     def resolve(self, value: Value) -> Value:
-        """``value``, or the value that it equals."""
+        """The value that ``value`` is known to equal, or ``value`` itself."""
         while value in self.same:
             value = self.same[value]
         return value
 
     def bind(self, value: Value, name: str) -> None:
-        """Say that the C expression ``name`` is the scalar ``value``."""
+        """Records that the C expression ``name`` is the scalar ``value``."""
         self._scalars[value] = name
 
     def scalar(self, value: Value) -> str:
@@ -109,7 +116,7 @@ class LoweringScope:
         return self._scalars[self.resolve(value)]
 
     def new_buffer(self, type_: Type, element: str = "") -> LoopBuffer:
-        """A fresh buffer for a tensor of ``type_``, as type ``element`` ("" for its own)."""
+        """A new buffer for a tensor of ``type_``, with elements of type ``element`` ("" for the tensor's own)."""
         item = Type(element or type_.element, (), tensor=False, pointer=type_.pointer)
         size = _POINTER_BYTES if item.pointer else ops.element_bytes(item.element)
         return LoopBuffer(self.name("b"), ops.c_type(item), type_.elements, size)
@@ -119,11 +126,11 @@ class LoweringScope:
         return self._buffers.get(self.resolve(value))
 
     def hold(self, value: Value, buffer: LoopBuffer) -> None:
-        """Say that ``buffer`` holds ``value``."""
+        """Records that ``buffer`` holds ``value``."""
         self._buffers[self.resolve(value)] = buffer
 
     def buffer_for(self, value: Value) -> LoopBuffer:
-        """The buffer of ``value``, made at its first use."""
+        """The buffer of ``value``; the first call creates it."""
         found = self.buffer(value)
         if found is None:
             found = self.new_buffer(value.type)
@@ -131,14 +138,14 @@ class LoweringScope:
         return found
 
     def stage(self, value: Value) -> LoopBuffer:
-        """The second buffer of a carried tensor, copied over the first by ``unstage``."""
+        """A second buffer for a carried tensor; ``unstage`` copies it over the first."""
         found = self._stages.get(value)
         if found is None:
             found = self._stages[value] = self.new_buffer(value.type)
         return found
 
     def unstage(self, values: Iterable[Value]) -> None:
-        """Copy the staged elements of ``values`` to their buffers."""
+        """Copies the staged elements of ``values`` to their own buffers."""
         for value in values:
             source = self._stages.pop(value, None)
             if source is not None:
@@ -154,7 +161,7 @@ class LoweringScope:
         return ops.scalar_expression(operation, operands, types, operation.result.type)
 
     def apply(self, operation: Operation, elements: list[str], targets: list[str]) -> list[Statement]:
-        """Apply the region of ``operation`` to ``elements`` and put the results at ``targets``."""
+        """Statements that apply the region of ``operation`` to ``elements`` and write the results to ``targets``."""
         function = self.elementwise[operation]
         arguments = [*(self.scalar(value) for value in function.passed), *elements, *targets]
         if function.calls:
@@ -166,14 +173,17 @@ class LoweringScope:
         return not self.reference and not self.elementwise[operation].calls
 
     def checked_call(self, function: str, arguments: list[str]) -> list[Statement]:
-        """Call a function that gets the program's surroundings; its error code becomes the caller's."""
+        """Calls a function that receives the program's position, scratch memory and context.
+
+        Returns its error code on failure.
+        """
         place = f"program_x, program_y, program_z, grid, (char *)scratch + {self.frame}, context"
         code = self.name("code")
         called = Define("int32_t", code, f"{function}({', '.join([*arguments, place])})")
         return [called, If(code, [Return(code)])]
 
     def constant_array(self, value: Value) -> str:
-        """The name of a constant array that holds a constant whose elements differ."""
+        """The name of a C array that holds a constant whose elements differ."""
         found = self._constant_arrays.get(value)
         if found is None:
             assert value.owner is not None

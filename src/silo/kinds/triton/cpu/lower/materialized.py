@@ -1,4 +1,4 @@
-"""Lowers operations on whole tensors: calls, functions mapped over elements, sorting networks, running sums."""
+"""Lowers operations that need whole tensors: calls, functions mapped over elements, sorting networks, running sums."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ __all__ = ["function_name", "lower_whole"]
 
 
 def function_name(module: Module, symbol: str) -> str:
-    """The C name of one of the module's functions: its number, as a symbol may be any text."""
+    """The C name of one of the module's functions.
+
+    It contains the function's number, because a symbol may be any text.
+    """
     return f"silo_function{list(module.functions).index(symbol)}"
 
 
 def lower_whole(scope: LoweringScope, operation: Operation) -> None:
-    """Emit the operation; its operands are in memory."""
+    """Emits the operation; its operands must be in memory."""
     if operation.name == tt.CALL:
         _call(scope, operation)
     elif operation.name == NETWORK:
@@ -54,7 +57,7 @@ def _call(scope: LoweringScope, operation: Operation) -> None:
 
 
 def _map(scope: LoweringScope, operation: Operation) -> None:
-    """``tt.map_elementwise``: the function takes ``pack`` consecutive elements of each operand."""
+    """Lowers ``tt.map_elementwise``, whose function takes ``pack`` consecutive elements of each operand."""
     pack = operation.attributes.get("pack", 1)
     assert isinstance(pack, int)
     index = scope.name("i")
@@ -75,7 +78,7 @@ def _map(scope: LoweringScope, operation: Operation) -> None:
 
 
 def _in_place(scope: LoweringScope, operation: Operation) -> LoopBuffer:
-    """The buffer of the result, which holds the operand: the operand's own if nothing else reads it, else a copy."""
+    """A buffer for the result that already holds the operand: the operand's own if nothing else reads it, or a copy."""
     operand, result = operation.operands[0], operation.result
     source = scope.buffer(operand)
     assert source is not None

@@ -20,13 +20,13 @@ __all__ = [
     "split_prints",
 ]
 
-# ---- Lowers ``tt.print`` and ``tt.assert``: one line, or one test, an element ----
+# ---- Lowers ``tt.print`` and ``tt.assert``: one line, or one test, for each element ----
 
 _PROGRAM = "program_x, program_y, program_z"
 
 
 def split_prints(module: Module) -> None:
-    """Make a ``tt.print`` of several values one for each, in place: they may differ in shape."""
+    """Replaces a ``tt.print`` of several values by one for each, in place, because the values may differ in shape."""
     for operation in module.walk():
         if operation.name == tt.PRINT and len(operation.operands) > 1:
             assert operation.block is not None
@@ -61,7 +61,7 @@ def message_statements(
 
 
 def flush_statement() -> Statement:
-    """The end of a print: lines are flushed even if the program faults later."""
+    """The statement after a print that flushes its lines, so that they appear even if the program faults later."""
     return LoopCall("fflush((void *)0)")
 
 
@@ -81,7 +81,7 @@ def _print(scope: LoweringScope, operation: Operation, value: str, index: Sequen
     arguments.append(c_string(prefix))
     if "operand" in operation.attributes:
         number = operation.attributes["operand"]
-        assert isinstance(number, int)  # `_split` put it there
+        assert isinstance(number, int)  # set by `split_prints`
         head += f"(operand {number:d}) "
     if operation.operands:
         signs = operation.attributes.get("isSigned", ())
@@ -98,7 +98,7 @@ def _index_format(shape: tuple[int, ...]) -> str:
 
 
 def _formatted(scope: LoweringScope, type_: Type, value: str, signed: bool, is_hex: bool) -> tuple[str, str]:  # noqa: FBT001
-    """The conversion of one value and the C expression that it takes."""
+    """The ``printf`` conversion of one value, and the C expression of its argument."""
     element = type_.element
     if type_.pointer:
         return "%p", f"(void *){value}"
@@ -122,12 +122,12 @@ def _formatted(scope: LoweringScope, type_: Type, value: str, signed: bool, is_h
 
 
 def assert_statements(scope: LoweringScope, operation: Operation, value: str, index: Sequence[str]) -> list[Statement]:
-    """End the launch if ``value`` is false."""
+    """Statements that end the launch with an error if ``value`` is false."""
     scope.pieces.add("fault")
     message = operation.attributes.get("message", "")
     assert isinstance(message, str)
     room = scope.name("room")
-    # CUDA's words: programs search for them
+    # the same words as CUDA's, because programs search for them
     words = f"device-side assert{f' at {operation.location}' if operation.location else ''}{': ' if message else ''}"
     where = "; program (%d, %d, %d)" + (f", index ({', '.join(['%d'] * len(index))})" if index else "")
     arguments = [c_string(words), c_string(message), _PROGRAM, *(f"(int){name}" for name in index)]
@@ -145,7 +145,7 @@ def assert_statements(scope: LoweringScope, operation: Operation, value: str, in
 
 
 def c_string(text: str) -> str:
-    r"""A C string literal of any text; the only way for a text of the module into the C text.
+    r"""A C string literal of any text. Text of the module enters the C text only through this function.
 
     Characters with a meaning to a compiler, to ``printf`` or to a terminal, and non-ASCII ones, are written as octal
     bytes.
@@ -158,14 +158,14 @@ def c_string(text: str) -> str:
     return '"' + "".join(plain) + '"'
 
 
-# ---- The operations of a check (``checking.instrument`` adds them) as C: calls of the runtime piece ``check`` ----
+# ---- The operations that ``checking.instrument`` adds, as calls of the runtime piece ``check`` ----
 
-_SCALAR = "-1"  # the lane of a value without an index
+_SCALAR = "-1"  # the lane of a value that has no index
 _HOLDS = {"device_assert": "SILO_CHECK_ASSERT", "assume": "SILO_CHECK_ASSUME"}
 
 
 def checked_statement(scope: LoweringScope, operation: Operation) -> Statement | None:
-    """The statement of a scalar operation with an unused result; None if the operation is an expression."""
+    """The statement of a check operation on scalars whose result is unused; None if the operation is an expression."""
     scope.pieces.add("check")
     match operation.name:
         case further_dialects.BEGIN:
@@ -183,7 +183,7 @@ def checked_statement(scope: LoweringScope, operation: Operation) -> Statement |
 def checked_expression(
     scope: LoweringScope, operation: Operation, operands: Sequence[str], lane: str = _SCALAR, index: Sequence[str] = ()
 ) -> str:
-    """One element of an operation's result, at the row-major ``lane`` and the ``index`` of its tile."""
+    """The C expression of one element of a check operation, at the row-major ``lane`` and the ``index`` of its tile."""
     scope.pieces.add("check")
     match operation.name:
         case further_dialects.ACCESS:
@@ -210,7 +210,10 @@ def _site(operation: Operation) -> int:
 
 
 def _access(operation: Operation, operands: Sequence[str], lane: str) -> str:
-    """Operands: the address, the optional mask, and the stored value if ``stores`` is set."""
+    """The check of an access.
+
+    ``operands``: the address, the mask if there is one, the stored value if ``stores`` is set.
+    """
     address, *rest = operands
     stored = rest.pop() if operation.attributes.get("stores") else None
     about = f"context, {_site(operation)}, (uint64_t){address}, {rest[0] if rest else 1}, {lane}"
@@ -239,7 +242,7 @@ def _hint(operation: Operation, value: str, lane: str, index: Sequence[str]) -> 
 
 
 def _suspect(scope: LoweringScope, operation: Operation, operands: Sequence[str], lane: str) -> str:
-    """The value itself, or one of three others, as the check selects."""
+    """The value itself, or one of three replacements, as the check selects at run time."""
     value, *facts = operands
     condition = _SUSPICIONS[str(operation.attributes["what"])](scope, operation, value, facts)
     others = _others(operation.result.type, str(operation.attributes["what"]), value)
@@ -284,7 +287,7 @@ _SUSPICIONS: dict[str, Callable[[LoweringScope, Operation, str, Sequence[str]], 
 
 
 def _others(type_: Type, what: str, value: str) -> tuple[str, str, str]:
-    """Two values that are unlikely to leave a result as it was, far out on both sides, and 0."""
+    """Three replacements for a doubtful value: one far off on each side, which likely change a result, and 0."""
     element = type_.element
     zero = ops.zero(type_)
     if what == "not a number":
@@ -295,6 +298,6 @@ def _others(type_: Type, what: str, value: str) -> tuple[str, str, str]:
         half = 2 ** (INTEGERS[element] - 2)
         ctype = ops.c_type(type_)
         return f"({ctype})({value} ^ {half + 5})", f"({ctype})({value} ^ ~({half}ll + 2))", zero
-    if element in FP8:  # some lack infinity
+    if element in FP8:  # some of these types have no infinity
         return "(uint8_t)0x78", "(uint8_t)0xf8", zero
     return ops.literal(float("inf"), element), ops.literal(float("-inf"), element), zero

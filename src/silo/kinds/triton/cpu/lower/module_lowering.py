@@ -1,4 +1,4 @@
-"""Lowers a module to its loop program: the kernel, the functions it calls, and those applied to elements."""
+"""Lowers a module to its loop program: the kernel, the functions it calls, and the functions applied to elements."""
 
 from __future__ import annotations
 
@@ -29,24 +29,27 @@ __all__ = ["element_functions", "frame_name", "lower_kernel", "needs_function"]
 
 # ---- The functions that reductions, scans and maps apply to elements, as C functions of their own ----
 
-# Operations that need the kernel's context: messages name the running program, and a call may end it.
+# Operations that need the kernel's context: a message names the running program, and a call may fail and end it.
 _NEEDS_SURROUNDINGS = MESSAGES | {tt.CALL}
 
 
 def needs_function(operation: Operation) -> bool:
-    """Whether the region of ``operation`` is applied to elements by a C function."""
+    """Whether a C function of its own applies the region of ``operation`` to elements."""
     ends = (block.operations[-1].name for region in operation.regions for block in region.blocks if block.operations)
     return any(name in REGION_RETURNS for name in ends)
 
 
 def element_functions(scope: LoweringScope, module: Module) -> list[LoopFunction]:
-    """One function for each region that is applied to elements; ``scope.elementwise`` holds its call."""
+    """Returns one function for each region that is applied to elements.
+
+    Records in ``scope.elementwise`` how to call it.
+    """
     return [_outlined(scope, operation) for operation in module.walk() if needs_function(operation)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Free:
-    """Values from outside of a region: constants are written where they are used, the others are passed."""
+    """Values that a region uses from outside: constants are written out at each use, others are passed as arguments."""
 
     constants: tuple[Value, ...]
     passed: tuple[Value, ...]
@@ -71,7 +74,7 @@ def _outlined(scope: LoweringScope, operation: Operation) -> LoopFunction:
     for target, value in zip(targets, returned, strict=True):
         parameters.append(LoopParameter(f"{ops.c_type(value.type)} *", target))
     calls = any(inner.name in _NEEDS_SURROUNDINGS for inner in Module({"": operation}, "").walk())
-    scope.frame = "0"  # its scratch memory is passed on to its callees
+    scope.frame = "0"  # the function uses no scratch memory itself and passes all of it on to its callees
     with scope.collecting() as body:
         FunctionLowering(scope, region.blocks, targets=targets, status="0" if calls else "").function(
             plan_region(region, scope.options)
@@ -86,7 +89,7 @@ def _returned(region: Region) -> list[Value]:
 
 
 def _free_values(region: Region) -> _Free:
-    """The values a region uses and does not define, in order of use."""
+    """The values that a region uses but does not define, in order of use."""
     defined: set[Value] = set()
     used: dict[Value, None] = {}
     pending = list(region.blocks)
@@ -102,20 +105,21 @@ def _free_values(region: Region) -> _Free:
     return _Free(constants, tuple(value for value in outside if value not in constants))
 
 
-# ---- Lowers a module to its loop program: the kernel, the functions it calls, and those applied to elements ----
+# ---- Lowers a module to its loop program: the kernel, the functions it calls, and the functions applied to elements
+# ----
 
-_LONGEST_NAME = 128  # characters of a kernel's name that go into its C function's name
+_LONGEST_NAME = 128  # the most characters of a kernel's name that its C function's name contains
 
 
 def frame_name(function: str) -> str:
-    """The C constant that is the size of a function's own scratch memory."""
+    """The name of the C constant that holds the size of a function's own scratch memory."""
     return f"{function}_frame"
 
 
 def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[LoopProgram, frozenset[str]]:
-    """The loop program of the kernel of ``module``, and the runtime pieces its text calls.
+    """The loop program of the kernel of ``module``, and the names of the runtime pieces that it calls.
 
-    ``entry`` is the C name of the kernel; "" makes a name.
+    ``entry`` is the C name of the kernel; "" derives one.
     """
     split_prints(module)
     scope = LoweringScope(options, module)
@@ -146,15 +150,15 @@ def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[
     return program, frozenset(scope.pieces)
 
 
-# By which programs of several launches may agree on what memory holds.
+# Operations by which programs of different launches may communicate through memory.
 _MEETS = ATOMICS | {FENCE}
 
 
 def _turns(scope: LoweringScope, module: Module) -> int:
-    """The kernel's request among kernels with atomics, -1 without atomics that others may meet.
+    """The kernel's request to ``turns->enter`` (``runtime/turns.h``); -1 if it needs none.
 
-    Others wait for a kernel that is alone or locks, so it must not wait for them: neither in a loop nor for a reader of
-    its messages.
+    Kernels without atomics or fences need none. Other kernels wait for a kernel that is alone or holds locks, so such a
+    kernel must never wait for them: neither in a loop, nor for a reader of its messages.
     """
     names = {operation.name for operation in module.walk()}
     if scope.options.launch_atomics or not names & _MEETS:
@@ -167,7 +171,7 @@ def _turns(scope: LoweringScope, module: Module) -> int:
 
 
 def _lower(scope: LoweringScope, function: Operation, name: str, *, kernel: bool) -> int:
-    """Emit the body of ``function``; the bytes of scratch memory it needs for itself."""
+    """Emits the body of ``function``; returns the bytes of scratch memory that it needs itself."""
     scope.lifetimes = Lifetimes()
     scope.frame = frame_name(name)
     scope.in_kernel = kernel
@@ -193,7 +197,7 @@ def _function(scope: LoweringScope, module: Module, symbol: str) -> LoopFunction
 
 
 def _parameter(scope: LoweringScope, value: Value, *, result: bool = False) -> LoopParameter:
-    """A scalar by value, a tensor by its address, a result by the address of its place."""
+    """The C parameter for a value: a scalar by value, a tensor by its address, a result by a pointer to write it to."""
     name = scope.name("p")
     ctype = ops.c_type(value.type)
     if value.type.tensor:
@@ -205,7 +209,7 @@ def _parameter(scope: LoweringScope, value: Value, *, result: bool = False) -> L
 
 
 def _total_bytes(module: Module, own: dict[str, int], kernel: int) -> int:
-    """The scratch memory of the kernel and of the deepest chain of calls."""
+    """The bytes of scratch memory of the kernel together with the deepest chain of calls."""
     deepest: dict[str, int] = {}
     for symbol in callees_first(module):
         below = (own[function_name(module, name)] + deepest[name] for name in module.callees(symbol))

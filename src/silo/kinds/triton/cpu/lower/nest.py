@@ -1,13 +1,14 @@
 """Evaluates values inside one loop nest.
 
-Every statement goes to the outermost loop level it depends on, so row invariants leave the inner loop. The body of the
-innermost loop is lowered up to twice: for the leading part of the range in which every mask is known to hold
-(``limits`` give its length), and for the rest. If a single comparison limits the leading part, it is known to be false
-in the rest, which is a ``tail`` then: a masked load has one value there, and so have values computed from it, before
-the loop. If several conditions limit it (``ended``), at least one of them is false, and so is each mask with them all.
+Every statement is put at the outermost loop level that it depends on, so values that are the same for a whole row leave
+the inner loop. The body of the innermost loop is lowered up to twice: the fast body, for the leading part of the range
+in which every mask is known to be true (``limits`` give its length), and the slow body, for the rest. If a single
+comparison limits the leading part, it is known to be false in the rest, which is then called a ``tail``: there a masked
+load has one value, and so have values computed from it, which are computed before the loop. If several conditions limit
+the leading part (``ended``), at least one of them is false after it, and so is each mask that requires all of them.
 
-A call that is nested too deep ends all calls round it. It is done first, then the calls around it again, from the
-outermost: they remember their earlier results.
+Evaluation recurses. A call that is nested too deep raises an exception that ends all calls around it. It is done first
+and then the outermost call starts again, and finds the results that were already computed.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from silo.kinds.triton.front.ssa import Operation, Value
 __all__ = ["Descent", "Nest"]
 
 
-# ---- Methods that call each other for the values that a value is made of, in chai ----
+# ---- Calls that recurse along chains of values, without exceeding Python's stack ----
 
 
-_DEEPEST = 48  # calls in calls; each takes some five frames of Python's stack
+_DEEPEST = 48  # nested calls; each takes about five frames of Python's stack
 _Find = Callable[[Value, Index], Any]
 _Found = TypeVar("_Found")
 
 
 class _DeepError(Exception):
-    """A call that must be made before those round it."""
+    """Holds a call that is nested too deep and must be made before the calls around it."""
 
     def __init__(self, find: _Find, value: Value, index: Index) -> None:
         super().__init__(value.name)
@@ -47,15 +48,15 @@ class _DeepError(Exception):
 
 
 class Descent:
-    """The calls that run at the moment, counted."""
+    """Limits the depth of recursive calls."""
 
     def __init__(self) -> None:
         self._depth = 0
 
     def call(self, find: Callable[[Value, Index], _Found], value: Value, index: Index) -> _Found:
-        """What ``find`` returns for ``value`` at ``index``.
+        """Returns ``find(value, index)``; a call that is nested too deep is made first, from the outside.
 
-        ``find`` stores its result in the table that callers read before they call here; it may be started several
+        ``find`` must store its result in the table that callers read before they call here; it may be started several
         times.
         """
         if self._depth == 0:
@@ -88,8 +89,9 @@ class Descent:
 # ---- Evaluates values inside one loop nest ----
 
 
-_LONGEST_FORM = 1500  # characters of one text of an affine form: a C compiler may refuse more than 256 parentheses
-_WIDEST = 64  # conditions of a mask that is looked into
+# characters of the C text of an affine form: a C compiler may refuse more than 256 nested parentheses
+_LONGEST_FORM = 1500
+_WIDEST = 64  # conditions of a mask; a mask with more is not split into its conditions
 _RANGE_START = re.compile(r"\(int64_t\)[0-9]+")
 _BY_RECIPROCAL: Mapping[str, str] = {arith.DIVSI: "silo_divsi_by_i32", arith.REMSI: "silo_remsi_by_i32"}
 
@@ -97,8 +99,8 @@ _BY_RECIPROCAL: Mapping[str, str] = {arith.DIVSI: "silo_divsi_by_i32", arith.REM
 class Nest(NestLoops):
     """Loops over ``shape`` in which values are evaluated.
 
-    ``computed`` are evaluated here although they have a buffer: this nest fills it. :class:`NestLoops` describes the
-    other arguments.
+    The values in ``computed`` have a buffer which this nest fills, so they are evaluated here instead of read from it.
+    :class:`NestLoops` describes the other arguments.
     """
 
     def __init__(
@@ -113,16 +115,21 @@ class Nest(NestLoops):
     ) -> None:
         super().__init__(scope, shape, cut=cut, inner=inner, in_runs=in_runs)
         self.computed = computed or set()
-        self.wants_runs = False  # set if an address has a quotient or a remainder of the innermost index
+        self.wants_runs = False  # set if an address contains a quotient or a remainder of the innermost index
         self.fast = False
         self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
-        self.ended: frozenset[str] = frozenset()  # while such a tail is lowered: limits of which one is reached
-        self._limits_of: dict[tuple[Value, Index], frozenset[str]] = {}  # of a mask that the fast body does not test
-        self.untested: dict[tuple[Value, Index], None] = {}  # masks that the limits alone make true in the fast body
+        # while a part after several limits is lowered: these limits, of which at least one is reached
+        self.ended: frozenset[str] = frozenset()
+        # for a mask that the fast body does not test: its limits
+        self._limits_of: dict[tuple[Value, Index], frozenset[str]] = {}
+        # masks that are true in the fast body because of the limits alone
+        self.untested: dict[tuple[Value, Index], None] = {}
         self.limits: list[str] = []
-        self.rows: dict[Value, str] = {}  # pointers that the fast body reads in order: the address of a row's first
-        self.bases: dict[str, str] = {}  # for limits: the first value of the comparison; "": it is the same everywhere
-        self._adopted: list[str] = []  # limits of the tails that values read here have
+        # for pointers that the fast body reads in order: the address of the row's first element
+        self.rows: dict[Value, str] = {}
+        # for limits: the comparison's value at index 0; "" if it is the same at every index
+        self.bases: dict[str, str] = {}
+        self._adopted: list[str] = []  # limits of the tails of values that this nest reads
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
         self._outer_memo: dict[tuple[Value, Index], str] = {}
@@ -132,7 +139,7 @@ class Nest(NestLoops):
         self._descent = Descent()
 
     def begin_body(self, *, fast: bool, tail: str = "", ended: frozenset[str] = frozenset()) -> None:
-        """Start lowering the innermost body (again); a tail last, because its facts hold nowhere else."""
+        """Starts lowering the innermost body (again). A tail must come last, because its facts hold nowhere else."""
         self.fast = fast
         self.tail = tail
         self.ended = ended
@@ -172,7 +179,8 @@ class Nest(NestLoops):
         buffer = None if is_filled_here else scope.buffer(value)
         if buffer is not None:
             end = scope.tails.get(value)
-            in_order = self.flat is None and index == self.index  # one flat loop goes over several axes
+            # a flat loop covers several axes, so it has no tail along one of them
+            in_order = self.flat is None and index == self.index
             if end is not None and in_order and end.axis == self.axes[-1]:
                 if self.fast:
                     self._adopted.append(end.limit)
@@ -202,17 +210,17 @@ class Nest(NestLoops):
         if operation.name == arith.SELECT and self.fast and (chosen := self._chosen(operation, index)):
             return chosen
         names = [self.value(operand, index) for operand in operation.operands]
-        if operation.name in CHECKS:  # never out of a loop: each element is looked at
+        if operation.name in CHECKS:  # always in the innermost body, because a check has to look at each element
             text = checked_expression(scope, operation, names, linear_index(index, value.type.shape), index)
             return self.put(ops.c_type(value.type), text, self.depth)
         text = self._divided(operation, names) or scope.expression(operation, names)
         return self.put(ops.c_type(value.type), text, self.level(*names))
 
     def _chosen(self, operation: Operation, index: Index) -> str:
-        """The element that a selection takes in the fast body; "" if it is unknown.
+        """The element that a select operation takes in the fast body; "" if it is unknown.
 
-        A definition that leaves the innermost loop would be visible to the slow body too, in which the other case may
-        hold.
+        The result must be defined in the innermost body: a definition outside of it would also be visible to the slow
+        body, in which the select may take its other operand.
         """
         condition, kept, _ = operation.operands
         name = self.value(kept, index)
@@ -220,10 +228,11 @@ class Nest(NestLoops):
         return name if holds else ""
 
     def asserted(self, condition: Value, index: Index) -> str:
-        """The C name of an asserted condition's element.
+        """The C name of one element of an asserted condition.
 
-        Masked code asserts "the condition, or not the mask". In the fast body an access with the same mask has limited
-        the loop to elements for which the mask is true: the condition remains, and may be the same for a whole run.
+        Masked code asserts "the condition, or not the mask". In the fast body, an access with the same mask has already
+        limited the loop to elements for which the mask is true, so the condition alone is tested, which may be the same
+        for a whole run.
         """
         condition = self.scope.resolve(condition)
         if self.fast and self.scope.buffer(condition) is None and (parts := unless_masked(condition)) is not None:
@@ -234,7 +243,7 @@ class Nest(NestLoops):
         return self.value(condition, index)
 
     def holds(self, condition: Value, index: Index) -> bool:
-        """Whether a condition is true for all elements that the limits found so far leave to the innermost loop."""
+        """Whether a condition is true for all elements within the limits found so far."""
         return holds_within(self.limits, condition, index, self._limit_set_by)
 
     def _limit_set_by(self, condition: Value, index: Index) -> str | None:
@@ -248,7 +257,7 @@ class Nest(NestLoops):
         return "" if self.depends(condition, index) else f"{self.value(condition, index)} ? limit : 0"
 
     def _divided(self, operation: Operation, names: list[str]) -> str | None:
-        """A quotient or a remainder by a divisor that the innermost loop shares: by its reciprocal, computed once."""
+        """A quotient or remainder by a divisor that is constant in the innermost loop, using its reciprocal."""
         function = _BY_RECIPROCAL.get(operation.name)
         if function is None or operation.result.type.element != "i32" or self.scope.reference:
             return None
@@ -282,7 +291,7 @@ class Nest(NestLoops):
         return self.value(operand, remap(operation, index))
 
     def _reshaped(self, operation: Operation, index: Index) -> str:
-        """A reshape keeps row-major order: the same place of the operand's buffer."""
+        """One element of a reshape: the element at the same row-major position of the operand's buffer."""
         operand, result = operation.operands[0], operation.result
         place = self.linear(index, result.type.shape)
         buffer = self.scope.buffer(operand)
@@ -294,7 +303,7 @@ class Nest(NestLoops):
         return self.put(ops.c_type(result.type), f"{buffer.name}[{place}]", self.level(*index))
 
     def _shuffled(self, operation: Operation, value: Value, index: Index) -> str:
-        """One element of a value that takes its elements from elsewhere."""
+        """One element of an operation that rearranges elements."""
         ctype = ops.c_type(value.type)
         match operation.name:
             case tt.SPLIT:
@@ -316,7 +325,7 @@ class Nest(NestLoops):
         return (*index[:axis], self.mirrored(index[axis]), *index[axis + 1 :])
 
     def _stored(self, value: Value, index: Index) -> str:
-        """The place of one element of a value that is in memory, or is one constant."""
+        """The C text of one element of a value that is in memory, or that is a constant."""
         buffer = self.scope.buffer(value)
         if buffer is None:
             source = scalar_source(value)
@@ -334,7 +343,10 @@ class Nest(NestLoops):
         return self.put(ops.c_type(operation.result.type), text, self.level(*index))
 
     def _gathered(self, operation: Operation, index: Index) -> str:
-        """An index out of range has an undefined result: it reads element 0, so that no memory outside is read."""
+        """One element of a gather.
+
+        An index out of range reads element 0, so that no memory outside of the tile is read.
+        """
         source, positions = operation.operands
         axis = operation.attributes["axis"]
         assert isinstance(axis, int)
@@ -348,12 +360,13 @@ class Nest(NestLoops):
     # ---- memory
 
     def load(self, operation: Operation, index: Index) -> str:
-        """One element of a ``tt.load``."""
+        """The C name of one element of a ``tt.load``."""
         pointer, mask, other = load_parts(operation)
         inner = self.depends(pointer, index)
         runs = self.runs
         in_run = runs is not None and self.fast and runs.first in index
-        if runs is not None and in_run:  # at the start of a run its mask is true
+        # the mask is true for the whole run, so it sets a limit as at the innermost index
+        if runs is not None and in_run:
             condition = self.mask(mask, tuple(self.inner if name == runs.first else name for name in index))
         else:
             condition = self.mask(mask, index, limiting=inner)
@@ -362,7 +375,7 @@ class Nest(NestLoops):
         place, level = self.place(pointer, index)
         if self.fast and index == self.index and place.endswith(f"[{self.inner}]"):
             self.rows[pointer] = place.removesuffix(f"[{self.inner}]")
-        if inner:  # a limit may replace its mask, and limits hold in the innermost loop alone
+        if inner:  # for the same reason inside of the loop over runs, even if the address is the same everywhere
             level = self.depth
         elif in_run and mask is not None:  # as above: outside of the runs, also if its address is the same everywhere
             level = max(level, self.depth - 1)
@@ -374,7 +387,7 @@ class Nest(NestLoops):
         return self.put(ops.c_type(type_), place, level)
 
     def place(self, pointer: Value, index: Index) -> tuple[str, int]:
-        """The C lvalue that ``pointer`` at ``index`` points at, and its level."""
+        """The C lvalue that ``pointer`` points to at ``index``, and its loop level."""
         form = self.affine(pointer, index)
         if form is None:
             name = self.value(pointer, index)
@@ -387,7 +400,7 @@ class Nest(NestLoops):
         return f"{start}[{step}]", self.depth
 
     def row_start(self, pointer: Value, index: Index) -> str | None:
-        """The C name of the address of the first element, if ``pointer`` is consecutive along the innermost loop."""
+        """The C name of a row's address, if ``pointer`` is consecutive along the innermost loop; else None."""
         form = self.affine(pointer, index)
         if form is None or form[1] != "1":
             return None
@@ -395,10 +408,10 @@ class Nest(NestLoops):
         return None if level == self.depth else self.put(ops.c_type(pointer.type), form[0], level)
 
     def mask(self, mask: Value | None, index: Index, *, limiting: bool = True) -> str:
-        """The condition under which an access happens at ``index``; "" where it always does.
+        """The C condition under which an access happens at ``index``; "" if it always does.
 
-        While the fast body is lowered, conditions that hold on a leading part of the innermost loop become limits. An
-        access that leaves that loop must not be ``limiting``: it happens even if the loop does not run.
+        While the fast body is lowered, conditions that are true on a leading part of the innermost loop become limits.
+        An access that is moved out of that loop must not be ``limiting``: it happens even if the loop does not run.
         """
         if mask is None:
             return ""
@@ -415,7 +428,7 @@ class Nest(NestLoops):
         return condition
 
     def _mask_parts(self, place: tuple[Value, Index]) -> list[tuple[Value, Index]]:
-        """The masks that a mask is a conjunction of, if the masks of a body are examined."""
+        """The masks that a mask is a conjunction of; [] if the mask is not split in this body."""
         mask, index = place
         operation = mask.owner
         looks = (self.fast or self.tail) and self.scope.buffer(mask) is None and not self._constant_mask(mask)
@@ -430,7 +443,7 @@ class Nest(NestLoops):
         return []
 
     def _condition(self, place: tuple[Value, Index], parts: list[str]) -> str:
-        """The condition that a mask holds, made of the conditions of its parts."""
+        """The C condition that a mask is true, made of the conditions of its parts."""
         mask, index = place
         if parts:
             if "0" in parts:
@@ -468,7 +481,10 @@ class Nest(NestLoops):
         return "1" if getattr(attribute, "splat", attribute) else "0"
 
     def _limit_of(self, compare: Operation, index: Index) -> str:
-        """A signed comparison of an affine value with an invariant one as a limit; "" for others."""
+        """The limit set by a signed comparison of an affine value with a loop-invariant one.
+
+        "" for other comparisons.
+        """
         predicate = compare.attributes["predicate"]
         left, right = compare.operands
         if predicate in {4, 5}:  # a > b is b < a
@@ -479,32 +495,38 @@ class Nest(NestLoops):
         low, high = self.affine(left, index), self.affine(right, index)
         if low is None or high is None:
             return ""
-        if self.runs is not None and self.text_level(low[0], high[0]) == self.depth - 1:  # differs from run to run
+        # the limit would differ from run to run
+        if self.runs is not None and self.text_level(low[0], high[0]) == self.depth - 1:
             return ""
         inclusive = " + 1" if predicate == 3 else ""
         if low[1] == "1" and high[1] == "0":
             limit = f"nest_below({low[0]}, {high[0]}{inclusive}, limit)"
             self.bases[limit] = low[0]
             return limit
-        if low[1] == "0" and high[1] == "1":  # true from some index on: fast only if it is true from the start
+        # true from some index on, so the fast body can run only if it is true from the start
+        if low[1] == "0" and high[1] == "1":
             less = f"({low[0]}) {'<' if predicate == 2 else '<='} ({high[0]})"
             return f"{less} && nest_fits({high[0]}, limit) ? limit : 0"
         return ""
 
     def tail_limit(self) -> str:
-        """The limit from which on a tail begins, once the leading part is lowered; "" if the rest is not a tail."""
+        """The limit at which the tail begins, once the fast body is lowered.
+
+        "" if the elements after it are no tail.
+        """
         limits, _ = self.limit_statements()
         adopted = list(dict.fromkeys(self._adopted))
         if not limits and len(adopted) == 1:
             self.limits += adopted
             return adopted[0]
-        plain = len(limits) == 1 and _RANGE_START.fullmatch(self.bases.get(limits[0], ""))  # it always fits 32 bits
+        # a range always fits in 32 bits
+        plain = len(limits) == 1 and _RANGE_START.fullmatch(self.bases.get(limits[0], ""))
         return limits[0] if plain else ""
 
     def ends(self) -> tuple[frozenset[str], str]:
-        """The limits of the leading part, and the C condition that one of their conditions is false behind it.
+        """The limits of the fast body, and the C condition under which one of their comparisons is false after it.
 
-        Without limits if they do not show that. A comparison is false behind its limit if its numbers fit 32 bits.
+        The set is empty if that cannot be shown. A comparison is false after its limit if its operands fit in 32 bits.
         """
         limits, extent = self.limit_statements()
         if self.runs is not None or any(limit not in self.bases for limit in limits):
@@ -549,9 +571,12 @@ class Nest(NestLoops):
         return any(self.depends(operand, index) for operand in operation.operands)
 
     def affine(self, value: Value, index: Index) -> tuple[str, str] | None:
-        """``value`` at ``index`` as (base, stride): C texts, base + stride x innermost index; None if it is not so.
+        """``value`` at ``index`` as C texts (base, stride), meaning base + stride x innermost index.
 
-        Integers are computed in 64 bits, in which they never wrap; limits check that they would not have in 32.
+        None if it is not affine.
+
+        Integers are computed in 64 bits, in which they never wrap; limits check that they would not have wrapped in 32
+        bits.
         """
         value = self.scope.resolve(value)
         key = (value, index)
@@ -570,7 +595,7 @@ class Nest(NestLoops):
         return form
 
     def _short(self, text: str, ctype: str = "int64_t") -> str:
-        """A text of an affine form, or the name of a constant in the place of a long one."""
+        """The text of an affine form; a long text is replaced by the name of a constant that holds it."""
         return text if len(text) <= _LONGEST_FORM else self.put(ctype, text, self.text_level(text))
 
     def _form(self, value: Value, index: Index) -> tuple[str, str] | None:
@@ -614,7 +639,10 @@ class Nest(NestLoops):
         return tuple(self.runs.first if name == self.inner else name for name in index)
 
     def _quotient_of_run(self, operation: Operation, index: Index) -> str | None:
-        """Returns the quotient at the start of a run, computed once for the run; None if it has another form."""
+        """The C name of a run's quotient, which is computed once for the run.
+
+        None if the operands have another form.
+        """
         if self.runs is None or not self.fast or operation.name != arith.DIVSI or self.runs.first not in index:
             return None
         form = self._divided_form(operation, tuple(self.inner if n == self.runs.first else n for n in index))
@@ -624,7 +652,10 @@ class Nest(NestLoops):
         return self.put(ctype, f"({ctype}){form[0]}", self.depth - 1)
 
     def _is_same_in_run(self, value: Value, index: Index) -> bool:
-        """Whether all elements of a run have one ``value``: it is made of quotients, and of values loaded by them."""
+        """Whether ``value`` is the same for all elements of a run.
+
+        Such values are made of quotients, and of values loaded at quotients.
+        """
         value = self.scope.resolve(value)
         if not self.depends(value, index):
             return True
@@ -658,14 +689,18 @@ class Nest(NestLoops):
         return plain and all(self._is_same_in_run(operand, index) for operand in operation.operands)
 
     def _divided_form(self, operation: Operation, index: Index) -> tuple[str, str] | None:
-        """Within a run the quotient of consecutive numbers is one number, and the remainder goes up by one."""
+        """A quotient or remainder as an affine form, within a run.
+
+        There the quotient is constant, and the remainder increases by one with each index.
+        """
         form, divisor = (self.affine(operand, index) for operand in operation.operands)
         if form is None or divisor is None or form[1] != "1" or divisor[1] != "0":
             return None
         if self.runs is None:
             self.wants_runs = True
             return None
-        if self.text_level(form[0], divisor[0]) >= self.depth - 1:  # itself known within a run only
+        # the operands are known only within a run themselves
+        if self.text_level(form[0], divisor[0]) >= self.depth - 1:
             return None
         pair = self.runs.pair(form[0], divisor[0])
         self.level_of |= dict.fromkeys((pair.quotient, pair.remainder, self.runs.first), self.depth - 1)
@@ -674,13 +709,13 @@ class Nest(NestLoops):
         return f"({pair.remainder} - {self.runs.first})", "1"
 
     def limit_statements(self) -> tuple[list[str], int]:
-        """The limits found, each once, as texts over ``limit``."""
+        """The distinct limits found, as C texts over ``limit``, and the extent of the innermost loop."""
         limits = self.limits if self.runs is None else [*self.limits, *self.runs.limits]
         return list(dict.fromkeys(limits)), self.loops_over[-1][1]
 
 
 def _conjunction(mask: Value) -> list[Value]:
-    """The masks that must hold for ``mask`` to hold."""
+    """The masks that must be true for ``mask`` to be true."""
     operation = mask.owner
     if operation is None or not mask.type.tensor or operation.name not in VIEWS | {arith.ANDI}:
         return []

@@ -1,4 +1,4 @@
-"""The loops of one nest: long ones made of short axes, conditions of leading parts, runs of equal quotients."""
+"""The loops of one nest: flat loops over several short axes, conditions of leading parts, runs of equal quotients."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from silo.kinds.triton.front.ssa import Value
 
 __all__ = ["RUN_PRELUDE", "FlatLoops", "NestLoops", "Runs", "flat_cut", "holds_within", "unless_masked"]
 
-# ---- The conditions that hold wherever the leading part of an innermost loop is ----
+# ---- Conditions that follow from the limits of the leading part of an innermost loop ----
 
 
 def holds_within(
     limits: Sequence[str], condition: Value, index: Index, limit_of: Callable[[Value, Index], str | None]
 ) -> bool:
-    """Whether ``condition`` at ``index`` follows from ``limits`` that accesses of the loop have set already.
+    """Whether ``condition`` at ``index`` follows from ``limits`` that accesses of the loop have already set.
 
-    ``limit_of`` is the limit that a comparison, or a condition which the loop does not change, would set; None if it
-    must not be examined, because its value is in memory.
+    ``limit_of`` returns the limit that a comparison or a loop-invariant condition would set; None if the condition must
+    not be split, because its value is in memory.
     """
     seen: set[tuple[Value, Index]] = set()
     pending = [(condition, index)]
@@ -55,7 +55,7 @@ def holds_within(
 
 
 def unless_masked(condition: Value) -> tuple[Value, Value] | None:
-    """The condition and the mask of "the condition, or not the mask"; None for other values."""
+    """Splits a value of the form "the condition, or not the mask" into both; None for other values."""
     either = condition.owner
     if either is None or either.name != arith.ORI:
         return None
@@ -71,7 +71,7 @@ def unless_masked(condition: Value) -> tuple[Value, Value] | None:
 
 
 def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
-    """The conditions that hold together if ``condition`` does; [] unless it is a conjunction or a view of one."""
+    """The conditions of which ``condition`` is the conjunction, or a view of one; [] for any other value."""
     operation = condition.owner
     if operation is None or not condition.type.tensor:
         return []
@@ -80,13 +80,14 @@ def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
     return [(operand, index) for operand in operation.operands] if operation.name == arith.ANDI else []
 
 
-# ---- Runs of an innermost loop in which quotients stay the same ----
+# ---- Runs of an innermost loop: consecutive indices for which a quotient stays the same ----
 
 _NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
-# Complete runs of a known length: a few vectors, or one of fewer lanes, so that the rest of each run matters.
+# Lengths of complete runs for which a constant loop is emitted: a few vectors, or a single shorter vector. With such
+# short runs, the remainder of a run would cost much.
 _WHOLE = (4, 8, 12, *range(16, 1025, 16))
 _WORD = re.compile(r"[A-Za-z_]\w*")
-# A run of fewer iterations costs more than quotients for each, unless its length is known.
+# A shorter run costs more than computing a quotient for each element, unless its length is a known constant.
 _SHORTEST = 16
 
 RUN_PRELUDE = """\
@@ -104,7 +105,10 @@ SILO_INLINE int64_t nest_quotient(int64_t dividend, int64_t divisor) {
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """One dividend and divisor: C texts of both, and the names of quotient and remainder at the start of a run."""
+    """One division in a nest: C texts of the dividend's base and the divisor, and the names of a run's results.
+
+    ``quotient`` and ``remainder`` are the values at the start of a run.
+    """
 
     base: str
     divisor: str
@@ -121,7 +125,7 @@ class Runs:
     _pairs: dict[tuple[str, str], _Pair] = field(default_factory=dict[tuple[str, str], _Pair])
 
     def pair(self, base: str, divisor: str) -> _Pair:
-        """The names of ``(base + index) // divisor`` and the remainder within a run."""
+        """The names of the quotient and remainder of ``base + index`` and ``divisor`` at the start of a run."""
         found = self._pairs.get((base, divisor))
         if found is None:
             found = _Pair(base, divisor, self.name("quotient"), self.name("remainder"))
@@ -130,12 +134,15 @@ class Runs:
 
     @property
     def limits(self) -> list[str]:
-        """The bounds of the part of the loop that has runs, as texts over ``limit``."""
+        """The limits of the part of the loop that is done in runs, as C texts over ``limit``."""
         shortest = min(_SHORTEST, self._whole_length() or _SHORTEST)
         return [f"nest_runs({pair.base}, {pair.divisor}, {shortest}, limit)" for pair in self._pairs.values()]
 
     def loop(self, end: str, before: list[Statement], inner: Callable[[str, str], For]) -> list[Statement]:
-        """The runs up to ``end``: statements of each, then its innermost loop, made of its two bounds."""
+        """The loop over the runs up to ``end``.
+
+        ``before`` are statements of each run; ``inner(first, last)`` makes its loop.
+        """
         last = self.name("last")
         run: list[Statement] = [If(f"{self.first} >= {end}", [Break()])]
         for pair in self._pairs.values():
@@ -155,9 +162,9 @@ class Runs:
     def by_quotients(
         self, end: str, body: list[Statement], reductions: tuple[tuple[str, str], ...]
     ) -> list[Statement] | None:
-        """The code that each run up to ``end`` executes once, as a loop over quotients.
+        """A loop over the quotients that runs ``body`` once for each run up to ``end``.
 
-        None if it needs more than these.
+        Returns None if there are several divisions, or ``body`` needs the index or the remainder.
         """
         pairs = list(self._pairs.values())
         if len(pairs) != 1 or not all(isinstance(statement, Define | Assign) for statement in body):
@@ -167,7 +174,7 @@ class Runs:
             return None
         low, high = self.name("low"), self.name("high")
 
-        def quotient(of: str) -> str:  # for numbers that are natural if there is a run
+        def quotient(of: str) -> str:  # runs exist only if these numbers are not negative
             return f"{end} > 0 ? nest_quotient({of}, {pair.divisor})"
 
         return [
@@ -177,7 +184,7 @@ class Runs:
         ]
 
     def _whole_length(self) -> int | None:
-        """The length of an uncut run, if it is useful."""
+        """The length of a complete run, if it is one of ``_WHOLE``; else None."""
         if len(self._pairs) != 1:
             return None
         (pair,) = self._pairs.values()
@@ -185,14 +192,14 @@ class Runs:
         return int(number[1]) if number is not None and int(number[1]) in _WHOLE else None
 
 
-# ---- Loops over many short axes as one or two long ones, of which the indices along the axes are bits ----
+# ---- Loops over many short axes as one or two flat loops; the index along each axis is some bits of the counter ----
 
-_SHORT = 16  # an innermost loop of fewer iterations is not worth being one
+_SHORT = 16  # an innermost loop of fewer iterations is not worth its overhead
 _FEWEST_AXES = 3
 
 
 class FlatLoops:
-    """The axes before ``cut`` as the outer loop, the others as the inner one; all extents are powers of two."""
+    """An outer loop over the axes before ``cut``, and an inner loop over the others; all extents are powers of two."""
 
     def __init__(self, scope: LoweringScope, shape: tuple[int, ...], index: tuple[str, ...], cut: int) -> None:
         self.shape, self.index, self.cut = shape, index, cut
@@ -201,7 +208,7 @@ class FlatLoops:
         self.levels = {name: self._level(axis) for axis, name in enumerate(index) if name != "0"}
 
     def coordinates(self, level: int) -> list[Statement]:
-        """Definitions of the indices along the axes of one loop."""
+        """Definitions of the indices along the axes of the loop at ``level``."""
         return [
             Define("int32_t", name, self._coordinate(axis, level))
             for axis, name in enumerate(self.index)
@@ -212,7 +219,7 @@ class FlatLoops:
         return f"{self.loops[level - 1][0]} >> {self._shift(axis)} & {self.shape[axis] - 1}"
 
     def linear(self, exchanged: list[int]) -> str:
-        """The place of the present index with some of its axes, of extent 2, mirrored."""
+        """The row-major position of the current index with the axes ``exchanged``, of extent 2, mirrored."""
         texts: list[str] = []
         for level, (name, _) in enumerate(self.loops, 1):
             bits = sum(1 << self._shift(axis) for axis in exchanged if self._level(axis) == level)
@@ -223,13 +230,16 @@ class FlatLoops:
         return 2 if self.cut and axis >= self.cut else 1
 
     def _shift(self, axis: int) -> int:
-        """Returns log2 of the number of elements in the axes that are inside of ``axis`` and in the same loop."""
+        """Returns log2 of the number of elements in the axes that follow ``axis`` in the same loop."""
         end = self.cut if self.cut and axis < self.cut else len(self.shape)
         return math.prod(self.shape[axis + 1 : end]).bit_length() - 1
 
 
 def flat_cut(scope: LoweringScope, group: NestGroup) -> int | None:
-    """The place to cut the axes of a nest for two flat loops, 0 for one; None if its loops are better as they are."""
+    """The axis at which to cut a nest into two flat loops, 0 for a single one.
+
+    None if a loop for each axis is better.
+    """
     shape = group.shape
     long = [extent for extent in shape if extent != 1]
     if len(long) < _FEWEST_AXES or long[-1] >= _SHORT or any(extent & (extent - 1) for extent in shape):
@@ -240,13 +250,13 @@ def flat_cut(scope: LoweringScope, group: NestGroup) -> int | None:
     if not mirrored:
         cut = next((axis for axis in range(len(shape), 0, -1) if math.prod(shape[axis:]) >= _SHORT), 0)
         return cut if math.prod(shape[cut:]) >= _SHORT else 0
-    # The elements of a run inside of every mirrored axis are exchanged as a whole.
+    # Elements along the axes after the last mirrored axis are exchanged together, so they form the inner loop.
     cut = max(mirrored) + 1
     return cut if math.prod(shape[cut:]) >= _SHORT else 0
 
 
 def _mirrored_axes(scope: LoweringScope, group: NestGroup) -> set[int]:
-    """The axes along which the nest reads mirrored elements."""
+    """The axes along which the nest reads elements exchanged with their neighbours."""
     found: set[int] = set()
     seen: set[Value] = set()
     pending = [operand for sink in group.sinks for operand in _roots(sink)]
@@ -277,10 +287,11 @@ def _roots(sink: object) -> list[Value]:
 
 
 class NestLoops:
-    """The loops over ``shape``: names of their indices, and the statements of each level.
+    """The loops over ``shape``: the names of their indices, and the statements of each level.
 
-    ``inner`` is the axis of the innermost loop if it is not the last one, ``cut`` the place at which axes are made two
-    flat loops, and with ``in_runs`` the innermost loop goes over one run after the other.
+    ``inner`` is the axis of the innermost loop if it is not the last one. ``cut`` is the axis at which all axes are
+    combined to two flat loops, None for a loop for each axis. With ``in_runs``, the innermost loop goes through one run
+    after another.
     """
 
     def __init__(
@@ -302,7 +313,8 @@ class NestLoops:
             self.loops_over = self.flat.loops
         self.inner = self.loops_over[-1][0]
         self.runs = Runs(scope.name, scope.name("first")) if in_runs else None
-        self.depth = len(self.loops_over) + in_runs  # the level of the innermost body; runs have the one before it
+        # the level of the innermost body; with runs, the level before it is that of a run
+        self.depth = len(self.loops_over) + in_runs
         self.levels: list[list[Statement]] = [[] for _ in range(self.depth + 1)]
         self.level_of: dict[str, int] = {name: level + 1 for level, (name, _) in enumerate(self.loops_over)}
         self.level_of[self.inner] = self.depth
@@ -312,35 +324,35 @@ class NestLoops:
                 self.levels[1] = self.flat.coordinates(1)
         if self.runs is not None:
             self.level_of[self.runs.first] = self.depth - 1
-        self._mirrors: dict[str, str] = {}  # from the name of an index to its mirror image's
+        self._mirrors: dict[str, str] = {}  # from the name of an index to the name of its mirror image
         self._mirror_of: dict[str, str] = {}
 
     def clear_body(self) -> None:
-        """Drop the statements of the innermost body, and the values named by them alone."""
+        """Removes the statements of the innermost body, and the names that they define."""
         self.levels[self.depth] = [] if self.flat is None else self.flat.coordinates(self.depth)
         self._mirrors = {name: other for name, other in self._mirrors.items() if self.level(other) < self.depth}
 
     def put(self, ctype: str, text: str, level: int) -> str:
-        """Define a fresh constant at ``level``."""
+        """Defines a new constant at ``level`` and returns its name."""
         name = self.scope.name("t")
         self.levels[level].append(Define(ctype, name, text))
         self.level_of[name] = level
         return name
 
     def level(self, *names: str) -> int:
-        """The outermost level at which all of ``names`` are known."""
+        """The outermost level at which all of ``names`` are defined."""
         return max((self.level_of.get(name, 0) for name in names), default=0)
 
     def text_level(self, *texts: str) -> int:
-        """The outermost level at which every name in ``texts`` is known."""
+        """The outermost level at which every name in ``texts`` is defined."""
         return max(self.level(*_WORD.findall(text)) for text in texts)
 
     def outer_loops(self, body: list[Statement], *, within: int = 1) -> list[Statement]:
-        """``body`` within every loop but the ``within`` innermost, each level with its statements before it."""
+        """``body`` inside of all loops except the ``within`` innermost, with the statements of each level."""
         return self._within(body, len(self.loops_over) - within, None)
 
     def loops(self, body: list[Statement], *, simd: bool = False, backward: int | None = None) -> list[Statement]:
-        """``body`` within every loop, the axis ``backward`` from its end to its start."""
+        """``body`` inside of all loops; the loop over the axis ``backward`` runs from its end to its start."""
         loop = self._loop(self.depth, body, backward, simd=simd)
         return self._within([loop], self.depth - 1, backward)
 
@@ -359,7 +371,7 @@ class NestLoops:
         return For(counter, "0", str(extent), [Define("int64_t", index, f"{extent - 1} - {counter}"), *body], simd=simd)
 
     def mirrored(self, name: str) -> str:
-        """The name of the mirror image of an index along an axis of extent 2, defined if it is not defined yet."""
+        """The name of the mirror image of an index along an axis of extent 2; the first call defines it."""
         mirror = self._mirrors.get(name)
         if mirror is None:
             mirror = self.put(self.ctype, f"{name} ^ 1", self.level(name))
@@ -368,7 +380,7 @@ class NestLoops:
         return mirror
 
     def linear(self, index: Index, shape: tuple[int, ...]) -> str:
-        """The row-major position of ``index`` in a buffer of ``shape``; a loop's own counter, if that is equal."""
+        """The row-major position of ``index`` in a buffer of ``shape``: the loop's own counter if that is equal."""
         if self.flat is None or shape != self.shape:
             return linear_index(index, shape)
         exchanged: list[int] = []

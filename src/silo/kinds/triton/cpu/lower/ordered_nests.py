@@ -1,4 +1,4 @@
-"""Lowers the nests that one operation has for itself: scans, general reductions, ordered memory, messages."""
+"""Lowers operations that have a nest of their own: scans, general reductions, ordered memory accesses, messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LANES = 16  # partial results of a general reduction, so that the C compiler ca
 
 
 def lower_ordered(scope: LoweringScope, group: NestGroup) -> None:
-    """Emit the nest of the one operation of ``group`` and bind its results."""
+    """Emits the nest of the only operation of ``group`` and binds its results."""
     operation = group.ordered
     assert operation is not None
     nest = Nest(scope, group.shape)
@@ -77,7 +77,7 @@ def _elements(nest: Nest, operation: Operation) -> list[str]:
 
 
 def _scan(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
-    """Each result is combined from the one before along the axis, which is read back from its place in memory."""
+    """Emits a scan: each result combines an element with the previous result, which is read from its buffer."""
     axis = operation.attributes["axis"]
     assert isinstance(axis, int)
     shape = operation.operands[0].type.shape
@@ -99,7 +99,7 @@ def _scan(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
         combine = scope.apply(operation, [*last, *elements], [f"&{b.name}[{here}]" for b in results])
         start = str(shape[axis] - 1) if reverse else "0"
         body = [If(f"{nest.index[axis]} == {start}", first, combine)]
-    # Along another axis than the innermost the elements of a row are independent.
+    # If the scan is along another axis than the innermost, the elements of a row do not depend on each other.
     independent = scope.vectorizes(operation) and nest.axes[-1] != axis
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body], simd=independent, backward=axis if reverse else None))
 
@@ -117,7 +117,7 @@ def _reduce(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
 
 
 def _places(scope: LoweringScope, nest: Nest, operation: Operation, axis: int) -> list[str]:
-    """The lvalues of one element of each result."""
+    """C lvalues of one element of each result."""
     rest = tuple(name for place, name in enumerate(nest.index) if place != axis)
     if not operation.results[0].type.tensor:
         return [scope.scalar(result) for result in operation.results]
@@ -134,7 +134,7 @@ def _declare_scalars(scope: LoweringScope, operation: Operation) -> None:
 
 
 def _reduce_outer(scope: LoweringScope, nest: Nest, operation: Operation, axis: int) -> None:
-    """Combine rows into the result, the first one as it is."""
+    """Combines rows into the result; the first row is copied."""
     _declare_scalars(scope, operation)
     places = _places(scope, nest, operation, axis)
     elements = _elements(nest, operation)
@@ -146,7 +146,7 @@ def _reduce_outer(scope: LoweringScope, nest: Nest, operation: Operation, axis: 
 
 
 def _reduce_inner(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
-    """Lanes of partial results, then a tree over the lanes; one lane in the reference schedule."""
+    """Reduces into lanes of partial results, which are then combined as a tree; in reference mode there is one lane."""
     _declare_scalars(scope, operation)
     axis = nest.axes[-1]
     extent = nest.shape[axis]
@@ -202,7 +202,7 @@ def _atomic(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
 def _shared_atomic(
     scope: LoweringScope, nest: Nest, operation: Operation, names: list[str], condition: str, call: str
 ) -> None:
-    """Atomics that other threads may meet."""
+    """Emits atomics on memory that other threads may access at the same time."""
     result = operation.result
     table = combined(scope, operation, names)
     if table is not None:
@@ -239,7 +239,7 @@ def _volatile(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
 
 
 def _histogram(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
-    """Values outside of the bins are counted nowhere."""
+    """Emits a histogram; values outside of the bins are not counted."""
     (buffer,) = _results(scope, operation)
     bins = operation.result.type.elements
     zero = scope.name("i")
@@ -264,11 +264,11 @@ def _message(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
 
 
 def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operation) -> None:
-    """Whether it is true for all elements, tested by vectors; if not, the elements are tested one by one."""
+    """Tests with vectors whether an assertion is true for all elements; if it is not, tests them again one by one."""
     failed = scope.name("failed")
     (condition,) = operation.operands
     stored = scope.buffer(condition)
-    if stored is not None:  # another operation uses its elements, too
+    if stored is not None:  # another operation uses the condition too, so it is in a buffer
         scope.lifetimes.touch(stored)
         scope.pieces.add("all")
         scope.emit(Define("int32_t", failed, f"!silo_all({stored.name}, {stored.elements})"))
@@ -279,7 +279,7 @@ def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operatio
         element = nest.asserted(condition, nest.index)
         ask = Assign(failed, f"{failed} | !{element}")
         if nest.fast and nest.runs is not None and nest.level(element) == nest.depth - 1:
-            nest.levels[nest.depth - 1].append(ask)  # all elements of a run have it
+            nest.levels[nest.depth - 1].append(ask)  # the element is the same for a whole run
             return Body([], simd=True)
         return Body([ask], simd=True)
 
@@ -290,7 +290,7 @@ def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operatio
 
 
 def _tell_failure(scope: LoweringScope, shape: tuple[int, ...], operation: Operation, failed: str) -> None:
-    """Emits code that tests the elements one after the other if the assertion ``failed``."""
+    """Emits code that, if the C variable ``failed`` is set, tests the elements one by one and reports the failure."""
     with scope.collecting() as one_by_one:
         asking = Nest(scope, shape)
         asking.begin_body(fast=False)

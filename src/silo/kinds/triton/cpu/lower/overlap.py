@@ -1,4 +1,7 @@
-"""Checks of overlap: at run time of the arguments that share a loop, here of buffers that share memory."""
+"""Checks of overlapping memory: at run time, of the arguments that share a loop.
+
+At compile time, of scratch buffers.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,12 @@ __all__ = ["check_sharing", "clashes", "safe_to_fuse"]
 
 
 def safe_to_fuse(scope: LoweringScope, group: NestGroup) -> str:
-    """Emit the ranges of the accesses that ``group.checks`` names; the C condition that fusing them is right.
+    """Emits the address ranges of the accesses in ``group.checks``.
 
-    Two accesses may share a loop if they touch different memory, or if they touch the same place at the same index and
-    no place twice.
+    Returns the C condition under which they may be fused.
+
+    Two accesses may share a loop if they touch different memory, or if they touch the same address at the same index
+    and no address at two indices.
     """
     ranges: dict[Operation, _Range] = {}
     for access in dict.fromkeys(access for pair in group.checks for access in pair):
@@ -46,7 +51,7 @@ def safe_to_fuse(scope: LoweringScope, group: NestGroup) -> str:
 
 
 class _Range:
-    """First byte, one past the last byte, and the step in bytes along each axis of one access."""
+    """One access: its first byte, one past its last byte, and its step in bytes along each axis."""
 
     def __init__(self, scope: LoweringScope, access: Operation) -> None:
         pointer = load_parts(access)[0] if access.name == tt.LOAD else access.operands[0]
@@ -74,7 +79,7 @@ class _Range:
         scope.emit(Define("int64_t", self.high, " + ".join(high)))
         self.size = size
         extents = [extent for extent in shape if extent != 1]
-        # Row-major and without overlap: each step passes everything the inner axes span.
+        # The access touches no address twice if each step exceeds the span of the axes inside of it.
         self.injective = [f"{step} != 0" for step in self.strides[-1:]]
         for outer, inner, extent in zip(self.strides, self.strides[1:], extents[1:], strict=False):
             self.injective.append(
@@ -85,18 +90,18 @@ class _Range:
 def _pair(one: _Range, two: _Range, shape: tuple[int, ...]) -> str:
     disjoint = f"{one.high} <= {two.low} || {two.high} <= {one.low}"
     if one.size != two.size or one.shape != shape or two.shape != shape:
-        return disjoint  # one place would meet several iterations
+        return disjoint  # several iterations would touch the same address
     same = [f"{one.base} == {two.base}", *(f"{a} == {b}" for a, b in zip(one.strides, two.strides, strict=True))]
     return f"{disjoint} || ({' && '.join([*same, *one.injective])})"
 
 
-# ---- The check of finished statements that buffers sharing memory never hold values at the same time ----
+# ---- The check of finished statements that buffers which share memory are never in use at the same time ----
 
 _NAME = re.compile(r"\bb\d+\b")
 
 
 def check_sharing(function: str, buffers: Sequence[LoopBuffer], body: Sequence[Statement]) -> None:
-    """``CompileError`` if ``buffers`` of ``function`` share memory that both need."""
+    """Raises ``CompileError`` if two ``buffers`` of ``function`` share memory while both are in use."""
     found = clashes(buffers, body)
     if found:
         pairs = ", ".join(
@@ -110,10 +115,10 @@ def check_sharing(function: str, buffers: Sequence[LoopBuffer], body: Sequence[S
 
 
 def clashes(buffers: Sequence[LoopBuffer], body: Sequence[Statement]) -> list[tuple[LoopBuffer, LoopBuffer]]:
-    """The pairs of ``buffers`` that share memory although one is used in ``body`` while the other is.
+    """The pairs of ``buffers`` that share memory although both are in use at some point of ``body``.
 
-    A buffer is in use from its first to its last mention. A buffer mentioned before a loop and in it is in use until
-    the loop ends, because the next round uses it again; a ``kept`` buffer always is.
+    A buffer is in use from its first to its last mention. A buffer mentioned both before a loop and in it is in use
+    until the loop ends, because the next iteration uses it again. A ``kept`` buffer is always in use.
     """
     spans = _Spans({buffer.name for buffer in buffers})
     spans.walk(body)
@@ -134,7 +139,7 @@ def clashes(buffers: Sequence[LoopBuffer], body: Sequence[Statement]) -> list[tu
 
 
 class _Spans:
-    """First and last statement in which each name occurs, loops counted as above."""
+    """The first and last statement in which each name occurs; loops count as :func:`clashes` describes."""
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
@@ -142,12 +147,12 @@ class _Spans:
         self.found: dict[str, tuple[int, int]] = {}
 
     def walk(self, body: Sequence[Statement]) -> None:
-        """Note every name in ``body``."""
+        """Records every name in ``body``."""
         for statement in body:
             self.clock += 1
             match statement:
                 case For() if statement.end.isdigit():
-                    # The loops of one nest: the writes of a round may be read in any other.
+                    # The loops of one nest count as one statement: what one iteration writes, any other may read.
                     for text in _texts([statement]):
                         self._note(text)
                 case For(_, start, end, inner):

@@ -1,4 +1,4 @@
-"""Panels of a product's operand that later products use again: of the next program, or of its same round."""
+"""Packed panels of a matrix product's operand that later products use again, in the same program or the next one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from silo.kinds.triton.front.ssa import Operation, Type, Value
 
 __all__ = ["Panels", "keep_panels", "slots_of"]
 
-# Panels of a right operand that are kept from program to program: at most a part of the second-level cache.
+# The most bytes of a right operand's panels that are kept from program to program: part of a second-level cache.
 _KEPT_BYTES = 1 << 20
-# The same for each product of a loop that is not itself a product: attention has two.
+# The most bytes that the panels of one product keep if its loop has several: attention has two, and each gets half.
 _SLOTS_BYTES = 1 << 19
 _MOST_SLOTS = 64
 _LEAST_SLOTS = 4
@@ -24,9 +24,10 @@ _TILE_WORDS = 16  # matrix tiles fill the depth up to this many words
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """The place of panels, as C texts: their identity (``0``: unused), their address, how many values fit.
+    """Where panels are kept, as C texts: ``kept`` identifies the operand (``0``: unused), ``place`` is their address.
 
-    ``pair`` is the address of the last product's operands if either side's panels may be kept, else "".
+    ``room`` is the number of values that fit. ``pair`` is the address of the last product's operands if the panels of
+    either operand may be kept, else "".
     """
 
     kept: str
@@ -37,9 +38,9 @@ class Panels:
 
 
 def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -> Panels | None:
-    """Room for the panels of one whole operand that programs cannot change.
+    """Reserves memory for the packed panels of an operand that programs cannot change; None if they may change it.
 
-    The operand is ``right``, or either of the two if the tile of sums consists of whole vectors both ways.
+    The operand is ``right``; it may also be ``left`` if the accumulator consists of whole vectors along both axes.
     """
     if not _keeps_unchanged(scope, right):
         return None
@@ -57,7 +58,10 @@ def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -
 
 
 def _make_last(scope: LoweringScope, kept: str, pair: str) -> None:
-    """Keep the state of packed panels from call to call, for the kernel's first product; panels are in scratch."""
+    """Keeps the state of packed panels from call to call, for the kernel's first product.
+
+    The panels are in scratch memory.
+    """
     if "lasting" in scope.pieces:
         return
     scope.pieces.add("lasting")
@@ -80,10 +84,11 @@ def _keeps_unchanged(scope: LoweringScope, operand: Value) -> bool:
 def slots_of(
     scope: LoweringScope, operation: Operation, tile: str, copied: str, share: int, unless: str
 ) -> Panels | None:
-    """Slots for the right operand of a product in a loop, one for each of its rounds; None if they are of no use.
+    """Slots for the packed right operand of a product in a loop, one for each iteration; None if they are of no use.
 
-    ``tile`` is the operand as ``silo_tile``, ``copied`` a condition under which it is in a buffer of the program's own,
-    ``unless`` a condition under which it is multiplied in place (each "" for never). ``share`` elements are a word.
+    ``tile`` is the operand as ``silo_tile``. ``copied`` is a condition under which it is in a buffer of the program
+    itself, and ``unless`` one under which it is multiplied in place (each "" for never). ``share`` elements make one
+    word.
     """
     right = operation.operands[1]
     load = loaded_by(right)
@@ -107,7 +112,8 @@ def slots_of(
     never = " || ".join(text for text in (copied, unless) if text)
     found = f"silo_next_slot(&{slots}, {kept}, {count}, program, {tile}, {depth}, {columns})"
     scope.emit(Define("int64_t", slot, f"{never} ? -1 : {found}" if never else found))
-    # Panels of another tile go to the last slot, which then holds none.
+    # A tile that has no slot of its own uses the last one, whose contents are then no longer valid for later
+    # iterations.
     scope.emit(Assign(f"{kept}[{count - 1}].at", "0", f"{slot} < 0"))
     place = f"{panels.name} + ({slot} < 0 ? {count - 1} : {slot}) * {size}"
     return Panels(f"{slot} < 0 ? 0 : &{kept}[{slot}]", place, size, panels)

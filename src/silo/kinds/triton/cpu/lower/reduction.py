@@ -1,4 +1,4 @@
-"""Reductions along the innermost loop: an accumulator, or one result for each lane of a vector, folded at the end."""
+"""Reductions along the innermost loop: in one accumulator, or in one for each lane of a vector, combined at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from silo.kinds.triton.front.ssa import Operation, Type
 
 __all__ = ["Accumulation", "accumulation", "reduce_in_lanes"]
 
-# ---- Reductions along the innermost loop: an accumulator that a vector unit may split into lanes ----
+# ---- Reductions along the innermost loop: an accumulator that the C compiler may split into vector lanes ----
 
 _FLOAT_ORDER: Mapping[str, tuple[str, str, str]] = {
     arith.MAXNUMF: (">", "-", "max"),
@@ -24,7 +24,8 @@ _FLOAT_ORDER: Mapping[str, tuple[str, str, str]] = {
 }
 _SUMS: Mapping[str, tuple[str, str]] = {arith.ADDF: ("+", "0"), arith.MULF: ("*", "1")}
 _BITS: Mapping[str, str] = {arith.ADDI: "+", arith.MULI: "*", arith.ANDI: "&", arith.ORI: "|", arith.XORI: "^"}
-_STARTS: Mapping[str, str] = {arith.MULI: "1", arith.ANDI: "({})-1"}  # of the accumulator's type; 0 for others
+# start values, formatted with the accumulator's type; 0 for other operations
+_STARTS: Mapping[str, str] = {arith.MULI: "1", arith.ANDI: "({})-1"}
 _INTEGER_ORDER: Mapping[str, tuple[str, str, bool]] = {
     arith.MAXSI: (">", "max", True),
     arith.MINSI: ("<", "min", True),
@@ -35,11 +36,11 @@ _INTEGER_ORDER: Mapping[str, tuple[str, str, bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
-    """How to accumulate: the accumulator's C type, its start, OpenMP's operator, and the texts round the loop.
+    """How to accumulate: the accumulator's C type, its start value, OpenMP's operator, and the texts around the loop.
 
     ``load`` turns an element into the accumulator's type; ``combine`` takes accumulator and element; ``finish`` turns
-    the accumulator into the result. ``flag`` ("" for none) is a condition on an element whose truth for any element is
-    given to ``finish`` as a second argument.
+    the accumulator into the result. ``flag``, if not "", is a condition on an element; whether it is true for any
+    element is passed to ``finish`` as a second argument.
     """
 
     ctype: str
@@ -52,14 +53,17 @@ class Accumulation:
 
     @property
     def repeat(self) -> str:
-        """``combine`` with an element, repeated by a third argument, at least once; "" for a loop."""
+        """A C text that applies ``combine`` with one element as often as a third argument says (at least once).
+
+        "" if repeating ``combine`` needs a loop.
+        """
         if self.clause == "+":
             return f"{{0}} + ({self.ctype})({{2}}) * {{1}}"
         return "" if self.clause in {"*", "^"} else self.combine
 
 
 def accumulation(operation: Operation) -> Accumulation:
-    """How to accumulate with a combining operation."""
+    """The ``Accumulation`` for a combining operation."""
     name, element = operation.name, operation.result.type.element
     if element in INTEGERS:
         return _integer(name, element)
@@ -73,7 +77,8 @@ def accumulation(operation: Operation) -> Accumulation:
     suffix = "" if element == "f64" else "f"
     nan = f'__builtin_nan{suffix}("")'
     combine = f"({{1}} {order} {{0}} ? {{1}} : {{0}})"
-    # Comparisons never pick a NaN: note whether there was a NaN (maximumf) or anything else (maxnumf).
+    # The comparisons of the accumulator skip NaNs. The flag records a NaN (for maximumf), or anything else (for
+    # maxnumf).
     if name in {arith.MAXNUMF, arith.MINNUMF}:
         chosen, flag = f"({{1}} ? {{0}} : {nan})", "{0} == {0}"
     else:
@@ -94,7 +99,7 @@ def _integer(name: str, element: str) -> Accumulation:
         return Accumulation(wide, start, sign, f"({wide})({{0}})", f"{{0}} {sign} {{1}}", finish)
     order, clause, is_signed = _INTEGER_ORDER[name]
     combine = f"({{1}} {order} {{0}} ? {{1}} : {{0}})"
-    if element == "i1":  # as a one-bit number 1 is -1, so signed order is reversed
+    if element == "i1":  # the one-bit number 1 is -1 as signed, so the signed order is reversed
         flipped = is_signed == (clause == "max")
         sign = "&" if flipped else "|"
         return Accumulation("uint32_t", "1" if flipped else "0", sign, "(uint32_t)({0})", f"{{0}} {sign} {{1}}", finish)
@@ -106,24 +111,25 @@ def _integer(name: str, element: str) -> Accumulation:
     return Accumulation(unsigned, start, clause, f"({unsigned})({{0}})", combine, finish)
 
 
-# ---- Reductions in lanes: a loop that accumulates keeps one result a lane of a vector and folds them at its end ----
+# ---- Reductions in lanes: a loop keeps one partial result for each lane of a vector and combines them at its end ----
 
 _LANE_BITS = 32
-_MOST_BITS = 512  # of a vector
-_VECTORS = 4  # with accumulators of their own, if a body is as short as this and calls nothing
+_MOST_BITS = 512  # the most bits of a vector
+_VECTORS = 4  # vectors with accumulators of their own, for a body of at most _SHORT_BODY statements without calls
 _SHORT_BODY = 8
-_READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # an element of an array, or a dereferenced pointer
+_READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # matches an array element or a dereferenced pointer
 _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
-# Accumulators whose lanes fill one vector, or two.
+# C types of accumulators whose lanes fill one vector, or two.
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
-# OpenMP's operator: the start value of each lane ("": the accumulator), and how two are combined.
+# For each operator of OpenMP: the start value of a lane (if "", the accumulator's value). Below, the operator's name
+# and, for max and min, the comparison that chooses.
 _START: Mapping[str, str] = {"+": "0", "*": "1", "|": "0", "^": "0", "&": "-1", "max": "", "min": ""}
 _NAMES: Mapping[str, str] = {"+": "sum", "*": "product", "|": "or", "^": "xor", "&": "and", "max": "max", "min": "min"}
 _ORDER: Mapping[str, str] = {"max": ">", "min": "<"}
 
 
 def reduce_in_lanes(program: LoopProgram, vector_bits: int) -> None:
-    """Cut the loops of ``program`` that reduce."""
+    """Rewrites the reduction loops of ``program`` to use one partial result per lane."""
     state = _State(min(vector_bits, _MOST_BITS) // _LANE_BITS)
     program.body = _statements(program.body, state, {})
     for function in program.functions:
@@ -132,7 +138,7 @@ def reduce_in_lanes(program: LoopProgram, vector_bits: int) -> None:
 
 
 class _State:
-    """Lanes of a vector, how many names were made, and the functions that fold."""
+    """The number of lanes of a vector, a counter for fresh names, and the C functions that combine lanes."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -144,7 +150,7 @@ class _State:
         return f"{stem}{self.count}"
 
     def fold(self, ctype: str, operator: str) -> str:
-        """The C function that folds an array of lanes."""
+        """The name of the C function that combines an array of lanes."""
         name = f"silo_fold_{_NAMES[operator]}_{ctype}"
         if name not in self.folds:
             self.folds[name] = _fold_text(name, ctype, operator, self.lanes)
@@ -152,7 +158,10 @@ class _State:
 
 
 def _fold_text(name: str, ctype: str, operator: str, lanes: int) -> str:
-    """Folded by halves, each half a vector, so that the compiler uses vectors; the last pair alone."""
+    """The text of a C function that combines lanes by halves, so that the compiler uses vectors.
+
+    The last pair is combined without a loop.
+    """
     lines = [f"SILO_INLINE {ctype} {name}({ctype} const *lanes) {{"]
     source, width = "lanes", lanes // 2
     while width > 1:
@@ -170,7 +179,7 @@ def _combined(operator: str, left: str, right: str) -> str:
 
 
 def _statements(body: list[Statement], state: _State, ctypes: Mapping[str, str]) -> list[Statement]:
-    known = dict(ctypes)  # the C type of each accumulator that may be in sight
+    known = dict(ctypes)  # the C type of each accumulator that may be in scope
     result: list[Statement] = []
     for statement in body:
         match statement:
@@ -202,7 +211,7 @@ class _Lanes:
 
 
 def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[Statement]:
-    """The loop by blocks of one vector, or unchanged if a block would not be full."""
+    """The loop in blocks of one vector each; unchanged if not even one block would be full."""
     lanes = state.lanes
     plain = all(isinstance(statement, Define | Assign) for statement in loop.body)
     constant = loop.start == "0" and loop.end.isdigit()
@@ -235,7 +244,7 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
 
 
 def _started(all_lanes: list[_Lanes], state: _State) -> list[Statement]:
-    """The definitions of the lanes, with their first values."""
+    """Definitions of the lanes, and loops that set their start values."""
     lane, count = state.name("lane"), str(state.lanes)
     result: list[Statement] = []
     for one in all_lanes:
@@ -247,13 +256,13 @@ def _started(all_lanes: list[_Lanes], state: _State) -> list[Statement]:
 
 
 def _whole_blocks(start: str, end: str, size: int) -> str:
-    """The end of the last full block; numbers below 0 are divided toward it."""
+    """The C text of the end of the last full block. If ``end`` is below ``start``, the division rounds toward 0."""
     return f"({start}) + (({end}) - ({start})) / {size} * {size}"
 
 
 def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: str) -> For:
-    """One vector of iterations, the first of which is ``first``."""
-    # The lane counts in 32 bits: vectors of indices are then made of one addition each.
+    """One vector of iterations, beginning with ``first``."""
+    # The lane is a 32-bit number, so that each vector of indices takes a single addition.
     own = Define(loop.ctype, loop.variable, f"({loop.ctype})((int32_t){first} + {lane})")
     body = [own, *_renamed(loop.body, all_lanes, lane)]
     return For(lane, "0", str(state.lanes), body, ctype="int32_t", simd=True)
@@ -262,12 +271,13 @@ def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: 
 def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str) -> list[Statement]:
     """The iterations from ``first`` on, fewer than a vector has lanes.
 
-    Each load has the mask, and each lane is written, because what a masked store wrote cannot be read back at once.
+    Each load is masked. Each lane is written even if it is masked off, because the CPU cannot forward a masked store to
+    the load that follows it.
     """
     lane, left, on = state.name("lane"), state.name("left"), state.name("on")
     lanes = {f"{one.array}[{lane}]" for one in all_lanes}
     body: list[Statement] = [
-        # In 64 bits: gcc gives up on a masked load if the sum of its index may wrap.
+        # A 64-bit sum: gcc does not vectorise a masked load whose index may wrap.
         Define(loop.ctype, loop.variable, f"({loop.ctype})({first} + {lane})"),
         Define("int32_t", on, f"{lane} < {left}"),
     ]
@@ -291,9 +301,9 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
 def _in_several(
     loop: For, all_lanes: list[_Lanes], state: _State, before: list[Statement]
 ) -> tuple[str, list[Statement]]:
-    """Blocks of several vectors with lanes of their own, which do not wait for each other, if the body is short.
+    """For a short body: blocks of several vectors, each with lanes of its own, so that they do not wait for each other.
 
-    Returns the start of the other blocks, and the statements; definitions are added to ``before``.
+    Returns the index at which the blocks of one vector start, and the statements; definitions are added to ``before``.
     """
     size = _VECTORS * state.lanes
     texts = [statement.value or "" for statement in loop.body if isinstance(statement, Define | Assign)]
@@ -319,7 +329,7 @@ def _in_several(
 
 
 def _renamed(body: list[Statement], all_lanes: list[_Lanes], lane: str) -> list[Statement]:
-    """The body with each accumulator's lane in its place."""
+    """The body, with each accumulator replaced by its lane."""
     places = {one.accumulator: f"{one.array}[{lane}]" for one in all_lanes}
     word = re.compile(rf"\b(?:{'|'.join(map(re.escape, places))})\b")
 
@@ -334,5 +344,5 @@ def _renamed(body: list[Statement], all_lanes: list[_Lanes], lane: str) -> list[
             case Assign(target, value, condition):
                 result.append(Assign(text(target), text(value), text(condition)))
             case _:
-                raise AssertionError(statement)  # excluded by the caller
+                raise AssertionError(statement)  # callers pass only definitions and assignments
     return result

@@ -1,7 +1,7 @@
-"""Loops that go along the rows of tiles: one row after the other, each over all iterations.
+"""Loops over adjacent tiles, turned inside out: each row goes through all iterations before the next row starts.
 
-A loop that adds up tiles of some rows, the next tile beside the last, reads a short part of each row and then of the
-next row. If no iteration takes anything from another row, the rows may be the outer loop: memory is then read in order.
+A loop that sums adjacent tiles of some rows reads a short part of each row in every iteration. If no iteration uses
+values of another row, the loop over rows can be the outer one, and memory is then read in order.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from silo.kinds.triton.front.ssa import Block, Operation, Value
 __all__ = ["all_statements", "buffers_in", "goes_along_rows", "rows_outside", "texts_of"]
 
 _Number = float | int | None
-_FEWEST = 2  # rows
-_MOST_SHARED = 16  # statements of an iteration that are executed again for each row
-_IN_ORDER = EFFECTS | WRITES | DOTS | {VOLATILE_LOAD, tt.CALL}  # of one iteration after the other
-_AHEAD = "silo_ahead("  # a prefetch of the rows of the next tile, which rows that are read in order do without
+_FEWEST = 2  # the fewest rows to compute together
+_MOST_SHARED = 16  # the most statements of an iteration that run again for each row
+# operations that require the original order of iterations
+_IN_ORDER = EFFECTS | WRITES | DOTS | {VOLATILE_LOAD, tt.CALL}
+_AHEAD = "silo_ahead("  # a prefetch of the next tile's rows, which is not needed if rows are read in order
 _BUFFER = re.compile(r"\b(b[0-9]+)\b(\[[^\[\]]*\])?")
 _PLACE = re.compile(r"\[(?:(\w+)|\((\w+)\) \* ([0-9]+) \+ \w+)\]")
 
 
 def goes_along_rows(loop: Operation, carried: Sequence[Carried]) -> bool:
-    """Whether each iteration of an ``scf.for`` reads, by rows, tiles that lie directly behind the last ones."""
+    """Whether each iteration of an ``scf.for`` reads the tiles that directly follow those before, along their rows."""
     if any(entry.kind == "scalar" for entry in carried):
         return False
     block = loop.regions[0].blocks[0]
@@ -56,7 +57,10 @@ def goes_along_rows(loop: Operation, carried: Sequence[Carried]) -> bool:
 
 
 def _advance(value: Value, block: Block, advances: Mapping[Value, _Number]) -> _Number:
-    """The number of elements that ``value`` moves per iteration of the loop of ``block``, if it is known."""
+    """The number of elements by which ``value`` moves in each iteration of the loop around ``block``.
+
+    None if unknown.
+    """
     known = dict(advances)
     pending = [value]
     while pending:
@@ -65,7 +69,7 @@ def _advance(value: Value, block: Block, advances: Mapping[Value, _Number]) -> _
         if one in known:
             pending.pop()
         elif operation is None or operation.block is not block or not operation.operands:
-            # Arguments of this block are carried in another way; all else is the same in each iteration.
+            # Other arguments of this block change in unknown ways; values from outside stay the same.
             known[one] = None if one.block is block else 0
         elif missing := [operand for operand in operation.operands if operand not in known]:
             pending.extend(missing)
@@ -94,9 +98,9 @@ def _moved(operation: Operation, parts: list[_Number]) -> _Number:
 
 
 def rows_outside(body: Sequence[Statement], buffers: Iterable[LoopBuffer], row: str) -> tuple[str, list[Statement]]:
-    """The number of rows, and the statements of an iteration for the row ``row`` alone.
+    """The number of rows as a C text, and the statements of an iteration for the single row ``row``.
 
-    The number is "" if an iteration does more than compute rows by themselves.
+    The number is "" if an iteration does more than compute rows independently of each other.
     """
     rows = next((one.end for one in body if isinstance(one, For)), "")
     if not rows.isdigit() or int(rows) < _FEWEST:
@@ -130,7 +134,7 @@ def _written(statement: Statement) -> Iterator[str]:
 
 
 def all_statements(body: Sequence[Statement]) -> Iterator[Statement]:
-    """The statements of ``body`` and of the loops and branches in it."""
+    """The statements of ``body`` and of the loops and branches inside it."""
     for one in body:
         yield one
         if isinstance(one, For):
@@ -140,7 +144,7 @@ def all_statements(body: Sequence[Statement]) -> Iterator[Statement]:
 
 
 def texts_of(body: Sequence[Statement]) -> Iterator[str]:
-    """The C expressions of ``body``, calls excepted."""
+    """The C expressions of ``body``, except calls."""
     for one in all_statements(body):
         match one:
             case Define(_, _, value):
@@ -156,13 +160,13 @@ def texts_of(body: Sequence[Statement]) -> Iterator[str]:
 
 
 def _without_prefetches(body: Sequence[Statement]) -> list[Statement] | None:
-    """The statements of a row without its prefetches; None if it has a statement that is not moved."""
+    """The statements of a row without its prefetches; None if a statement must stay in its place."""
     kept = [one for one in body if not (isinstance(one, LoopCall) and one.text.startswith(_AHEAD))]
     return kept if all(isinstance(one, Define | Assign | For | If) for one in all_statements(kept)) else None
 
 
 def _by_row(body: Sequence[Statement], row: str, rows: int, written: set[str], elements: dict[str, int]) -> bool:
-    """Whether a row writes variables of its own and elements of its row, and reads no other row that is written."""
+    """Whether a row writes only its own variables and elements, and reads no written element of another row."""
     own = {one.name for one in all_statements(body) if isinstance(one, Define)}
     for one in all_statements(body):
         if isinstance(one, Assign) and one.target not in own and not _BUFFER.match(one.target):

@@ -1,8 +1,8 @@
-"""Stores past the caches: a chunk of the innermost loop goes to a buffer that stays in cache, then to memory at once.
+"""Stores that bypass the caches: the innermost loop writes chunks to a cached buffer, which are copied to memory.
 
-Decided at run time, by how much the launch writes: below the threshold the written data may still be in a cache when it
-is read. Measured on a CPU whose caches hold 16 MB of results and 32 MB of operands but not four times as much: stores
-past the caches took 1.1 times as long for the former and 0.75 for the latter.
+The decision is made at run time, from the number of bytes that the launch writes: below the threshold, the written data
+may still be in a cache when it is read. Measured on a CPU whose caches hold 16 MB of results and 32 MB of operands but
+not four times as much: bypassing the caches took 1.1 times as long for the former and 0.75 times for the latter.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ __all__ = ["Streaming", "streaming_of"]
 _THRESHOLD_BYTES = 32 << 20
 _CHUNK_BYTES = 4096
 _LEAST_ROW_BYTES = 256
-# A body with more statements is limited by computing, not by memory.
+# A body with more statements is limited by arithmetic, not by memory.
 _MOST_STATEMENTS = 48
-# Whether a call has stored past the caches: waiting for all its stores costs a small launch more than its work.
+# The C variable that records whether a call has bypassed the caches. Only then does it wait at its end for all its
+# stores, which would take a small launch longer than its work.
 _STREAMED = "streamed"
 
 
@@ -36,7 +37,10 @@ class _Stream:
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """How the stores of one nest go past the caches. ``first`` is the C name of the index at which a chunk starts."""
+    """The temporary buffers for the stores of one nest.
+
+    ``first`` is the C name of the index at which a chunk starts.
+    """
 
     condition: str
     first: str
@@ -44,7 +48,7 @@ class Streaming:
     streams: dict[Operation, _Stream]
 
     def place(self, store: Operation, inner: str) -> str:
-        """The temporary place of an element of ``store``."""
+        """The C lvalue in the temporary buffer for an element of ``store``."""
         return f"{self.streams[store].buffer.name}[{inner} - {self.first}]"
 
     def loops(
@@ -65,11 +69,15 @@ class Streaming:
 
 
 def streaming_of(scope: LoweringScope, nest: Nest, stores: list[Operation], statements: int) -> Streaming | None:
-    """How all ``stores`` of a nest with this many innermost statements go past the caches; None if they do not."""
+    """The streaming of all ``stores`` of a nest; None if they must not, or should not, bypass the caches.
+
+    ``statements`` is the number of statements of the innermost body.
+    """
     if not stores or statements > _MOST_STATEMENTS or not scope.streamable.issuperset(stores):
         return None
     types = [store_parts(store)[1].type for store in stores]
-    if any(type_.pointer or type_.element == "f16" for type_ in types):  # rounding to f16 takes longer than memory does
+    # rounding to f16 takes longer than the memory accesses
+    if any(type_.pointer or type_.element == "f16" for type_ in types):
         return None
     extent = nest.shape[nest.axes[-1]]
     sizes = [ops.element_bytes(type_.element) for type_ in types]

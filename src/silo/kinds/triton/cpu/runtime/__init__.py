@@ -1,4 +1,4 @@
-"""The C runtime that emitted kernels carry: only the pieces a kernel needs, as text."""
+"""The C runtime of emitted kernels, as text; a kernel's text includes only the pieces that it needs."""
 
 from silo.kinds.triton.cpu.runtime.pieces import DOT_DEPTH_BYTES, PIECES, text, with_needs
 

@@ -1,4 +1,4 @@
-/* Whether every one of `count` conditions, each 0 or 1, holds. */
+/* Whether all `count` conditions, each 0 or 1, are true. */
 SILO_INLINE int silo_all(uint8_t const *conditions, int64_t count) {
     int64_t const words = count / 8;
     uint64_t all = 0x0101010101010101u;

@@ -1,5 +1,5 @@
-/* asinh, acosh and atanh of f32 in f64, rounded once: 0.51 ulp. Two terms of their series serve
-   small arguments. */
+/* asinh, acosh and atanh of f32, computed in f64 and rounded once: 0.51 ulp. Small arguments use
+ * two terms of the series. */
 
 SILO_INLINE float silo_asinh_f32(float x) {
     float a = __builtin_fabsf(x);

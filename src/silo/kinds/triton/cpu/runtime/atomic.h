@@ -1,5 +1,5 @@
-/* Atomic read-modify-write: each gives the old value. `order` is a constant where it is called. A
- * compare-and-swap that fails acquires if a successful one does. */
+/* Atomic read-modify-write operations; each returns the old value. `order` is a constant at every
+ * call. A compare-and-swap that fails acquires if a successful one does. */
 
 SILO_INLINE int silo_atomic_failure(int order) {
     return order == __ATOMIC_ACQ_REL   ? __ATOMIC_ACQUIRE
@@ -52,11 +52,11 @@ typedef uint64_t silo_alias_u64 __attribute__((may_alias));
     SILO_ATOMIC_CHOICE(umax, suffix, type, utype, >)                                               \
     SILO_ATOMIC_CHOICE(umin, suffix, type, utype, <)
 
-/* The bits of a float as an integer of the same order: if the sign is set, the others are inverted.
- */
+/* The bits of a float as an integer with the same order: if the sign is set, the other bits are
+ * inverted. */
 #define SILO_FLOAT_KEY(suffix, type, utype)                                                        \
     SILO_INLINE type silo_float_key_##suffix(type bits) {                                          \
-        utype const sign = -((utype)bits >> (8 * sizeof bits - 1)); /* no branch: signs vary */    \
+        utype const sign = -((utype)bits >> (8 * sizeof bits - 1)); /* branchless: signs vary */   \
         return (type)((utype)bits ^ sign >> 1);                                                    \
     }
 
@@ -76,7 +76,8 @@ typedef uint64_t silo_alias_u64 __attribute__((may_alias));
     SILO_ATOMIC_FLOAT(float_max, suffix, type, >)                                                  \
     SILO_ATOMIC_FLOAT(float_min, suffix, type, <)
 
-/* `type` is added as `wide`; the place is compared as `bits`, so that NaN meets itself. */
+/* The addition is done in the type `wide`; memory is compared as `bits`, so that a NaN equals
+ * itself. */
 #define SILO_ATOMIC_FADD(suffix, type, bits, wide, widen, narrow)                                  \
     SILO_INLINE type silo_atomic_fadd_##suffix(type *place, type value, const int order) {         \
         bits *cell = (bits *)(void *)place, old = __atomic_load_n(cell, __ATOMIC_RELAXED), next;   \

@@ -1,17 +1,18 @@
-/* Atomics with unused old values, on places side by side that other threads may meet: by 16 bytes
- * at a time where the CPU exchanges as many in one step, which is as many elements for the price of
- * one. An element whose `on` is 0 keeps its value; a `on` of NULL means all. */
+/* Atomics with unused old values on consecutive elements that other threads may access: 16 bytes at
+ * a time on CPUs that can exchange 16 bytes atomically, which costs as much as a single element. An
+ * element whose `on` is 0 keeps its value; if `on` is NULL, all elements are updated. */
 
 enum { SILO_RUN_CELL = 16, SILO_RUN_LINE = 64 };
 
-/* Lines of memory are prefetched before they are waited for one after the other. */
+/* Prefetches all cache lines at once; the atomics would otherwise wait for each line in turn. */
 SILO_INLINE void silo_prefetch_run(void const *place, int64_t bytes) {
     for (int64_t at = 0; at < 2 * bytes; at += SILO_RUN_LINE)
         __builtin_prefetch((char const *)place + at, 1);
 }
 
 #if defined(__x86_64__)
-/* Whether the cell had `old`, and has `next` now; else `old` becomes its value. */
+/* Replaces `old` in the cell by `next` and returns 1; if the cell has another value, stores that in
+ * `old` and returns 0. */
 SILO_INLINE int silo_exchange_cell(void *cell, uint64_t old[2], uint64_t const next[2]) {
     uint8_t done;
     __asm__ __volatile__("lock cmpxchg16b %1\n\tsete %0"
@@ -57,7 +58,8 @@ SILO_INLINE int silo_exchange_cell(void *cell, uint64_t old[2], uint64_t const n
 #define SILO_RUN_WHOLE(name, suffix, type)
 #endif
 
-/* The same with locks, by one block of memory after the other; no element lies in two. */
+/* Updates the elements under locks, one block of memory after another; no element spans two blocks.
+ */
 #define SILO_RUN_LOCKED(name, suffix, type, plain)                                                 \
     SILO_INLINE void silo_##name##_locked_##suffix(struct silo_turns const *turns, type *place,    \
                                                    type const *values, uint8_t const *on,          \

@@ -1,5 +1,5 @@
-/* Modified Bessel functions of order 0 and 1 in f64: the power series, whose terms are all
-   positive, up to 20, the asymptotic series beyond. */
+/* Modified Bessel functions of order 0 and 1 in f64: up to 20 the power series, whose terms are all
+ * positive, and beyond 20 the asymptotic series. */
 
 SILO_INLINE double silo_bessel_far(double size, double order_squared4) {
     double sum = 1.0, term = 1.0;
@@ -19,7 +19,7 @@ SILO_INLINE double silo_bessel_near(double size, double order) {
         sum += term;
         slope += k * term;
     }
-    /* The rounding error of the square, corrected to first order. */
+    /* The rounding error of the square is corrected to first order. */
     double lost = __builtin_fma(half, half, -square);
     return square > 0.0 ? sum + lost / square * slope : sum;
 }

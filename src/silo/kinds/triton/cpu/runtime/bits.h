@@ -1,6 +1,6 @@
-/* libdevice's functions of integers, and of a double's halves. */
+/* libdevice's functions of integers, and of the two halves of a double. */
 
-/* The place of the lowest set bit, counted from 1; 0 for 0. */
+/* The position of the lowest set bit, counted from 1; 0 if no bit is set. */
 SILO_INLINE int32_t silo_ffs_i32(uint32_t a) {
     return a == 0 ? 0 : __builtin_ctz(a == 0 ? 1u : a) + 1;
 }
@@ -22,7 +22,8 @@ SILO_INLINE int64_t silo_brev_i64(uint64_t a) {
     return (int64_t)((uint64_t)(uint32_t)silo_brev_i32((uint32_t)a) << 32 | low);
 }
 
-/* Byte n of the result is byte (selector >> 4n & 7) of a and b, a's four first. */
+/* Byte n of the result is byte (selector >> 4n & 7) of the eight bytes of a and b; a has the first
+ * four. */
 SILO_INLINE int32_t silo_byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
     uint64_t both = (uint64_t)b << 32 | a;
     uint32_t result = 0;
@@ -31,7 +32,8 @@ SILO_INLINE int32_t silo_byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
     return (int32_t)result;
 }
 
-/* As byte_perm, but bit 3 of a selector fills the byte with the sign of the one selected. */
+/* Like byte_perm, but if bit 3 of a selector is set, the byte is filled with the sign of the
+ * selected byte. */
 SILO_INLINE uint32_t silo_prmt(int32_t a, int32_t b, int32_t selector) {
     uint64_t both = (uint64_t)(uint32_t)b << 32 | (uint32_t)a;
     uint32_t result = 0;
@@ -44,8 +46,8 @@ SILO_INLINE uint32_t silo_prmt(int32_t a, int32_t b, int32_t selector) {
     return result;
 }
 
-/* Any function of three bits, applied to each bit: the bits of `table` are its results, from 0, 0,
- * 0 to 1, 1, 1. */
+/* Any function of three bits, applied to each bit. The bits of `table` are its results, in the
+ * order of the arguments from 0, 0, 0 to 1, 1, 1. */
 SILO_INLINE uint32_t silo_lop3(int32_t a, int32_t b, int32_t c, int32_t table) {
     uint32_t x = (uint32_t)a, y = (uint32_t)b, z = (uint32_t)c, result = 0;
     for (uint32_t n = 0; n < 8; n++) {

@@ -1,6 +1,6 @@
-/* The functions that a kernel under check calls. One thread runs it, one program after another; the
- * host (kinds/triton/cpu/checking/cpu_faults.py declares the same structs) sets everything up and
- * reads the findings. After the first fault nothing is accessed any more. */
+/* The functions that a checked kernel calls. One thread runs the kernel, one program after another.
+ * The host sets up the state and reads the findings (kinds/triton/cpu/checking/cpu_faults.py
+ * declares the same structs). After the first fault no memory is accessed. */
 
 enum silo_check_kind {
     SILO_CHECK_NOTHING,
@@ -19,17 +19,18 @@ enum silo_check_kind {
     SILO_CHECK_OUTSIDE,
 };
 
-/* Of a cell of `shared`. */
+/* Values of a cell of `shared`. */
 enum silo_check_shared {
-    SILO_CHECK_SHARED = 1,  /* several programs stored the same value here */
-    SILO_CHECK_CHANGED = 2, /* a program read it and then stored: it would see others' stores */
+    SILO_CHECK_SHARED = 1, /* several programs stored the same value here */
+    SILO_CHECK_CHANGED =
+        2, /* a program read it and then stored to it, so it would have seen the stores of others */
 };
 
-/* Of a cell of `fresh`. */
+/* Values of a cell of `fresh`. */
 enum silo_check_fresh {
     SILO_CHECK_HELD, /* something was written here */
-    SILO_CHECK_NEW,  /* nothing was: a read is a fault */
-    SILO_CHECK_JUNK, /* its contents are the allocator's leftovers: a read is noted */
+    SILO_CHECK_NEW,  /* nothing was written here: a read is a fault */
+    SILO_CHECK_JUNK, /* holds what the allocator left here: a read is recorded */
 };
 
 enum silo_check_use {
@@ -40,71 +41,78 @@ enum silo_check_use {
     SILO_CHECK_RELEASES = 16,
 };
 
-/* The memory that one pointer argument may reach. A cell of shadow covers 1 << shift bytes. */
+/* The memory that one pointer argument may access, with its shadow memory. A shadow cell describes
+ * 1 << shift bytes. */
 struct silo_bounds {
-    uint64_t low, high;    /* addresses */
-    uint64_t origin;       /* the address of the first cell's bytes */
-    uint64_t *writers;     /* the last writer, as silo_check_cell has it; NULL: not needed */
-    uint64_t *readers;     /* who read since */
-    uint8_t *fresh;        /* enum silo_check_fresh; NULL: all of it held something before */
-    uint8_t *shared;       /* enum silo_check_shared; NULL where writers is */
-    uint64_t *stamps;      /* which execution of a store wrote here last; NULL: not needed */
-    uint8_t *stored;       /* the bytes that it wrote, one for each byte from `origin` */
-    uint8_t const *inside; /* by byte from `low`, 1: part of the array; NULL: every byte is */
+    uint64_t low, high; /* addresses of the first byte and the end */
+    uint64_t origin;    /* the address of the first byte that a cell describes */
+    uint64_t *writers;  /* the last writer, encoded by silo_check_cell; NULL: not needed */
+    uint64_t *readers;  /* the reader since that write */
+    uint8_t *fresh;     /* enum silo_check_fresh; NULL: all of it was written before */
+    uint8_t *shared;    /* enum silo_check_shared; NULL if `writers` is NULL */
+    uint64_t
+        *stamps; /* the execution of a store that was the last to write here; NULL: not needed */
+    uint8_t *stored; /* the bytes that this execution wrote, one for each byte from `origin` */
+    uint8_t const
+        *inside; /* for each byte from `low`, 1 if it is part of the array; NULL: all are */
     int32_t writable;
     int32_t unused;
 };
 
-/* One operation that is watched: an access, or one whose result may be none. */
+/* One watched operation: a memory access, or an operation whose result may be a value that kernels
+ * should not use. */
 struct silo_site {
     uint32_t use;          /* enum silo_check_use */
-    uint32_t bytes;        /* of one access */
-    uint32_t first, count; /* which of `reach` it may access */
-    uint32_t change; /* the value to take instead of a suspect one: 0 its own, 1 or 2 another */
-    uint32_t seen;   /* whether it was suspect in the watched program, first at `watched` */
-    uint64_t events; /* how often it was suspect, first as the `order`-th site */
+    uint32_t bytes;        /* size of one access */
+    uint32_t first, count; /* the part of `reach` with the bounds that the site may access */
+    uint32_t change;       /* replaces a suspect value: 0 keeps it, 1 to 3 choose another */
+    uint32_t seen;   /* the result was suspect in the watched program, first at lane `watched` */
+    uint64_t events; /* how often the result was suspect; `order` sites were suspect earlier */
     uint64_t order, program;
     int64_t lane, watched;
-    uint64_t stamp; /* of a store of several elements: its current execution */
+    uint64_t stamp; /* for a store of several elements: the number of its current execution */
 };
 
 struct silo_check {
-    uint32_t bytes; /* these three as in struct silo_fault */
+    uint32_t bytes; /* the first three members are those of struct silo_fault */
     int32_t claimed;
     char text[1016];
     struct silo_site *sites;
     struct silo_bounds const *bounds;
     uint32_t const *reach;
-    uint64_t limit; /* steps a program may take */
+    uint64_t limit; /* the most steps of a program */
     uint64_t shift;
-    /* Order that atomics give. Clocks count releases of each of `programs` programs; row 0 is what
-     * the running program knows, row i is what location i - 1 hands on. NULL: too many. */
+    /* The order that atomics establish. A clock counts the releases of each of `programs` programs.
+     * Row 0 of `clocks` is the clock of the running program; row i is the clock that location i - 1
+     * passes on. NULL: there are too many programs. */
     uint64_t programs;
     uint16_t *clocks;
     uint64_t *locations;
     uint64_t rows, used;
-    /* Found: */
+    /* The first fault: */
     int32_t kind, site;
     int64_t lane;
     uint64_t address, other;
-    uint64_t program; /* the running one */
+    uint64_t program; /* the running program */
     uint64_t steps, order;
     uint32_t epoch, acquired;
     int64_t last;
-    /* Who wrote to an address last, for reports. */
+    /* The last writer of the address `watch`, for reports. */
     uint64_t watch, watch_program, writer;
     int64_t writer_lane;
     int32_t writer_site, quiet;
-    /* The first read of memory that holds junk; unset_site is the site's number + 1, 0: none. */
+    /* The first read of memory that was never written; unset_site is the site's number + 1, or 0 if
+     * there was none. */
     uint64_t unset_site, unset_address, unset_program;
     int64_t unset_lane;
     uint64_t stamp; /* executions of stores so far */
     void const
-        *value; /* the value that the running access stores; NULL: an access of another kind */
-    uint64_t spare[2]; /* where a compare-and-swap goes that must not go where it wants */
+        *value; /* the value that the running access stores; NULL if the access is no store */
+    uint64_t spare[2]; /* the target of a compare-and-swap that must not access its own address */
 };
 
-/* program + 1, site, releases of the program so far, whether it was atomic. */
+/* Encodes an access: program + 1, site, releases of the program so far, and whether it is atomic.
+ */
 SILO_INLINE uint64_t silo_check_cell(struct silo_check const *check, uint32_t site, uint32_t use) {
     return (check->program + 1) << 24 | (uint64_t)(site & 0xfffu) << 12 |
            (uint64_t)check->epoch << 1 | (use & SILO_CHECK_ATOMIC ? 1u : 0u);
@@ -125,18 +133,18 @@ static
     check->other = other;
 }
 
-/* Whether a cell's access happened before the program's present one. */
+/* Whether the access that a cell records happened before the current access of the program. */
 static __attribute__((unused)) int silo_check_ordered(struct silo_check const *check,
                                                       uint64_t cell) {
     if (!check->acquired)
         return 0;
     uint64_t epoch = cell >> 1 & 0x7ffu;
     if (!check->clocks || epoch == 0x7ffu || cell >= SILO_CHECK_MANY)
-        return 1; /* not known: no false alarm */
+        return 1; /* unknown: counts as ordered, to avoid a false alarm */
     return check->clocks[(cell >> 24) - 1] > epoch;
 }
 
-/* The row of a location; 0: without a row, and none can be made. */
+/* The row of a location in `clocks`; 0 if it has no row and none can be added. */
 static __attribute__((unused)) uint64_t silo_check_row(struct silo_check *check, uint64_t address,
                                                        int make) {
     uint64_t at = (address >> 2) * 0x9e3779b97f4a7c15u % check->rows;
@@ -194,18 +202,18 @@ silo_check_find(struct silo_check const *check, struct silo_site const *site, ui
     return (struct silo_bounds const *)0;
 }
 
-/* Whether a plain store leaves memory as it is. Programs run one after another, so that memory
- * holds what earlier programs wrote. */
+/* Whether a plain store leaves memory as it is. Programs run one after another, so memory holds the
+ * values that earlier programs wrote. */
 SILO_INLINE int silo_check_same(struct silo_check const *check, struct silo_site const *site,
                                 uint64_t address) {
     return check->value &&
            !__builtin_memcmp((void const *)(uintptr_t)address, check->value, site->bytes);
 }
 
-/* Notes one access to a cell; whether it races with another program's. Plain stores of one value by
- * several programs are not a race and count as an event of the site: whichever is last, memory
- * holds the same. After that, a write of another value is one, also by the program that wrote last.
- * */
+/* Records an access to a cell; returns whether it races with an access of another program. Plain
+ * stores of the same value by several programs are no race, because memory holds this value
+ * whichever is last; they count as an event of the site. After that, a write of another value is a
+ * race, also by the program that wrote last. */
 SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds const *bounds,
                                  struct silo_site *site, uint64_t address, uint64_t at,
                                  uint64_t mine) {
@@ -227,8 +235,8 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
         return 1;
     }
     if (use & SILO_CHECK_WRITES) {
-        /* A reader that is atomic wrote too, or is a volatile load of values that atomics write.
-         * Who read the shared value after storing it would read the same now. */
+        /* An atomic reader has also written, or is a volatile load of values that atomics write. A
+         * program that read the shared value after storing it would still read the same value. */
         if (reader && reader >> 24 != own && !(reader & mine & 1) &&
             !(bounds->shared[at] == SILO_CHECK_SHARED && reader >> 24 == writer >> 24) &&
             !silo_check_ordered(check, reader)) {
@@ -237,7 +245,7 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
         }
         if (reader && (reader >> 24 != writer >> 24 || !silo_check_same(check, site, address)))
             bounds->shared[at] = SILO_CHECK_CHANGED;
-        /* A plain write stays known when the same program's atomics follow it. */
+        /* A plain write stays recorded if atomics of the same program follow it. */
         if (writer >> 24 != own || (writer & 1) || !(mine & 1))
             bounds->writers[at] = mine;
         bounds->readers[at] = 0;
@@ -250,9 +258,9 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
     return 0;
 }
 
-/* Whether the running execution of a store of several elements stored another value to `address`
- * already; notes the value. Elements of one store are aligned and of one size, so that two of them
- * are equal or do not overlap. */
+/* Whether the running execution of a store of several elements has already stored another value to
+ * `address`; records the value. Elements of one store are aligned and have one size, so two
+ * elements have either the same address or no byte in common. */
 static __attribute__((unused)) int silo_check_twice(struct silo_check const *check,
                                                     struct silo_bounds const *bounds,
                                                     struct silo_site const *site,
@@ -267,7 +275,7 @@ static __attribute__((unused)) int silo_check_twice(struct silo_check const *che
     return 0;
 }
 
-/* Whether an access may happen. */
+/* Whether the access may happen. */
 static __attribute__((noinline, unused)) uint8_t silo_check_access(void *context, uint32_t number,
                                                                    uint64_t address, int mask,
                                                                    int64_t lane) {
@@ -329,7 +337,7 @@ static __attribute__((noinline, unused)) uint8_t silo_check_access(void *context
     return 1;
 }
 
-/* Whether a store of the value at `value` may happen. */
+/* Whether the store of the value at `value` may happen. */
 static __attribute__((unused)) uint8_t silo_check_store(void *context, uint32_t number,
                                                         uint64_t address, int mask, int64_t lane,
                                                         void const *value) {
@@ -340,13 +348,13 @@ static __attribute__((unused)) uint8_t silo_check_store(void *context, uint32_t 
     return allowed;
 }
 
-/* A store of several elements begins. */
+/* Called when a store of several elements begins. */
 static __attribute__((unused)) void silo_check_stores(void *context, uint32_t number) {
     struct silo_check *check = (struct silo_check *)context;
     check->sites[number].stamp = ++check->stamp;
 }
 
-/* An index into a tile of `extent` elements along an axis; 0 for an index outside. */
+/* Checks an index into an axis of `extent` elements; returns it, or 0 if it is outside. */
 static __attribute__((unused)) int64_t silo_check_within(void *context, uint32_t number,
                                                          int64_t lane, int64_t index,
                                                          int64_t extent) {
@@ -357,7 +365,8 @@ static __attribute__((unused)) int64_t silo_check_within(void *context, uint32_t
     return 0;
 }
 
-/* The address for an operation that cannot be masked. */
+/* The address to use for an operation that cannot be masked: its own, or that of spare memory if it
+ * must not be accessed. */
 static __attribute__((unused)) uint64_t silo_check_place(void *context, uint32_t number,
                                                          uint64_t address, int64_t lane) {
     struct silo_check *check = (struct silo_check *)context;
@@ -366,7 +375,7 @@ static __attribute__((unused)) uint64_t silo_check_place(void *context, uint32_t
     return (uint64_t)(uintptr_t)check->spare;
 }
 
-/* A program starts; whether it need not. */
+/* Called when a program starts; returns 1 if the program is to be skipped. */
 static __attribute__((unused)) int silo_check_begin(void *context, uint64_t program) {
     struct silo_check *check = (struct silo_check *)context;
     if (check->kind)
@@ -380,7 +389,7 @@ static __attribute__((unused)) int silo_check_begin(void *context, uint64_t prog
     return 0;
 }
 
-/* Once in every turn of a loop; whether to give up. */
+/* Called once in every iteration of a loop; returns whether to give up. */
 static __attribute__((unused)) int silo_check_step(void *context, uint32_t number) {
     struct silo_check *check = (struct silo_check *)context;
     if (++check->steps > check->limit)
@@ -388,7 +397,8 @@ static __attribute__((unused)) int silo_check_step(void *context, uint32_t numbe
     return check->kind != 0;
 }
 
-/* Notes that a value may be none; which value to take instead, 0 for its own. */
+/* Records that a value is suspect; returns the number of the value to use instead, 0 for the value
+ * itself. */
 static __attribute__((noinline, unused)) uint32_t silo_check_suspect(void *context, uint32_t number,
                                                                      int64_t lane, int suspect) {
     struct silo_check *check = (struct silo_check *)context;
@@ -414,10 +424,10 @@ static __attribute__((unused)) uint8_t silo_check_holds(void *context, int32_t k
     return holds != 0;
 }
 
-/* What tl.multiple_of, tl.max_contiguous and tl.max_constancy promise of one element. `along` is
- * its index on the axis, and the element before on that axis is the one seen last. An address that
- * breaks a promised alignment, in an allocation that begins unaligned as well, is noted and not a
- * fault: a GPU's allocations begin at large multiples. */
+/* Checks for one element what tl.multiple_of, tl.max_contiguous and tl.max_constancy promise.
+ * `along` is its index along the axis; the previous element along that axis is the one checked
+ * last. If an address breaks a promised alignment only because its allocation begins unaligned,
+ * that is recorded but no fault: allocations on a GPU begin at large multiples. */
 static __attribute__((unused)) uint8_t silo_check_hint(void *context, uint32_t number, int64_t lane,
                                                        int64_t along, int64_t value, int64_t unit,
                                                        int64_t divisor, int64_t contiguity,

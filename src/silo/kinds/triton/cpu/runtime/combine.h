@@ -1,27 +1,29 @@
-/* Atomic adds with unused old values: adds to one place are summed in a table first, and memory is
- * accessed once a place and not once an element. Sums wrap, as the adds
-   would have. The table is a cache of lines of 64 bytes: places side by side share a slot, and a
-   line that is not the one in its slot takes its place while few do; where many do, adds go to
-   memory as they come. */
+/* Atomic adds with unused old values: adds to one address are summed in a table first, so that
+ * memory is accessed once for each address and not once for each element. Sums wrap, as the single
+ * adds would. The table is a cache of 64-byte lines: consecutive addresses share a slot. A line
+ * whose slot is taken replaces the line in the slot as long as this happens rarely; otherwise adds
+ * go to memory one by one. */
 
 enum {
-    SILO_LINE_SUFFIX = 64 / (int)sizeof(TYPE), /* sums of a slot */
-    /* Adds to come for each slot: a line costs some 20 ns to take up and to give back. */
+    SILO_LINE_SUFFIX = 64 / (int)sizeof(TYPE), /* sums in a slot */
+    /* The adds that a slot must save to be worth it: to insert a line and write it back takes 20
+       ns. */
     SILO_COMBINE_SHARE_SUFFIX = 32,
 };
 
 typedef struct {
-    uintptr_t *lines; /* the start of the line in each slot; 0: empty */
-    UTYPE *sums;      /* SILO_LINE of each slot */
-    uint16_t *used;   /* the slots that have a line */
+    uintptr_t *lines; /* the address of the line in each slot; 0: empty */
+    UTYPE *sums;      /* SILO_LINE sums for each slot */
+    uint16_t *used;   /* the numbers of the slots that hold a line */
     uint64_t slots;   /* a power of two */
-    int64_t count;    /* of `used` */
+    int64_t count;    /* length of `used` */
     int64_t missed;   /* adds of this tile that found another line in their slot */
-    int64_t patience; /* as many of them as are worth it */
-    int direct;       /* whether adds are to go to memory */
+    int64_t patience; /* the most misses of a tile for which the table is worth it */
+    int direct;       /* whether adds bypass the table */
 } silo_combine_SUFFIX;
 
-/* A table of at most `most` slots for about `elements` adds, `tile` of them at a time. */
+/* Initialises a table of at most `most` slots for about `elements` adds, `tile` of them at a time.
+ */
 static __attribute__((noinline, unused)) void
 silo_combine_start_SUFFIX(silo_combine_SUFFIX *table, uintptr_t *lines, UTYPE *sums, uint16_t *used,
                           uint64_t most, uint64_t elements, int64_t tile) {
@@ -61,8 +63,8 @@ silo_combine_miss_SUFFIX(silo_combine_SUFFIX *table, TYPE *place, TYPE value, co
     sums[at % 64 / sizeof *place] = (UTYPE)value;
 }
 
-/* `lines` and `sums` are the table's, `last` its last slot. A place that is not a multiple
-   of its size is never found in a line. */
+/* Adds one value. `lines` and `sums` are the table's, `last` is its last slot. An address that is
+ * not a multiple of the element's size is never found in a line. */
 SILO_INLINE void silo_combine_add_SUFFIX(silo_combine_SUFFIX *table, const uintptr_t *lines,
                                          UTYPE *sums, const uint64_t last, TYPE *place, TYPE value,
                                          const int order) {
@@ -75,13 +77,13 @@ SILO_INLINE void silo_combine_add_SUFFIX(silo_combine_SUFFIX *table, const uintp
             (UTYPE)value;
 }
 
-/* After each tile. */
+/* Called after each tile. */
 SILO_INLINE void silo_combine_tile_SUFFIX(silo_combine_SUFFIX *table) {
     table->direct |= table->missed > table->patience;
     table->missed = 0;
 }
 
-/* Adds every sum to memory; the table is empty then. */
+/* Adds every sum to memory and empties the table. */
 static __attribute__((noinline, unused)) void silo_combine_end_SUFFIX(silo_combine_SUFFIX *table,
                                                                       const int order) {
     for (int64_t i = 0; i < table->count; i++) {

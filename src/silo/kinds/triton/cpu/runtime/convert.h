@@ -1,6 +1,6 @@
-/* Floating point to integer: truncates toward zero, saturates out of range, NaN gives 0. That by a
-   mask: where it is a choice, gcc 12 makes (float)(int)x a rounding of x, which keeps a zero's
-   sign. */
+/* Floating point to integer: truncates toward zero, saturates out of range, and turns NaN into 0.
+ * NaN is handled by a mask: with a conditional expression, gcc 12 turns (float)(int)x into a
+ * rounding of x, which keeps the sign of a zero. */
 
 SILO_INLINE int32_t silo_f32_to_i32(float x) {
     float clamped = x > -0x1p31f ? x : -0x1p31f;

@@ -1,6 +1,6 @@
-/* Arithmetic and conversions that round as their name says: rn to nearest even, rz toward zero, rd
-   down, ru up. f32 operations are exact or rounded to odd in f64, then rounded once more; they are
-   never fused with their neighbours. */
+/* Arithmetic and conversions with the rounding in their names: rn to nearest even, rz toward zero,
+ * rd down, ru up. Operations on f32 are exact in f64 or rounded to odd there, and then rounded once
+ * more; the compiler cannot fuse them with other operations. */
 
 SILO_INLINE float silo_f64_to_f32_rn(double value) {
     return (float)value;
@@ -10,7 +10,8 @@ SILO_INLINE float silo_f64_to_f32_rz(double value) {
     return silo_f64_to_f32_rtz(value);
 }
 
-/* The neighbour below where the nearest number is above; of -0 it is the smallest negative one. */
+/* If the nearest number is above the value, the result is the neighbour below it; below -0 that is
+ * the smallest negative number. */
 SILO_INLINE float silo_f64_to_f32_rd(double value) {
     float near = (float)value;
     uint32_t bits = silo_bits_f32(near);
@@ -25,8 +26,8 @@ SILO_INLINE float silo_f64_to_f32_ru(double value) {
     return silo_f32_of_bits((double)near < value ? above : bits);
 }
 
-/* a * b + c to odd. If it is 0, it has the sign of rounding down: negative unless both terms are
- * positive zeros. */
+/* a * b + c rounded to odd. A zero result has the sign of rounding down: negative unless both terms
+ * are positive zeros. */
 SILO_INLINE double silo_fma_odd_rd(double a, double b, double c) {
     double sum = silo_fma_odd(a, b, c);
     uint64_t signs = silo_bits_f64(a * b) | silo_bits_f64(c);
@@ -45,7 +46,7 @@ SILO_INLINE double silo_fma_odd_rn(double a, double b, double c) {
     return silo_fma_odd(a, b, c);
 }
 
-/* The sum of the halves of a 64-bit integer, to odd. */
+/* The sum of the two halves of a 64-bit integer, rounded to odd. */
 SILO_INLINE double silo_odd_of_i64(int64_t x) {
     return silo_fma_odd((double)(x >> 32), 0x1p32, (double)(uint32_t)x);
 }
@@ -54,7 +55,8 @@ SILO_INLINE double silo_odd_of_u64(uint64_t x) {
     return silo_fma_odd((double)(x >> 32), 0x1p32, (double)(uint32_t)x);
 }
 
-/* high * 2^32 + low in f64: `error` is the difference to the nearest number. */
+/* high * 2^32 + low in f64, rounded to nearest; in the functions below, `error` is the difference
+ * to that number. */
 SILO_INLINE double silo_halves_rn(double high, double low) {
     return high * 0x1p32 + low;
 }
@@ -133,13 +135,13 @@ SILO_INLINE double silo_u32_to_f64_rn(uint32_t x) {
     return (double)x;
 }
 
-/* The division and the root leave an error far below the nearest distance of a true result to a
-   tie of f32. */
+/* The errors of the division and the root are far smaller than the distance between any exact
+ * result and the nearest halfway point between two f32 numbers. */
 SILO_INLINE float silo_rsqrt_rn_f32(float x) {
     return (float)(1.0 / __builtin_sqrt((double)x));
 }
 
-/* f64 to nearest. A volatile value cannot be fused with its neighbours. */
+/* f64 arithmetic, rounded to nearest. The compiler cannot fuse operations on volatile values. */
 SILO_INLINE double silo_add_rn_f64(double a, double b) {
     volatile double left = a, right = b;
     return left + right;

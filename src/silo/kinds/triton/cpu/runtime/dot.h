@@ -1,8 +1,8 @@
-/* c[m][n] += a[m][k] * b[k][n]: a block of rows x (vectors * lanes) of c stays in registers over at
-   most SILO_DOT_DEPTH of k. The left operand is read by single elements wherever it lies, the right
-   one by vectors, from panels unless its rows are near. c is row-major without gaps and must not
-   overlap a or b. Operands of i8 are multiplied as floats into totals of i32: the sum over one
-   depth is below 2^24, exact. */
+/* c[m][n] += a[m][k] * b[k][n]: a block of rows x (vectors * lanes) of c stays in registers for up
+ * to SILO_DOT_DEPTH steps of k. The left operand is read as single elements from wherever it is.
+ * The right operand is read as vectors, from packed panels unless its rows are close together. c is
+ * row-major without gaps and must not overlap a or b. Operands of i8 are multiplied as floats into
+ * totals of i32: the sum over one depth is below 2^24, so it is exact. */
 
 typedef REAL silo_vector_KIND
     __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(__alignof__(REAL)), may_alias));
@@ -12,11 +12,12 @@ typedef TOTAL silo_totals_KIND
 enum {
     SILO_LANES_KIND = SILO_VECTOR_BYTES / (int)sizeof(REAL),
     SILO_DOT_DEPTH_KIND = SILO_DOT_DEPTH_BYTES / (int)sizeof(REAL),
-    /* Bytes of b that are read in place. */
+    /* The most bytes of b that are read in place. */
     SILO_DOT_NEAR_KIND = 20480,
 };
 
-/* One block. Neighbours in a are a_row and a_step apart, rows of b b_step, its vectors b_next. */
+/* Computes one block. The elements of a are a_row and a_step apart, the rows of b b_step, and the
+ * vectors of a row of b b_next. */
 SILO_INLINE void silo_dot_block_KIND(const int rows, const int vectors, int64_t k, const REAL *a,
                                      int64_t a_row, int64_t a_step, const REAL *b, int64_t b_step,
                                      int64_t b_next, TOTAL *c, int64_t ldc, int fresh) {
@@ -41,7 +42,8 @@ SILO_INLINE void silo_dot_block_KIND(const int rows, const int vectors, int64_t 
         a += a_step;
         b += b_step;
     }
-    /* One row's place after the other: gcc keeps their distances on the stack, else. */
+    /* The address advances from row to row, because gcc would keep the distances of all rows on the
+     * stack. */
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++, c += ldc)
 #pragma GCC unroll 16
@@ -59,7 +61,7 @@ typedef void silo_dot_kernel_KIND(int64_t m, int64_t k, const REAL *a, int64_t a
                                   int64_t a_step, const REAL *b, int64_t b_step, int64_t b_next,
                                   TOTAL *c, int64_t ldc, int fresh);
 
-/* The blocks of one shape, over m rows. */
+/* The block functions of one shape, over m rows. */
 #define SILO_DOT_KERNEL_KIND(ROWS, VECTORS)                                                        \
     SILO_APART void silo_dot_KIND_##ROWS##x##VECTORS(                                              \
         int64_t m, int64_t k, const REAL *a, int64_t a_row, int64_t a_step, const REAL *b,         \
@@ -69,16 +71,17 @@ typedef void silo_dot_kernel_KIND(int64_t m, int64_t k, const REAL *a, int64_t a
                                 c + i * ldc, ldc, fresh);                                          \
     }
 
-/* How an operand of another type is read: all of a left tile between two columns, compact with the
-   direction that was contiguous; panels of a right one between two rows. */
+/* The function that reads an operand of another type: for a left operand all rows between two
+ * columns, compact and in the operand's own order; for a right operand the panels between two rows.
+ */
 typedef void silo_dot_read_KIND(silo_tile from, int64_t first, int64_t depth, int64_t extent,
                                 REAL *to);
 
-/* m of `most` rows and `columns` of n columns, n a multiple of the lanes; other sums are left as
-   they are or become anything. `full` is for blocks of `rows` x `vectors`, `rest` for the rows that
-   these leave of all, `narrow` for one vector of `rows` rows. `work` has room for the readers'
-   output, and for a block of rows of a left operand that is else read in place. With `kept` the
-   panels of all of k, up to `room` values, outlive the call. */
+/* Computes m of `most` rows and `columns` of n columns; n is a multiple of the lanes. The contents
+ * of the remaining sums are undefined. `full` computes blocks of `rows` x `vectors`, `rest` the
+ * rows that remain of all `most`, and `narrow` one vector of `rows` rows. `work` is memory for the
+ * output of the readers, and for a block of rows of a left operand that is otherwise read in place.
+ * With `kept`, the panels of all of k, up to `room` values, outlive the call. */
 SILO_APART void silo_dot_KIND(const int64_t most, int64_t m, const int64_t n, int64_t columns,
                               int64_t k, silo_tile a, silo_dot_read_KIND *left, silo_tile b,
                               silo_dot_read_KIND *right, const int near, TOTAL *c, int fresh,
@@ -90,8 +93,8 @@ SILO_APART void silo_dot_KIND(const int64_t most, int64_t m, const int64_t n, in
     const int64_t filled = (columns + SILO_LANES_KIND - 1) / SILO_LANES_KIND * SILO_LANES_KIND;
     const int whole = kept && k * n <= room;
     const int made = whole && silo_is_kept(kept, b, k, columns);
-    /* Panels pay when they are used by several blocks of rows, and b is too large for the
-       first-level cache or has rows so far apart that they compete for its sets. */
+    /* Panels are worth packing if several blocks of rows use them, and b is larger than the
+     * first-level cache or its rows are so far apart that they compete for the same cache sets. */
     const int in_place = near && !kept && b.column == 1 && columns == n &&
                          (m < 4 * rows || k * b.row * (int64_t)sizeof(REAL) <= SILO_DOT_NEAR_KIND);
     for (int64_t p = 0; p < k; p += SILO_DOT_DEPTH_KIND) {
@@ -133,8 +136,8 @@ SILO_APART void silo_dot_KIND(const int64_t most, int64_t m, const int64_t n, in
                 for (int64_t v = 0; top && j + v < filled; v += SILO_LANES_KIND)
                     narrow(top, depth, from, a_row, a_step, panel + v / SILO_LANES_KIND * b_next,
                            b_step, b_next, c + j + v, n, fresh && !p);
-            /* Rows that fill no block: the rows after them that are outside of the product, and the
-             * columns, are computed from whatever is in the buffers. */
+            /* For rows that fill no whole block, the block also computes rows and columns outside
+             * of the product, from whatever the buffers contain. */
             if (top < m)
                 (top + rows <= most ? full : rest)(m - top, depth, last, last_row, last_step, panel,
                                                    b_step, b_next, c + top * n + j, n, fresh && !p);

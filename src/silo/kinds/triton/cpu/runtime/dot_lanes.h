@@ -1,4 +1,5 @@
-/* Vectors of floats along the inner axis of a product: read from f32, bf16 and f16, and folded. */
+/* Vectors of floats along the inner axis of a product: loads from f32, bf16 and f16, and sums of
+ * their lanes. */
 
 enum {
     SILO_THIN_ROWS = 4,

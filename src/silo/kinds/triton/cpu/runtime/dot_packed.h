@@ -1,12 +1,12 @@
-/* c[m][n] += a[m][k] * b[k][n] by instructions that this CPU may have beyond its level, which take
-   words of 32 bits that hold SHARE consecutive k of one row or column: 2 of bf16, 4 of i8. Panels
-   of the right operand are rows of SILO_LANES_KIND of these words. Only for x86-64-v4. */
+/* c[m][n] += a[m][k] * b[k][n] by instructions that this CPU may have beyond its level. They take
+ * 32-bit words that hold SHARE consecutive k of one row or column: 2 of bf16, 4 of i8. Panels of
+ * the right operand are rows of SILO_LANES_KIND such words. Only for x86-64-v4. */
 
 enum {
     SILO_SHARE_KIND = 4 / (int)sizeof(ITEM),
     SILO_WORDS_KIND = SILO_VECTOR_BYTES / 4,
-    /* Words of one row or column in one pass: panels of two vectors stay in the first-level cache.
-     */
+    /* The words of one row or column in one pass: panels of two vectors stay in the first-level
+     * cache. */
     SILO_DEPTH_KIND = 256,
 };
 
@@ -16,8 +16,8 @@ typedef TOTAL silo_sums_KIND __attribute__((vector_size(SILO_VECTOR_BYTES), alig
 typedef ITEM silo_items_KIND
     __attribute__((vector_size(SILO_WORDS_KIND * sizeof(ITEM)), aligned(sizeof(ITEM)), may_alias));
 
-/* Panels of `words` words from `depth` rows of a right tile, `first` and the next ones; elements
- * beyond these rows, and columns beyond the last, are 0. */
+/* Packs panels of `words` words from `depth` rows of a right tile, beginning with row `first`.
+ * Elements beyond these rows, and columns beyond the last, are 0. */
 SILO_APART void silo_pack_KIND(silo_tile from, int64_t first, int64_t depth, int64_t words,
                                int64_t columns, uint32_t *to) {
     const ITEM *at = (const ITEM *)from.at + first * from.row;
@@ -57,15 +57,15 @@ SILO_APART void silo_pack_KIND(silo_tile from, int64_t first, int64_t depth, int
         }
 }
 
-/* Rows of `words` words from `depth` columns of a left tile that cannot be read in place: packed as
-   if it were a right one, then turned. Rows up to the next multiple of 16, and columns beyond the
-   last, are 0. `work` has room for twice the rows. */
+/* Packs rows of `words` words from `depth` columns of a left tile that cannot be read in place: as
+ * if it were a right tile, and then transposed. Rows up to the next multiple of 16, and columns
+ * beyond the last, are 0. `work` is memory for twice the rows. */
 SILO_APART const ITEM *silo_turn_KIND(silo_tile from, int64_t first, int64_t depth, int64_t words,
                                       int64_t rows, uint32_t *work) {
     const int64_t filled = (rows + 15) / 16 * 16;
     const silo_tile turned = {from.at, from.column, from.row};
     uint32_t *to = work + filled * words;
-    if (from.column == 1) { /* only to be filled */
+    if (from.column == 1) { /* contiguous: rows are copied and padded with zeros */
         ITEM *row = (ITEM *)(void *)work;
         for (int64_t i = 0; i < filled; i++, row += words * SILO_SHARE_KIND) {
             const ITEM *at = (const ITEM *)from.at + first + i * from.row;
@@ -89,7 +89,7 @@ SILO_APART const ITEM *silo_turn_KIND(silo_tile from, int64_t first, int64_t dep
 
 typedef struct {
     uint8_t palette, start, unused[14];
-    uint16_t bytes[16]; /* of a row */
+    uint16_t bytes[16]; /* bytes in a row of each tile */
     uint8_t rows[16];
 } silo_shape_KIND;
 
@@ -155,7 +155,7 @@ SILO_INLINE void silo_tiles_block_KIND(int64_t words, int64_t step, const ITEM *
                          : "memory");
 }
 
-/* ---- vectors: 4 rows x 2 vectors of sums, or 8 rows x 1 */
+/* ---- vectors: sums of 4 rows x 2 vectors, or 8 rows x 1 */
 
 SILO_INLINE void silo_vectors_block_KIND(const int rows, const int vectors, int64_t words,
                                          const ITEM *a, int64_t a_row, const uint32_t *b,
@@ -203,7 +203,7 @@ SILO_INLINE void silo_vectors_block_KIND(const int rows, const int vectors, int6
         }
 }
 
-/* By blocks, then by single rows and single vectors. */
+/* Computes m rows by blocks, and the remaining rows and vectors singly. */
 SILO_APART void silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, const ITEM *a,
                                        int64_t a_row, const uint32_t *b, TOTAL *c, int64_t ldc,
                                        int fresh) {
@@ -242,8 +242,9 @@ SILO_APART void silo_tiles_rows_KIND(int64_t rows, int64_t m, int64_t n, int64_t
                                   j + 16 < n);
 }
 
-/* By tiles or by vectors, where the CPU has them. If k is not a multiple of SHARE, and for tiles
- * that would be thin, the last words are filled with zeros. The arguments are silo_dot_f32's. */
+/* Computes the product with matrix tiles or vectors, whichever the CPU has. If k is not a multiple
+ * of SHARE, and for tiles that would be thin, the last words are filled with zeros. The arguments
+ * are those of silo_dot_f32. */
 SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t most, int64_t m,
                                      int64_t n, int64_t columns, int64_t k, silo_tile a,
                                      silo_tile b, TOTAL *c, int fresh, uint32_t *left_work,
@@ -253,7 +254,7 @@ SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t mos
     const int64_t words = thin ? (exact + 15) / 16 * 16 : exact;
     const int64_t step = thin || low > 16 ? 16 : low;
     const int64_t filled = (columns + SILO_WORDS_KIND - 1) / SILO_WORDS_KIND * SILO_WORDS_KIND;
-    const int64_t high = most < 16 ? most : 16; /* of a tile */
+    const int64_t high = most < 16 ? most : 16; /* rows of a tile */
     const int whole = kept && words * filled <= room;
     const int made = whole && silo_is_kept(kept, b, k, columns);
     if (tiles) {

@@ -1,6 +1,8 @@
-/* Readers of dot operands of type ELEMENT, kept as CTYPE, multiplied as FACTOR. */
+/* Readers of dot operands whose elements of type ELEMENT are stored as CTYPE and multiplied as
+ * FACTOR. */
 
-/* Between two columns of a left tile: row-major, or column-major where columns are contiguous. */
+/* Reads `depth` columns of a left tile: row-major, or column-major if the elements of a column are
+ * contiguous. */
 SILO_APART void silo_dot_left_ELEMENT(silo_tile from, int64_t first, int64_t depth, int64_t rows,
                                       REAL *to) {
     const CTYPE *at = (const CTYPE *)from.at + first * from.column;
@@ -11,7 +13,7 @@ SILO_APART void silo_dot_left_ELEMENT(silo_tile from, int64_t first, int64_t dep
         inner *= outer, outer = 1;
     for (int64_t i = 0; i < outer; i++, at += far, to += inner)
         if (near == 1) {
-            /* The same row's part of the next pass. */
+            /* Prefetches the part of the same row that the next pass reads. */
             for (int64_t j = 0; j < inner * (int64_t)sizeof(CTYPE); j += 64)
                 __builtin_prefetch((const char *)(const void *)(at + inner) + j, 0, 2);
             silo_dot_widen_ELEMENT(at, to, inner);
@@ -20,7 +22,7 @@ SILO_APART void silo_dot_left_ELEMENT(silo_tile from, int64_t first, int64_t dep
                 to[j] = silo_ELEMENT_to_FACTOR(at[j * near]);
 }
 
-/* Panels between two rows of a right tile; columns beyond the last are 0. */
+/* Reads panels of `depth` rows of a right tile; columns beyond the last are 0. */
 SILO_APART void silo_dot_right_ELEMENT(silo_tile from, int64_t first, int64_t depth,
                                        int64_t columns, REAL *to) {
     enum { LANES = SILO_VECTOR_BYTES / (int)sizeof(REAL) };

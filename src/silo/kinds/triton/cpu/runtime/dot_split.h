@@ -1,5 +1,5 @@
-/* Words of two bf16 by the level's own multiplications: the left operand is widened first, each
-   word of the right one is split into two floats when it is read. */
+/* Products of words of two bf16 with the level's own instructions: the left operand is widened
+ * first, and each word of the right operand is split into two floats when it is read. */
 
 SILO_INLINE void silo_split_block(const int rows, const int vectors, int64_t words, const float *a,
                                   int64_t a_row, int64_t a_step, const uint32_t *b, int64_t b_next,
@@ -31,7 +31,8 @@ SILO_INLINE void silo_split_block(const int rows, const int vectors, int64_t wor
                     sum[i][j] += left * right[j];
             }
         }
-    /* One row's place after the other: gcc keeps their distances on the stack, else. */
+    /* The address advances from row to row, because gcc would keep the distances of all rows on the
+     * stack. */
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++, c += ldc)
 #pragma GCC unroll 2
@@ -72,8 +73,9 @@ SILO_APART void silo_split_1x1(int64_t m, int64_t words, const float *a, int64_t
                          c + i * ldc, ldc, fresh);
 }
 
-/* c[m][n] += a * b over `items` of k from `first` on, `words` words; `left` has room for `most`
-   rows of floats. Sums of the rows after m, up to the next block's end, become anything. */
+/* c[m][n] += a * b over `items` of k from `first` on, which are `words` words. `left` is memory for
+ * `most` rows of floats. The contents of the sums between row m and the next block's end are
+ * undefined. */
 SILO_APART void silo_split_rows(int64_t most, int64_t m, int64_t n, int64_t first, int64_t items,
                                 int64_t words, silo_tile a, float *left, const uint32_t *b,
                                 float *c, int64_t ldc, int fresh) {
@@ -88,7 +90,8 @@ SILO_APART void silo_split_rows(int64_t most, int64_t m, int64_t n, int64_t firs
             const silo_tile one = {(const uint16_t *)a.at + i * a.row, a.row, a.column};
             silo_dot_left_bf16(one, first, items, 1, left + i * row);
         }
-    /* The half of the last word that is beyond k, which may not be any number: 0 x inf is NaN. */
+    /* Clears the half of the last word that is beyond k: it could hold infinity, and 0 x inf is
+     * NaN. */
     for (int64_t i = 0; i < m; i++)
         for (int64_t q = items; q < 2 * words; q++)
             left[i * row + q * step] = 0;

@@ -1,8 +1,9 @@
-/* Products of few rows whose operands of type ELEMENT both lie along k: sums of vectors along k,
-   folded at its end. Nothing is packed, because panels pay only if several blocks use them. */
+/* Products of few rows (or columns) whose operands of type ELEMENT are both contiguous along k:
+ * sums of vectors along k, whose lanes are added at the end. Nothing is packed, because panels are
+ * worth it only if several blocks use them. */
 
-/* The end of a block: its sums, folded. A function of its own because a C compiler takes longer to
-   unroll it into every block than to compile all other functions of a product. */
+/* The end of a block: adds the lanes of its sums. It is a function of its own because a C compiler
+ * takes longer to unroll it into every block than to compile all other functions of a product. */
 SILO_APART void silo_thin_end_ELEMENT(const silo_thin_floats (*sums)[SILO_THIN_COLUMNS],
                                       const int rows, const int columns, float *c, int64_t c_row,
                                       int64_t c_column, int fresh) {
@@ -16,7 +17,7 @@ SILO_APART void silo_thin_end_ELEMENT(const silo_thin_floats (*sums)[SILO_THIN_C
         }
 }
 
-/* Rows and columns of one block, which reads each of its columns once. */
+/* Computes the rows and columns of one block, which reads each of its columns once. */
 SILO_INLINE void silo_thin_block_ELEMENT(const int rows, const int columns, int64_t k,
                                          const CTYPE *a, int64_t a_row, const CTYPE *b,
                                          int64_t b_column, float *c, int64_t c_row,
@@ -42,7 +43,8 @@ SILO_INLINE void silo_thin_block_ELEMENT(const int rows, const int columns, int6
         }
     }
     if (p < k) {
-        /* k - p, in a form from which the compiler sees that it fits a row below */
+        /* Equal to the bytes of k - p, written so that the compiler sees that they fit in a row of
+         * `some`. */
         const uint64_t rest = (uint64_t)k % SILO_THIN_LANES * sizeof(CTYPE);
         CTYPE some[SILO_THIN_COLUMNS][SILO_THIN_LANES] = {{0}};
         for (int j = 0; j < columns; j++)
@@ -54,7 +56,8 @@ SILO_INLINE void silo_thin_block_ELEMENT(const int rows, const int columns, int6
                 sum[i][j] += silo_thin_read_ELEMENT(last) * silo_thin_read_ELEMENT(some[j]);
         }
     }
-    silo_thin_floats sums[SILO_THIN_ROWS][SILO_THIN_COLUMNS]; /* leaves `sum` in registers */
+    silo_thin_floats sums[SILO_THIN_ROWS]
+                         [SILO_THIN_COLUMNS]; /* a copy, so that `sum` itself stays in registers */
 #pragma GCC unroll 4
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
@@ -75,8 +78,8 @@ SILO_INLINE void silo_thin_rows_ELEMENT(const int rows, int64_t n, int64_t k, co
                                 c_row, c_column, fresh);
 }
 
-/* c += a * b over m rows and n columns, if one of them is few and k is contiguous in both operands;
-   returns whether it was so. */
+/* c += a * b over m rows and n columns, if one of these numbers is small and k is contiguous in
+ * both operands. Returns whether it computed the product. */
 SILO_APART int silo_dot_thin_ELEMENT(int64_t m, int64_t n, int64_t k, silo_tile a, silo_tile b,
                                      float *c, int64_t ldc, int fresh) {
     if ((m > SILO_THIN_ROWS && n > SILO_THIN_ROWS) || k < 4 * SILO_THIN_LANES || a.column != 1 ||

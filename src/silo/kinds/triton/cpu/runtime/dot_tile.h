@@ -1,13 +1,14 @@
-/* Operands of dots. A tile is where its first element lies and how many elements neighbours along
-   the rows and the columns are apart. The right operand is read in panels: as many columns as a
-   vector has lanes, one row after the other. */
+/* Operands of dots. A tile is the address of its first element, and the distances in elements
+ * between neighbouring rows and between neighbouring columns. The right operand is read in panels:
+ * as many columns as a vector has lanes, one row after the other. */
 
 typedef struct {
     const void *at;
     int64_t row, column;
 } silo_tile;
 
-/* The source of the panels in a buffer, so that the next program need not make them again. */
+/* Identifies the tile whose panels are in a buffer, so that the next program need not pack them
+ * again. */
 typedef struct {
     const void *at;
     int64_t row, column, depth, columns;
@@ -19,16 +20,16 @@ SILO_INLINE int silo_is_kept(const silo_kept *kept, silo_tile tile, int64_t dept
            kept->depth == depth && kept->columns == columns;
 }
 
-/* Panels of the tiles that a loop reads, one slot for each of its rounds: a program often reads the
-   tiles that the program before it read, in the same order. */
+/* Panels of the tiles that a loop reads, one slot for each of its iterations: a program often reads
+ * the same tiles as the previous program, in the same order. */
 typedef struct {
-    uint64_t program; /* the last user, and the rounds since it began */
+    uint64_t program; /* the last user; `round` counts its iterations */
     int64_t round;
-    int64_t worth; /* hits less misses; below 0: tiles do not come again */
+    int64_t worth; /* hits minus misses; below 0: the same tiles rarely come again */
 } silo_slots;
 
-/* The slot for the tile of this round. The last of `count` is for all later rounds, and for all
-   tiles where they do not come again. */
+/* The slot for the tile of this iteration. The last of the `count` slots serves all later
+ * iterations, and every tile if the same tiles rarely come again. */
 SILO_INLINE int64_t silo_next_slot(silo_slots *slots, const silo_kept *kept, int64_t count,
                                    uint64_t program, silo_tile tile, int64_t depth,
                                    int64_t columns) {
@@ -43,17 +44,17 @@ SILO_INLINE int64_t silo_next_slot(silo_slots *slots, const silo_kept *kept, int
     return slots->round;
 }
 
-/* Where the operands of the last product began, and whether panels were made of the left one; -1:
-   of neither. */
+/* The addresses of the last product's operands, and whether the left operand was the packed one; -1
+ * if there was no product. */
 typedef struct {
     const void *left, *right;
     int packs_left;
 } silo_pair;
 
-/* Whether a product whose operands both lie along the inner axis is computed as b^T a^T: panels of
-   the left operand, the right one read in rows. Panels pay for an operand that the next program
-   reads again: one whose panels are kept, or else one that began in the same place last time. Every
-   sum adds the same numbers in the same order both ways. */
+/* Whether a product whose operands are both contiguous along the inner axis is computed as b^T a^T,
+ * which packs the left operand and reads the right one by rows. Packing pays for the operand that
+ * the next program reads again: the one whose panels are kept, or else the one that had the same
+ * address last time. Every sum adds the same numbers in the same order either way. */
 SILO_INLINE int silo_packs_left(silo_pair *last, const silo_kept *kept, silo_tile a, silo_tile b,
                                 int64_t depth, int64_t rows, int64_t columns) {
     if (a.column != 1 || b.row != 1 || b.column == 1)
@@ -81,7 +82,7 @@ SILO_INLINE float silo_i8_to_f32(int8_t value) {
     return (float)value;
 }
 
-/* At any address: 32 bits may be four bytes of a row of int8. */
+/* At any address: the 32 bits may be four bytes of a row of int8. */
 typedef float silo_four __attribute__((vector_size(16), aligned(1), may_alias));
 
 /* to[i][j] = from[j][i] for 4 x 4 values of 32 bits; `far` and `step` count 32-bit values. */
@@ -99,8 +100,8 @@ SILO_INLINE void silo_turn_four(const float *from, int64_t far, float *to, int64
     *(silo_four *)(to + 3 * step) = __builtin_shufflevector(rest_ab, rest_cd, 2, 3, 6, 7);
 }
 
-/* to[p][l] = from[l][p] for as many columns as a vector has lanes, and `words` words of 32 bits of
-   each, a multiple of that. */
+/* to[p][l] = from[l][p] for 32-bit words: `from` has as many rows as a vector has lanes, each with
+ * `words` words, a multiple of the lanes. */
 SILO_INLINE void silo_turn_lanes(void const *const *from, int64_t words, void *to) {
 #if SILO_VECTOR_BITS == 512
     silo_turn_lines_4(to, from, 16, words);
@@ -116,7 +117,7 @@ SILO_INLINE void silo_turn_lanes(void const *const *from, int64_t words, void *t
 #endif
 }
 
-/* to[j][i] = from[i][j] for values of 32 bits. Both extents are filled up to whole vectors. */
+/* to[j][i] = from[i][j] for 32-bit values. Both extents are padded to whole vectors. */
 SILO_APART void silo_turn_sums(const void *from, int64_t rows, int64_t columns, int64_t far,
                                void *to, int64_t next) {
     enum { LANES = SILO_VECTOR_BYTES / 4 };
@@ -139,7 +140,7 @@ SILO_APART void silo_turn_sums(const void *from, int64_t rows, int64_t columns, 
         }
 }
 
-/* As many bytes, at most a vector's; the rest of the vector is 0. */
+/* Copies `bytes` bytes, but at most a vector; the rest of the vector becomes 0. */
 SILO_INLINE void silo_copy_some(const char *from, int64_t bytes, void *to) {
     if (bytes >= SILO_VECTOR_BYTES) {
         __builtin_memcpy(to, from, SILO_VECTOR_BYTES);
@@ -153,14 +154,14 @@ SILO_INLINE void silo_copy_some(const char *from, int64_t bytes, void *to) {
         ((char *)to)[at] = from[at];
 }
 
-/* A square of words, of which the panel takes the leading rows. */
+/* Copies the leading `rows` rows of a square of words into a panel. */
 SILO_INLINE void silo_put_square(const void *square, int64_t rows, void *to) {
     for (int64_t i = 0; i < rows * SILO_VECTOR_BYTES; i += SILO_VECTOR_BYTES)
         __builtin_memcpy((char *)to + i, (const char *)square + i, SILO_VECTOR_BYTES);
 }
 
-/* Panels of `words` words from columns that are `far` bytes apart and each `bytes` long; elements
- * beyond them are 0. */
+/* Packs panels of `words` words from columns that are `far` bytes apart and `bytes` bytes long
+ * each; elements beyond them are 0. */
 SILO_APART void silo_turn_panels(const char *from, int64_t far, int64_t bytes, int64_t words,
                                  int64_t columns, uint32_t *to) {
     enum { LANES = SILO_VECTOR_BYTES / 4 };

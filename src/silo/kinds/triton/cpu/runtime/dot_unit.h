@@ -1,4 +1,4 @@
-/* The instructions of this CPU beyond its level, read once per process. */
+/* The instructions that this CPU has beyond its level, read once per process. */
 
 enum { SILO_UNIT_BF16 = 1, SILO_UNIT_VNNI = 2, SILO_UNIT_TILE_BF16 = 4, SILO_UNIT_TILE_I8 = 8 };
 
@@ -8,8 +8,8 @@ SILO_APART int silo_find_units(void) {
     __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
     if (a < 7)
         return 0;
-    /* Intel's CPUs run AVX512-BF16 slower than two multiplications of floats. */
-    const int bf16 = SILO_DOT_UNITS == 1 || b == 0x68747541u; /* "Auth" of AMD */
+    /* On Intel's CPUs, AVX512-BF16 is slower than two multiplications of floats. */
+    const int bf16 = SILO_DOT_UNITS == 1 || b == 0x68747541u; /* "Auth" of AMD's vendor string */
     a = 7, c = 0;
     __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
     const uint32_t leaves = a;
@@ -21,8 +21,8 @@ SILO_APART int silo_find_units(void) {
         found |= bf16 && (a >> 5 & 1) ? SILO_UNIT_BF16 : 0;
     }
 #if defined(__linux__) && SILO_DOT_UNITS > 1
-    /* The system must save tiles (bits 17 and 18 of XCR0) and lets a process use them only once it
-       has asked: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA). */
+    /* The system must save the tile registers (bits 17 and 18 of XCR0), and a process must request
+     * them before it uses them: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA). */
     __asm__("xgetbv" : "=a"(a), "=d"(high) : "c"(0));
     if (tiles && (a >> 17 & 3) == 3) {
         int64_t answer;
@@ -42,7 +42,7 @@ SILO_APART int silo_find_units(void) {
 
 static int silo_units_found = -1;
 
-/* Threads that ask at the same time find the same. */
+/* Threads that call this at the same time find the same result. */
 SILO_INLINE int silo_units(void) {
     int found = __atomic_load_n(&silo_units_found, __ATOMIC_RELAXED);
     if (__builtin_expect(found < 0, 0)) {

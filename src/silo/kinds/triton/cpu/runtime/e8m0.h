@@ -1,6 +1,8 @@
-/* ue8m0, an 8-bit exponent with the value 2^(x - 127): of the magnitude, rounded toward zero (rz)
- * or up (rp). NaN and infinity are 0xff; a finite number that is too large is 0xff too, and with
- * `_sat` it and infinity are 0xfe. Magnitudes up to 2^-127 are 0. */
+/* ue8m0, an 8-bit exponent that stands for 2^(x - 127). Conversions take the magnitude and round it
+ * toward zero (rz) or up (rp). NaN and infinity become 0xff, and so does a finite number that is
+ * too large; with `_sat`, infinity and a number too large become 0xfe. Magnitudes up to 2^-127
+ * become 0.
+ */
 
 SILO_INLINE uint8_t silo_f32_to_e8m0_rz(float x) {
     return (uint8_t)(silo_bits_f32(x) >> 23);
@@ -25,7 +27,7 @@ SILO_INLINE uint8_t silo_f32_to_e8m0_rp_sat(float x) {
     return silo_e8m0_sat(x, silo_f32_to_e8m0_rp(x));
 }
 
-/* As bf16, which holds every power; 0xff is NaN. */
+/* Converts to bf16, which represents every such power exactly; 0xff becomes NaN. */
 SILO_INLINE uint16_t silo_e8m0_to_bf16(uint8_t x) {
     return (uint16_t)(x == 0xffu ? 0x7fffu : x == 0u ? 0x0040u : (uint32_t)x << 7);
 }

@@ -1,5 +1,5 @@
-/* erf of f32 without branches: an odd polynomial near zero, 1 - exp of a polynomial elsewhere; 1.6
- * ulp. */
+/* erf of f32 without branches: an odd polynomial near zero, and 1 - exp of a polynomial elsewhere;
+ * 1.6 ulp. */
 
 SILO_INLINE float silo_erf_f32(float x) {
     float a = __builtin_fabsf(x);

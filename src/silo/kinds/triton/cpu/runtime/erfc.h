@@ -1,5 +1,5 @@
-/* erfc of f32 in f64, rounded once: exp(-a^2) times a polynomial in (a - 3) / (a + 3), over 1 + 2a.
-   0.51 ulp. */
+/* erfc of f32, computed in f64 and rounded once: exp(-a^2) times a polynomial in (a - 3) / (a + 3),
+ * divided by 1 + 2a. 0.51 ulp. */
 
 SILO_INLINE float silo_erfc_f32(float x) {
     double a = (double)__builtin_fabsf(x);

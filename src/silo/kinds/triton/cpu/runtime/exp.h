@@ -2,7 +2,8 @@
    polynomial in r. Errors over all f32, subnormal results included: exp 1.2 ulp, exp2 1.1 ulp,
    expm1 1.6 ulp. */
 
-/* Added to n, it leaves n + 254 in the last bits: the sum of two exponents with their bias. */
+/* Added to n, it leaves n + 254 in the last bits: twice the bias of an exponent, because the scale
+ * is split into two factors. */
 #define SILO_SHIFT_F32 (0x1.8p23f + 254.0f)
 
 /* y * 2^(n + more) for the n in shifted = n + SILO_SHIFT_F32, in two factors so that subnormal
@@ -22,7 +23,7 @@ SILO_INLINE float silo_exp_tail_f32(float r) {
     return p * r + 0x1.fffffcp-2f;
 }
 
-/* e^x * 2^more; more is small, and negative as its complement. */
+/* e^x * 2^more for a small `more`; a negative one is passed as its two's complement. */
 SILO_INLINE float silo_exp_times_f32(float x, uint32_t more) {
     float c = x > 90.0f ? 90.0f : x;
     c = c < -104.0f ? -104.0f : c;

@@ -1,8 +1,8 @@
-/* KIND: MANTISSA bits of mantissa, an exponent biased by BIAS, NAN_BITS for NaN, LARGEST the
-   largest finite number. INFINITE: it has infinities. UNSIGNED_ZERO: it lacks a negative zero.
-   Integer code without branches, as in half.h. Numbers out of range, infinities among them, become
-   the largest finite one, as on GPUs; rounded toward zero, an infinity stays one where there is
-   one. */
+/* The 8-bit float KIND: MANTISSA bits of mantissa, an exponent biased by BIAS, NAN_BITS for NaN,
+ * and LARGEST as its largest finite number. INFINITE: it has infinities. UNSIGNED_ZERO: it has no
+ * negative zero. The code uses integers and no branches, as in half.h. Numbers out of range,
+ * infinities included, become the largest finite number, as on GPUs; if rounded toward zero, an
+ * infinity stays infinite in types that have one. */
 
 SILO_INLINE float silo_KIND_to_f32(uint8_t x) {
     uint32_t magnitude = x & 0x7fu;
@@ -18,7 +18,7 @@ SILO_INLINE float silo_KIND_to_f32(uint8_t x) {
     return silo_f32_of_bits((compared == NAN_BITS ? 0x7fc00000u : bits) | sign);
 }
 
-/* The sign of x for a result of this magnitude; NaN for NaN. */
+/* The sign bit of x for a result of this magnitude; the NaN bits for NaN. */
 SILO_INLINE uint8_t silo_KIND_signed(uint32_t x, uint32_t magnitude) {
     uint32_t sign = UNSIGNED_ZERO && magnitude == 0u ? 0u : (x >> 24) & 0x80u;
     return (uint8_t)((x & 0x7fffffffu) > 0x7f800000u ? NAN_BITS : magnitude | sign);
@@ -27,7 +27,8 @@ SILO_INLINE uint8_t silo_KIND_signed(uint32_t x, uint32_t magnitude) {
 SILO_INLINE uint8_t silo_f32_to_KIND_sat(float value) {
     uint32_t bits = silo_bits_f32(value);
     uint32_t magnitude = bits & 0x7fffffffu;
-    /* Adding this puts the last bit of the result at the last bit of f32: the addition rounds. */
+    /* Adding this aligns the last bit of the result with the last bit of f32, so that the addition
+     * rounds. */
     uint32_t shift = (151u - BIAS - MANTISSA) << 23;
     uint32_t subnormal =
         silo_bits_f32(silo_f32_of_bits(magnitude) + silo_f32_of_bits(shift)) - shift;
@@ -38,7 +39,7 @@ SILO_INLINE uint8_t silo_f32_to_KIND_sat(float value) {
     return silo_KIND_signed(bits, finite < LARGEST ? finite : LARGEST);
 }
 
-/* The result of an operation: an infinity stays one. */
+/* Converts the result of an operation: an infinity stays infinite. */
 SILO_INLINE uint8_t silo_f32_to_KIND(float value) {
     uint32_t magnitude = silo_bits_f32(value) & 0x7fffffffu;
     uint8_t saturated = silo_f32_to_KIND_sat(value);

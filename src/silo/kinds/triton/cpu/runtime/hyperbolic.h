@@ -1,4 +1,4 @@
-/* sinh and cosh of f32 by half the exponential, which is finite as far as they are. */
+/* sinh and cosh of f32 from e^x / 2, which is finite wherever their results are. */
 
 SILO_INLINE float silo_sinh_f32(float x) {
     float a = __builtin_fabsf(x);

@@ -1,6 +1,6 @@
-/* Integer operations that C leaves undefined for some operands, defined here as the GPU does:
-   x / 0 is -1 (all ones), x % 0 is x, MIN / -1 is MIN, MIN % -1 is 0, a shift by the width or more
-   gives 0 (the sign for an arithmetic shift). Narrower types use the 32-bit forms and truncate. */
+/* Integer operations that C leaves undefined for some operands, with the results of a GPU: x / 0 is
+ * -1 (all ones), x % 0 is x, MIN / -1 is MIN, MIN % -1 is 0, and a shift by the width or more gives
+ * 0 (for an arithmetic shift, the sign). Narrower types use the 32-bit forms and truncate. */
 
 SILO_INLINE int32_t silo_divsi_i32(int32_t a, int32_t b) {
     int32_t safe = b == 0 || b == -1 ? 1 : b;
@@ -14,10 +14,10 @@ SILO_INLINE int32_t silo_remsi_i32(int32_t a, int32_t b) {
     return b == 0 ? a : a % safe;
 }
 
-/* The same by a divisor that many elements share: no division an element, and vectors of them.
-   `reciprocal` is 1 / b in double. |a| + 1/2 is exact; its product with the reciprocal is off by
-   less than 2^-19 / |b|, and the quotient of |a| + 1/2 is no nearer than (1/2) / |b| to an integer,
-   so that the integer part is right. */
+/* The same operations with a divisor that many elements share: they need no division for each
+ * element, and vectorise. `reciprocal` is 1 / b in double. |a| + 1/2 is exact; its product with the
+ * reciprocal has an error below 2^-19 / |b|, and the exact quotient of |a| + 1/2 differs from every
+ * integer by at least (1/2) / |b|, so the integer part is right. */
 SILO_INLINE double silo_reciprocal_i32(int32_t b) {
     return 1.0 / (double)(b == 0 || b == -1 ? 1 : b);
 }
@@ -61,7 +61,7 @@ SILO_INLINE uint64_t silo_remui_i64(uint64_t a, uint64_t b) {
     return b == 0 ? a : a % (b == 0 ? 1u : b);
 }
 
-/* floor and ceiling division of signed integers (arith.floordivsi, arith.ceildivsi). */
+/* Floor and ceiling division of signed integers (arith.floordivsi, arith.ceildivsi). */
 SILO_INLINE int64_t silo_floordiv_i64(int64_t a, int64_t b) {
     int64_t quotient = silo_divsi_i64(a, b);
     return b != 0 && silo_remsi_i64(a, b) != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
@@ -153,7 +153,7 @@ SILO_INLINE uint64_t silo_mulhiui_i64(uint64_t a, uint64_t b) {
     return ah * bh + (middle >> 32) + (carry >> 32);
 }
 
-/* Leading and trailing zeros of 0 are the width. */
+/* The numbers of leading and trailing zeros; for 0, the width. */
 SILO_INLINE int32_t silo_ctlz_i32(uint32_t a) {
     return a == 0 ? 32 : __builtin_clz(a | 1u);
 }
@@ -170,8 +170,8 @@ SILO_INLINE int64_t silo_cttz_i64(uint64_t a) {
     return a == 0 ? 64 : __builtin_ctzll(a == 0 ? 1u : a);
 }
 
-/* Two conditions, compared as a choice: gcc 12 does not vectorise an exclusive or of comparisons.
- */
+/* Exclusive or of two conditions, written as a conditional expression because gcc 12 does not
+ * vectorise an exclusive or of comparisons. */
 SILO_INLINE uint8_t silo_differ_i1(uint8_t a, uint8_t b) {
     return (uint8_t)(a ? !b : b);
 }

@@ -1,5 +1,6 @@
-/* What a launch lends a kernel where its context is so long: how many parts programs are handed out
- * in, and memory that lasts for a thread's share of the launch. */
+/* The part of a launch's context, if the context is long enough to have it, with the number of
+ * parts into which programs are divided, and with memory that keeps its contents for a thread's
+ * whole share of the launch. */
 struct silo_lasting {
     uint32_t bytes;
     unsigned char rest[1052];

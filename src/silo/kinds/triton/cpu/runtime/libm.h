@@ -1,5 +1,5 @@
-/* The functions of the C library that rarely used operations call; the object links libm only where
- * this is part of it. */
+/* The functions of the C library that rarely used operations call; only objects with this piece are
+ * linked with libm. */
 float acosf(float);
 float acoshf(float);
 float asinf(float);

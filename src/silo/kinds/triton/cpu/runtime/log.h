@@ -17,7 +17,7 @@ SILO_INLINE float silo_log_tail_f32(float f) {
     return square * f * p - 0.5f * square;
 }
 
-/* x as a normal number; its exponent is then 25 too large where it was subnormal. */
+/* x scaled to a normal number: if x was subnormal, the exponent of the result is 25 too large. */
 SILO_INLINE float silo_log_normal_f32(float x) {
     return x < 0x1p-126f ? x * 0x1p25f : x;
 }
@@ -30,7 +30,7 @@ SILO_INLINE float silo_log_fraction_f32(float normal, int32_t exponent) {
     return silo_f32_of_bits(silo_bits_f32(normal) - ((uint32_t)exponent << 23)) - 1.0f;
 }
 
-/* y for 0 < x < inf; inf for inf, -inf for zeros, NaN for the rest. */
+/* y for 0 < x < inf; inf for inf, -inf for zeros, NaN for all other x. */
 SILO_INLINE float silo_log_special_f32(float x, float y) {
     float special = x > 0.0f ? x : __builtin_nanf("");
     special = x == 0.0f ? -__builtin_inff() : special;
@@ -51,7 +51,7 @@ SILO_INLINE float silo_log2_f32(float x) {
     int32_t exponent = silo_log_exponent_f32(normal);
     float f = silo_log_fraction_f32(normal, exponent);
     float k = (float)exponent - (x < 0x1p-126f ? 25.0f : 0.0f);
-    /* log2(e) = 0x1.715p0 + 0x1.d94ae0p-14 - ...; the product of the leading parts is exact. */
+    /* log2(e) = 0x1.715p0 + 0x1.d94ae0p-14 - ...; the product of the two leading parts is exact. */
     float high = silo_f32_of_bits(silo_bits_f32(f) & 0xfffff000u);
     float low = (f - high) + silo_log_tail_f32(f);
     float y = low * 0x1.715476p+0f + high * 0x1.1d94aep-14f;
@@ -62,6 +62,6 @@ SILO_INLINE float silo_log2_f32(float x) {
 SILO_INLINE float silo_log1p_f32(float x) {
     float u = 1.0f + x;
     float lost = (x - (u - 1.0f)) / u;
-    lost = lost == lost ? lost : 0.0f; /* u is 0 or infinite */
+    lost = lost == lost ? lost : 0.0f; /* NaN if u is 0 or infinite */
     return __builtin_copysignf(silo_log_f32(u) + lost, x);
 }

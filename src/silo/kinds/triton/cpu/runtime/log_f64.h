@@ -41,7 +41,7 @@ SILO_INLINE double silo_log2_f64(double x) {
     double k;
     double f = silo_log_split_f64(x, &k);
     double half = 0.5 * f * f;
-    /* The leading 21 bits, whose product with the leading bits of log2(e) is exact. */
+    /* The leading bits, whose product with the leading bits of log2(e) is exact. */
     double high = silo_f64_of_bits(silo_bits_f64(f - half) & 0xffffffff00000000u);
     double low = (f - high) - half + silo_log_tail_f64(f);
     double y = high * 0x1.7154765200000p+0;

@@ -1,5 +1,5 @@
-/* maxnum, minnum: the other operand where one is NaN. maximum, minimum: NaN where one is NaN. -0 is
- * below +0 in all. */
+/* maxnum, minnum: if one operand is NaN, the result is the other one. maximum, minimum: if one is
+ * NaN, the result is NaN. In all of them, -0 is below +0. */
 
 SILO_INLINE float silo_maximum_f32(float a, float b) {
     float both = silo_f32_of_bits(silo_bits_f32(a) & silo_bits_f32(b));
@@ -57,7 +57,7 @@ SILO_INLINE double silo_minnum_f64(double a, double b) {
     return b != b ? a : smaller;
 }
 
-/* tt.clampf: a NaN x gives low, or NaN in the propagating form. */
+/* tt.clampf: for a NaN x the result is low, or NaN in the propagating form. */
 SILO_INLINE float silo_clamp_f32(float x, float low, float high) {
     return silo_minnum_f32(silo_maxnum_f32(x, low), high);
 }
@@ -74,8 +74,8 @@ SILO_INLINE double silo_clamp_nan_f64(double x, double low, double high) {
     return silo_minimum_f64(silo_maximum_f64(x, low), high);
 }
 
-/* For reductions, which may take either zero: what maxnum, minnum, maximum and minimum are but for
- * that, in half as many instructions. */
+/* maxnum, minnum, maximum and minimum for reductions, which may return either zero; this takes half
+ * as many instructions. */
 #define SILO_REDUCED(suffix, type)                                                                 \
     SILO_INLINE type silo_largest_number_##suffix(type a, type b) {                                \
         type larger = b > a ? b : a;                                                               \

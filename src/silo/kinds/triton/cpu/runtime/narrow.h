@@ -1,15 +1,15 @@
-/* Rounding that is needed now and then: f64 through f32 to a narrower type as if it had been
-   rounded once, and rounding toward zero. */
+/* Less common roundings: f64 to a type narrower than f32 with a single rounding, and rounding
+ * toward zero. */
 
-/* f64 to f32 rounded to odd: a later rounding to a narrower type is then as if it had been the only
- * one. */
+/* f64 to f32 rounded to odd: rounding the result to a narrower type then gives the same as rounding
+ * only once. */
 SILO_INLINE float silo_f64_to_f32_odd(double value) {
     float near = (float)value;
     double error = value - (double)near;
     uint32_t bits = silo_bits_f32(near);
     uint32_t away = (value < 0.0 ? error > 0.0 : error < 0.0) ? 1u : 0u;
     uint32_t inexact =
-        error > 0.0 || error < 0.0 ? 1u : 0u; /* NaN, as of inf - inf, counts as exact */
+        error > 0.0 || error < 0.0 ? 1u : 0u; /* a NaN, as from inf - inf, counts as exact */
     return silo_f32_of_bits((bits - away) | inexact);
 }
 

@@ -10,7 +10,7 @@ SILO_INLINE double silo_fdim_f64(double x, double y) {
     return x != x ? x : y != y ? y : above;
 }
 
-/* To [0, 1]; NaN gives 0. */
+/* Clamps to [0, 1]; NaN becomes 0. */
 SILO_INLINE float silo_saturate_f32(float x) {
     float above = x > 0.0f ? x : 0.0f;
     return above < 1.0f ? above : 1.0f;
@@ -64,8 +64,8 @@ SILO_INLINE float silo_ldexp_f32(float x, int32_t n) {
     return (float)((double)x * silo_f64_of_bits((uint64_t)(power + 1023) << 52));
 }
 
-/* The larger factors first on the way up; on the way down the first two keep 53 bits above the
-   smallest normal number, so that only the last product rounds. */
+/* x * 2^n in several factors. To scale up, the larger factors come first; to scale down, the first
+ * two keep 53 bits above the smallest normal number, so that only the last product rounds. */
 SILO_INLINE double silo_ldexp_f64(double x, int32_t n) {
     int32_t power = n < -2200 ? -2200 : n > 2200 ? 2200 : n;
     for (int step = 0; step < 2; step++) {

@@ -1,4 +1,4 @@
-"""The pieces of the runtime: the file of each, and the pieces that it needs."""
+"""The pieces of the C runtime: the file of each piece, and the other pieces that it needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ __all__ = ["DOT_DEPTH_BYTES", "PIECES", "Piece", "text", "with_needs"]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One piece: its file, the pieces it calls, and the words to exchange in the file (one text serves many types)."""
+    """One piece: its file, the pieces it calls, and words to replace in the file.
+
+    Replacing words lets one file serve several types.
+    """
 
     file: str
     needs: tuple[str, ...] = ()
@@ -32,10 +35,12 @@ def _fp8(kind: str, mantissa: int, bias: int, nan: int, largest: int, *, infinit
     return Piece("fp8.h", ("types",), tuple(words.items()))
 
 
-# Bytes of one row or column that a dot goes through in one pass: panels two vectors wide stay in the first-level cache.
+# The bytes of one row or column that a dot processes in one pass: panels two vectors wide stay in the first-level
+# cache.
 DOT_DEPTH_BYTES = 1024
 
-# Elements that dots read, and the types they are multiplied in: C type, C type and element, the piece that converts.
+# For each type of element that dots read: its C type, the C type and element in which it is multiplied, and the piece
+# that converts it.
 _READ = {
     "f32": ("float", "float", "f32", "dot_tile"),
     "f64": ("double", "double", "f64", "dot_tile"),
@@ -56,7 +61,7 @@ def _reader(element: str, ctype: str, real: str, factor: str, converter: str, *,
     return Piece("dot_widen_f16.h" if element == "f16" else "dot_widen.h", (converter,), exchange)
 
 
-# In the order of the emitted text: a piece comes after all pieces that it needs.
+# All pieces, in the order of the emitted text: a piece comes after all pieces that it needs.
 PIECES: dict[str, Piece] = {
     "types": Piece("types.h"),
     "fault": Piece("fault.h"),
@@ -183,7 +188,7 @@ PIECES: dict[str, Piece] = {
 
 
 def with_needs(pieces: AbstractSet[str]) -> frozenset[str]:
-    """``pieces`` and all they need; ``KeyError`` names a piece that does not exist."""
+    """``pieces`` and all pieces that they need; raises ``KeyError`` for an unknown piece."""
     wanted: set[str] = set()
     pending = sorted(pieces)
     while pending:
@@ -195,11 +200,11 @@ def with_needs(pieces: AbstractSet[str]) -> frozenset[str]:
 
 
 def text(pieces: AbstractSet[str], vector_bits: int, dot_units: int = 2) -> str:
-    """The C text of ``pieces`` and of all they need, in one fixed order.
+    """The C text of ``pieces`` and of all pieces that they need, in a fixed order.
 
-    ``types`` is always part of it. ``vector_bits`` is the width (128, 256 or 512) that dot kernels are blocked for.
-    ``dot_units`` are the instructions that dots may use if the CPU has them: 0 the level alone, 1 vector instructions
-    beyond it, 2 also matrix tiles. ``KeyError`` names a piece that does not exist.
+    The piece ``types`` is always included. ``vector_bits`` is the vector width (128, 256 or 512) for which dots are
+    blocked. ``dot_units`` are the instructions that dots may use if the CPU has them: 0 those of the level alone, 1
+    vector instructions beyond it, 2 also matrix tiles. Raises ``KeyError`` for an unknown piece.
     """
     if vector_bits not in (128, 256, 512):
         raise ValueError(f"vectors have 128, 256 or 512 bits, not {vector_bits}")

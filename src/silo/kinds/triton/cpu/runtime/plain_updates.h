@@ -1,10 +1,10 @@
-/* Atomics on a thread that no other meets: in the order of the elements, and by vectors if the
- * places of some are side by side, because these are all different. */
+/* Updates in place of atomics, for a thread that runs alone: in the order of the elements, and
+ * vectorised for consecutive addresses, which are all different. */
 
 enum { SILO_SIDE_BY_SIDE = 16 };
 typedef uint64_t silo_addresses __attribute__((vector_size(32)));
 
-/* Whether so many places from `places` on lie side by side, each `bytes` long. */
+/* Whether the SILO_SIDE_BY_SIDE addresses in `places` are consecutive, `bytes` apart. */
 SILO_INLINE int silo_are_side_by_side(void const *places, uint64_t bytes) {
     silo_addresses apart = {0, 0, 0, 0}, next, found;
     uint64_t first;
@@ -48,7 +48,7 @@ SILO_PLAIN_ADDS(bf16, uint16_t, float, silo_bf16_to_f32, silo_f32_to_bf16)
 SILO_PLAIN_ADDS(f32, float, float, , )
 SILO_PLAIN_ADDS(f64, double, double, , )
 
-/* `compared` is the type that numbers are ordered by. */
+/* `compared` is the type in which the numbers are compared. */
 #define SILO_PLAIN_CHOICE(name, suffix, type, compared, sign)                                      \
     SILO_INLINE void silo_##name##_plain_##suffix(type *place, type value) {                       \
         *place = (compared)value sign(compared) * place ? value : *place;                          \

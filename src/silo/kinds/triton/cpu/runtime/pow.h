@@ -1,4 +1,4 @@
-/* pow of f32 in f64, rounded once: 0.51 ulp. Special values follow C's Annex F. */
+/* pow of f32, computed in f64 and rounded once: 0.51 ulp. Special values follow C's Annex F. */
 
 SILO_INLINE float silo_pow_f32(float x, float y) {
     float a = __builtin_fabsf(x);
@@ -6,7 +6,7 @@ SILO_INLINE float silo_pow_f32(float x, float y) {
     float z = (float)silo_exp2_wide(silo_clamp_wide(t));
     float end = (a == 0.0f) == (y < 0.0f) ? __builtin_inff() : 0.0f;
     z = a == 0.0f || a == __builtin_inff() ? end : z;
-    z = a == 1.0f ? 1.0f : z; /* to the infinite too */
+    z = a == 1.0f ? 1.0f : z; /* 1 to the power of infinity is 1 */
     float half = y * 0.5f;
     int32_t is_whole = __builtin_rintf(y) == y;
     uint32_t sign = is_whole && __builtin_rintf(half) != half ? silo_bits_f32(x) & 0x80000000u : 0u;

@@ -1,3 +1,3 @@
-/* What tl.device_print writes with: the C library's streams. */
+/* The functions that tl.device_print calls: the streams of the C library. */
 int printf(char const *, ...);
 int fflush(void *);

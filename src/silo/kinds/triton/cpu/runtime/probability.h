@@ -1,7 +1,7 @@
-/* The error function's relatives in f64: inverses by Halley's method from Winitzki's approximation,
-   which is good to 2e-3, so that three steps, each of which triples the digits, are enough. */
+/* Relatives of the error function in f64. Inverses use Winitzki's approximation, which is good to
+ * 2e-3, and three steps of Halley's method, each of which triples the correct digits. */
 
-/* Solves erf(t) = x, where tail is 1 - |x|, exactly. */
+/* Solves erf(t) = x; `tail` is exactly 1 - |x|. */
 SILO_INLINE double silo_erf_inverse(double x, double tail) {
     double size = __builtin_fabs(x);
     double l = log(tail) + log1p(size); /* log(1 - x^2) */
@@ -33,7 +33,7 @@ SILO_INLINE double silo_normcdfinv_f64(double x) {
     return -0x1.6a09e667f3bcdp+0 * silo_erfcinv_f64(2.0 * x);
 }
 
-/* erfc(-x / sqrt 2) / 2, with what -x / sqrt 2 loses by rounding put back. */
+/* erfc(-x / sqrt 2) / 2, corrected for the rounding error of -x / sqrt 2. */
 SILO_INLINE double silo_normcdf_f64(double x) {
     double c = x < -39.0 ? -39.0 : x > 39.0 ? 39.0 : x;
     double z = c * -0x1.6a09e667f3bcdp-1;
@@ -42,7 +42,7 @@ SILO_INLINE double silo_normcdf_f64(double x) {
     return x != x ? x : y;
 }
 
-/* exp(x^2) erfc(x): the product up to 10, the asymptotic series beyond. */
+/* exp(x^2) erfc(x): up to 10 the product, above 10 the asymptotic series. */
 SILO_INLINE double silo_erfcx_f64(double x) {
     if (x > 10.0) {
         double inverse = 1.0 / (2.0 * x * x), sum = 1.0;

@@ -1,4 +1,4 @@
-/* Roots and lengths. f32 is computed in f64 where nothing is said. */
+/* Roots and lengths. Unless a comment says otherwise, f32 results are computed in f64. */
 
 SILO_INLINE float silo_rsqrt_f32(float x) {
     return 1.0f / __builtin_sqrtf(x);

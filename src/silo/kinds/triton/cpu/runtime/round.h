@@ -1,4 +1,4 @@
-/* round: to nearest, ties away from zero. */
+/* Rounds to the nearest integer, ties away from zero. */
 
 SILO_INLINE float silo_round_f32(float x) {
     float whole = __builtin_truncf(x);
@@ -12,8 +12,8 @@ SILO_INLINE double silo_round_f64(double x) {
     return whole + __builtin_copysign(step, x);
 }
 
-/* To the 10 fraction bits of TF32, ties away from zero (`rna`) or to even (`rn`); infinities and
- * NaNs as they are. */
+/* Rounds to the 10 fraction bits of TF32, ties away from zero (`rna`) or to even (`rn`); infinities
+ * and NaNs stay as they are. */
 SILO_INLINE float silo_round_tf32(uint32_t bits, uint32_t half) {
     uint32_t rounded = (bits + half) & 0xffffe000u;
     return silo_f32_of_bits((bits & 0x7f800000u) == 0x7f800000u ? bits : rounded);

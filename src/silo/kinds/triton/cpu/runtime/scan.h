@@ -1,16 +1,17 @@
-/* Running sums of n elements, in place: each becomes the sum of all up to it, or from it to the end
-   where `reverse`. Sums within a vector first, then the carry: the order of additions is not that
-   of the elements. */
+/* Cumulative sums of n elements, in place: each element becomes the sum of all elements up to it;
+ * with `reverse`, of all from it to the end. Sums within a vector come first, then the carry
+ * between vectors, so additions are not in the order of the elements. */
 
 typedef float silo_sums_f32
     __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(__alignof__(float)), may_alias));
 
 enum { SILO_SUMS_LANES_f32 = SILO_VECTOR_BYTES / (int)sizeof(float) };
 
-/* The neutral element of addition, for signed zeros as well. */
+/* The neutral element of addition, which also keeps the sign of zeros. */
 #define SILO_SUMS_NOTHING_f32 (-0.0f)
 
-/* Element i of the result is element i - k (or i + k) of v, or the neutral element outside. */
+/* Element i of the result is element i - k (or i + k) of v, or the neutral element if that is
+ * outside of v. */
 #define SILO_SUMS_BEFORE_f32(i, k) ((i) >= (k) ? (i) - (k) : SILO_SUMS_LANES_f32)
 #define SILO_SUMS_AFTER_f32(i, k)                                                                  \
     ((i) + (k) < SILO_SUMS_LANES_f32 ? (i) + (k) : SILO_SUMS_LANES_f32)

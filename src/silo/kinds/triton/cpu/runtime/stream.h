@@ -1,6 +1,6 @@
-/* Writes that go to memory past the caches, for results that no cache could hold until they are
-   read. Whole cache lines only; the rest is written as usual. Other threads see them after
-   silo_stream_end. */
+/* Stores that bypass the caches, for results that no cache could hold until they are read. Only
+ * whole cache lines are streamed; the rest is stored as usual. Other threads see the data after
+ * silo_stream_end. */
 typedef int64_t silo_stream_vector
     __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(8), may_alias));
 typedef int64_t silo_stream_line __attribute__((vector_size(SILO_VECTOR_BYTES), may_alias));

@@ -1,8 +1,8 @@
-/* One step of a sorting network, in place. Element i and its partner i ^ (1 << bit) are compared,
-   and each is exchanged for the other where (own > other) differs from whether it is the right one
-   of the two; bit `flip` of i, above `bit`, and `down` (0 or 1) each turn that round. `flip` is 30
-   for none. With a NaN both keep to the rule, each for itself. n is a power of two, at most 2^30.
- */
+/* One step of a sorting network, in place. Element i is compared with its partner i ^ (1 << bit).
+ * Each of the two takes the other's value if (own > other) differs from whether it is the upper one
+ * of the pair. Bit `flip` of i, which is above `bit`, reverses that order, and so does `down` (0 or
+ * 1); `flip` is 30 for no bit. With a NaN, each of the two applies the rule by itself. n is a power
+ * of two, at most 2^30. */
 
 typedef float silo_swap_f32
     __attribute__((vector_size(SILO_VECTOR_BYTES), aligned(__alignof__(float)), may_alias));
@@ -21,7 +21,7 @@ SILO_INLINE silo_swap_f32 silo_swap_chosen_f32(silo_swap_f32 own, silo_swap_f32 
     return (silo_swap_f32)(kept ^ ((kept ^ (silo_swap_bits_f32)other) & exchange));
 }
 
-/* Partners within one vector. */
+/* The partners are in one vector. */
 SILO_INLINE void silo_swap_near_f32(float *x, int64_t n, const int bit, int flip, int32_t down) {
     silo_swap_bits_f32 lane = *(const silo_swap_bits_f32 *)silo_swap_lane_f32;
     silo_swap_bits_f32 right = (lane >> bit) ^ down;
@@ -40,7 +40,7 @@ SILO_INLINE void silo_swap_near_f32(float *x, int64_t n, const int bit, int flip
     }
 }
 
-/* Partners in different vectors. */
+/* The partners are in different vectors. */
 SILO_INLINE void silo_swap_far_f32(float *x, int64_t n, int bit, int flip, int32_t down) {
     int64_t far = (int64_t)1 << bit;
     for (int64_t start = 0; start < n; start += 2 * far) {
@@ -55,7 +55,7 @@ SILO_INLINE void silo_swap_far_f32(float *x, int64_t n, int bit, int flip, int32
     }
 }
 
-/* Fewer elements than a vector has. */
+/* There are fewer elements than a vector has lanes. */
 SILO_INLINE void silo_swap_few_f32(float *x, int64_t n, int bit, int flip, int32_t down) {
     for (int64_t i = 0; i < n; i++)
         if (!(i >> bit & 1)) {

@@ -1,4 +1,4 @@
-/* tan of f32 for every angle, in f64 and rounded once: 0.51 ulp. */
+/* tan of f32 for every angle, computed in f64 and rounded once: 0.51 ulp. */
 
 SILO_INLINE float silo_tan_f32(float x) {
     uint32_t quarter;

@@ -1,4 +1,4 @@
-/* 10^x and log10 of f32 in f64, rounded once: 0.51 ulp. */
+/* 10^x and log10 of f32, computed in f64 and rounded once: 0.51 ulp. */
 
 SILO_INLINE float silo_exp10_f32(float x) {
     return (float)silo_exp2_wide(silo_clamp_wide((double)x * 0x1.a934f0979a371p+1));

@@ -1,5 +1,6 @@
-/* Tiles turned by vectors: rows of `from`, `count` elements long, become columns of `to`, whose
- * rows have as many elements as `from` has rows. Both extents are powers of two, 8 at least. */
+/* Tiles transposed with vectors: rows of `from`, `count` elements long, become columns of `to`,
+ * whose rows have as many elements as `from` has rows. Both extents are powers of two, at least 8.
+ */
 
 #define SILO_TURN_PART 8
 
@@ -10,8 +11,8 @@
 #endif
 
 #ifdef SILO_TURNS_VECTORS
-/* Without loops, which gcc would not unroll: all rows stay in registers. Three times the upper and
- * the lower half of the rows are interleaved; then rows and columns have changed places. */
+/* Written without loops, which gcc would not unroll, so that all rows stay in registers.
+ * Interleaving the upper and the lower half of the rows three times exchanges rows and columns. */
 #define SILO_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define SILO_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #define SILO_INTERLEAVE(row, to, from)                                                             \
@@ -53,7 +54,8 @@
 
 #define SILO_TURN_TILE(suffix, type)                                                               \
     SILO_TURN(suffix, type)                                                                        \
-    /* SILO_TURN_PART rows of `from`, each where it lies, become as many columns from `to` on. */  \
+    /* Transposes SILO_TURN_PART rows, whose addresses are in `from`, into as many columns that    \
+     * begin at `to`. */                                                                           \
     SILO_INLINE void silo_turn_rows_##suffix(void *to, void const *const *from, int64_t rows,      \
                                              int64_t count) {                                      \
         for (int64_t j = 0; j < count; j += SILO_TURN_PART)                                        \
@@ -74,8 +76,8 @@ SILO_TURN_TILE(4, uint32_t)
 SILO_TURN_TILE(8, uint64_t)
 
 #if defined(SILO_TURNS_VECTORS) && defined(__AVX512F__)
-/* Four times, as there are sixteen rows, which are a line of memory each: a line is read once and
- * whole. */
+/* Sixteen rows take four interleavings. Each row is one cache line, which is read once and
+ * completely. */
 #define SILO_LOW_16(a, b)                                                                          \
     __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define SILO_HIGH_16(a, b)                                                                         \

@@ -1,9 +1,9 @@
-/* sin and cos of f32 without branches, for every angle: 1.6 ulp. The angle over 2 pi is a sum of
-   products with parts of 29 bits, each of which is exact in f64; whole turns leave every product by
-   themselves, so nothing is lost for large angles. */
+/* sin and cosine of f32 without branches, for every angle: 1.6 ulp. The angle divided by 2 pi is
+ * computed as a sum of products with parts of 29 bits, each of which is exact in f64. Whole turns
+ * are dropped from each product separately, so large angles lose no accuracy. */
 
-/* The angle less its nearest multiple of pi / 2; quarter is that multiple, modulo 4, plus a
-   constant multiple of 4. */
+/* The angle minus its nearest multiple of pi / 2; `quarter` is that multiple, modulo 4, plus a
+ * constant multiple of 4. */
 SILO_INLINE double silo_reduced_f64(float x, uint32_t *quarter) {
     double wide = (double)x;
     int far = __builtin_fabsf(x) >= 0x1p82f;
@@ -17,11 +17,11 @@ SILO_INLINE double silo_reduced_f64(float x, uint32_t *quarter) {
     double shifted = 4.0 * (a + b + c + rest) + 0x1.8p52;
     double n = shifted - 0x1.8p52;
     *quarter = (uint32_t)silo_bits_f64(shifted);
-    /* From the largest to the smallest: terms that cancel, cancel exactly. */
+    /* From the largest to the smallest term: terms that cancel each other cancel exactly. */
     return (a - 0.25 * n + b + c + rest) * 0x1.921fb54442d18p+2;
 }
 
-/* The sine, or for an odd quarter the cosine, of an angle of at most pi / 4. */
+/* The sine of an angle of at most pi / 4; for an odd `quarter`, its cosine. */
 SILO_INLINE float silo_wave_f32(float r, uint32_t quarter) {
     float s = r * r;
     float p = 0x1.7c3226p-19f;

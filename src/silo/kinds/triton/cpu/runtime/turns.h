@@ -1,6 +1,7 @@
-/* The part of a launch's context for kernels with atomics, if the context is this long: kernels
- * that may meet in memory say when they begin and end. One that is alone need not be atomic, nor
- * need those that lock each block of memory while they change it. */
+/* The part of a launch's context for kernels with atomics, if the context is long enough to have
+ * it. Kernels that may access the same memory report when they begin and end. A kernel that runs
+ * alone need not use atomics; nor need kernels that all lock each block of memory while they change
+ * it. */
 enum { SILO_LOCKS = 1024, SILO_BLOCK_BITS = 10, SILO_LOOKS = 200 };
 
 struct silo_lock {
@@ -37,7 +38,7 @@ static __attribute__((noinline, unused)) void silo_await_lock(struct silo_turns 
     }
 }
 
-/* The lock of the block of memory that a place is in, taken. */
+/* Takes the lock of the block of memory that contains `place`, and returns it. */
 SILO_INLINE uint32_t *silo_take_lock(struct silo_turns const *turns, void const *place) {
     uint64_t const block = (uint64_t)(uintptr_t)place >> SILO_BLOCK_BITS;
     uint32_t *const taken = &turns->locks[(block ^ block >> 10) % SILO_LOCKS].taken;

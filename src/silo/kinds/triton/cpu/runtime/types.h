@@ -1,5 +1,5 @@
-/* Scalar types, bit patterns and vectors. No header is included: an object needs no development
- * files to build. */
+/* Scalar types, bit patterns and vectors. No header is included, so that building an object needs
+ * no development files. */
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;
@@ -12,8 +12,9 @@ typedef __UINTPTR_TYPE__ uintptr_t;
 
 #define SILO_INLINE static inline __attribute__((always_inline, unused))
 
-/* The part that kernels share and that gains nothing in their own code: the compiler of the C
-   text may make one object of it for many kernels, see emit/apart.py. */
+/* Marks functions that kernels share and that would not become faster inside of a kernel's own
+ * code: they may be compiled once, as an object of their own for many kernels; see
+ * emit/shared_text.py. */
 #define SILO_APART static __attribute__((noinline, unused))
 
 SILO_INLINE uint32_t silo_bits_f32(float value) {

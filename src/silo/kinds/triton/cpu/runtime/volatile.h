@@ -1,5 +1,5 @@
-/* Loads of what another thread may write meanwhile: done each time, whole, in order, and before all
- * that follows. */
+/* Loads of memory that another thread may write at the same time: each is executed, in one piece,
+ * in order, and before all accesses that follow. */
 
 typedef void *silo_alias_pointer __attribute__((may_alias));
 

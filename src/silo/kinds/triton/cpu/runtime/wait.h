@@ -1,4 +1,5 @@
-/* The part of a thread's context beyond struct silo_fault, if the context is this long. */
+/* The part of a thread's context after struct silo_fault, if the context is long enough to have it.
+ */
 struct silo_waiter {
     uint32_t bytes;
     unsigned char fault[1020];
@@ -6,7 +7,8 @@ struct silo_waiter {
     void (*wait)(void *context);
 };
 
-/* In every turn of a loop that may wait for another program: lets others run. Need not return. */
+/* Lets other programs run; called in every iteration of a loop that may wait for another program.
+ * It need not return. */
 static __attribute__((noinline, unused)) void silo_wait(void *context) {
     struct silo_waiter const *own = (struct silo_waiter const *)context;
     if (own && own->bytes >= sizeof *own && own->wait)

@@ -1,4 +1,4 @@
-/* To 64-bit integers, rounded first. */
+/* Conversions to 64-bit integers that round first. */
 
 SILO_INLINE int64_t silo_llrint_f32(float x) {
     return silo_f32_to_i64(__builtin_rintf(x));

@@ -1,5 +1,6 @@
-/* log2 and exp2 in f64, exact enough for f32 results: the base of the functions that are computed
-   in f64 and rounded once. No conversion between integers and f64, which few vector units have. */
+/* log2 and exp2 in f64, exact enough for f32 results: the basis of the functions that are computed
+ * in f64 and rounded once. They convert nothing between integers and f64, because few vector units
+ * can do that. */
 
 /* For finite x > 0, normal in f64; relative error 2^-37. x = 2^k m with m in [sqrt(1/2), sqrt(2)),
    log(m) = 2 atanh((m - 1) / (m + 1)). */
@@ -32,7 +33,7 @@ SILO_INLINE double silo_exp2_wide(double x) {
     return p * silo_f64_of_bits((silo_bits_f64(shifted) + 1023u) << 52);
 }
 
-/* x within +-200, where 2^x leaves f32 on either side. */
+/* Clamps x to +-200; beyond that, 2^x overflows or underflows f32. */
 SILO_INLINE double silo_clamp_wide(double x) {
     double above = x < -200.0 ? -200.0 : x;
     return above > 200.0 ? 200.0 : above;

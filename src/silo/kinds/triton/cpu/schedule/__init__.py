@@ -1,1 +1,1 @@
-"""Part of the CPU compiler: schedule."""
+"""The scheduler: which operations share a loop nest, and which values are stored in buffers."""

@@ -1,6 +1,7 @@
-"""The plan of the scheduler: the steps of each block, in order, and the places of values.
+"""The output of the scheduler: the steps of each block, in order, and where values are stored.
 
-A group is one loop nest. Its sinks are the nest's purpose; everything else is evaluated on demand inside it.
+A group is one loop nest. Its sinks (stores, buffer fills, reductions) are the nest's purpose; every other value is
+evaluated inside of it on demand.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ __all__ = [
 
 @dataclass(slots=True, eq=False)
 class BufferFill:
-    """Write every element of ``value`` to the buffer of ``target``.
+    """Writes every element of ``value`` to the buffer of ``target``.
 
-    ``staged`` writes to a second buffer that is copied over ``target`` at the end of the loop body, because the old
-    value is still read.
+    With ``staged``, it writes to a second buffer, which is copied over ``target`` at the end of the loop body, because
+    the old value is still read.
     """
 
     value: Value
@@ -54,14 +55,14 @@ class StoreSink:
 
 @dataclass(slots=True, eq=False)
 class ReduceSink:
-    """A ``tt.reduce``."""
+    """A ``tt.reduce`` by an operation that has an accumulator form."""
 
     operation: Operation
 
 
 @dataclass(slots=True, eq=False)
 class OrderedSink:
-    """An operation whose nest is its own and runs in order: a scan, an atomic, a reduction by any function."""
+    """An operation with a nest of its own that runs in order: a scan, an atomic, a reduction by any function."""
 
     operation: Operation
 
@@ -73,10 +74,10 @@ Sink = BufferFill | StoreSink | ReduceSink | OrderedSink
 class NestGroup:
     """One loop nest over ``shape``.
 
-    ``checks`` are pairs of memory accesses whose ranges must be disjoint or identical for the fused form to be right;
-    tested at run time, with the stores one after the other as the fallback. ``inner`` is the axis of the innermost
-    loop; it differs from the last only if nothing is reduced. ``transposed_by`` is the only nest that uses the tile
-    which this one reads along another axis; it may read the tile in parts.
+    ``checks`` are pairs of memory accesses whose ranges must be disjoint or identical for the fused nest to be correct.
+    They are compared at run time; if a comparison fails, the stores run one after the other instead. ``inner`` is the
+    axis of the innermost loop; it differs from the last axis only if nothing is reduced. If this nest reads a tile
+    along another axis, ``transposed_by`` is the only nest that uses the tile; that nest may read the tile in parts.
     """
 
     shape: tuple[int, ...]
@@ -86,7 +87,7 @@ class NestGroup:
     transposed_by: NestGroup | None = None
 
     def __post_init__(self) -> None:
-        """The last axis by default."""
+        """Makes the last axis the innermost one, unless the caller chose another axis."""
         if self.inner < 0:
             self.inner += len(self.shape)
 
@@ -97,7 +98,7 @@ class NestGroup:
 
     @property
     def ordered(self) -> Operation | None:
-        """The operation that has this nest for itself, if one has."""
+        """The ordered operation to which this nest belongs; None if the nest belongs to other sinks."""
         return next((sink.operation for sink in self.sinks if isinstance(sink, OrderedSink)), None)
 
     @property
@@ -122,7 +123,7 @@ class ScalarStep:
 
 @dataclass(slots=True, eq=False)
 class WholeStep:
-    """An operation on whole tensors in memory, for example a call of a function."""
+    """An operation that needs whole tensors in memory, for example a function call."""
 
     operation: Operation
 
@@ -131,9 +132,9 @@ class WholeStep:
 class DotStep:
     """A ``tt.dot`` or ``tt.dot_scaled`` that adds to the buffer of ``target``, which holds the accumulator operand.
 
-    ``accumulator`` is how the buffer got its value; None if it is the carried value itself, or if that value is zero
-    (``fresh``) and the buffer is overwritten. ``left`` and ``right`` are the nests that would copy the operands from
-    global memory: run only if the tile cannot be read in place.
+    ``accumulator`` is the fill that writes the accumulator to the buffer; None if the buffer already holds the carried
+    value, or if the accumulator is zero (``fresh``) and the buffer is overwritten. ``left`` and ``right`` are the nests
+    that copy the operands from global memory; each runs only if its tile cannot be read in place.
     """
 
     operation: Operation
@@ -146,10 +147,10 @@ class DotStep:
 
 @dataclass(slots=True, eq=False)
 class Carried:
-    """One value carried by a loop.
+    """One value carried by a loop, in one of four ways.
 
     scalar: a C variable. invariant: the loop never changes it. offset: its start plus a uniform offset that grows by
-    ``step`` each time. buffer: a tensor in scratch memory.
+    ``step`` in each iteration. buffer: a tensor in scratch memory.
     """
 
     argument: Value
@@ -162,9 +163,9 @@ class Carried:
 
 @dataclass(slots=True, eq=False)
 class BlockSchedule:
-    """The steps of one block, and the values from outside that they need.
+    """The steps of one block, and the values from outside of the block that they need.
 
-    With each value goes whether it must be stored; where not, it may be evaluated in place.
+    Each of these values has a flag: True if it must be stored in memory, False if it may be evaluated where it is used.
     """
 
     steps: list[Step]
@@ -175,8 +176,8 @@ class BlockSchedule:
 class Loop:
     """An ``scf.for``.
 
-    ``dot`` is the one step of a body that does nothing but add a product of two tiles of global memory to a carried
-    tensor: if the tiles of successive iterations turn out to be adjacent, they are multiplied at once.
+    ``dot`` is set if the body does nothing but add a product of two tiles in global memory to a carried tensor: if the
+    tiles of successive iterations turn out to be adjacent, they are multiplied as one product.
     """
 
     operation: Operation
@@ -187,7 +188,7 @@ class Loop:
 
 @dataclass(slots=True, eq=False)
 class WhileLoop:
-    """An ``scf.while``: ``before`` decides, ``after`` is the body."""
+    """An ``scf.while``: ``before`` computes the condition, ``after`` is the body."""
 
     operation: Operation
     before: BlockSchedule
@@ -205,7 +206,7 @@ class Branch:
 
 @dataclass(slots=True, eq=False)
 class Jump:
-    """The terminator of a block of a function with several."""
+    """The terminator of a block, in a function with several blocks."""
 
     operation: Operation
 
@@ -231,7 +232,7 @@ def writes(step: Step) -> bool:
 
 
 def describe(plan: BlockSchedule, depth: int = 0) -> str:
-    """The plan as indented text, for people."""
+    """The schedule as indented text, for debugging."""
     pad = "  " * depth
     lines: list[str] = []
     for step in plan.steps:

@@ -1,4 +1,4 @@
-"""Facts that the optimised schedule decides by: users of values, orders of loops, loops of one product."""
+"""Facts that the optimised schedule depends on: users of values, orders of loops, loops with a single product."""
 
 from __future__ import annotations
 
@@ -34,44 +34,45 @@ __all__ = [
     "whole_demand",
 ]
 
-# ---- The demands on a value: its users, and their needs ----
+# ---- The demands on a value: which steps use it, and in which way ----
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One place that needs a value.
+    """One use of a value.
 
-    identity: at the index of the nest itself. stored: as a whole in memory. inner: the axis of the value that follows
-    the innermost loop of a nest, None if it does not change along it.
+    identity: the step uses the element at the index of its own nest. stored: the step needs the whole value in memory.
+    inner: the axis of the value along which the nest's innermost loop runs, None if the value does not change along it.
     """
 
-    step: Step | None  # None means after the last step
+    step: Step | None  # the step that uses the value; None stands for the end of the block
     identity: bool = False
     stored: bool = False
     inner: int | None = None
 
 
 def whole_demand(group: NestGroup) -> Demand:
-    """The demand for the value of every index of ``group``."""
+    """The demand of ``group`` for the element at each of its indices."""
     return Demand(group, identity=True, inner=group.inner)
 
 
 def reads_out_of_order(operation: Operation, demands: Sequence[Demand]) -> bool:
-    """Whether the operation is a load of successive places that are wanted in another order."""
+    """Whether the operation loads successive addresses along one axis, but a user needs them along another axis."""
     axis = row_axis(operation)
     return axis is not None and any(demand.inner != axis for demand in demands)
 
 
 def one_by_one(step: Step | None) -> bool:
-    """Whether the nest of an ordered operation has one loop for all elements, in which every mask is tested."""
+    """Whether the step is an ordered operation with a single loop over all elements, which tests every mask."""
     operation = step.ordered if isinstance(step, NestGroup) else None
     return operation is not None and operation.name not in ATOMICS | MESSAGES
 
 
 def transposed_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
-    """The only nest that uses a tile which is read along ``across``, at its own indices; None without one.
+    """The only nest that uses a tile which is read along the axis ``across``; None if there is no such nest.
 
-    That nest may take the tile from memory in parts as it goes, if its writes are never read by another element.
+    The nest must use the tile at its own indices and only store. It may read the tile from memory in parts, if no other
+    element reads what it writes.
     """
     nests = {demand.step for demand in demands}
     (nest,) = nests if len(nests) == 1 else (None,)
@@ -83,13 +84,14 @@ def transposed_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
 
 _FEWEST_COLUMNS = 8
 
-# ---- The axis of a nest along which its innermost loop goes ----
+# ---- The axis of a nest's innermost loop ----
 
 
 def inner_axis_of(group: NestGroup) -> int:
-    """The axis for the innermost loop: the one along which stores write successive places, if all of them do.
+    """The axis of the innermost loop: the axis along which stores write successive addresses, if all stores share it.
 
-    Reductions along rows go along columns instead if they only read tiles whose columns lie in order in memory.
+    A nest of reductions along rows has columns innermost if the reductions only read tiles that are contiguous along
+    columns.
     """
     last = len(group.shape) - 1
     reduces = [sink.operation for sink in group.sinks if isinstance(sink, ReduceSink)]
@@ -106,7 +108,7 @@ _SUMMED = frozenset({"f32", "f64", "i32", "i64"})
 
 
 def _reads_columns(reduce: Operation) -> bool:
-    """Whether a reduction of a matrix along its rows is of nothing but loads whose columns are in order in memory."""
+    """Whether a reduction of a matrix along its rows reads only tiles that are contiguous along columns."""
     result, matrix = reduce.result.type, reduce.operands[0].type
     if reduce.attributes["axis"] != 1 or len(matrix.shape) != 2 or min(matrix.shape) < _FEWEST_COLUMNS:
         return False
@@ -133,10 +135,10 @@ def _reads_columns(reduce: Operation) -> bool:
 
 
 def read_across(load: Operation, inner: Sequence[int | None]) -> int | None:
-    """The axis along which a load reads successive places, if every nest that needs it goes along another axis.
+    """The axis along which a load reads successive addresses, if every nest that needs it runs along another axis.
 
-    ``inner`` has an item for each of these nests: the axis of the loaded value that its innermost loop follows, or None
-    if the loop follows none. Returns None if an item is None or is the load's axis.
+    ``inner`` has an item for each of these nests: the axis of the loaded value along which its innermost loop runs, or
+    None if the value does not change along it. Returns None if an item is None or is the load's own axis.
     """
     axis = unit_axis(load_parts(load)[0])
     if axis is None or any(other is None or other == axis for other in inner):
@@ -144,16 +146,17 @@ def read_across(load: Operation, inner: Sequence[int | None]) -> int | None:
     return axis
 
 
-# ---- Loops that do nothing but add one product to a carried tensor ----
+# ---- Loops that only add a product to a carried tensor ----
 
 
 def lone_dot(plan: BlockSchedule, carried: list[Carried]) -> DotStep | None:
-    """The dot that is all that the body of a loop does, adding to a carried tensor of the type of its sums."""
+    """The only dot of a loop body that does nothing else, if it adds to a carried tensor in that tensor's type."""
     rest = [step for step in plan.steps if not isinstance(step, ScalarStep)]
     step = rest[0] if len(rest) == 1 else None
     if not isinstance(step, DotStep):
         return None
-    # Scalars are computed to examine an iteration, and again if it turns out not to be part of the product.
+    # Scalars may have no effects, because they are evaluated twice for an iteration that turns out not to be part of
+    # the product.
     if any(isinstance(other, ScalarStep) and other.operation.name in EFFECTS for other in plan.steps):
         return None
     plain = step.accumulator is None and not step.fresh and step.target.type.element not in HALVES

@@ -20,12 +20,12 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockSchedul
     declare_results(function)
     if options.mode == "reference":
         return [reference.plan_block(block) for block in blocks]
-    # After a barrier, reads or writes may touch memory that other indices have read.
+    # After a barrier, a program may access memory that other indices have read, so the promise no longer helps.
     disjoint = options.elements_apart and not _has_barrier(function)
     plans: list[BlockSchedule] = []
     external: dict[tuple[Value, bool], None] = {}
     with unchanged():
-        for block in reversed(blocks):  # blocks are in an order where definitions come first
+        for block in reversed(blocks):  # in the order of blocks, definitions come before uses
             plan = optimized.plan_block(block, tuple(external), disjoint=disjoint)
             external |= dict.fromkeys(plan.free)
             plans.insert(0, plan)
@@ -33,7 +33,7 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockSchedul
 
 
 def plan_region(region: Region, options: CpuOptions) -> list[BlockSchedule]:
-    """The plan of each block of a region that is applied to elements: scalars only."""
+    """Plans each block of a region that is applied to single elements, and so contains only scalars."""
     plan_block = reference.plan_block if options.mode == "reference" else optimized.plan_block
     return [plan_block(block) for block in region.blocks]
 

@@ -19,14 +19,14 @@ __all__ = ["NO_OFFSETS", "Offsets", "carried_of", "declare_results", "jump_argum
 class Offsets:
     """Carried values that are an affine start plus a uniform offset.
 
-    ``wrapped`` are carried values whose start is affine if ``x % n`` counts as ``x`` (see ``analysis.affine``).
+    ``wrapped`` are carried values whose start is affine only if ``x % n`` counts as ``x`` (see ``analysis.affine``).
     """
 
     plain: frozenset[Value] = frozenset()
     wrapped: frozenset[Value] = frozenset()
 
     def within(self, carried: Sequence[Carried]) -> Offsets:
-        """Returns the offsets with a loop's names added, whose starts may be offsets, or be known from memory alone."""
+        """Returns these offsets together with the carried offsets of an inner loop whose starts are affine."""
         starts = [(entry.argument, entry.initial) for entry in carried if entry.kind == "offset"]
         plain = {argument for argument, start in starts if is_structurally_affine(start, self.plain)}
         wrapped = {arg for arg, start in starts if is_structurally_affine(start, self.wrapped, wrapped=True)}
@@ -58,12 +58,12 @@ def carried_of(operation: Operation) -> list[Carried]:
 
 
 def _is_needed_whole(root: Value) -> bool:
-    """Whether something takes ``root``, or its unchanged copy in a loop, from memory."""
+    """Whether an operation reads ``root``, or a value by which a loop carries it, from memory."""
     return any_of(root, _carried_unchanged)
 
 
 def _carried_unchanged(value: Value) -> list[Value] | None:
-    """The values that loops carry ``value`` as; None if it is taken from memory."""
+    """The values by which loops carry ``value``; None if an operation reads ``value`` from memory."""
     found: list[Value] = []
     for user in value.uses:
         places = {place for place, operand in enumerate(user.operands) if operand is value}
@@ -84,7 +84,10 @@ def _uniform_step(argument: Value, value: Value) -> Value | None:
 
 
 def declare_results(function: Operation) -> None:
-    """Give a ``tt.func`` values for its results, so that a return assigns to them like a jump to a block."""
+    """Adds values for the results of a ``tt.func``.
+
+    A return then assigns to them as a jump assigns to block arguments.
+    """
     if function.results:
         return
     for block in function.regions[0].blocks:
@@ -95,7 +98,10 @@ def declare_results(function: Operation) -> None:
 
 
 def jump_arguments(operation: Operation) -> list[tuple[Value, Value]]:
-    """(value, its destination) of every edge of a terminator: arguments of blocks, results of the function."""
+    """Pairs (value, destination) for every edge of a terminator.
+
+    Destinations are block arguments or function results.
+    """
     if operation.name == tt.RETURN:
         function = operation.block.region.owner if operation.block and operation.block.region else None
         assert function is not None

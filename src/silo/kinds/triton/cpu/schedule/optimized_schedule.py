@@ -1,8 +1,8 @@
-"""The optimised schedule of one block: the loop nests, their purposes, and the stored values.
+"""The optimised schedule of one block: its loop nests, their sinks, and the values stored in buffers.
 
-Two passes. Forward: every anchor (store, reduction, carried value) joins the open nest if that is sound, else opens a
-new one. Backward: knowing where each value is needed, decide for each whether it is evaluated at its uses or written to
-a buffer once.
+There are two passes. Forward: every anchor (store, reduction, carried value) joins the open nest if that is correct, or
+else opens a new one. Backward: once it is known where each value is needed, decide whether the value is evaluated at
+its uses or written to a buffer once.
 
 Invariant: a load is evaluated before every store that follows it in the program and may touch the same memory, unless
 both are in one nest and a run-time check (``NestGroup.checks``) covers the pair.
@@ -77,11 +77,13 @@ from silo.kinds.triton.front.ssa import Block, Operation, Value
 
 __all__ = ["plan_block"]
 
-# Recompute rather than store a value whose cost is at most this. Index arithmetic mostly leaves the inner loop, and
-# addresses in a buffer would no longer be known as consecutive.
+# A value whose cost is at most this is recomputed instead of stored. The limit is higher for integers and pointers:
+# index arithmetic mostly leaves the inner loop, and addresses loaded from a buffer would no longer be known as
+# consecutive.
 _RECOMPUTE_LIMIT = 6.0
 _RECOMPUTE_LIMIT_INDEX = 30.0
-# Pairs of accesses that one nest compares when it runs: gcc's time grows with the square of the condition's length.
+# The most pairs of accesses that one nest compares at run time: gcc's time grows with the square of the condition's
+# length.
 _MOST_CHECKS = 256
 
 
@@ -93,10 +95,11 @@ def plan_block(
     *,
     disjoint: bool = False,
 ) -> BlockSchedule:
-    """Plan ``block``.
+    """Plans ``block``.
 
-    ``external`` are the values that other blocks need (their ``free``), ``carried`` its loop's carried values,
-    ``offsets`` the carried values of the loops around it. ``apart`` is the promise of ``CpuOptions.elements_apart``.
+    ``external`` are the values that other blocks need (their ``free``), ``carried`` are the values that its loop
+    carries, and ``offsets`` the carried values of the loops around it. ``disjoint`` is the promise of
+    ``CpuOptions.elements_apart``.
     """
     barred: set[Value] = set()
     while True:
@@ -128,18 +131,19 @@ class _Planner:
         self.steps: list[Step] = []
         self.open: NestGroup | None = None
         self.position = {operation: index for index, operation in enumerate(block.operations)}
-        self.step_position: dict[Step, int] = {}  # program position of the operation behind a step that is not a nest
+        # for a step that is not a nest: the position of its operation in the program
+        self.step_position: dict[Step, int] = {}
         self.demands: dict[Value, list[Demand]] = {}
         self.free: dict[tuple[Value, bool], None] = {}
         self.costs: dict[tuple[Value, bool], float] = {}
         self.offsets = offsets
         self.disjoint = disjoint
-        self.order: dict[Step | None, int] | None = None  # of the steps, unless one was added since
+        self.order: dict[Step | None, int] | None = None  # positions of the steps; None after a step was added
         self.writing: list[Step] = []  # the steps that write memory, in order
         self.loops: dict[Operation, Loop] = {}
 
     def run(self) -> BlockSchedule:
-        """Both passes."""
+        """Runs both passes."""
         for operation in self.block.operations:
             self._forward(operation)
         self._close()
@@ -155,7 +159,7 @@ class _Planner:
         self._leave_in_place()
         return BlockSchedule(self.steps, list(self.free))
 
-    # ---- forward: anchors into nests
+    # ---- forward pass: anchors join nests
 
     def _forward(self, operation: Operation) -> None:
         name = operation.name
@@ -211,7 +215,7 @@ class _Planner:
         if target is None or target in self.barred:
             target = result
         fill = None
-        fresh = str(constant_scalar(accumulator)) in {"0", "0.0"}  # not -0.0, which would show
+        fresh = str(constant_scalar(accumulator)) in {"0", "0.0"}  # not -0.0: the sign of a zero result could differ
         if accumulator is not target and not fresh:
             fill = BufferFill(accumulator, target)
             self._anchor(fill, result.type.shape)
@@ -219,7 +223,7 @@ class _Planner:
         self._step(DotStep(operation, target, fill, fresh=fresh), operation)
 
     def _carried_target(self, value: Value) -> Value | None:
-        """The carried tensor that ``value`` becomes, if that is its only use."""
+        """The carried tensor that ``value`` becomes in the next iteration, if that is its only use."""
         for entry in self.carried:
             if entry.kind == "buffer" and entry.yielded is value:
                 return entry.argument if len(value.uses) == 1 else None
@@ -292,7 +296,7 @@ class _Planner:
         if group.shape != shape:
             return False
         filled = {other.target for other in group.sinks if isinstance(other, BufferFill)}
-        # Values made before all stores and reductions of the group do not depend on these.
+        # Values computed before the first store or reduction of the group cannot depend on any of them.
         made = [self.position[other.operation] for other in group.sinks if not isinstance(other, BufferFill)]
         reach = self._reach(_roots(sink), since=-1 if filled else min(made))
         if reach & group.reduced or reach & filled:
@@ -307,7 +311,7 @@ class _Planner:
         if any(op.name == tt.LOAD and op.block is self.block and self.position[op] > first for op in makers):
             return False
         if isinstance(sink, StoreSink):
-            # A load between two stores cannot be placed in a nest that does both.
+            # A load between two stores has no place in a nest that does both stores.
             between = self.block.operations[first : self.position[sink.operation]]
             if any(operation.name == tt.LOAD for operation in between):
                 return False
@@ -320,20 +324,23 @@ class _Planner:
         return True
 
     def _loads_from_reduced(self, group: NestGroup, store: Operation) -> bool:
-        """Whether a load before ``store`` needs a reduction of ``group``: it fits nowhere if one nest does both."""
+        """Whether a load before ``store`` needs a result of ``group``'s reductions: then one nest cannot do both."""
         reduced = group.reduced
         earlier = self.block.operations[: self.position[store]] if reduced else []
         return any(op.name == tt.LOAD and self._reach(op.operands) & reduced for op in earlier)
 
     def _is_checkable(self, access: Operation) -> bool:
-        """Whether the addresses of ``access`` form a range that is known before its nest runs."""
+        """Whether the addresses of ``access`` form a range that can be computed before its nest runs."""
         if access.name == tt.LOAD:
             return is_structurally_affine(access.operands[0], self.offsets.plain)
         pointer, _, mask = store_parts(access)
         return is_structurally_affine(pointer, self.offsets.plain) and is_index_only(mask)
 
     def _reach(self, roots: list[Value], *, since: int = -1) -> set[Value]:
-        """Every value of this block that evaluating ``roots`` may visit, by operations from place ``since`` on."""
+        """Every value of this block that evaluating ``roots`` may visit.
+
+        Operations before the position ``since`` are not followed.
+        """
         seen: set[Value] = set()
         pending = list(roots)
         while pending:
@@ -348,7 +355,7 @@ class _Planner:
                 pending.extend(operation.operands)
         return seen
 
-    # ---- backward: where values live
+    # ---- backward pass: where values are stored
 
     def _start_demands(self) -> None:
         for step in self.steps:
@@ -403,7 +410,7 @@ class _Planner:
                 self._place_value(operation, value, demands)
 
     def _through_loop(self, operation: Operation) -> None:
-        """Results that are a carried start plus an offset are evaluated from that start."""
+        """Passes the demands on a loop result that is a carried start plus an offset on to that start."""
         step = self.loops.get(operation)
         for entry in step.carried if step is not None else ():
             if entry.kind in {"invariant", "offset"}:
@@ -415,7 +422,7 @@ class _Planner:
         is_load = operation.name == tt.LOAD
         first = min(demands, key=lambda demand: order[demand.step]).step
         across = read_across(operation, [demand.inner for demand in demands]) if is_load else None
-        if across is not None:  # a tile read along its rows, and then taken from a buffer along its columns
+        if across is not None:  # the tile is read along its rows into a buffer, which its users read along columns
             before = self._overwritten_by(operation, order, order[first]) or first
             user = transposed_by(demands, across) if self.disjoint else None
             group = NestGroup(
@@ -437,7 +444,8 @@ class _Planner:
             lone_nest = False
         stored = any(demand.stored for demand in demands)
         again = cost <= limit and not reads_out_of_order(operation, demands)
-        if again and is_load and len(places) > 1:  # it is read in several steps: nothing may be written before the last
+        # several steps would load it again, so no store may come before the last of them
+        if again and is_load and len(places) > 1:
             again = self._store_before(operation, order, max(order[demand.step] for demand in demands)) is None
         if barrier is None and not stored and (lone_nest or again):
             self._pass_on(operation, demands)
@@ -466,7 +474,7 @@ class _Planner:
         return any(not demand.identity and demand.inner is not None for demand in demands)
 
     def _insert(self, group: NestGroup, before: Step | None) -> None:
-        """Add a nest right before a step; None means at the end."""
+        """Inserts a nest right before the step ``before``; None means at the end."""
         order = self._order()
         self.steps.insert(order[before], group)
         self.order = None
@@ -477,7 +485,7 @@ class _Planner:
         order: dict[Step | None, int] = {step: index for index, step in enumerate(self.steps)}
         last = len(self.steps)
         if self.steps and isinstance(self.steps[-1], Jump):
-            last -= 1  # values that other blocks need are stored before the jump
+            last -= 1  # values that other blocks need must be stored before the jump
         order[None] = last
         self.order = order
         return order
@@ -493,7 +501,10 @@ class _Planner:
                 self._need(operand, Demand(demand.step, stored=True) if position in stored else passed)
 
     def _overwritten_by(self, load: Operation, order: dict[Step | None, int], end: int) -> Step | None:
-        """The first step before ``end`` that holds a later store."""
+        """The first step before position ``end`` that contains a store which follows ``load`` in the program.
+
+        None without one.
+        """
         position = self.position[load]
         for step in self.writing:
             if order[step] >= end:
@@ -506,7 +517,7 @@ class _Planner:
         return None
 
     def _store_before(self, load: Operation, order: dict[Step | None, int], last: int) -> Step | None:
-        """The first step up to ``last`` that holds a later store which no run-time check can cover."""
+        """The first step up to ``last`` with a store after ``load`` in the program that no run-time check can cover."""
         step = self.steps[last] if last < len(self.steps) else None
         if not isinstance(step, NestGroup):
             return self._overwritten_by(load, order, last + 1)
@@ -526,7 +537,7 @@ class _Planner:
     # ---- carried values
 
     def _stage_carried(self) -> None:
-        """Mark the carried tensors whose old value is still needed when the new one is written."""
+        """Marks the fills of carried tensors whose old value is still needed when the new value is written."""
         order = self._order()
         for step in self.steps:
             if not isinstance(step, NestGroup):
@@ -536,7 +547,10 @@ class _Planner:
                     sink.staged = self._is_read_after(sink.target, step, order) and not self._feeds_dot(sink)
 
     def _leave_in_place(self) -> None:
-        """Hand a dot the nests that copy its operands, if nothing is written between that nest and the dot."""
+        """Moves the nests that copy a dot's operands into the dot, which runs them only if it cannot read in place.
+
+        Nothing may be written between this nest and the dot.
+        """
         for step in [step for step in self.steps if isinstance(step, DotStep)]:
             left, right = step.operation.operands[:2]
             if step.operation.name == tt.DOT and left is not right:
@@ -544,7 +558,10 @@ class _Planner:
                 step.right = self._take_copy(step, right)
 
     def _take_copy(self, step: DotStep, value: Value) -> NestGroup | None:
-        """The nest that does nothing but copy ``value`` for ``step`` from one place in global memory, if it is so."""
+        """Removes and returns the nest that only copies ``value`` from global memory for ``step``.
+
+        None if there is no such nest.
+        """
         operation = loaded_by(value)
         if operation is None:
             return None
@@ -573,7 +590,7 @@ class _Planner:
         return False
 
     def overwritten_early(self) -> set[Value]:
-        """Carried tensors that a dot overwrites although their old value is read later."""
+        """The carried tensors that a dot overwrites although their old value is read later."""
         order = self._order()
         late: set[Value] = set()
         for step in self.steps:
@@ -589,7 +606,7 @@ class _Planner:
 
 
 def _copies_only(group: NestGroup, value: Value) -> bool:
-    """Whether storing ``value`` is all that ``group`` does."""
+    """Whether ``group`` does nothing but fill the buffer of ``value``."""
     if len(group.sinks) != 1:
         return False
     (sink,) = group.sinks

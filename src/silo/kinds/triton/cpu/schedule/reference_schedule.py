@@ -1,6 +1,6 @@
 """The reference schedule: every operation has a loop nest of its own and every tensor value is stored.
 
-It decides nothing, so it cannot decide wrongly: the oracle of the optimised schedule.
+It makes no decisions that could be wrong, so it is the oracle of the optimised schedule.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["plan_block"]
 
 
 def plan_block(block: Block) -> BlockSchedule:
-    """Plan ``block`` operation by operation, in program order."""
+    """Plans ``block`` operation by operation, in program order."""
     steps: list[Step] = []
     for operation in block.operations:
         steps.extend(_steps(operation, block))

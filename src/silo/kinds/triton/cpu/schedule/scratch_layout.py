@@ -1,4 +1,4 @@
-"""The layout of scratch memory: buffers that are never alive at the same time share it."""
+"""The layout of scratch memory: buffers that are never in use at the same time share memory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ALIGNMENT = 64
 
 @dataclass(slots=True)
 class Lifetimes:
-    """First and last use of each buffer, counted in steps: uses within one step are at the same time.
+    """The first and last use of each buffer, counted in steps; all uses within one step happen at the same time.
 
-    A buffer that is alive when a loop starts and used inside it stays alive until the loop ends, because the next
+    A buffer that is in use when a loop starts and is used inside it stays in use until the loop ends, because the next
     iteration uses it again.
     """
 
@@ -26,14 +26,14 @@ class Lifetimes:
     spans: dict[LoopBuffer, list[int]] = field(default_factory=dict[LoopBuffer, list[int]])
 
     def touch(self, buffer: LoopBuffer) -> None:
-        """Note a read or a write of ``buffer`` now."""
+        """Records a read or a write of ``buffer`` in the current step."""
         if buffer.external:
             return
         span = self.spans.setdefault(buffer, [self.clock, self.clock])
         span[1] = max(span[1], self.clock)
 
     def keep(self, buffer: LoopBuffer) -> None:
-        """Say that ``buffer`` holds its values from program to program, so that nothing may share its memory."""
+        """Records that ``buffer`` keeps its contents from program to program, so that nothing may share its memory."""
         buffer.kept = True
         self.spans[buffer] = [0, sys.maxsize]
 
@@ -43,17 +43,17 @@ class Lifetimes:
 
     @contextmanager
     def loop(self) -> Generator[None]:
-        """Everything inside happens repeatedly."""
+        """A context manager for the body of a loop, whose steps are repeated."""
         self.clock += 1
         start = self.clock
         yield
         self.clock += 1
         for span in self.spans.values():
             if span[0] < start <= span[1]:
-                span[1] = max(span[1], self.clock)  # memory kept for the next program ends later than any loop
+                span[1] = max(span[1], self.clock)  # a kept buffer is in use longer than any loop
 
     def assign(self, *, shared: bool) -> int:
-        """Set every buffer's offset; returns the bytes needed in all. Without ``shared`` nothing overlaps."""
+        """Assigns an offset to every buffer and returns the total bytes. Unless ``shared``, no buffers share memory."""
         placed: list[tuple[LoopBuffer, int, int]] = []
         total = 0
         for buffer, (first, last) in sorted(self.spans.items(), key=lambda item: (item[1][0], item[0].name)):

@@ -1,6 +1,6 @@
-"""The one place that touches Triton's internals (3.6 to 3.9; for launches, 3.4 to 3.9).
+"""The only package that touches Triton's internals (Triton 3.6 to 3.9; for launches, 3.4 to 3.9).
 
-Nothing here is imported before a function needs it, so ``import silo`` loads no Triton.
+Its modules are imported when a function needs them, so ``import silo`` does not load Triton.
 """
 
 from silo.kinds.triton.front.adapter.autotuners import (

@@ -1,7 +1,7 @@
-"""Triton's autotuner, seen from outside: which configs it decided on, and decisions that were made before.
+"""Watches Triton's autotuners: supplies configs that were decided earlier, and receives new decisions.
 
-The tuner keeps its decisions in a dictionary, key to config, and reads it first. A dictionary put in its
-place serves every tuner class that derives from Triton's, even one with its own ``run``.
+A tuner keeps its decisions in a dictionary, from key to config, and reads it before it measures. Replacing that
+dictionary works for every tuner class that derives from Triton's, even for one with its own ``run``.
 """
 
 from __future__ import annotations
@@ -38,36 +38,40 @@ TunerKey: TypeAlias = tuple[Any, ...]
 
 
 class TunerDecisions(Protocol):
-    """The callbacks for a tuner that has to decide, and for its decision."""
+    """Callbacks that supply a tuner's decision, and receive the decision that it made."""
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """The config to use without measuring, or None. ``configs()`` are those that the author's pruning leaves."""
+        """The config to use without measuring, or None.
+
+        ``configs()`` returns the configs left by the author's pruning.
+        """
         ...
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """The config to use: the new decision, or an earlier decision of another process."""
+        """The config to use: the new decision ``config``, or an earlier decision of another process."""
         ...
 
 
 _trying = threading.local()
-# What every watch shares: the newest decides, and the calls of tuners by thread.
+# State that all watches share: the callbacks, of which the newest decides, and the running calls of tuners by thread.
 _decisions: list[TunerDecisions] = []
 _changed: weakref.WeakSet[Any] = weakref.WeakSet()
 _calls = threading.local()
-_replaced: list[tuple[Any, str, Any, Any]] = []  # the method of Triton's class while there are watches
+_replaced: list[tuple[Any, str, Any, Any]] = []  # while there are watches: the replaced methods of Triton's class
 _watching = Mutex()
 
 
 def is_trying() -> bool:
-    """Whether this thread is in the middle of measuring a config that may not be used in the end."""
+    """Whether this thread is measuring a config, which may not be chosen in the end."""
     return getattr(_trying, "depth", 0) > 0
 
 
 def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callable[[], None]:
-    """Let ``decisions`` answer for every tuner of the process. Returns the function that undoes it exactly.
+    """Lets ``decisions`` decide for every tuner of the process. Returns a function that undoes it exactly.
 
-    Of several watchers the newest is called; a ``last`` watcher only without others. Silo's methods that launch decided
-    configs belong in front of this one: then a decided launch does not come here.
+    Of several watchers the newest is called; a ``last`` watcher is called only without another. Silo's own methods
+    that launch decided configs must be installed on top of this watch, so that launches with a known decision do not
+    reach it.
     """
     with _watching:
         _decisions.insert(0 if last else len(_decisions), decisions)
@@ -78,9 +82,10 @@ def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callab
         with _watching:
             _decisions.remove(decisions)
             if _decisions:
-                return  # the others' methods are these
+                return  # other watches still use these methods
             for kind, name, own, ours in _replaced:
-                if getattr(kind, name) is ours:  # otherwise a program has put its own method there, which calls ours
+                # otherwise the program has since installed its own method, which calls ours
+                if getattr(kind, name) is ours:
                     setattr(kind, name, own)
             _replaced.clear()
         for tuner in list(_changed):
@@ -91,7 +96,10 @@ def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callab
 
 
 def _replace() -> list[tuple[Any, str, Any, Any]]:
-    """Put our methods on Triton's class: class, name, the method before and ours."""
+    """Installs our methods on Triton's class.
+
+    Returns for each the class, the name, the replaced method and our method.
+    """
     kind: Any = module("triton.runtime.autotuner").Autotuner
     run, bench = kind.run, kind._bench  # noqa: SLF001
 
@@ -120,10 +128,10 @@ def _replace() -> list[tuple[Any, str, Any, Any]]:
 
 
 class TunerWatch(Protocol):
-    """Called while a tuner makes a decision; the tuner gets the results and exceptions of its functions."""
+    """Called while a tuner makes a decision. The tuner sees the results and the exceptions of these methods."""
 
     def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
-        """The configs that the author's pruning leaves. ``own()`` is Triton's method."""
+        """The configs left by the author's pruning. ``own()`` is Triton's method."""
         ...
 
     def measure(
@@ -133,7 +141,7 @@ class TunerWatch(Protocol):
         launch: TunedLaunch,
         own: Callable[[Any], Any],
     ) -> Any:  # noqa: ANN401
-        """Measure a config, by ``own(config)``; ``launch`` compiles for it without measuring."""
+        """Measures a config by ``own(config)``; ``launch`` compiles for it without measuring."""
         ...
 
 
@@ -148,23 +156,26 @@ class TunedLaunch:
     @property
     def described(self) -> bool:
         """Whether the signature of the launch may depend on a config's ``pre_hook``."""
-        # A descriptor's block shape is part of its type, and hooks set it.
+        # The block shape of a descriptor is part of its type, and hooks set it.
         return any(hasattr(one, "block_shape") for one in (*self.arguments, *self.keywords.values()))
 
     def __call__(self, config: Any) -> object:  # noqa: ANN401
-        """Compile for one of the tuner's configs, by the path that the tuner's own launch takes; launch nothing."""
+        """Compiles for one of the tuner's configs, on the same path as the tuner's own launch, but launches nothing."""
         return self.tuner.fn.run(*self.arguments, **{**self.keywords, **config.all_kwargs(), "warmup": True})
 
 
 def search_methods(bench: Any, prune: Any, watch: Callable[[], TunerWatch]) -> tuple[Any, Any]:  # noqa: ANN401
-    """Methods in the place of ``Autotuner._bench`` and ``prune_configs``, which ``watch()`` answers."""
+    """Returns replacements for ``Autotuner._bench`` and ``prune_configs``.
+
+    They call the ``TunerWatch`` that ``watch()`` returns.
+    """
 
     def watched_bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:  # noqa: ANN401
         launch = TunedLaunch(self, args, meta)
         return watch().measure(self, config, launch, lambda one: bench(self, *args, config=one, **meta))
 
     def watched_prune(self: Any, kwargs: Any) -> Any:  # noqa: ANN401
-        # The author's code ran for a decision in this call already, and is not run again.
+        # The author's pruning has already run in this call, to supply a decision; it is not run again.
         pruned, _calls.pruned = getattr(_calls, "pruned", None), None
         if pruned is not None and pruned[0] is self:
             return pruned[1]
@@ -175,30 +186,30 @@ def search_methods(bench: Any, prune: Any, watch: Callable[[], TunerWatch]) -> t
 
 
 class Benchmark(Protocol):
-    """Triton's ``do_bench``: with ``return_mode="all"`` it returns the samples in milliseconds."""
+    """Triton's ``do_bench``; with ``return_mode="all"`` it returns all samples, in milliseconds."""
 
     def __call__(self, call: Callable[[], object], *, warmup: float, rep: float, return_mode: str) -> Sequence[float]:
-        """Measure a call for ``rep`` milliseconds of its own time, after ``warmup`` milliseconds."""
+        """Measures a call for ``rep`` milliseconds, after ``warmup`` milliseconds of unmeasured calls."""
         ...
 
 
 def default_benchmark(tuner: Any) -> Benchmark | None:  # noqa: ANN401
-    """Triton's own benchmark, if a tuner measures by it; None: the program, or the driver, has one of its own."""
+    """Triton's own benchmark, if the tuner uses it; None if the program or the driver has supplied another one."""
     if own_benchmark(tuner, tuner) is not None or getattr(tuner, "use_cuda_graph", True):
         return None
     kind: Any = tuner.__class__
     if type(getattr(kind, "do_bench", None)).__name__ != "cached_property":
         return None
-    found: Any = module("triton.runtime.driver").driver.active.get_benchmarker()
+    benchmarker: Any = module("triton.runtime.driver").driver.active.get_benchmarker()
     own = cast("dict[str, object]", tuner.__dict__)
-    if found is not module("triton.testing").do_bench or own.get("do_bench", found) is not found:
+    if benchmarker is not module("triton.testing").do_bench or own.get("do_bench", benchmarker) is not benchmarker:
         return None
-    return cast("Benchmark", found)
+    return cast("Benchmark", benchmarker)
 
 
 @contextmanager
 def benchmark_replaced(tuner: Any, benchmark: Any) -> Generator[None]:  # noqa: ANN401
-    """Let a tuner measure by ``benchmark(call, quantiles=...)`` for a block."""
+    """A context manager in which the tuner measures by ``benchmark(call, quantiles=...)``."""
     members = cast("dict[str, object]", tuner.__dict__)
     before = {name: members[name] for name in ("do_bench",) if name in members}
     members["do_bench"] = benchmark
@@ -210,7 +221,7 @@ def benchmark_replaced(tuner: Any, benchmark: Any) -> Generator[None]:  # noqa: 
 
 
 class TunerDecision(dict[TunerKey, Any]):
-    """The decisions of one tuner. Its entries count; for a missing entry the newest watch is called."""
+    """A dictionary of one tuner's decisions; a missing key is looked up in the newest watch."""
 
     def __init__(self, known: dict[TunerKey, Any], tuner: Any) -> None:  # noqa: ANN401
         super().__init__(known)
@@ -229,7 +240,7 @@ class TunerDecision(dict[TunerKey, Any]):
         return True
 
     def _allowed(self) -> Sequence[Any]:
-        """The configs that the author's pruning leaves in this thread's call."""
+        """The configs left by the author's pruning for the call that this thread is making."""
         tuner: Any = self._tuner()
         keywords: dict[str, Any] = getattr(_calls, "keywords", None) or {}
         found = tuner.prune_configs(keywords)
@@ -244,19 +255,19 @@ class TunerDecision(dict[TunerKey, Any]):
 
 
 def kernel_of_tuner(tuner: Any) -> Any:  # noqa: ANN401
-    """The jit function behind a tuner, below all other decorators."""
-    found = tuner.fn
+    """The JITFunction that a tuner wraps, below all other decorators."""
+    kernel = tuner.fn
     jit: Any = module("triton.runtime.jit").JITFunction
-    while not isinstance(found, jit) and hasattr(found, "fn"):
-        found = found.fn
-    return found
+    while not isinstance(kernel, jit) and hasattr(kernel, "fn"):
+        kernel = kernel.fn
+    return kernel
 
 
 def tuning_is_heard() -> bool:
-    """Whether a listener of the program's is called with tuners' measurements."""
+    """Whether the program has registered a listener for the measurements of tuners."""
     return getattr(module("triton.knobs").autotuning, "listener", None) is not None
 
 
 def config_members(config: Any) -> dict[str, object]:  # noqa: ANN401
-    """Everything that a config of Triton's sets: constexprs and compile options."""
+    """Everything that a Triton config sets: constexprs and compile options."""
     return dict(config.all_kwargs())

@@ -1,9 +1,9 @@
-"""Compiles of Triton's own launch path, done in other processes, with their results in Triton's cache.
+"""Compiles kernels for Triton's own launch path in other processes, and puts the results into Triton's cache.
 
-A compile has a key before its front end runs, and its result is a group of files under that key. If these are there,
-Triton's ``compile`` reads them, so a process that puts them there compiles for Triton. The text that leaves
-this process is the module as the front end made it, with its locations; the stages of Triton's backend then run on it
-as ``triton.compile`` would run them, and leave the same bytes.
+A compile has a key before its front end runs, and its result is a group of files under that key. If these files exist,
+Triton's ``compile`` reads them instead of compiling. This process runs the front end, and sends the module's text with
+its locations to a worker. The worker runs the stages of Triton's backend as ``triton.compile`` would, and produces the
+same bytes.
 """
 
 from __future__ import annotations
@@ -56,26 +56,27 @@ __all__ = [
     "watch_requests",
 ]
 
-_LONGEST_NAME = 150  # of a file in Triton's cache, without its ending
+_LONGEST_NAME = 150  # the most characters of a file name in Triton's cache, without its ending
 _ABSENT = "absent"
 
-# Triton's setting for compiling configs in parallel, in versions that have one.
+# Triton's setting for compiling configs in parallel, in the versions that have one.
 _OWN_WORKERS = "TRITON_AUTOTUNING_COMPILE_WORKERS"
-# Knobs of compilation whose effects are seen when a kernel is compiled, and not when it is found in the cache.
+# Knobs of compilation that have a visible effect when a kernel is compiled, but none when it comes from the cache.
 _SEEN = ("override", "dump_ir", "always_compile", "use_ir_loc", "store_binary_only", "listener")
-# The files of stages in the cache. Anything else would be for the host, and is never put there for Triton.
+# The endings of files that Triton's stages write to the cache. Any other file is code for the host, which Silo never
+# puts into Triton's cache.
 _ENDINGS = frozenset({"source", "ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco", "json"})
-# Parts of names of environment variables that make a compile print, or run code that the cache key leaves out.
+# Parts of the names of environment variables that make a compile print, or run code that is not part of the cache key.
 _UNKEYED = ("DUMP", "DIAGNOSTICS", "TIMING", "PLUGIN")
-# The groups of knobs that stages read.
+# The groups of Triton's knobs that compile stages read.
 _GROUPS = ("language", "compilation", "nvidia", "amd", "runtime", "cache")
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """The place of a compile in Triton's cache: its key as hex digits, and the name of its files.
+    """Identifies a compile in Triton's cache: its key as hex digits, and the name of its files.
 
-    ``keyed`` are the variables of the environment that are part of the key, ``backend`` and ``options`` Triton's.
+    ``keyed`` are the environment variables that are part of the key; ``backend`` and ``options`` are Triton's objects.
     """
 
     key: str
@@ -95,7 +96,7 @@ class CompileRequest:
 
     @functools.cached_property
     def entry(self) -> CacheEntry:
-        """The place in Triton's cache, as ``triton.compile`` works it out when first read. Raises its exceptions."""
+        """The compile's entry in Triton's cache, computed as ``triton.compile`` does. Raises the same exceptions."""
         libtriton, cache = module("triton._C.libtriton"), module("triton.runtime.cache")
         backend = backend_for(self.target)
         options = backend.parse_options({**self.options, **self.source.parse_options()})
@@ -106,7 +107,10 @@ class CompileRequest:
 
 
 class _RequestedError(BaseException):
-    """Ends a launch at its compile. Not an Exception, so that no caller handles it as an error of a kernel."""
+    """Stops a launch when it calls the compiler.
+
+    Not an Exception, so that no caller handles it as an error of a kernel.
+    """
 
     def __init__(self, request: CompileRequest) -> None:
         super().__init__()
@@ -117,16 +121,16 @@ RequestWatcher: TypeAlias = Callable[[CompileRequest], Callable[[], None] | None
 
 _asking = threading.local()
 _watchers: list[RequestWatcher] = []
-_unwatch: list[Callable[[], None]] = []  # ends that compiles are watched, while there are watchers
+_unwatch: list[Callable[[], None]] = []  # while there are watchers: the function that ends the watching of compiles
 _watching = Mutex()
 
 
 def watch_requests(before: RequestWatcher) -> Callable[[], None]:
-    """Call ``before`` before each compile of Triton's; the function returned undoes it.
+    """Calls ``before`` before each compile by Triton; returns a function that undoes it.
 
-    A function that ``before`` returns is called after the compile, unless that failed. While it is watched,
-    :func:`requested_compile` may be called. The launch raises an error that ``before`` raises. All watchers of a
-    compile get the same request, whose place in the cache is computed once.
+    A function that ``before`` returns is called after the compile, unless the compile failed. :func:`requested_compile`
+    may be called only while there is a watcher. If ``before`` raises an error, the launch raises it. All watchers of a
+    compile receive the same request, whose cache entry is computed once.
     """
     with _watching:
         _watchers.append(before)
@@ -156,9 +160,10 @@ def _see(source: Any, target: Any, options: Mapping[str, Any]) -> Callable[[], N
 
 
 def requested_compile(launch: Callable[[], object]) -> CompileRequest | None:
-    """The compile that ``launch`` reaches, and stops at; None: it compiles nothing, or an error came first.
+    """Runs ``launch`` up to its first compile, and returns that compile's request without compiling.
 
-    An error is forgotten: the launch itself meets it again.
+    Returns None if ``launch`` compiles nothing or raises an error first. The error is dropped, because the real launch
+    will raise it again.
     """
     _asking.on = True
     try:
@@ -173,9 +178,9 @@ def requested_compile(launch: Callable[[], object]) -> CompileRequest | None:
 
 
 def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  # noqa: ANN401
-    """Why the configs of a tuner are compiled by Triton, each in its turn; "" if they may be compiled ahead.
+    """The reason why Triton has to compile a tuner's configs one after the other; "" if they may be compiled ahead.
 
-    ``runs`` is true of a ``run`` method that launches as Triton does.
+    ``runs`` returns whether the ``run`` method of its argument launches as Triton's own does.
     """
     version = triton_version() or ""
     if version.rpartition(".")[0] not in TESTED_VERSIONS:
@@ -203,10 +208,10 @@ def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  
 
 
 def reason_to_keep_nothing(request: CompileRequest, entry: CacheEntry, *, measured: bool) -> str:
-    """Why the files of a compile are of no use to a process with another cache; "" if they are.
+    """The reason why the files of a compile are of no use to a process with another cache; "" if they are of use.
 
-    A listener of compiles is a reason while a tuner measures (``measured``), whose configs compile in their turn then.
-    Otherwise it is called as for a kernel from the cache.
+    A listener of compiles is a reason only while a tuner measures (``measured``): the tuner's configs are then
+    compiled one after the other. In other cases the listener is called as for a kernel that comes from the cache.
     """
     version = triton_version() or ""
     if version.rpartition(".")[0] not in TESTED_VERSIONS:
@@ -244,7 +249,10 @@ def _asynchronous() -> bool:
 
 
 def _unsent(group: Any) -> str | None:  # noqa: ANN401
-    """The first knob of a group whose value another process with the same environment would not have."""
+    """The first knob of a group whose value a process with the same environment variables would not have.
+
+    None without one.
+    """
     if group is None:
         return None
     own = cast("dict[str, object]", vars(group))
@@ -258,7 +266,7 @@ def _unsent(group: Any) -> str | None:  # noqa: ANN401
 
 
 class _NotedOptions:
-    """Compile options that note which of them are read, with their values in words."""
+    """Compile options that record which of them are read, and their values as text."""
 
     __slots__ = ("_noted", "_options")
 
@@ -276,13 +284,13 @@ class _NotedOptions:
 
 
 def _in_words(options: Any, name: str) -> str:  # noqa: ANN401
-    # Python calls 1, True and 1.0 equal, and their texts differ.
+    # As text, because Python considers 1, True and 1.0 equal.
     return repr(getattr(options, name)) if hasattr(options, name) else _ABSENT
 
 
 @dataclass(frozen=True, slots=True)
 class _PlainLaunch:
-    """The metadata that Triton's launcher reads: none of it is part of the C text that is compiled."""
+    """The metadata that Triton's launcher reads; none of it affects the C text that is compiled."""
 
     num_ctas: int = 1
     global_scratch_size: int = 0
@@ -294,10 +302,10 @@ class _PlainLaunch:
 
 
 def launcher_build(request: CompileRequest) -> Callable[[], object] | None:
-    """A function that builds the launcher of a request's signature into Triton's cache; None if nothing is built.
+    """A function that builds the launcher for a request's signature into Triton's cache; None if Triton builds none.
 
-    Some versions of Triton write a C file for each signature of a kernel, and compile it at the kernel's first launch:
-    a third of a second, in which nothing else happens.
+    Some versions of Triton write a C file for each signature of a kernel and compile it at the kernel's first launch,
+    which takes a third of a second.
     """
     if request.target.backend != "cuda" or any("tensordesc" in str(one) for one in request.source.signature.values()):
         return None
@@ -310,10 +318,10 @@ def launcher_build(request: CompileRequest) -> Callable[[], object] | None:
 
 
 class FrontEnds:
-    """The texts of Triton's front end, each made once for all requests that it serves.
+    """The output texts of Triton's front end, each shared by all requests that have the same text.
 
-    A text serves every request with the same source, signature, attributes and constants whose options have the values
-    that the front end read when it made the text.
+    A text serves every request with the same source, signature, attributes and constants, if its options have the
+    values that the front end read when it produced the text.
     """
 
     def __init__(self) -> None:
@@ -321,7 +329,7 @@ class FrontEnds:
         self.runs = 0
 
     def text_of(self, request: CompileRequest, entry: CacheEntry) -> str:
-        """The module as the front end makes it, printed with its locations. Raises the front end's exceptions."""
+        """The front end's output for a request, printed with its locations. Raises the front end's exceptions."""
         texts = self._texts.setdefault(f"{request.source.hash()} {request.target}", [])
         for read, text in texts:
             if all(_in_words(entry.options, name) == words for name, words in read.items()):
@@ -355,19 +363,19 @@ def _manager(entry: CacheEntry) -> Any:  # noqa: ANN401
 
 
 def is_cached(entry: CacheEntry) -> bool:
-    """Whether Triton's cache has the compile."""
+    """Whether Triton's cache contains the compile."""
     return bool(_manager(entry).get_group(f"{entry.name}.json"))
 
 
 def keeps_in_files() -> bool:
-    """Whether Triton's cache is a folder: a cache of the program's own is used in the program's own threads alone."""
+    """Whether Triton's cache is a folder. A program's own cache class may only be used in the program's own threads."""
     return not module("triton.knobs").cache.manager_class
 
 
 def keep_files(entry: CacheEntry, text: str, files: Mapping[str, bytes]) -> None:
-    """Put a compile into Triton's cache, in the order in which ``triton.compile`` does. Raises OSError.
+    """Puts the files of a compile into Triton's cache, in the same order as ``triton.compile``. Raises OSError.
 
-    The group, by which Triton finds the files, comes last: an interrupted write is not found.
+    The group file, by which Triton finds the others, comes last, so that an interrupted write is never found.
     """
     manager = _manager(entry)
     group = {f"{entry.name}.source": manager.put(text, f"{entry.name}.source")}
@@ -380,7 +388,9 @@ def keep_files(entry: CacheEntry, text: str, files: Mapping[str, bytes]) -> None
 
 
 def cached_files(entry: CacheEntry) -> dict[str, bytes] | None:
-    """The files of a compile in Triton's cache, by their endings; None: without files, or with other files than stages.
+    """The files of a compile in Triton's cache, by their endings.
+
+    None if it has none, or files other than those of stages.
 
     Raises OSError.
     """
@@ -393,7 +403,7 @@ def cached_files(entry: CacheEntry) -> dict[str, bytes] | None:
 
 
 def put_back_files(entry: CacheEntry, files: Mapping[str, bytes]) -> bool:
-    """Put the files of :func:`cached_files` into Triton's cache; False: they belong to another compile.
+    """Puts the files of :func:`cached_files` back into Triton's cache; returns False if they belong to another compile.
 
     Raises OSError.
     """
@@ -404,7 +414,7 @@ def put_back_files(entry: CacheEntry, files: Mapping[str, bytes]) -> bool:
 
 
 def _is_whole(entry: CacheEntry, files: Mapping[str, bytes]) -> bool:
-    """Whether these are all files of a compile, with nothing for the host, and its metadata names this key."""
+    """Whether ``files`` are all files of a compile, without host code, and their metadata names the entry's key."""
     if not {"source", "ttir", "json"} <= files.keys() <= _ENDINGS or files.keys().isdisjoint({"cubin", "hsaco"}):
         return False
     try:
@@ -418,17 +428,20 @@ def _is_whole(entry: CacheEntry, files: Mapping[str, bytes]) -> bool:
 
 
 def job_parameters(request: CompileRequest, entry: CacheEntry) -> JSON:
-    """The parameters of a worker's job, beside the text. Raises TypeError: an option's value cannot be sent."""
-    given = cast("dict[str, Any]", vars(entry.options))
+    """The parameters of a worker's job, in addition to the text.
+
+    Raises TypeError if an option's value cannot be sent.
+    """
+    options = cast("dict[str, Any]", vars(entry.options))
     return {
         "key": entry.key,
         "name": entry.name,
         "target": [request.target.backend, request.target.arch, request.target.warp_size],
-        "options": {name: value_to_json(value) for name, value in given.items()},
+        "options": {name: value_to_json(value) for name, value in options.items()},
         "hash": entry.options.hash(),
         "keyed": dict(entry.keyed),
         "triton": _place(),
-        # A worker may be in another folder than the program by now.
+        # The worker may look into the cache only if its path is absolute, because it may run in another folder.
         "look": keeps_in_files() and Path(module("triton.knobs").cache.dir).is_absolute(),
         "variables": child_environment(),
     }
@@ -439,14 +452,14 @@ def _place() -> str:
 
 
 def make_cache_files(text: str, parameters: Mapping[str, Any]) -> tuple[dict[str, bytes], str]:
-    """Run the stages of Triton's backend on a module's text: the files that ``triton.compile`` would leave.
+    """Runs the stages of Triton's backend on a module's text; returns the files that ``triton.compile`` would write.
 
-    No files, and the reason: this process would compile differently from the requesting one, the cache has the files by
-    now, or a stage printed something, which the program would see.
+    Returns no files but a reason if this process would compile differently from the requesting process, or if a stage
+    printed something, which the program would see. If the cache has the files by now, the reason is "".
 
     Raises:
-        CompileError: the text is not one of this Triton's.
-        Exception: whatever a stage raises.
+        CompileError: the text was not printed by this Triton.
+        Exception: any error that a stage raises.
     """
     take_environment(parameters["variables"])
     if _place() != parameters["triton"]:
@@ -456,7 +469,7 @@ def make_cache_files(text: str, parameters: Mapping[str, Any]) -> tuple[dict[str
     backend = backend_for(target)
     given = {str(name): value_from_json(value) for name, value in parameters["options"].items()}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the program's own process has logged it
+        warnings.simplefilter("ignore")  # the requesting process has already shown the warning
         options = backend.parse_options(given)
     keyed: dict[str, str] = libtriton.get_cache_invalidating_env_vars()
     if options.hash() != parameters["hash"] or keyed != parameters["keyed"]:
@@ -486,15 +499,18 @@ def _parsed(text: str, backend: Any) -> Any:  # noqa: ANN401
         file.write(text)
         file.flush()
         try:
-            made = module("triton._C.libtriton").ir.parse_mlir_module(file.name, context)
+            parsed = module("triton._C.libtriton").ir.parse_mlir_module(file.name, context)
         except RuntimeError as error:
             raise CompileError(f"Triton cannot read the module that its front end printed: {error}") from error
-    made.context = context
-    return made
+    parsed.context = context
+    return parsed
 
 
 def _printed() -> int:
-    """The place in the file that receives this process's output; a worker's standard output goes there too."""
+    """The position in the file that receives this process's standard error.
+
+    A worker's standard output goes there too.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     with contextlib.suppress(OSError):

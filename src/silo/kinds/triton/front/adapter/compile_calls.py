@@ -1,7 +1,7 @@
-"""Triton's compiles: each compile of a program's launch goes through one function of Silo.
+"""Intercepts Triton's compiles: each compile of a program's launch goes through one function of Silo.
 
-Triton's own launch path ends there whenever its memory lacks code for a call (3.4 to 3.9). The function in its place
-may return code that was compiled earlier; Triton then launches that as its own.
+Triton's launch path calls its compiler whenever it lacks code for a call in memory (3.4 to 3.9). The function that
+replaces the compiler may return code that was compiled earlier; Triton then launches it as its own.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ T = TypeVar("T")
 class CompileCall:
     """A launch's compile request to Triton.
 
-    ``types`` are Triton's words for each parameter's type, ``constants`` and ``attributes`` the facts about values, by
-    the parameter's place. ``target`` is Triton's own object, and so is ``source``.
+    ``types`` are Triton's names for the parameter types. ``constants`` and ``attributes`` are facts about values, by
+    the parameter's position. ``source`` and ``target`` are Triton's own objects.
     """
 
     source: Any
@@ -71,14 +71,14 @@ class CompileCall:
     def relaxed(
         self, types: Mapping[str, str], attributes: Mapping[int, tuple[tuple[str, object], ...]]
     ) -> CompileCall:
-        """The same call, to be compiled with other types for former constants, and these attributes alone."""
+        """The same request with new types for parameters that were constants, and with only these attributes."""
         places = {name: place for place, name in enumerate(self.types)}
         free = {places[name] for name in types}
         constants = {place: value for place, value in self.constants.items() if place not in free}
         return compile_call(self.function, {**self.types, **types}, constants, attributes, self.options, self.target)
 
     def with_values(self, constants: Mapping[int, object], options: Mapping[str, Any]) -> CompileCall:
-        """The same call with other values of constexprs, by place, and of compile options."""
+        """The same request with other values of constexprs, by position, and of compile options."""
         return compile_call(
             self.function,
             self.types,
@@ -97,7 +97,7 @@ def compile_call(
     options: Mapping[str, Any],
     target: Any,  # noqa: ANN401  # Triton's GPUTarget
 ) -> CompileCall:
-    """The request that a launch would make; see :class:`CompileCall`."""
+    """The compile request that a launch would make; see :class:`CompileCall`."""
     kind = source_class() if is_gluon(function) else module("triton.compiler").ASTSource
     source = kind(
         function,
@@ -108,39 +108,40 @@ def compile_call(
     return CompileCall(source, function, dict(types), constants, attributes, options, target)
 
 
-# The call, and Triton's own compiler, which may be called with another call.
+# Receives the request, and Triton's own compiler, which it may call with another request.
 Handler = Callable[[CompileCall, Callable[[CompileCall], Any]], Any]
 
 
 def intercept_compiles(handler: Handler) -> Callable[[], None]:
-    """Call ``handler`` in the place of Triton's compiler, for every kernel of the process.
+    """Calls ``handler`` instead of Triton's compiler, for every kernel of the process.
 
-    Returns the function that undoes it exactly.
+    Returns a function that undoes it exactly.
 
-    Sources other than functions (files of IR) and arguments that are tuples go Triton's way. Of several handlers the
-    newest is called.
+    Requests for sources other than functions (files of IR), or with tuple arguments, go straight to Triton. Of several
+    handlers the newest is called.
     """
     return _begin(_handlers, handler)
 
 
-# Source, target and options of a compile; its return value, unless None, is called when the compile has succeeded.
+# Called with the source, target and options of a compile; a function that it returns is called when the compile has
+# succeeded.
 CompileWatcher: TypeAlias = Callable[[Any, Any, Mapping[str, Any]], Callable[[], None] | None]
 
 
 def watch_compiles(before: CompileWatcher) -> Callable[[], None]:
-    """Call ``before`` with source, target and options each time Triton's compiler is called.
+    """Calls ``before`` with source, target and options each time Triton's compiler is called.
 
-    Returns the function that undoes it exactly.
+    Returns a function that undoes it exactly.
 
-    A function that it returns is called after the compile, unless that failed. A compile that a handler of
-    :func:`intercept_compiles` answers itself does not count.
+    A function that ``before`` returns is called after the compile, unless the compile failed. A compile that a handler
+    of :func:`intercept_compiles` answers by itself does not count.
     """
     return _begin(_watchers, before)
 
 
 _handlers: list[Handler] = []
 _watchers: list[CompileWatcher] = []
-_own: list[Any] = []  # the member of Triton's class that is replaced, while there are handlers or watchers
+_own: list[Any] = []  # while there are handlers or watchers: the replaced member of Triton's class
 _changing = Mutex()
 
 
@@ -165,12 +166,13 @@ def _begin(members: list[T], member: T) -> Callable[[], None]:
 
 
 def _replace() -> Any:  # noqa: ANN401
-    """Put our property on Triton's class; the member that was there, or None."""
+    """Installs our property on Triton's class; returns the member that it replaces, or None."""
     jit: Any = module("triton.runtime.jit").JITFunction
     before: Any = jit.__dict__.get("compile")
 
     def get(function: Any) -> Any:  # noqa: ANN401
-        own: Any = function.__dict__["compile"]  # Triton's own, put there when it first had to compile the kernel
+        # Triton's own compiler, which it stores here when it first compiles the kernel
+        own_compile: Any = function.__dict__["compile"]
 
         def compile_kernel(src: Any, **rest: Any) -> Any:  # noqa: ANN401
             options: dict[str, Any] = rest.get("options") or {}
@@ -178,17 +180,17 @@ def _replace() -> Any:  # noqa: ANN401
 
             def proceed(source: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401
                 callbacks = [before(source, target, given) for before in tuple(_watchers)]
-                made = own(source, **{**rest, "options": given})
+                compiled = own_compile(source, **{**rest, "options": given})
                 for after in callbacks:
                     if after is not None:
                         after()
-                return made
+                return compiled
 
             handler = _handlers[-1] if _handlers else None
             call = None if handler is None else requested(src, options, target)
             if handler is None or call is None:
                 return proceed(src, options)
-            # ``rest`` is passed on as it is: Triton's key of the environment does not depend on the source.
+            # ``rest`` is passed on unchanged: Triton's environment key in it does not depend on the source.
             return handler(call, lambda asked: proceed(asked.source, dict(asked.options)))
 
         return compile_kernel
@@ -196,13 +198,13 @@ def _replace() -> Any:  # noqa: ANN401
     def put(function: Any, value: object) -> None:  # noqa: ANN401
         function.__dict__["compile"] = value
 
-    # A property comes before the object's own members, so kernels that were used earlier are served too.
+    # A property takes precedence over an object's own members, so this also works for kernels that were used earlier.
     jit.compile = property(get, put)
     return before
 
 
 def requested(source: Any, options: Mapping[str, Any], target: Any) -> CompileCall | None:  # noqa: ANN401
-    """The compile request that a source of Triton's, options and a target are; None if it is not of the plain kind."""
+    """Converts Triton's source, options and target to a compile request; None if the source is not a plain function."""
     function = getattr(source, "fn", None)
     if type(source).__name__ not in ("ASTSource", "GluonASTSource"):
         return None
@@ -241,16 +243,16 @@ def default_options(target: Any) -> Mapping[str, Any]:  # noqa: ANN401  # Triton
 
 @dataclass(frozen=True)
 class KeptCode:
-    """Triton's files of a compiled kernel: its metadata as JSON, and each stage's output by the ending of its file.
+    """The files that Triton writes for a compiled kernel: its metadata as JSON, and each stage's output by file ending.
 
-    ``key`` is the folder of Triton's cache that holds them, ``name`` how their names begin.
+    ``key`` names their folder in Triton's cache, and all their names begin with ``name``.
     """
 
     key: str
     name: str
     metadata: dict[str, Any]
     stages: Mapping[str, bytes]
-    binary: str  # the ending of the binary
+    binary: str  # the file ending of the binary
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -266,39 +268,41 @@ def cache_key_text(digest: str) -> str:
 
 
 def kept_code(compiled: Any) -> KeptCode:  # noqa: ANN401  # Triton's CompiledKernel
-    """The files to keep of a kernel that Triton compiled, or took from its cache."""
+    """The files of a kernel that Triton compiled or took from its cache, for keeping."""
     metadata = json.loads(json.dumps(compiled.metadata._asdict(), default=vars))
     binary = str(backend_for(compiled.metadata.target).binary_ext)
     stages = {
         str(ending): data if isinstance(data, bytes) else str(data).encode() for ending, data in compiled.asm.items()
     }
-    group: Mapping[str, object] = getattr(compiled, "metadata_group", None) or {}  # 3.4 keeps none
+    group: Mapping[str, object] = getattr(compiled, "metadata_group", None) or {}  # Triton 3.4 lacks it
     name = next((file.removesuffix(".json") for file in group if file.endswith(".json")), str(compiled.name)[:150])
     return KeptCode(cache_key_text(compiled.hash), name, metadata, stages, binary)
 
 
 def ttir_of(compiled: Any) -> str | None:  # noqa: ANN401  # Triton's CompiledKernel
-    """The kernel's TTIR in MLIR's generic form without places, as Silo reads it; None if Triton cannot print it."""
+    """The kernel's TTIR in MLIR's generic form without locations, as Silo reads it; None if Triton cannot print it."""
     text = compiled.asm.get("ttir")
     made = _parsed(text, compiled.metadata.target) if isinstance(text, str) else None
     return None if made is None else read_off(made).text
 
 
 def checkable_ttir(text: str, target: Any) -> str | None:  # noqa: ANN401  # Triton's GPUTarget
-    """TTIR that Triton printed, in generic form with places, as the CPU takes it; None if Triton cannot read it.
+    """Converts TTIR that Triton printed to the generic form with locations that the CPU compiler reads.
+
+    Returns None if Triton cannot read the text.
 
     Raises:
         CompileError: Triton's passes refuse the module.
     """
-    made = _parsed(text, target)
-    if made is None:
+    parsed = _parsed(text, target)
+    if parsed is None:
         return None
-    run_cpu_passes(made)
-    return read_off(made).located
+    run_cpu_passes(parsed)
+    return read_off(parsed).located
 
 
 def kept_ttir(digest: str, name: str) -> str | None:
-    """The TTIR of a kernel in Triton's cache, by the hash of its metadata; None if the cache has none."""
+    """The TTIR of a kernel in Triton's cache, found by the hash in its metadata; None if the cache lacks it."""
     path = module("triton.runtime.cache").get_cache_manager(digest).get_file(f"{name}.ttir")
     return None if path is None else Path(path).read_text(encoding="utf-8")
 
@@ -312,69 +316,69 @@ def _parsed(text: str, target: Any) -> Any:  # noqa: ANN401  # a module of Trito
         path = Path(folder) / "kernel.ttir"
         path.write_text(text, encoding="utf-8")
         try:
-            made = ir.parse_mlir_module(str(path), context)
+            parsed = ir.parse_mlir_module(str(path), context)
         except RuntimeError:
             return None
-    made.context = context
-    return made
+    parsed.context = context
+    return parsed
 
 
 def active_target() -> Any:  # noqa: ANN401  # Triton's GPUTarget
-    """Triton's present target."""
+    """The target of Triton's active driver."""
     return module("triton.runtime.driver").driver.active.get_current_target()
 
 
 def active_device() -> int:
-    """The number of the device that Triton launches on now."""
+    """The index of the device that Triton currently launches on."""
     return int(module("triton.runtime.driver").driver.active.get_current_device())
 
 
 def adapter_is_ready() -> bool:
-    """Whether Triton is imported so far that the classes which launch and tune are complete."""
+    """Whether Triton's import has progressed so far that its classes for launching and tuning are complete."""
     jit, tuner = sys.modules.get("triton.runtime.jit"), sys.modules.get("triton.runtime.autotuner")
     return hasattr(jit, "JITFunction") and hasattr(tuner, "Heuristics")
 
 
 def launcher_kind() -> Any:  # noqa: ANN401
-    """The class that launches for Triton's active driver."""
+    """The launcher class of Triton's active driver."""
     return module("triton.runtime.driver").driver.active.launcher_cls
 
 
 def revived(call: CompileCall, kept: KeptCode, digest: str) -> Any:  # noqa: ANN401  # Triton's CompiledKernel
-    """A compiled kernel of Triton's own class, of code that was kept: nothing is compiled, hashed or written.
+    """Creates a compiled kernel of Triton's own class from kept files, without compiling, hashing or writing anything.
 
-    Metadata that a later version of Triton added gets the value of the call's options.
+    Metadata that a later version of Triton added is taken from the call's options.
     """
     compiler = module("triton.compiler.compiler")
     given = {name: value for name, value in call.options.items() if name not in kept.metadata}
     members = {**given, **kept.metadata, "target": call.target}
     kind = namedtuple("KernelMetadata", sorted(members))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
-    made: Any = object.__new__(compiler.CompiledKernel)
-    made.metadata = kind(**members)
+    compiled: Any = object.__new__(compiler.CompiledKernel)
+    compiled.metadata = kind(**members)
     backend = backend_for(call.target)
-    made.packed_metadata = backend.pack_metadata(made.metadata)
-    made.src = call.source
-    made.hash = digest
-    made.name = made.metadata.name
-    made.asm = compiler.AsmDict(
+    compiled.packed_metadata = backend.pack_metadata(compiled.metadata)
+    compiled.src = call.source
+    compiled.hash = digest
+    compiled.name = compiled.metadata.name
+    compiled.asm = compiler.AsmDict(
         {ending: data if ending == kept.binary else data.decode() for ending, data in kept.stages.items()}
     )
-    made.metadata_group = cast("dict[str, Path]", {})
-    made.kernel = made.asm[kept.binary]
-    made.module = made._module_pid = made.function = made._run = None  # noqa: SLF001  # loaded at its first launch
-    return made
+    compiled.metadata_group = cast("dict[str, Path]", {})
+    compiled.kernel = compiled.asm[kept.binary]
+    compiled.module = compiled._module_pid = compiled.function = compiled._run = None  # noqa: SLF001  # loaded at its first launch
+    return compiled
 
 
-# ---- What a launch of Triton's gave ----
+# ---- The compiled kernel that a launch through Triton returns ----
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledProgram:
-    """One of Triton's compiled kernels, read.
+    """The contents of one of Triton's compiled kernels.
 
-    ``signature`` has Triton's type of each parameter by name; one of ``constexpr`` is folded into the code.
-    ``metadata`` is Triton's own, ``target`` its kind, arch and warp size. ``module`` is the driver's handle of the code
-    as Triton has loaded it, for as long as ``kernel`` lives; 0: it has not, or not in this process.
+    ``signature`` maps each parameter's name to Triton's type; a ``constexpr`` is folded into the code. ``metadata`` is
+    Triton's own; ``target`` holds its backend, arch and warp size. ``module`` is the driver's handle of the code as
+    Triton has loaded it, valid as long as ``kernel`` lives; 0 if Triton has not loaded it in this process.
     """
 
     kernel: Any
@@ -393,9 +397,13 @@ _BLOBS = {"cuda": "cubin", "hip": "hsaco", "cpu": "so"}
 
 
 def read_compiled(kernel: Any) -> CompiledProgram:  # noqa: ANN401
-    """The result of a launch of Triton's. Raises ToolchainError: it is not a compiled kernel of Triton's."""
+    """Reads the result of a launch through Triton.
+
+    Raises:
+        ToolchainError: it is not a compiled kernel of Triton.
+    """
     if hasattr(kernel, "result") and not hasattr(kernel, "asm"):
-        kernel = kernel.result()  # compiled in the background
+        kernel = kernel.result()  # the kernel is compiled in the background
     metadata = getattr(kernel, "metadata", None)
     if metadata is None or not hasattr(metadata, "_asdict"):
         raise ToolchainError(f"Triton's launch gave a {type(kernel).__name__}, not a compiled kernel")

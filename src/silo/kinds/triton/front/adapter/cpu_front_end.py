@@ -1,4 +1,4 @@
-"""The CPU as Triton's front end sees it: target, options, libraries, conversions, and the passes that end its work."""
+"""Describes the CPU to Triton's front end: target, options, libraries, conversions, and the passes that follow it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from silo.kinds.triton.front.adapter.triton_toolchain import module
 
 __all__ = ["CpuFrontEnd", "CpuFrontEndOptions", "convert_fp8e4b15", "cpu_target", "run_cpu_passes", "run_passes"]
 
-# ---- Conversions of ``fp8e4b15``, which Triton leaves to its backends: NVIDIA's are inline assembly ----
+# ---- Conversions of ``fp8e4b15``, which Triton leaves to its backends; NVIDIA's backend uses inline assembly ----
 
 _LARGEST = 0x3F00  # 1.75 in float16
 
 
 def convert_fp8e4b15(argument: Any, target: Any, rounding: Any = None, _semantic: Any = None) -> Any:  # noqa: ANN401
-    """Triton's ``convert_custom_types``: to or from fp8e4b15, through float16. Its rounding is fixed."""
+    """Triton's ``convert_custom_types``: converts to or from fp8e4b15, through float16. The rounding mode is fixed."""
     del rounding
     if argument.type.scalar.is_fp8e4b15():
         return _semantic.cast(_widened(argument, _semantic), target)
@@ -47,11 +47,11 @@ def _narrowed(half: Any, semantic: Any) -> Any:  # noqa: ANN401
     return semantic.cast(semantic.or_(rounded, sign), language.uint8)
 
 
-# ---- The CPU as Triton's front end sees it: target, options, libraries, and the passes that end its work ----
+# ---- The CPU as a backend of Triton's front end: target, options, libraries, and the passes that follow it ----
 
 _LIBDEVICE = "triton.language.extra.libdevice"
 
-# Passes that make TTIR plain and small, in order. Some exist in one version of Triton only.
+# Passes that simplify TTIR, in order. Some exist only in some versions of Triton.
 _PASSES = (
     "common.inliner",
     "ttir.rewrite_tensor_pointer",
@@ -71,10 +71,10 @@ _PASSES = (
 
 @dataclass(frozen=True)  # no slots: Triton reads and checks options through ``__dict__``
 class CpuFrontEndOptions:
-    """Every compile option that Triton's own backends know, so that a config for a GPU is accepted unchanged.
+    """All compile options that Triton's own backends know, so that a config for a GPU is accepted unchanged.
 
     The CPU uses ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and the language's options of dots and fp8; the
-    rest changes nothing.
+    others change nothing.
     """
 
     num_warps: int = 4
@@ -95,9 +95,11 @@ class CpuFrontEndOptions:
     instrumentation_mode: str = ""
     ir_override: str | None = None
     launch_cooperative_grid: bool = False
-    cpu_elements_apart: bool = False  # Silo's own: no element reads or writes what another element of a launch writes
-    cpu_launch_atomics: bool = False  # Silo's own: nothing outside of a launch reaches the memory of its atomics
-    # Options for GPUs only, with their default values.
+    # a promise to Silo: no element of a launch accesses memory that another element writes
+    cpu_elements_apart: bool = False
+    # a promise to Silo: nothing outside of a launch accesses the memory of its atomics
+    cpu_launch_atomics: bool = False
+    # Options that only GPUs use, with their defaults.
     launch_pdl: bool = False
     extern_libs: tuple[tuple[str, str], ...] = ()
     maxnreg: int | None = None
@@ -118,17 +120,17 @@ class CpuFrontEndOptions:
 
     @property
     def enable_iisan(self) -> bool:
-        """Whether Triton's own integer checks are compiled in: they are for GPUs."""
+        """Whether Triton's own integer sanitizer is compiled in; it exists only for GPUs."""
         return False
 
     def hash(self) -> str:
-        """The facts by which Triton's cache distinguishes configs."""
+        """A text by which Triton's cache distinguishes options."""
         text = "_".join(f"{name}-{value}" for name, value in sorted(vars(self).items()))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def cpu_target(target: Target) -> Any:  # noqa: ANN401
-    """Triton's own object for a concrete cpu target.
+    """Triton's target object for a concrete cpu target.
 
     Raises:
         TargetError: any other target.
@@ -139,20 +141,20 @@ def cpu_target(target: Target) -> Any:  # noqa: ANN401
 
 
 class _OptionError(CompileError, AssertionError):
-    """An option that Triton's own back ends refuse by an assertion: programs that catch that catch this."""
+    """An invalid option. Triton's own backends refuse it by an assertion, so programs may catch AssertionError."""
 
 
 class CpuFrontEnd:
-    """The members of a compiler backend that Triton's front end reads, by Triton's names."""
+    """The part of a compiler backend that Triton's front end uses; the members have Triton's names."""
 
     def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
         self.target = target
 
     def parse_options(self, given: Mapping[str, Any]) -> CpuFrontEndOptions:
-        """Options from keywords; those that are None, or that no backend knows, count as absent.
+        """Reads options from keywords. Keywords that are None, or that no backend knows, are ignored.
 
         Raises:
-            CompileError: a value makes no sense.
+            CompileError: an option has an invalid value.
         """
         options = {name: given[name] for name in vars(CpuFrontEndOptions()) if given.get(name) is not None}
         language = module("triton.knobs").language
@@ -166,14 +168,14 @@ class CpuFrontEnd:
         return CpuFrontEndOptions(**options)
 
     def load_dialects(self, _context: object) -> None:
-        """No dialects beyond Triton's own."""
+        """Does nothing: the CPU needs no dialects beyond Triton's own."""
 
     def get_codegen_implementation(self, _options: object) -> dict[str, Any]:
-        """Tiles of any size may be multiplied; fp8e4b15 is converted by plain operations."""
+        """Functions of the backend: dots may have any size, and plain operations convert fp8e4b15."""
         return {"min_dot_size": _any_size, "convert_custom_types": convert_fp8e4b15}
 
     def get_module_map(self) -> dict[str, Any]:
-        """Functions of libdevice arrive under NVIDIA's names, ``__nv_sinf``, which the CPU compiler has."""
+        """The module for libdevice is NVIDIA's, whose names (``__nv_sinf``) the CPU compiler knows."""
         return {_LIBDEVICE: module("triton.language.extra.cuda.libdevice")}
 
 
@@ -182,7 +184,7 @@ def _any_size(_lhs: object, _rhs: object) -> tuple[int, int, int]:
 
 
 def run_cpu_passes(made: Any) -> None:  # noqa: ANN401
-    """Inline helpers, rewrite block pointers and descriptors to pointers, unroll marked loops.
+    """Inlines helpers, rewrites block pointers and descriptors to pointers, and unrolls marked loops.
 
     Raises:
         CompileError: Triton's passes refuse the module.
@@ -191,7 +193,7 @@ def run_cpu_passes(made: Any) -> None:  # noqa: ANN401
 
 
 def run_passes(made: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
-    """Run the passes that this Triton has, in order.
+    """Runs the passes among ``names`` that this version of Triton has, in order.
 
     Raises:
         CompileError: Triton's passes refuse the module.

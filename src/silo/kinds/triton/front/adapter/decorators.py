@@ -1,4 +1,4 @@
-"""Reads Triton's decorated objects, in any nesting; kernels that launch by Silo and stay plain functions inside."""
+"""Reads Triton's decorated kernels, however the decorators are nested, and wraps kernels so that Silo launches them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class JitParameter:
-    """One parameter as Triton sees it. ``annotation`` is Triton's type name (``i64``, ``*fp32``) or ""."""
+    """One parameter as Triton declares it. ``annotation`` is Triton's type name (``i64``, ``*fp32``) or ""."""
 
     name: str
     constexpr: bool
@@ -44,13 +44,13 @@ class JitParameter:
 
     @property
     def has_default(self) -> bool:
-        """Whether a call may leave it out."""
+        """Whether a call may omit the parameter."""
         return self.default is not inspect.Parameter.empty
 
 
 @dataclass(frozen=True, slots=True)
 class TunedConfig:
-    """One ``triton.Config``, which is the ``original``: everything it passes to the kernel, and its hook."""
+    """The contents of one ``triton.Config`` (``original``): all values that it passes to the kernel, and its hook."""
 
     members: Mapping[str, object]
     pre_hook: Callable[..., object] | None
@@ -59,9 +59,12 @@ class TunedConfig:
 
 @dataclass(frozen=True, slots=True)
 class DecoratedKernel:
-    """The decorators' arguments. ``function`` is the ``JITFunction`` (or ``InterpretedFunction``) innermost.
+    """The arguments of a kernel's decorators.
 
-    ``tuner`` is the ``Autotuner`` if it prunes its configs; ``measured_by`` names its arguments about measuring.
+    ``function`` is the innermost ``JITFunction`` (or ``InterpretedFunction``).
+
+    ``tuner`` is the ``Autotuner`` if it prunes its configs. ``measured_by`` names those of its arguments that change
+    how it measures.
     """
 
     function: Any
@@ -82,12 +85,12 @@ class DecoratedKernel:
 
 
 def descriptor_type() -> type[Any] | None:
-    """The class of host-side tensor descriptors, if this Triton has them."""
+    """The class of host-side tensor descriptors; None if this version of Triton lacks them."""
     return getattr(module("triton.tools.tensor_descriptor"), "TensorDescriptor", None)
 
 
 def is_interpreted(function: object) -> bool:
-    """Whether this is an ``InterpretedFunction``, which ``@triton.jit`` makes under ``TRITON_INTERPRET=1``."""
+    """Whether this is an ``InterpretedFunction``, which ``@triton.jit`` returns under ``TRITON_INTERPRET=1``."""
     return type(function).__module__ != "builtins" and any(
         (base.__module__, base.__name__) == ("triton.runtime.interpreter", "InterpretedFunction")
         for base in type(function).__mro__
@@ -104,7 +107,7 @@ def is_kernel(candidate: object) -> bool:
 
 
 def read_kernel(decorated: object) -> DecoratedKernel:
-    """Unwrap the decorators.
+    """Unwraps the decorators.
 
     Raises:
         SourceError: the object is not a Triton kernel, or has a form that Silo does not read.
@@ -119,7 +122,7 @@ def read_kernel(decorated: object) -> DecoratedKernel:
                 raise SourceError(f"{_name(decorated)} has two @triton.autotune decorators; keep one")
             tuner = current
         elif isinstance(current, autotuner.Heuristics):
-            # Triton runs an outer decorator first and lets an inner one overwrite its results.
+            # Triton runs an outer decorator first, and an inner one overwrites its results.
             heuristics = {**heuristics, **dict(current.values)}
         else:
             break
@@ -160,18 +163,19 @@ def _with_tuner(found: DecoratedKernel, tuner: Any) -> DecoratedKernel:  # noqa:
 
 
 def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """The arguments of a tuner that decide how it measures."""
+    """The names of a tuner's arguments that change how it measures."""
     settings = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
     found = tuple(name for name, value in settings.items() if value is not None)
-    # Each of these arguments makes the tuner use a benchmark of its own.
+    # Any of the arguments found makes the tuner use a benchmark of its own.
     return found or (("do_bench",) if own_benchmark(tuner) is not None else ())
 
 
 def pruned_configs(tuner: Any, configs: Sequence[Any], given: Mapping[str, object]) -> list[Any]:  # noqa: ANN401
-    """The rest of ``configs`` after a tuner's own pruning in a call with these arguments, by Triton of any version.
+    """The configs that a tuner's own pruning leaves of ``configs`` for a call with the arguments ``given``.
 
-    Triton passes positional arguments to a pruner in a mapping and the others by keyword; to a model all by keyword.
-    The difference is not known here, so a pruner gets all of them in both.
+    Works with every version of Triton. Triton passes positional arguments to a pruner in a mapping, and others by
+    keyword; a performance model gets all by keyword. Which arguments were positional is not known here, so a pruner
+    receives all of them in both ways.
     """
     pruner = copy.copy(tuner)
     pruner.configs, pruner.nargs = list(configs), {}
@@ -194,7 +198,7 @@ def pruned_configs(tuner: Any, configs: Sequence[Any], given: Mapping[str, objec
 
 
 def read_tuned_config(kernel: Any, config: Any) -> TunedConfig:  # noqa: ANN401
-    """One ``triton.Config`` of a kernel. Raises ``SourceError`` for settings without a counterpart in Silo."""
+    """Reads one ``triton.Config`` of a kernel. Raises ``SourceError`` for settings that Silo does not support."""
     members = dict(config.all_kwargs())
     if members.pop("ir_override", None) is not None:
         raise SourceError(f"a config of {_name(kernel)} replaces the IR by a file (ir_override); Silo has no such")
@@ -204,23 +208,23 @@ def read_tuned_config(kernel: Any, config: Any) -> TunedConfig:  # noqa: ANN401
 
 
 def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
-    """A function's parameters as Triton sees them. ``SourceError``: it takes any number of them."""
+    """A function's parameters as Triton declares them. Raises ``SourceError`` for ``*args`` or ``**kwargs``."""
     options: dict[str, Any] = cast("dict[str, Any]", function.kwargs if is_interpreted(function) else function.__dict__)
     excluded = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize") or ()))
     unaligned = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize_on_alignment") or ()))
     known = None if is_interpreted(function) else getattr(function, "params", None)
-    if isinstance(known, list):  # Triton has read the function already, which takes a while
+    if isinstance(known, list):  # Triton has already read the function, which takes a while
         parameters, reads = function.signature.parameters.values(), cast("list[Any]", known)
     else:
         parameters, make = inspect.signature(function.fn).parameters.values(), module("triton.runtime.jit").KernelParam
         reads = [make(index, one, False, False) for index, one in enumerate(parameters)]  # noqa: FBT003  # Triton's own
-    found: list[JitParameter] = []
+    jit_parameters: list[JitParameter] = []
     for index, (parameter, read) in enumerate(zip(parameters, reads, strict=True)):
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise SourceError(
                 f"{function.fn.__name__} takes *{parameter.name}; a kernel's parameters have a fixed number"
             )
-        found.append(
+        jit_parameters.append(
             JitParameter(
                 name=parameter.name,
                 constexpr=bool(read.is_constexpr),
@@ -230,11 +234,11 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
                 default=parameter.default,
             )
         )
-    return tuple(found)
+    return tuple(jit_parameters)
 
 
 def location_of_kernel(kernel: Any) -> str:  # noqa: ANN401
-    """A kernel's ``file:line``, from the text that Triton has read already: reading it again would be slow."""
+    """A kernel's ``file:line``, from the source text that Triton has read; reading the file again would be slow."""
     lines, start = getattr(kernel, "raw_src", None), getattr(kernel, "starting_line_number", None)
     if not isinstance(lines, list) or not isinstance(start, int):
         return location_of(kernel.fn)
@@ -259,21 +263,21 @@ def wrap(
     launcher_factory: Callable[[Any], Any],
     attributes: Mapping[str, object] | None = None,
 ) -> Any:  # noqa: ANN401
-    """A copy of ``function`` whose calls and subscripts outside of kernels go to a launcher.
+    """Returns a copy of ``function`` whose calls and subscripts outside of kernels go to a launcher.
 
-    Copying the copy returns the object itself, and a pickle holds its name, as with functions.
+    ``copy.copy`` of the result returns the object itself, and a pickle holds its name, as for plain functions.
 
-    The copy is an instance of a subclass of the function's own class, so another ``@triton.jit`` function can call it:
-    Triton compiles it inline and never calls the object. ``copy(...)`` and ``copy[grid]`` reach the launcher with no
-    Python frame between, because the class holds the launcher itself in the place of a method.
+    The result is an instance of a subclass of the function's own class, so another ``@triton.jit`` function can call
+    it: Triton compiles it inline and never calls the object. ``kernel(...)`` and ``kernel[grid]`` reach the launcher
+    without a Python frame in between, because the class holds the launcher itself in place of a method.
 
-    Under ``TRITON_INTERPRET=1`` subscripts go to Triton's interpreter as usual, a call inside an interpreted kernel is
-    the plain function, and a call outside goes to the launcher.
+    Under ``TRITON_INTERPRET=1`` subscripts go to Triton's interpreter as usual. A call inside an interpreted kernel
+    runs the plain function, and a call outside of kernels goes to the launcher.
 
     Args:
         function: the innermost ``JITFunction`` or ``InterpretedFunction``, without other decorators.
-        launcher_factory: gets the twin; gives an object with ``__call__`` and ``__getitem__``.
-        attributes: set on the twin, such as ``explain``, ``cases``, ``warmup`` and ``tune``; they win over Triton's.
+        launcher_factory: receives the copy; returns an object with ``__call__`` and ``__getitem__``.
+        attributes: set on the copy, such as ``explain``, ``cases``, ``warmup`` and ``tune``; they override Triton's.
     """
     base: Any = function.__class__
     members: dict[str, Any] = {
@@ -283,21 +287,23 @@ def wrap(
         "__copy__": _itself,
         "__deepcopy__": _itself,
     }
-    if hasattr(base, UPDATE):  # the kernel's source is the function's text; callers inline the copy's
+    # a replaced text must reach both: Silo reads the function's text, and callers inline the copy's
+    if hasattr(base, UPDATE):
         members[UPDATE] = _replaced_in_both(base, function)
     kind: Any = type(f"Silo{base.__name__}", (base,), members)
     twin = object.__new__(kind)
     twin.__dict__.update(function.__dict__)
     twin.__dict__.pop(UPDATE, None)
     twin.__dict__["__signature__"] = inspect.signature(function.fn)
-    if hasattr(base, "create_binder"):  # compiled kernels are kept per function object, by a method of it
+    # caches of compiled kernels belong to one function object, and hold a method of it
+    if hasattr(base, "create_binder"):
         give_caches(twin, defaultdict(twin.create_binder))
     launcher = launcher_factory(twin)
     if is_interpreted(function):
         kind.__call__ = _interpreted_call(base, launcher)
     else:
-        # A type slot looks its method up on the class and binds it if it is a descriptor. The launcher is not one, so
-        # the interpreter calls it directly and passes no `self`.
+        # Python looks a special method up on the class and binds it if it is a descriptor. The launcher is not a
+        # descriptor, so the interpreter calls it directly, without `self`.
         kind.__call__ = _unbound(launcher)
         kind.__getitem__ = _unbound(launcher.__getitem__)
         kind.run = _run_through(launcher, base)
@@ -323,7 +329,7 @@ def _unbound(candidate: Any) -> Any:  # noqa: ANN401
 
 def _run_through(launcher: Any, base: Any) -> Any:  # noqa: ANN401
     def run(self: Any, *args: object, grid: Any, warmup: bool = False, **options: object) -> Any:  # noqa: ANN401
-        """Triton's own entry: launch, or only compile if ``warmup`` is set."""
+        """The method by which Triton launches a kernel; with ``warmup`` it only compiles."""
         if warmup:
             own = self.__dict__.get("warmup")
             return base.run(self, *args, grid=grid, warmup=True, **options) if own is None else own(*args, **options)
@@ -350,7 +356,7 @@ def _interpreted_call(base: Any, launcher: Any) -> Any:  # noqa: ANN401
 
 
 def _interpreting() -> bool:
-    """Whether Triton's interpreter is running a kernel now: it has then replaced the language's functions."""
+    """Whether Triton's interpreter is running a kernel now; while it does, it replaces functions of the language."""
     language = sys.modules["triton.language"]
     return any(
         getattr(getattr(place, "load", None), "__module__", "") == "triton.runtime.interpreter"

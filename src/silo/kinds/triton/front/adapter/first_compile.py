@@ -1,7 +1,7 @@
-"""Work that Triton repeats in each process before its first launch, watched so that its results may be reused.
+"""Intercepts work that Triton repeats in every process before its first launch, so that results can be reused.
 
-Triton hashes its own installation (``triton_key``), which is part of the key of every compile, and its drivers build
-modules of C for the host (``cuda_utils``; launchers in 3.6) unless Triton's cache has them.
+Triton hashes its own installation (``triton_key``), which is part of the key of every compile. Its drivers build C
+modules for the host (``cuda_utils``; in 3.6 also launchers) unless Triton's cache has them.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from silo.settings import child_environment
 
 __all__ = ["FirstCompile", "HostModule", "KeyFiles", "hashed_files", "watch_first_compile"]
 
-# The folders whose modules Triton hashes, and the two files beside them.
+# The folders whose modules Triton hashes, and two further files that it hashes.
 _HASHED_FOLDERS = ("compiler", "backends", "language")
 _HASHED_FILES = ("runtime/cache.py", "_C/libtriton.{}")
-_COMPILER_VARIABLES = ("CC", "CXX", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH")  # read by a C compiler, or naming it
-_HOLDERS = ("triton.runtime.cache", "triton.runtime.autotuner", "triton.compiler.compiler")  # of ``triton_key``
+# the variables that a C compiler reads, or that name the compiler
+_COMPILER_VARIABLES = ("CC", "CXX", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH")
+# the modules that have a ``triton_key``
+_HOLDERS = ("triton.runtime.cache", "triton.runtime.autotuner", "triton.compiler.compiler")
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFiles:
-    """The files that Triton's hash of its installation reads, as they are now.
+    """The current state of the files that Triton's hash of its installation reads.
 
-    ``place`` names the installation; ``state`` is a digest of each file's path, size, times and inode, in hex;
-    ``changed_ns`` is the latest time at which one of them changed. Listed are all files that Python could import from
-    the folders that Triton hashes, so a file that is added, removed or replaced counts.
+    ``place`` identifies the installation. ``state`` is a hex digest of each file's path, size, times and inode.
+    ``changed_ns`` is the latest time at which one of them changed. The files are all that Python could import from the
+    folders that Triton hashes, so adding, removing or replacing a file changes ``state``.
     """
 
     place: str
@@ -44,7 +46,7 @@ class KeyFiles:
 
     @classmethod
     def of(cls, package: Path) -> KeyFiles:
-        """The files of the Triton package in a folder. Raises OSError."""
+        """Reads the files of the Triton package in the folder ``package``. Raises OSError."""
         rows: list[list[Any]] = []
         for path in sorted(hashed_files(package)):
             found = path.stat()
@@ -54,7 +56,7 @@ class KeyFiles:
 
 
 def hashed_files(package: Path) -> list[Path]:
-    """Returns all files that Triton's hash of its installation reads, and perhaps others. Raises OSError."""
+    """Returns all files that Triton's hash of its installation reads, and possibly more. Raises OSError."""
     endings = tuple(importlib.machinery.all_suffixes())
     paths = [package / name.format(_suffix().rpartition(".")[2]) for name in _HASHED_FILES]
     for folder in _HASHED_FOLDERS:
@@ -63,7 +65,7 @@ def hashed_files(package: Path) -> list[Path]:
 
 
 def _suffix() -> str:
-    """How names of Python's modules in C end."""
+    """The ending of the names of Python's extension modules."""
     return str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
@@ -79,29 +81,32 @@ def _raise(error: OSError) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HostModule:
-    """A module of C that Triton builds for the host: its name, and the key of everything that its build reads."""
+    """A C module that Triton builds for the host: its name, and a key of everything that its build reads."""
 
     name: str
     key: str
 
 
 class FirstCompile(Protocol):
-    """Is called in the place of the work that a process repeats; ``own`` does the work as Triton does."""
+    """Methods called instead of the work that every process repeats; ``own`` does the work as Triton does."""
 
     def installation(self, own: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
-        """Return Triton's hash of its installation. ``files`` lists the files that it reads, and raises OSError."""
+        """Returns Triton's hash of its installation.
+
+        ``files`` reads the state of the hashed files, and raises OSError.
+        """
         ...
 
     def build(self, built: HostModule, own: Callable[[], bytes]) -> bytes:
-        """Return a shared object; raise what ``own`` raises."""
+        """Returns the bytes of a shared object; raises the exceptions of ``own``."""
         ...
 
 
 def watch_first_compile(watch: FirstCompile) -> Callable[[], None]:
-    """Call ``watch`` in the place of Triton's own work; the function returned undoes it exactly.
+    """Calls ``watch`` instead of Triton's own functions; returns a function that undoes it exactly.
 
-    Functions that a program, or a knob of Triton's, has replaced stay as they are, and so do all functions of an
-    untested Triton.
+    Functions that a program or one of Triton's knobs has replaced stay as they are, and so do all functions of an
+    untested version of Triton.
     """
     if (triton_version() or "").rpartition(".")[0] not in TESTED_VERSIONS:
         return _nothing
@@ -129,11 +134,11 @@ def watch_first_compile(watch: FirstCompile) -> Callable[[], None]:
 
 
 def _nothing() -> None:
-    """Undoes nothing, because nothing was replaced."""
+    """Does nothing: in an untested Triton, no functions were replaced."""
 
 
 def _is_of(function: Any, holder: Any) -> bool:  # noqa: ANN401
-    """Whether a function is the original of a module of Triton's."""
+    """Whether ``function`` is defined in the module ``holder``, rather than replaced by a program."""
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     return code is not None and code.co_filename == holder.__file__
 
@@ -144,7 +149,7 @@ def _watched_key(own: Any, package: Path, watch: FirstCompile) -> Any:  # noqa: 
     @functools.wraps(own)
     def triton_key() -> str:
         if own.cache_info().currsize:
-            return str(own())  # Triton has hashed its files in this process
+            return str(own())  # Triton has already hashed its files in this process
         if not hashes:
             hashes.append(watch.installation(own, lambda: KeyFiles.of(package)))
         return hashes[0]
@@ -181,7 +186,10 @@ def _within(folder: Path, package: Path) -> bool:
 
 
 def _build_key(package: Path, name: str, src: str, rest: Sequence[Any], more: dict[str, Any]) -> str | None:
-    """The key of a build; None: it may read headers that neither the source nor Triton's installation holds."""
+    """The key of a build.
+
+    None if the build may read headers beside the source that are not part of Triton's installation.
+    """
     folders = list(rest[1] if len(rest) > 1 else more.get("include_dirs", ()))
     folders += sorted(module("triton.knobs").build.backend_dirs)
     beside = Path(src).parent
@@ -189,9 +197,9 @@ def _build_key(package: Path, name: str, src: str, rest: Sequence[Any], more: di
         return None
     if not all(_within(Path(one), package) for one in folders):
         return None
-    about = [name, Path(src).read_text(encoding="utf-8"), Path(src).suffix, [str(one) for one in folders]]
-    given = [[list(one) for one in rest], {key: str(value) for key, value in more.items()}]
+    source_parts = [name, Path(src).read_text(encoding="utf-8"), Path(src).suffix, [str(one) for one in folders]]
+    arguments = [[list(one) for one in rest], {key: str(value) for key, value in more.items()}]
     environment = child_environment()
     variables = [environment.get(one) for one in _COMPILER_VARIABLES]
     installed = [str(package), installed_files(), sys.version, os.uname().machine, _suffix()]
-    return digest("triton-host-module/1", [*about, *given, variables, *installed])
+    return digest("triton-host-module/1", [*source_parts, *arguments, variables, *installed])

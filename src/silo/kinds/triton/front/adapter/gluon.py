@@ -1,4 +1,4 @@
-"""Gluon: its kernels, its layouts as values that keys and manifests hold, and the layouts of tensor descriptors."""
+"""Gluon: its kernels, its layouts as values for keys and manifests, and the layouts of tensor descriptors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 _GLUON = "triton.experimental.gluon"
 
-# The modules of Gluon that define layouts; a version of Triton lacks some of them.
+# The modules of Gluon that define layouts; no version of Triton has all of them.
 _LAYOUT_MODULES = (
     "language._layouts",
     "language.nvidia.hopper.mbarrier",
@@ -36,13 +36,14 @@ _LAYOUT_MODULES = (
     "language.amd._layouts",
 )
 
-# The forms that the native module writes into a descriptor's word (argument_word.h): swizzle in bytes, padded fp4.
+# The layouts that the native module encodes in a descriptor's guard word (argument_word.h): the swizzle in bytes, and
+# whether fp4 is padded.
 _FORMS = ((0, False), (32, False), (64, False), (128, False), (128, True))
 _TENSOR_MAP_LAYOUT = "NVMMASharedLayout"
 
 
 def source_class() -> Any:  # noqa: ANN401  # Triton's class
-    """Triton's class for the source of a Gluon kernel. Raises SourceError: this Triton has no Gluon."""
+    """Triton's class for the source of a Gluon kernel. Raises SourceError if this version of Triton lacks Gluon."""
     try:
         return importlib.import_module(f"{_GLUON}._runtime").GluonASTSource
     except ImportError as error:
@@ -55,14 +56,14 @@ def source_class() -> Any:  # noqa: ANN401  # Triton's class
 
 
 def layout_value(candidate: Any, convert: Callable[[Any], Value]) -> RecordValue | None:  # noqa: ANN401
-    """The value of one of Gluon's layouts; None for another object.
+    """The value of one of Gluon's layouts; None for any other object.
 
     Args:
         candidate: any object.
-        convert: returns the value of a field. Fields that hold layouts are converted here.
+        convert: returns the value of a field that is not a layout itself.
 
     Raises:
-        TypeError: a field has no canonical form.
+        TypeError: a field lacks a canonical form.
     """
     if not is_layout(candidate):
         return None
@@ -79,17 +80,17 @@ def layout_value(candidate: Any, convert: Callable[[Any], Value]) -> RecordValue
 
 
 def is_layout(candidate: object) -> bool:
-    """Whether this is a layout of Gluon: a frozen record, equal to another by its fields."""
+    """Whether this is a layout of Gluon: a frozen record that is compared by its fields."""
     kind: type[object] = candidate.__class__
     parameters: Any = getattr(kind, "__dataclass_params__", None)
     return kind.__module__.startswith(f"{_GLUON}.") and parameters is not None and bool(parameters.frozen)
 
 
 def layout_object(value: RecordValue) -> Any:  # noqa: ANN401  # Gluon's object
-    """The layout that :func:`layout_value` made this value of.
+    """The layout object for a value of :func:`layout_value`.
 
     Raises:
-        CompileError: this Triton has no such layout, or its layout lacks a field.
+        CompileError: this version of Triton lacks the layout, or its layout lacks a field.
     """
     kind = _layout_classes().get(value.name)
     if kind is None:
@@ -100,7 +101,8 @@ def layout_object(value: RecordValue) -> Any:  # noqa: ANN401  # Gluon's object
             f"Gluon's {value.name} of Triton {module('triton').__version__} has no field {', '.join(sorted(unknown))}"
         )
     if "__init__" in vars(kind) and "__dataclass_params__" not in vars(kind):
-        made = object.__new__(kind)  # its own __init__ takes other arguments and sets these fields (MBarrierLayout)
+        # bypasses the class's __init__, which takes other arguments than the fields it sets (MBarrierLayout)
+        made = object.__new__(kind)
         for name, part in fields.items():
             object.__setattr__(made, name, part)
         return made
@@ -118,21 +120,21 @@ def _plain(value: Value) -> object:
 
 @lru_cache(maxsize=1)
 def _layout_classes() -> Mapping[str, Any]:
-    """Gluon's layouts by the names of their classes."""
-    found: dict[str, Any] = {}
+    """Gluon's layout classes, by name."""
+    classes: dict[str, Any] = {}
     for name in _LAYOUT_MODULES:
         try:
             members = vars(importlib.import_module(f"{_GLUON}.{name}"))
-        except ImportError:  # another version's module
+        except ImportError:  # this version of Triton lacks the module
             continue
         for one in members.values():
             if isinstance(one, type) and dataclasses.is_dataclass(one) and one.__module__.startswith(f"{_GLUON}."):
-                found.setdefault(one.__name__, one)
-    return found
+                classes.setdefault(one.__name__, one)
+    return classes
 
 
 def is_aggregate(candidate: object) -> bool:
-    """Whether this is a class that Gluon's ``@aggregate`` made."""
+    """Whether this class was created by Gluon's ``@aggregate``."""
     return isinstance(candidate, type) and bool(getattr(candidate, "__triton_aggregate__", False))
 
 
@@ -140,19 +142,19 @@ def is_aggregate(candidate: object) -> bool:
 
 
 def block_extents(block: Value) -> tuple[int, ...]:
-    """The extents of a descriptor's block in its specialization, behind which a layout may stand; () without any."""
+    """The block extents in a descriptor's specialization, which a layout may follow there; or ()."""
     if not isinstance(block, tuple):
         return ()
     return tuple(extent for extent in block if isinstance(extent, int))
 
 
 def descriptor_layout(form: int, block: tuple[int, ...], bits: int) -> RecordValue | None:
-    """The layout of a descriptor from the form in its guard word; None for the default of its block.
+    """The layout of a descriptor from the number in its guard word; None for the default layout of its block.
 
     Args:
         form: 0 without a layout; else 1 + 2 * the position in the list of swizzles + 1 if it is transposed.
         block: the extents of the block.
-        bits: of one element.
+        bits: the bits of one element.
     """
     if form == 0:
         return None
@@ -170,15 +172,15 @@ def descriptor_layout(form: int, block: tuple[int, ...], bits: int) -> RecordVal
 
 
 def layout_in_type(text: str, block: tuple[int, ...], bits: int) -> RecordValue | None:
-    """The layout in the type of a descriptor as Triton spells it; None for the default of its block.
+    """The layout in Triton's text of a descriptor type; None for the default layout of its block.
 
     Args:
-        text: the part behind the block, such as ``NVMMASharedLayout(swizzle_byte_width=64, ...)``.
+        text: the part after the block, such as ``NVMMASharedLayout(swizzle_byte_width=64, ...)``.
         block: the extents of the block.
-        bits: of one element.
+        bits: the bits of one element.
 
     Raises:
-        SourceError: another spelling.
+        SourceError: the text has another form.
     """
     try:
         call = ast.parse(text, mode="eval").body
@@ -205,12 +207,12 @@ def _default_layout(block: tuple[int, ...], bits: int) -> RecordValue | None:
 
 
 def descriptor_type_text(element: str, block: Value, bits: int) -> str:
-    """The type of a descriptor parameter in a Gluon kernel, as Triton's own launch path spells it.
+    """The type of a descriptor parameter of a Gluon kernel, as Triton's own launch path writes it.
 
-    Without a layout in ``block`` it is ``NVMMASharedLayout.get_default_for`` of the block and the element.
+    If ``block`` lacks a layout, the layout is ``NVMMASharedLayout.get_default_for`` the block and the element.
 
     Raises:
-        CompileError: no layout, and Gluon has no default for such a block.
+        CompileError: there is no layout, and Gluon lacks a default for the block.
     """
     extents = block_extents(block)
     layouts = [part for part in block if isinstance(part, RecordValue)] if isinstance(block, tuple) else []

@@ -1,4 +1,4 @@
-"""Triton's own back end, run on text. A compile worker runs it for cuda and hip targets."""
+"""Runs Triton's own GPU backend on a module's text. A compile worker uses it for cuda and hip targets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, gpu_ta
 
 __all__ = ["GpuStages", "compile_gpu"]
 
-# An operation's line ends in its result types; a line that opens a region does not end the operation.
+# The end of an operation's line, its result types; a line that opens a region does not end the operation.
 _OPERATION_END = re.compile(r"(-> [^\n{]*)$", re.MULTILINE)
 _BLOCK_ARGUMENTS = re.compile(r"^( *\^\w+\()(%.*)(\):)", re.MULTILINE)
 
@@ -29,8 +29,9 @@ _BLOCK_ARGUMENTS = re.compile(r"^( *\^\w+\()(%.*)(\):)", re.MULTILINE)
 class GpuStages:
     """The outputs of the backend's stages.
 
-    ``stages`` holds each stage's output by Triton's name for it (``ttir``, ``ttgir``, ``llir``, ``ptx`` or
-    ``amdgcn``, and last ``cubin`` or ``hsaco`` as bytes); ``metadata`` is Triton's own; ``log`` its output.
+    ``stages`` holds each stage's output by Triton's name for it (``ttir``, ``ttgir``, ``llir``, ``ptx`` or ``amdgcn``,
+    and last ``cubin`` or ``hsaco`` as bytes). ``metadata`` is Triton's own, and ``log`` is the text that the stages
+    printed.
     """
 
     stages: dict[str, str | bytes]
@@ -46,7 +47,10 @@ class GpuStages:
 
 
 def load_gpu_backends(*, force: bool = False) -> None:
-    """Import what ``compile_gpu`` needs, and its dialects. Raises ToolchainError: no usable Triton."""
+    """Imports the modules that ``compile_gpu`` needs, and their dialects.
+
+    Raises ToolchainError without a usable Triton.
+    """
     require_triton(force=force)
     libtriton = module("triton._C.libtriton")
     module("triton.backends.compiler")
@@ -56,16 +60,16 @@ def load_gpu_backends(*, force: bool = False) -> None:
 def compile_gpu(
     text: str, target: Target, options: Mapping[str, Value], *, gluon: bool = False, force: bool = False
 ) -> GpuStages:
-    """Run the stages of Triton's backend on a module from ``lower_for_gpu``.
+    """Runs the stages of Triton's backend on a module from ``lower_for_gpu``.
 
-    No line info, no disk cache of Triton's, no hashing of the installation. For a target from sm_90 on Triton
-    compiles for the arch-specific form (``sm_90a``); ``metadata["gpu_name"]`` holds the form.
+    Line info, Triton's disk cache and its hash of the installation are not used. For targets from sm_90 on, Triton
+    compiles for the arch-specific form (``sm_90a``), which ``metadata["gpu_name"]`` holds.
 
     Args:
         text: generic-form TTIR, free of locations.
         target: a concrete cuda or hip target.
         options: compile options of the config; unknown ones are ignored by Triton.
-        gluon: the module is of a Gluon kernel, which has layouts already.
+        gluon: whether the module is of a Gluon kernel, which already has layouts.
         force: accept a Triton that Silo was not tested with.
 
     Raises:
@@ -91,7 +95,7 @@ def compile_gpu(
     }
     outputs: dict[str, str | bytes] = {}
     log = io.StringIO()
-    # Setting a knob also sets its environment variable; the scope puts both back.
+    # Setting a knob also sets its environment variable; leaving the scope restores both.
     with knobs.compilation.scope(), contextlib.redirect_stdout(log):
         knobs.compilation.disable_line_info = True
         current = _parse(text, libtriton.ir, context)
@@ -114,8 +118,9 @@ def _gpu_name(target: Target) -> str:
 
 
 def _parse(text: str, ir: Any, context: Any) -> Any:  # noqa: ANN401
-    # MLIR gives everything without a location the place in the file it reads, and device_assert prints that:
-    # unknown locations keep the name of a temporary file out of the binary. The text of a crash's report has places.
+    # MLIR gives operations without a location their position in the file it reads, and device_assert prints locations.
+    # Unknown locations keep the name of the temporary file out of the binary. The text of a crash report already has
+    # locations.
     unlocated = text
     if not text.startswith("#loc"):
         unlocated = _OPERATION_END.sub(r"\1 loc(unknown)", text)
@@ -124,13 +129,13 @@ def _parse(text: str, ir: Any, context: Any) -> Any:  # noqa: ANN401
         path = Path(folder) / "kernel.ttir"
         path.write_text(unlocated, encoding="utf-8")
         try:
-            made = ir.parse_mlir_module(str(path), context)
+            parsed = ir.parse_mlir_module(str(path), context)
         except RuntimeError as error:
             raise CompileError(
                 f"this Triton cannot read the module, which another version may have written: {error}"
             ) from error
-    made.context = context
-    return made
+    parsed.context = context
+    return parsed
 
 
 def _unlocated_arguments(match: re.Match[str]) -> str:
@@ -141,6 +146,6 @@ def _unlocated_arguments(match: re.Match[str]) -> str:
 def _stage_message(stage: str, target: Target, error: Exception, log: str) -> str:
     reason = str(error).strip()
     text = f"Triton's stage {stage} failed for {target}: {type(error).__name__}: {reason}"
-    # A failed assembler prints its error once more, with the whole assembly below it.
+    # A failed assembler logs its error again, followed by the whole assembly.
     tail = "" if reason and reason in log else log.strip()[-2000:]
     return f"{text}\n{tail}" if tail else text

@@ -1,7 +1,7 @@
-"""Triton's runtime as programs use it (3.4 to 3.9): launchers and hooks, facts that decide a launch, lazy kernels.
+"""Triton's runtime as programs use it (3.4 to 3.9): launchers and hooks, the state that decides a launch, lazy kernels.
 
-Triton keeps the hooks of a chain in a list, ``HookChain.calls`` (3.4 to 3.9). The list is replaced by a list that
-reports its changes, so that a launch of Silo's costs nothing while the chains are empty.
+Triton keeps the hooks of a chain in a list, ``HookChain.calls`` (3.4 to 3.9). Silo replaces it by a list that reports
+changes, so that its launches cost nothing extra while the chains are empty.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ for _name in ["append", "extend", "insert", "remove", "pop", "clear", "__setitem
 
 
 def follow_launch_hooks(switch: Callable[[bool], None]) -> None:
-    """Call ``switch`` with whether a chain has a hook: now, and after each change of one. Imports nothing."""
+    """Calls ``switch`` with whether any chain has a hook: now, and after each change of a chain. Imports nothing."""
     knobs: Any = sys.modules.get("triton.knobs")
     if knobs is None:
         return
@@ -108,21 +108,21 @@ def enter_launch(
     arguments: Mapping[str, object],
     metadata: Callable[[], Any],
 ) -> Callable[[], object]:
-    """Call the enter hooks with the lazy metadata that Triton gives them; the function returned calls the exit hooks.
+    """Calls the enter hooks with lazy metadata like Triton's; returns a function that calls the exit hooks.
 
-    The metadata has the kernel's ``name``, its ``stream``, and the values of the kernel's own ``launch_metadata``, if
-    it has one. ``function`` is None: a launch of Silo's lacks a handle of Triton's.
+    The metadata holds the kernel's ``name``, its ``stream``, and the values of the kernel's own ``launch_metadata``, if
+    it has one. Its ``function`` is None, because a launch by Silo lacks a function handle of Triton.
     """
     knobs: Any = module("triton.knobs")
-    found = module("triton.compiler.compiler").LazyDict(
+    lazy_metadata = module("triton.compiler.compiler").LazyDict(
         {"name": function.fn.__name__, "function": None, "stream": stream}
     )
     own = getattr(function, "launch_metadata", None)
     if own is not None:
         values = {name: arguments.get(name) for name in function.arg_names}
-        found.add(lambda: own(grid, metadata(), values), ())
-    _call(knobs, "launch_enter_hook", found)
-    return lambda: _call(knobs, "launch_exit_hook", found)
+        lazy_metadata.add(lambda: own(grid, metadata(), values), ())
+    _call(knobs, "launch_enter_hook", lazy_metadata)
+    return lambda: _call(knobs, "launch_exit_hook", lazy_metadata)
 
 
 def _call(knobs: Any, name: str, found: Any) -> None:  # noqa: ANN401
@@ -140,12 +140,12 @@ LAUNCHED_VERSIONS = ("3.4", "3.5", *TESTED_VERSIONS)
 _JIT = "triton.runtime.jit"
 _AUTOTUNER = "triton.runtime.autotuner"
 _COMPILER = "triton.compiler.compiler"
-# DLPack's device type of the memory that kernels of one of Triton's kinds of target use.
+# DLPack's device type for the memory of kernels, by the backend in Triton's target.
 _MEMORY = {"cuda": 2, "hip": 10, "cpu": 1}
 
 
 def usable_for_programs(*, force: bool = False) -> Decision:
-    """Whether the launches of the installed Triton are known. Imports nothing of it."""
+    """Whether Silo supports launches by the installed version of Triton. Imports no module of Triton."""
     version = triton_version()
     if version is None:
         return Rejected("Triton is not installed here")
@@ -158,7 +158,7 @@ def usable_for_programs(*, force: bool = False) -> Decision:
 
 
 def programs_reached(*, force: bool = False) -> Decision:
-    """Whether ``import triton`` in a program that does not import Silo loads Silo, and Triton's launches are known."""
+    """Whether ``import triton`` loads Silo in a program that does not import Silo, and its launches are supported."""
     usable = usable_for_programs(force=force)
     if not usable:
         return usable
@@ -173,9 +173,9 @@ def programs_reached(*, force: bool = False) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class LaunchHookPoints:
-    """Triton's classes whose methods launch, and those methods as Triton wrote them.
+    """Triton's classes whose methods launch kernels, and these methods as Triton defines them.
 
-    A member is None if a program has replaced it already: then it is left alone.
+    A member is None if a program has already replaced it; Silo then leaves it alone.
     """
 
     functions: Any
@@ -193,7 +193,7 @@ class LaunchHookPoints:
 
 
 def hook_points_are_loaded() -> bool:
-    """Whether Triton is imported so far that its classes are complete, and their modules are in their packages."""
+    """Whether Triton's classes are complete and its modules are set in their packages, while Triton is imported."""
     jit, autotuner = sys.modules.get(_JIT), sys.modules.get(_AUTOTUNER)
     package, _, name = _COMPILER.rpartition(".")
     compiler = getattr(sys.modules.get(package), name, None)
@@ -201,7 +201,7 @@ def hook_points_are_loaded() -> bool:
 
 
 def launch_hook_points() -> LaunchHookPoints:
-    """The methods to replace. Raises ToolchainError: Triton cannot be imported."""
+    """The methods to replace. Raises ToolchainError if Triton cannot be imported."""
     jit, autotuner, compiler = module(_JIT), module(_AUTOTUNER), module(_COMPILER)
     return LaunchHookPoints(
         jit.JITFunction,
@@ -220,7 +220,7 @@ def launch_hook_points() -> LaunchHookPoints:
 
 
 def _config_members(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """A config's arguments of a kernel besides its own keywords, in Triton's order."""
+    """The names of the options that a config passes to a kernel besides its own keywords, in Triton's order."""
     probe: Any = kind({})
     for name in cast("dict[str, object]", vars(probe)).copy():
         if name not in ("kwargs", "pre_hook"):
@@ -230,20 +230,23 @@ def _config_members(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401
-    """A method as the class's own module defines it, or as a recording watches it; None if it is another program's."""
+    """A method as its class's module defines it, or as one of Silo's watches replaced it.
+
+    None if a program replaced it.
+    """
     members: Mapping[str, Any] = kind.__dict__
-    found = members.get(name)
-    if getattr(found, "silo_watches", False):
-        return found
-    code = getattr(found, "__code__", None)
+    member = members.get(name)
+    if getattr(member, "silo_watches", False):
+        return member
+    code = getattr(member, "__code__", None)
     written = getattr(sys.modules[place], "__file__", None)
-    return found if code is not None and written is not None and code.co_filename == written else None
+    return member if code is not None and written is not None and code.co_filename == written else None
 
 
 def watched_debug(changed: Callable[[Any], None]) -> property:
-    """A property on Triton's class of functions, so that a late change of ``function.debug`` is seen.
+    """A property for Triton's class of functions that reports later changes of ``function.debug``.
 
-    Triton reads it at each launch, as part of its key. The value stays in the function's own dictionary.
+    Triton reads ``debug`` at each launch, as part of its key. The value stays in the function's own dictionary.
     """
 
     def get(function: Any) -> Any:  # noqa: ANN401
@@ -267,12 +270,15 @@ def watched_debug(changed: Callable[[Any], None]) -> property:
 
 @dataclass(frozen=True, slots=True)
 class LaunchWatch:
-    """The facts that decide launches now: members of dictionaries and sizes of containers, valid until one changes.
+    """The state that decides launches: dictionary members and sizes of containers.
 
-    ``blocked`` is why every launch goes Triton's own way, "" where none has to; ``key`` is everything of Triton's key
-    that is neither an argument nor an option of the call, ``driver`` Triton's active driver, which it is part of.
-    ``hooks`` are Triton's hooks of launches, which are called with each launch's metadata; both None without a hook.
-    ``torch_stream`` and ``torch_device``: torch's C functions give what these two functions give.
+    It is valid until one of them changes.
+
+    ``blocked`` is the reason why every launch has to go through Triton itself, "" if there is none. ``key`` is the part
+    of Triton's key that is neither an argument nor an option of the call. ``driver`` is Triton's active driver, which
+    is part of that key. ``hooks`` are Triton's launch hooks, which are called with each launch's metadata; both None
+    without a hook. ``torch_stream`` and ``torch_device``: whether torch's C functions return the same as ``get_stream``
+    and ``get_device``.
     """
 
     watched: tuple[tuple[Any, ...], ...]
@@ -289,7 +295,7 @@ class LaunchWatch:
 
 
 def watch() -> LaunchWatch:
-    """Look at hooks, knobs and driver. Raises Triton's exceptions without a driver."""
+    """Reads hooks, knobs and driver. Raises Triton's exceptions if there is no driver."""
     knobs = module("triton.knobs")
     config = module("triton.runtime.driver").driver
     driver = behind_lowering(config.active)
@@ -326,7 +332,7 @@ def watch() -> LaunchWatch:
 
 
 def _watch_hooks(runtime: Any, watched: list[tuple[Any, ...]], sizes: list[Any]) -> str:  # noqa: ANN401
-    """Add the hooks of launches to the watched members; which of them a program has set, or ""."""
+    """Adds the launch hooks to ``watched`` and ``sizes``; returns which hook a program has set, or ""."""
     hooked = ""
     for name in LAUNCH_HOOKS:
         hook = getattr(runtime, name, None)
@@ -344,12 +350,15 @@ def _inspected(knobs: Any) -> str:  # noqa: ANN401
 
 
 def launch_hooks() -> str:
-    """Why launches must go through Triton's own launcher: a program's hook sees each of them. "" if none does."""
+    """The reason why launches must go through Triton's own launcher; "" if there is none.
+
+    It is a hook of the program that sees each launch.
+    """
     knobs = module("triton.knobs")
     return _inspected(knobs) or _watch_hooks(knobs.runtime, [], [])
 
 
-# The knobs that Triton's run reads: a group of knobs, and the knob.
+# The knobs that Triton's ``run`` reads, as (group of knobs, knob).
 ASKED = (
     ("runtime", "debug"),
     ("compilation", "instrumentation_mode"),
@@ -362,9 +371,9 @@ def _key(knobs: Any) -> tuple[object, ...]:  # noqa: ANN401
 
 
 def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
-    """The variables that Triton reads at each launch: knobs that are not read once."""
+    """Entries of the environment for the knobs that Triton reads from it at each launch."""
     memory = environment_memory()
-    found: list[tuple[Any, ...]] = []
+    variables: list[tuple[Any, ...]] = []
     for group, name in ASKED:
         members: Mapping[str, Any] = getattr(knobs, group).__class__.__dict__
         knob = members.get(name)
@@ -372,14 +381,14 @@ def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
         if isinstance(variable, str):
             encoded = encoded_name(variable)
             value = memory.get(encoded)
-            found.append((memory, encoded) if value is None else (memory, encoded, value))
-    return found
+            variables.append((memory, encoded) if value is None else (memory, encoded, value))
+    return variables
 
 
 def _places(driver: Any) -> tuple[Any, Any, bool, bool]:  # noqa: ANN401
-    """The functions that return the current device and stream: the driver's, or the C functions behind torch's.
+    """The functions that return the current device and stream: the driver's own, or the C functions behind torch's.
 
-    Then whether the stream's function is torch's, and whether the device's is.
+    Two flags follow: whether the stream's function is torch's, and whether the device's function is.
     """
     device, stream = driver.get_current_device, driver.get_current_stream
     torch: Any = sys.modules.get("torch")
@@ -393,23 +402,26 @@ def _places(driver: Any) -> tuple[Any, Any, bool, bool]:  # noqa: ANN401
 
 
 def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]]:  # noqa: ANN401
-    """The objects that a launch reads: hooks, Triton's caches of all devices and of this one, the globals."""
+    """The objects that a launch reads: hooks, Triton's caches for all devices and for the current one, the globals."""
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     caches = caches_of(function)
     device = driver.get_current_device()
-    # A kernel that was served may have no entry yet, and making an entry takes milliseconds.
+    # Bypasses __getitem__, which would create the entry: a kernel that Silo served may lack one, and that takes
+    # milliseconds.
     here = dict[Any, Any].get(caches, device)
     return function.pre_run_hooks, caches, {} if here is None else here[0], function.used_global_vals
 
 
 def forget_key_texts(function: Any) -> None:  # noqa: ANN401
-    """Make Triton write the text of each key anew: it looks texts up by tuples, to which 1, True and 1.0 are equal.
+    """Makes Triton compute the text of each key again.
 
-    The texts differ, and so does the code that Triton stores under them. Triton 3.4 lacks this table.
+    Triton looks these texts up by tuples, in which 1, True and 1.0 are equal although their texts differ, and so does
+    the code stored under the texts. Triton 3.4 does not have this table.
     """
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     here = dict[Any, Any].get(caches_of(function), driver.get_current_device())
-    if here is not None and len(here) == 5 and isinstance(here[1], dict):  # code, texts, target, backend, binder
+    # the entry holds code, texts, target, backend, binder
+    if here is not None and len(here) == 5 and isinstance(here[1], dict):
         cast("dict[Any, Any]", here[1]).clear()
 
 
@@ -426,22 +438,22 @@ _USUAL = (
 
 
 def option_names_of() -> Sequence[str]:
-    """The keywords that Triton takes at a call besides the parameters, the names in its decorators first."""
+    """The keywords that Triton accepts at a call besides the parameters; those in decorators come first."""
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     taken = default_options(driver.get_current_target())
     return (*(name for name in _USUAL if name in taken), *(name for name in taken if name not in _USUAL))
 
 
 _HOOKS = ("jit_cache_hook", "kernel_load_start_hook", "kernel_load_end_hook")
-_COMPILED_HOOK = "jit_post_compile_hook"  # not called for served code, because that was not compiled
+_COMPILED_HOOK = "jit_post_compile_hook"  # not called for code that Silo serves, because it was not compiled
 _MAKE = "_silo_make"
 _LOCK = "_silo_lock"
 
 
 def notices_compiles(function: Any, *, compiled: bool = False) -> bool:  # noqa: ANN401  # Triton's JITFunction
-    """Whether a program's hook decides about compiles, or would see a kernel's loading or its launch arguments.
+    """Whether a hook of the program decides about compiles, or would see a kernel's loading or its launch arguments.
 
-    ``compiled``: the hook that Triton calls after a compile counts as well.
+    With ``compiled``, the hook that Triton calls after a compile counts as well.
     """
     runtime = module("triton.knobs").runtime
     hooks = (getattr(runtime, name, None) for name in (*_HOOKS, *([_COMPILED_HOOK] if compiled else [])))
@@ -449,18 +461,18 @@ def notices_compiles(function: Any, *, compiled: bool = False) -> bool:  # noqa:
 
 
 def launch_options(function: Any, given: Mapping[str, object], target: Any) -> Mapping[str, Any]:  # noqa: ANN401
-    """All compile options of a launch with these keywords, as Triton's ``run`` makes them."""
+    """All compile options of a launch with the keywords ``given``, as Triton's ``run`` computes them."""
     knobs = module("triton.knobs")
-    asked: dict[str, Any] = dict(given)
+    options: dict[str, Any] = dict(given)
     for group, name in ASKED:
         if hasattr(getattr(knobs, group), name):
-            asked[name] = getattr(getattr(knobs, group), name)
-    asked["debug"] = given.get("debug", function.debug) or knobs.runtime.debug
-    return dict(cast("dict[str, Any]", vars(backend_for(target).parse_options(asked))))
+            options[name] = getattr(getattr(knobs, group), name)
+    options["debug"] = given.get("debug", function.debug) or knobs.runtime.debug
+    return dict(cast("dict[str, Any]", vars(backend_for(target).parse_options(options))))
 
 
 def changed_global(read: Mapping[Any, tuple[Any, dict[str, Any]]]) -> str:
-    """Triton's words for the first of these globals that has changed; "" if none has."""
+    """Triton's error message for the first of these globals that has changed; "" if none has."""
     missing = object()
     for (name, _), (value, scope) in read.items():
         now = scope.get(name, missing)
@@ -488,12 +500,12 @@ def _later() -> Any:  # noqa: ANN401
     kind = module("triton.compiler.compiler").CompiledKernel
 
     def look(self: Any, name: str) -> Any:  # noqa: ANN401
-        """Called for members that the object lacks."""
+        """Called by Python for attributes that the object lacks."""
         members = cast("dict[str, Any]", vars(self))
         if name.startswith("__") and name.endswith("__"):
             raise _missing(self, name)
         lock = members[_LOCK]
-        with lock:  # other threads wait until it is complete
+        with lock:  # other threads wait until the kernel is complete
             make = members.get(_MAKE)
             if make is not None:
                 made = make()
@@ -519,9 +531,9 @@ def _later() -> Any:  # noqa: ANN401
 
 
 def note_served(function: Any, kernel: Any, filled: Callable[[], None]) -> None:  # noqa: ANN401
-    """Let programs find a kernel in the caches of a function; it is made at its first look-up.
+    """Makes a served kernel visible to programs in the function's caches; it is added at the first look-up.
 
-    ``filled`` is called then.
+    ``filled`` is called when it is added.
     """
     caches = caches_of(function)
     if type(caches) is not _Caches:
@@ -532,14 +544,17 @@ def note_served(function: Any, kernel: Any, filled: Callable[[], None]) -> None:
 
 
 def forget_served(function: Any) -> None:  # noqa: ANN401
-    """Give a function a plain dictionary of caches again."""
+    """Restores a plain dictionary as the function's caches."""
     caches = caches_of(function)
     if type(caches) is _Caches:
         give_caches(function, defaultdict(caches.default_factory, caches.items()))
 
 
 class _Caches(defaultdict[Any, Any]):
-    """Triton's caches by device. Served kernels join them when they are read: making one takes milliseconds."""
+    """Triton's caches by device.
+
+    Creating one takes milliseconds, so served kernels are added only when a cache is read.
+    """
 
     def __init__(self, before: defaultdict[Any, Any]) -> None:
         super().__init__(before.default_factory, before)
@@ -547,21 +562,21 @@ class _Caches(defaultdict[Any, Any]):
         self._filled: Callable[[], None] | None = None
 
     def add(self, device: Any, kernel: Any, filled: Callable[[], None]) -> None:  # noqa: ANN401
-        """A kernel was served."""
+        """Records a kernel that was served; it is added at once if the device already has a cache."""
         self._filled = filled
         self._served.setdefault(device, []).append(kernel)
         if super().__contains__(device):
             self[device]
 
     def __getitem__(self, device: Any) -> Any:  # noqa: ANN401
-        found = super().__getitem__(device)
+        cache = super().__getitem__(device)
         served = self._served.pop(device, ())
         for kernel in served:
-            # not one of Triton's keys, so that Triton calls Silo for this call, too
-            found[0][f"silo {len(found[0])}"] = kernel
+            # not a key of Triton's, so that Triton still calls Silo for this call
+            cache[0][f"silo {len(cache[0])}"] = kernel
         if served and self._filled is not None:
             self._filled()
-        return found
+        return cache
 
     def _fill(self) -> None:
         for device in list(self._served):

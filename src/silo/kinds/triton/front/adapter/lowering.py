@@ -1,4 +1,4 @@
-"""Lowering of a ``@triton.jit`` function to a module's text, without a GPU."""
+"""Lowers a ``@triton.jit`` function to a module's text, without a GPU."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MARKED = re.compile(r" \{nodialect = 1 : i32\}|nodialect = 1 : i32, |, nodialec
 _PRIVATE = re.compile(r'sym_name = "((?:[^"\\\n]|\\.)*)", sym_visibility = "private"')
 _CALLEE = re.compile(r'callee = @(?:"((?:[^"\\\n]|\\.)*)"|([\w.$-]+))')
 
-# Inlining drops the names of helper functions, which carry the name of the user's module.
+# Inlining removes the names of helper functions, which contain the name of the user's module.
 _GPU_PASSES = ("common.inliner", "common.symbol_dce")
 
 
@@ -51,7 +51,7 @@ class Ttir:
 
     @property
     def located(self) -> str:
-        """The same module with locations, for error messages; printed again on every access."""
+        """The same module with locations, for error messages; it is printed anew at every access."""
         return self._locate()
 
 
@@ -66,17 +66,17 @@ def lower_to_ttir(
     asserts: bool = False,
     force: bool = False,
 ) -> Ttir:
-    """Lower for the CPU: helpers inlined, block pointers and descriptors rewritten to pointers, loops unrolled.
+    """Lowers for the CPU: helpers are inlined, block pointers and descriptors rewritten to pointers, loops unrolled.
 
     Args:
         function: the ``JITFunction``.
         signature: typed.
         specialization: facts and constexpr values; values of ``config`` and defaults complete it.
-        config: of its compile options only ``debug`` means something on a CPU: like ``@triton.jit(debug=True)`` and
+        config: of its compile options only ``debug`` has a meaning on a CPU: like ``@triton.jit(debug=True)`` and
             ``TRITON_DEBUG=1`` it keeps ``tl.device_assert`` and adds Triton's checks for integer overflow.
         target: a ``cpu`` target.
         tuples: the shapes of tuple arguments; ``signature`` has a parameter for each of their values.
-        asserts: keep ``tl.device_assert`` in any case, and leave those checks out.
+        asserts: keep ``tl.device_assert`` in any case, and leave out the checks for integer overflow.
         force: accept a Triton that Silo was not tested with.
 
     Raises:
@@ -95,8 +95,8 @@ def lower_to_ttir(
     arguments = _source_arguments(function, signature, specialization, config, tuples)
     triton_target = cpu_target(target)
     front_end = CpuFrontEnd(triton_target)
-    # Fusing is decided by the C compiler, so the value has no effect here; it is set so that no knob of Triton's has an
-    # effect.
+    # The C compiler decides about fusing, so the value has no effect here; it is set so that none of Triton's knobs has
+    # an effect.
     options = front_end.parse_options(
         {
             "enable_fp_fusion": True,
@@ -120,7 +120,7 @@ def lower_for_gpu(
     tuples: TupleShapes = _NO_TUPLES,
     force: bool = False,
 ) -> Ttir:
-    """Lower for Triton's own back end: the module before the backend's stages, which :func:`compile_gpu` runs.
+    """Lowers for Triton's own GPU backend, up to the module before the stages that :func:`compile_gpu` runs.
 
     Raises:
         ToolchainError: no usable Triton.
@@ -139,10 +139,12 @@ def lower_for_gpu(
 
 
 def read_off(made: Any) -> Ttir:  # noqa: ANN401
-    """A module of Triton's as text. Consumes the module: the mark it leaves makes the module invalid.
+    """Prints a module of Triton's as text.
 
-    MLIR prints the generic form of a module that fails verification, and an attribute of the module without a
-    dialect prefix fails it.
+    The module must not be used afterwards: an attribute added here makes it invalid.
+
+    MLIR prints the generic form of a module that fails verification, and an attribute of the module without a dialect
+    prefix makes it fail.
 
     Raises:
         SourceError: this Triton prints modules in another form.
@@ -153,14 +155,14 @@ def read_off(made: Any) -> Ttir:  # noqa: ANN401
 
 
 def gpu_options(backend: Any, options: dict[str, object]) -> Any:  # noqa: ANN401
-    """Triton's options object. Fusing of multiply and add is on unless the config says otherwise, in every version."""
+    """Triton's options object. In every version, fusing multiply and add is on unless the config turns it off."""
     named = {name: value for name, value in options.items() if value is not None}
     arch = backend.target.arch  # explicit, so that TRITON_OVERRIDE_ARCH cannot change the meaning of a target
-    given = {"enable_fp_fusion": True, **named, "arch": f"sm{arch}" if isinstance(arch, int) else arch}
+    triton_options = {"enable_fp_fusion": True, **named, "arch": f"sm{arch}" if isinstance(arch, int) else arch}
     try:
-        return backend.parse_options(given)
+        return backend.parse_options(triton_options)
     except (AssertionError, ValueError, TypeError) as error:
-        raise CompileError(f"Triton refuses the options {given}: {error}") from error
+        raise CompileError(f"Triton refuses the options {triton_options}: {error}") from error
 
 
 def _make_module(
@@ -182,7 +184,7 @@ def _make_module(
             made = source.make_ir(triton_target, options, implementation, backend.get_module_map(), context)
         except SiloError:
             raise
-        except Exception as error:  # Triton runs the user's code here: anything may be raised
+        except Exception as error:  # Triton runs the user's code here, which may raise anything
             raise CompileError(_front_end_message(function, error)) from error
     made.context = context
     return made
@@ -192,8 +194,8 @@ def _make_module(
 class _SourceArguments:
     """The arguments of Triton's ``ASTSource``.
 
-    ``types`` holds a type by parameter name, a tuple of types for a tuple; ``constants`` and ``attributes`` are by
-    path: the parameter's position, and the positions within tuples.
+    ``types`` maps a parameter's name to its type, or to a tuple of types for a tuple. ``constants`` and ``attributes``
+    are keyed by path: the parameter's position, followed by positions within tuples.
     """
 
     types: dict[str, Any]
@@ -202,21 +204,22 @@ class _SourceArguments:
 
 
 def _front_end_message(function: Any, error: Exception) -> str:  # noqa: ANN401
-    """The reason first, with the user's line; below it Triton's own rendering, which shows the source."""
+    """The text of an error: first the reason with the user's line, then Triton's own message with the source."""
     innermost: BaseException = error
     while innermost.__cause__ is not None:
         innermost = innermost.__cause__
     rendered = str(error).strip()
-    own = getattr(innermost, "error_message", None)  # a CompilationError's reason without the source above it
+    # a CompilationError's reason, without the source that precedes it in the message
+    own = getattr(innermost, "error_message", None)
     reason = str(innermost if own is None else own).strip() or type(innermost).__name__
     place = location_of(function.fn)
     line = getattr(getattr(error, "node", None), "lineno", None)
-    if isinstance(line, int):  # counted from the kernel's def
+    if isinstance(line, int):  # the line is counted from the kernel's def
         file, _, start = place.rpartition(":")
         place = f"{file}:{int(start) + line - 1}"
-    plain = _REPR.fullmatch(reason)  # Triton gives the repr of an exception of Python's
+    plain = _REPR.fullmatch(reason)  # for a Python exception, Triton's reason is its repr
     text = f"{function.__name__} ({place}) cannot be lowered: " + (f"{plain[1]}: {plain[3]}" if plain else reason)
-    # Below the source Triton repeats the reason, above it the place.
+    # Triton's message begins with the place, and repeats the reason after the source; both are removed.
     shown = _PLACE.sub("", rendered.removesuffix(reason).rstrip("\n"))
     return text if rendered in reason else f"{text}\n{shown}"
 
@@ -232,41 +235,43 @@ def _source_arguments(
     config: Config,
     tuples: TupleShapes,
 ) -> _SourceArguments:
-    given = {**dict(config.values), **specialization.constant_values}
+    constants = {**dict(config.values), **specialization.constant_values}
     gluon = is_gluon(function)
-    made = _SourceArguments({}, {}, {})
+    arguments = _SourceArguments({}, {}, {})
     expected = tuple(getattr(function, "arg_names", ()))
     if (names := flat_names(tuples, expected)) != signature.names:
         raise SourceError(f"the signature names {', '.join(signature.names)}, the kernel takes {', '.join(names)}")
 
     def typed(name: str, path: tuple[int, ...]) -> str:
-        """The type of one parameter; notes its constant or its attributes."""
+        """The type of one parameter; records its constant or its attributes."""
         parameter, facts = signature[name], specialization.facts_of(name)
         if parameter.kind is ParameterKind.CONSTEXPR:
-            made.constants[path] = _to_triton(_constant(parameter, given))
+            arguments.constants[path] = _to_triton(_constant(parameter, constants))
             return "constexpr"
         if Fact.EQUAL_1 in facts or Fact.NONE in facts:
-            made.constants[path] = 1 if Fact.EQUAL_1 in facts else None
+            arguments.constants[path] = 1 if Fact.EQUAL_1 in facts else None
             return "constexpr"
-        found: list[list[object]] = []
+        attributes: list[list[object]] = []
         if Fact.ALIGNED_16 in facts or Fact.DIVISIBLE_16 in facts:
-            found.append(["tt.divisibility", 16])
+            attributes.append(["tt.divisibility", 16])
         if Fact.POINTER_RANGE_32 in facts:
-            found.append(["tt.pointer_range", 32])
-        if found:
-            made.attributes[path] = found
-        return _type_text(parameter, given, gluon=gluon)
+            attributes.append(["tt.pointer_range", 32])
+        if attributes:
+            arguments.attributes[path] = attributes
+        return _type_text(parameter, constants, gluon=gluon)
 
     for index, name in enumerate(expected):
         shape = tuples.get(name)
         if shape is None:
-            made.types[name] = typed(name, (index,))
+            arguments.types[name] = typed(name, (index,))
         elif all(signature[one].kind is ParameterKind.CONSTEXPR for one in shape.names(name)) and shape.names(name):
-            made.types[name] = "constexpr"
-            made.constants[(index,)] = shape.made(name, lambda one, _: _to_triton(_constant(signature[one], given)))
+            arguments.types[name] = "constexpr"
+            arguments.constants[(index,)] = shape.made(
+                name, lambda one, _: _to_triton(_constant(signature[one], constants))
+            )
         else:
-            made.types[name] = shape.made(name, typed, (index,))
-    return made
+            arguments.types[name] = shape.made(name, typed, (index,))
+    return arguments
 
 
 def _constant(parameter: Parameter, given: dict[str, Value]) -> Value:
@@ -296,7 +301,8 @@ def _type_text(parameter: Parameter, given: dict[str, Value], *, gluon: bool) ->
 
 
 def _triton_name(dtype: DType) -> str:
-    if dtype.name == "float8_e4m3b11fnuz":  # its exponent has bias 11; Triton's fp8e4b15 is another format
+    # this format has an exponent bias of 11; Triton's fp8e4b15 is another format
+    if dtype.name == "float8_e4m3b11fnuz":
         raise CompileError(
             f"Triton has no type {dtype}: pass the array as uint8 and convert in the kernel, "
             "or use float8_e4m3fn, float8_e4m3fnuz, float8_e5m2 or float8_e5m2fnuz"
@@ -305,7 +311,7 @@ def _triton_name(dtype: DType) -> str:
 
 
 def _to_triton(value: Value) -> object:
-    """The object Triton expects for a constexpr value."""
+    """The object that Triton expects for a constexpr value."""
     if isinstance(value, DType):
         return _triton_dtype(value)
     if isinstance(value, FunctionValue):
@@ -335,7 +341,10 @@ def _generic_text(text: str) -> str:
 
 
 def _short_names(text: str) -> str:
-    """Name helper functions by their own name and a number: Triton's names hold the module, which may be __main__."""
+    """Renames helper functions to their own name and a number.
+
+    Triton's names contain the module, which may be __main__.
+    """
     names: dict[str, str] = {}
     for name in _PRIVATE.findall(text):
         own = name.partition("__")[0].rpartition(".")[2]

@@ -1,7 +1,4 @@
-"""Triton's key of a kernel in its cache of files, extended by facts left out; and its remote cache over any storage.
-
-And texts replaced in place.
-"""
+"""Adds facts to Triton's keys of kernels, reports replaced source texts, and adapts remote caches."""
 
 from __future__ import annotations
 
@@ -14,21 +11,21 @@ from silo.kinds.triton.front.adapter.triton_toolchain import module
 
 __all__ = ["UPDATE", "KeepsFiles", "complete_keys", "remote_cache", "when_text_is_replaced"]
 
-# ---- Triton's key of a kernel in its cache of files, extended by facts that Triton leaves out ----
+# ---- Triton's key of a kernel in its file cache, extended by facts that Triton leaves out ----
 
 
 def complete_keys(besides: Callable[[Any], str]) -> None:
-    """Add what ``besides`` returns of a function to Triton's hash of its source; "" leaves the hash as it is.
+    """Adds the text ``besides(function)`` to Triton's hash of a function's source; "" leaves the hash as it is.
 
-    Once a process: a second call changes nothing.
+    Only the first call in a process has an effect.
     """
     kind = module("triton.compiler.compiler").ASTSource
-    own: Any = kind.hash
-    if getattr(own, "silo_completes", False):
+    own_hash: Any = kind.hash
+    if getattr(own_hash, "silo_completes", False):
         return
 
     def completed(self: Any) -> str:  # noqa: ANN401
-        found, more = own(self), besides(self.fn)
+        found, more = own_hash(self), besides(self.fn)
         return hashlib.sha256(f"{found}-{more}".encode()).hexdigest() if more else found
 
     completed.silo_completes = True  # pyright: ignore[reportFunctionMemberAccess]  # how it is known again
@@ -41,7 +38,7 @@ UPDATE = "_unsafe_update_src"
 
 
 class _Update:
-    """Stands in front of Triton's method in one function, and calls the listeners that are alive afterwards."""
+    """Replaces Triton's method in a single function object: calls it, and then the listeners that still exist."""
 
     def __init__(self, function: Any) -> None:  # noqa: ANN401  # Triton's JITCallable
         self._function = function
@@ -59,19 +56,21 @@ class _Update:
                 changed()
 
     def __reduce__(self) -> tuple[Any, tuple[Any]]:
-        return _Update, (self._function,)  # listeners belong to this process
+        return _Update, (self._function,)  # listeners exist in this process only
 
 
 def when_text_is_replaced(function: Any, changed: Callable[[], None]) -> None:  # noqa: ANN401  # as above
-    """Call ``changed``, a bound method whose object is held weakly, each time the function's text was replaced.
+    """Calls ``changed`` after each replacement of the function's text.
 
-    Triton provides no other way to replace a text, so the method is put in front of Triton's in this one object: other
+    It is a bound method whose object is held weakly.
+
+    A text is replaced only by the method ``_unsafe_update_src``. It is overridden in this one object, so other
     functions, and launches, cost nothing more.
     """
     members: dict[str, Any] | None = getattr(function, "__dict__", None)
     kind: Any = function.__class__
     if members is None or not hasattr(kind, UPDATE):
-        return  # a plain function, or of a Triton without the method
+        return  # a plain function, or a version of Triton without the method
     update = members.get(UPDATE)
     if not isinstance(update, _Update):
         update = members[UPDATE] = _Update(function)
@@ -79,19 +78,19 @@ def when_text_is_replaced(function: Any, changed: Callable[[], None]) -> None:  
 
 
 class KeepsFiles(Protocol):
-    """A storage of files by the key and name that Triton gives them."""
+    """A store of files, addressed by Triton's key and file name."""
 
     def get(self, key: str, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Returns the contents of the named files that are kept, by name."""
+        """Returns the contents of the named files that are stored, by name."""
         ...
 
     def put(self, key: str, name: str, data: bytes) -> None:
-        """Keep a file."""
+        """Stores a file."""
         ...
 
 
 def remote_cache(keeper: KeepsFiles) -> type[Any]:
-    """The class to name in ``TRITON_REMOTE_CACHE_BACKEND``: Triton makes an object of it for each key."""
+    """The class to name in ``TRITON_REMOTE_CACHE_BACKEND``; Triton creates an instance of it for each key."""
     base: Any = module("triton.runtime.cache").RemoteCacheBackend
 
     class Backend(base):
@@ -102,11 +101,11 @@ def remote_cache(keeper: KeepsFiles) -> type[Any]:
             self._key = key
 
         def get(self, filenames: Sequence[str]) -> dict[str, bytes]:
-            """The files of these names that are kept."""
+            """The contents of the named files that are stored."""
             return dict(keeper.get(self._key, list(filenames)))
 
         def put(self, filename: str, data: bytes | str) -> None:
-            """Keep one file."""
+            """Stores one file."""
             keeper.put(self._key, filename, data.encode() if isinstance(data, str) else bytes(data))
 
     return Backend

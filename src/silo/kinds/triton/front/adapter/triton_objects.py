@@ -1,4 +1,7 @@
-"""Triton's objects: recognised by their classes' names without importing Triton; pickled by module and name; caches."""
+"""Recognises Triton's objects by class name, without importing Triton; pickles kernels by name.
+
+Accesses their caches.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ def is_gluon(function: Any) -> bool:  # noqa: ANN401  # Triton's function
 
 
 def own_benchmark(tuner: Any, missing: object = None) -> Any:  # noqa: ANN401
-    """The benchmark that a program gave a tuner; None without one, ``missing`` for a tuner of another form."""
+    """The benchmark that the program gave to a tuner.
+
+    None without one, ``missing`` if the tuner lacks the attribute.
+    """
     return getattr(tuner, "_do_bench", missing)
 
 
@@ -57,7 +63,7 @@ def is_constexpr(candidate: object) -> bool:
 
 
 def is_settled(candidate: object) -> bool:
-    """Whether this is one of the language's objects that nothing changes: a dtype, a function."""
+    """Whether this is an object of the language that never changes: a dtype, or a function."""
     kind = type(candidate)
     return f"{kind.__module__}.{kind.__qualname__}" == _DTYPE or is_function(candidate)
 
@@ -65,11 +71,12 @@ def is_settled(candidate: object) -> bool:
 def code_of_functions(
     value: object, reached: Callable[[Any], Iterable[object]]
 ) -> dict[tuple[str, int], tuple[object, dict[str, Any]]]:
-    """The members of functions in a constexpr's value that decide their code: by member and dictionary, as globals are.
+    """The members of functions in a constexpr's value that decide the functions' code.
 
-    For Triton a function whose source is replaced in place (``_unsafe_update_src``) is another function. A replacement
-    of a source unsets the hashes of all its callers: if Triton has set none, the sources of all functions ``reached``
-    from this one decide.
+    The result has the form of Triton's record of globals: (member, id of the function's dictionary) to (value,
+    dictionary). Triton treats a function whose source was replaced in place (``_unsafe_update_src``) as a different
+    function, and replacing a source clears the hashes of all its callers. If this function's hash is cleared, the
+    sources of all functions ``reached`` from it count.
     """
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)
@@ -91,7 +98,10 @@ def _code_of(function: object, names: tuple[str, ...]) -> dict[tuple[str, int], 
 
 
 def dtype_name(value: object) -> str | None:
-    """The name of ``tl.float32``, and of the dtype of a mock tensor that Triton's own ``warmup`` takes; else None."""
+    """The name of a dtype such as ``tl.float32``, or of the dtype of the mock tensor that ``warmup`` accepts.
+
+    Else None.
+    """
     kind = type(value)
     place = f"{kind.__module__}.{kind.__qualname__}"
     if place == _MOCK_TENSOR:
@@ -105,13 +115,13 @@ def dtype_name(value: object) -> str | None:
 
 
 def reference_to(kernel: Any) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401  # a twin made by `wrap`
-    """How to find the kernel again, for ``__reduce_ex__``: a function, and the module and name it is called with.
+    """The result of ``__reduce_ex__`` for a kernel: a function that finds it again, and its arguments (module, name).
 
-    Its own qualified name if that leads to it; else the name of a module's variable that holds it, because the result
-    of ``fast = silo.kernel(existing)`` has the name of the function inside.
+    The name is the kernel's qualified name if that leads to it, and else that of a module's variable which holds it:
+    the result of ``fast = silo.kernel(existing)`` has the name of the function inside.
 
     Raises:
-        ArgumentError: no module has it; a TypeError, as for all that cannot be pickled.
+        ArgumentError: no module holds the kernel. It is a TypeError, as for all objects that cannot be pickled.
     """
     function = kernel.fn
     module, name = str(function.__module__), str(function.__qualname__)
@@ -130,7 +140,7 @@ def reference_to(kernel: Any) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401  #
 
 
 def kernel_named(module: str, name: str) -> Any:  # noqa: ANN401
-    """What :func:`reference_to` led to, in the process that reads a pickle.
+    """Finds a kernel that :func:`reference_to` named, in the process that reads a pickle.
 
     Raises:
         SourceError: the module cannot be imported there, or lacks the kernel.
@@ -142,11 +152,11 @@ def kernel_named(module: str, name: str) -> Any:  # noqa: ANN401
             f"a pickled kernel is {module}.{name}, and {module} cannot be imported here: {error}; put its file where "
             "this process imports from"
         ) from error
-    found = _found(module, name)
-    if found is None:
+    kernel = _found(module, name)
+    if kernel is None:
         advice = "; put the kernel into a module that both processes import" if module == "__main__" else ""
         raise SourceError(f"a pickled kernel is {module}.{name}, and this process has no {name} in {module}{advice}")
-    return found
+    return kernel
 
 
 def _found(module: str, name: str) -> Any:  # noqa: ANN401  # None: nothing
@@ -158,14 +168,14 @@ def _found(module: str, name: str) -> Any:  # noqa: ANN401  # None: nothing
 
 # ---- Triton's caches of a function's code, by device ----
 
-_CACHES = "device_caches"  # an attribute of each function
+_CACHES = "device_caches"  # the name of an attribute of every function
 
 
 def caches_of(function: Any) -> defaultdict[Any, Any]:  # noqa: ANN401
-    """The caches of a function, one a device, which are made when they are looked up."""
+    """The caches of a function by device; looking up a device creates its cache."""
     return cast("defaultdict[Any, Any]", getattr(function, _CACHES))
 
 
 def give_caches(function: Any, caches: defaultdict[Any, Any]) -> None:  # noqa: ANN401
-    """Have a function use these caches."""
+    """Sets the caches that a function uses."""
     function.__dict__[_CACHES] = caches

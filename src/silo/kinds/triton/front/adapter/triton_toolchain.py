@@ -1,4 +1,4 @@
-"""The installed Triton: facts that decide its code, found without importing it, its modules, backends and driver."""
+"""The installed Triton: facts that decide its code (found without importing it), its modules, backends and driver."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ __all__ = [
 ]
 
 _CUDA_ARCH = re.compile(r"sm_([0-9]+)[af]?")
-_replaced: list[tuple[Any, Any]] = []  # Triton's holder of the driver, and its former driver; guarded by the lock below
+# Triton's driver config, and the driver that lowering replaced in it; guarded by _driver_lock
+_replaced: list[tuple[Any, Any]] = []
 
 
 def _put_back() -> None:
-    # Runs in a child made by fork: a thread of the parent that was lowering does not exist here to put it back.
+    # Runs in a child process after fork: the parent's thread that was lowering does not exist in it and cannot do this.
     for config, before in reversed(_replaced):
         config.set_active(before)
     _replaced.clear()
@@ -52,14 +53,15 @@ def _put_back() -> None:
 
 
 def _forget_unfinished_hashes() -> None:
-    """Free the locks of functions whose hash another thread was computing, and drop the placeholders of these hashes.
+    """Replaces locks of functions whose hash another thread was computing, and clears these unfinished hashes.
 
-    A function of Triton's has a lock of its own, held while its text and the functions that it calls are read.
+    Each of Triton's functions has a lock, held while its text and the functions that it calls are read.
     """
     functions: Any = sys.modules.get("triton.runtime.jit")
     if functions is None or not hasattr(functions, "JITCallable"):
         return
-    # The type, not ``isinstance``: objects of other libraries may run code when their class is read.
+    # Tests the type instead of using ``isinstance``, because objects of other libraries may run code when ``__class__``
+    # is read.
     for one in gc.get_objects():
         if not issubclass(type(one), functions.JITCallable):
             continue
@@ -74,12 +76,12 @@ def _forget_unfinished_hashes() -> None:
 
 
 renew_properties_of("triton")
-# Held while Triton's front end and its passes run, whose compiler (LLVM) has locks that no child renews.
+# Held while Triton's front end and its passes run, because LLVM has locks that a forked child cannot reset.
 _driver_lock = waits_for(Mutex(lost=_put_back))
 
 
 def module(name: str) -> Any:  # noqa: ANN401  # Triton has no types
-    """Import one of Triton's modules."""
+    """Imports one of Triton's modules."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -87,7 +89,7 @@ def module(name: str) -> Any:  # noqa: ANN401  # Triton has no types
 
 
 def plugin_driver(name: str) -> Any | None:  # noqa: ANN401
-    """The class of the driver that Triton found under the name of an entry point; None if it found none.
+    """The driver class that Triton found for the entry point ``name``; None if it found none.
 
     Raises:
         ToolchainError: Triton cannot be imported.
@@ -97,7 +99,7 @@ def plugin_driver(name: str) -> Any | None:  # noqa: ANN401
 
 
 def gpu_target(target: Target) -> Any:  # noqa: ANN401
-    """Triton's own object for a concrete cuda or hip target.
+    """Triton's target object for a concrete cuda or hip target.
 
     Raises:
         TargetError: Triton lacks a backend of that kind, or the arch is not named.
@@ -115,12 +117,12 @@ def gpu_target(target: Target) -> Any:  # noqa: ANN401
 
 @lru_cache(maxsize=16)
 def backend_for(target: Any) -> Any:  # noqa: ANN401
-    """Triton's compiler backend for one of its targets."""
+    """Triton's compiler backend for one of its target objects."""
     return module("triton.compiler").make_backend(target)
 
 
 class _LoweringDriver:
-    """Stands in for Triton's active driver on the thread that lowers; every other thread sees the real one.
+    """Replaces Triton's active driver for the thread that lowers; every other thread gets the real one.
 
     Parts of Triton's front end read the target from the active driver, and raise on a machine without a GPU.
     """
@@ -144,20 +146,23 @@ class _LoweringDriver:
 
 
 def behind_lowering(driver: Any) -> Any:  # noqa: ANN401
-    """Triton's own driver, given the driver that lowering put in its place."""
+    """Triton's own driver, even if lowering has replaced it by ``driver`` at the moment."""
     return driver.wrapped() if isinstance(driver, _LoweringDriver) else driver
 
 
 @contextmanager
 def running_front_end() -> Generator[None]:
-    """Run Triton's native code: one thread at a time, and a fork waits for it."""
+    """A context manager for running Triton's native code: in one thread at a time, and not during a fork."""
     with _driver_lock:
         yield
 
 
 @contextmanager
 def lowering_for(target: object) -> Generator[None]:
-    """Let Triton's front end believe that ``target`` is the active device. One thread lowers at a time."""
+    """A context manager in which Triton's front end takes ``target`` for the active device.
+
+    One thread lowers at a time.
+    """
     config = module("triton.runtime.driver").driver
     with _driver_lock:
         before = config._active  # noqa: SLF001  # reading `active` would make a driver, which fails without a GPU
@@ -172,7 +177,8 @@ def lowering_for(target: object) -> Generator[None]:
 
 TESTED_VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 
-# Prefixes of variables that change Triton's code; and the variables among them that do not.
+# Prefixes of environment variables that change Triton's code; _WITHOUT_EFFECT lists variables with these prefixes that
+# do not.
 _PREFIXES = ("TRITON_", "AMDGCN_", "PTXAS_", "DISABLE_PTXAS_OPT", "DISABLE_LLVM_OPT", "LLVM_", "MLIR_", "NVPTX_")
 _WITHOUT_EFFECT = frozenset(
     {
@@ -202,10 +208,10 @@ def triton_version() -> str | None:
 
 
 def require_triton(*, force: bool = False) -> str:
-    """The version of a Triton that can be used.
+    """The version of the installed Triton, if it is usable.
 
     Raises:
-        ToolchainError: it is absent, or of a version Silo was not tested with and ``force`` is not set.
+        ToolchainError: Triton is absent, or Silo was not tested with its version and ``force`` is not set.
     """
     version = triton_version()
     if version is None:
@@ -223,16 +229,16 @@ def require_triton(*, force: bool = False) -> str:
 
 
 def debug_by_default() -> bool:
-    """Whether Triton itself would compile with ``debug=True`` now (``TRITON_DEBUG``, or its knob)."""
+    """Whether Triton itself would compile with ``debug=True`` now (because of ``TRITON_DEBUG`` or its knob)."""
     knobs: Any = sys.modules.get("triton.knobs")
     return knobs is not None and bool(knobs.runtime.debug)
 
 
 def triton_identity(*, force: bool = False) -> str:
-    """One line: version, digest of the files it was installed with, and of the variables that change its code.
+    """One line with Triton's version, a digest of its installed files, and one of the variables that change its code.
 
-    ptxas, libdevice and LLVM come inside Triton's distribution, whose RECORD lists the sha256 of each file. A tool that
-    a variable names instead counts by its size and time.
+    ptxas, libdevice and LLVM are part of Triton's distribution, whose RECORD lists the sha256 of each file. A tool that
+    a variable names instead is represented by its size and time.
 
     Raises:
         ToolchainError: no usable Triton.
@@ -245,18 +251,18 @@ def triton_identity(*, force: bool = False) -> str:
 
 
 def installed_files() -> str:
-    """The installed version and a digest of its files, as the installer recorded them."""
+    """The installed version, and a digest of its files as the installer recorded them."""
     return f"triton {_installation().version} files {_installation().files}"
 
 
 def nvidia_tools() -> tuple[str, ...]:
-    """The folder of NVIDIA's programs in Triton's package; None if Triton is not installed."""
+    """The folder of NVIDIA's programs in Triton's package; () if Triton is not installed."""
     package = _package()
     return () if package is None else (str(package / "backends" / "nvidia" / "bin"),)
 
 
 class _Installation:
-    """The distribution that an ``import triton`` would take."""
+    """The distribution that ``import triton`` would use."""
 
     def __init__(self) -> None:
         self._distribution = metadata.distribution("triton")
@@ -267,16 +273,16 @@ class _Installation:
 
     @cached_property
     def files(self) -> str:
-        """A digest of the digests that the installer recorded.
+        """A digest of the file digests that the installer recorded.
 
-        Without digests (an installation from a checkout, a package of another tool), with a record of another package
-        than would be imported, or with a binary of another size than recorded: of the files' sizes and times, so that
-        building Triton anew counts.
+        It is a digest of the files' sizes and times instead if nothing is recorded (an installation from a checkout, a
+        package of another tool), if the record is of another package than would be imported, or if a binary has another
+        size than recorded. So it changes when Triton is built again.
         """
         package = _package()
         record = (self._distribution.read_text("RECORD") or "").splitlines()
-        # The installer's own notes and scripts differ between installations of one and the same wheel, and compiled
-        # modules are listed without a digest.
+        # Other rows do not count: the installer's own notes and scripts differ between installations of the same wheel,
+        # and compiled modules are listed without a digest.
         rows = sorted(row for row in record if row.startswith("triton/") and not row.endswith(",,"))
         if rows and package is not None and self._is_as_recorded(package, rows):
             return _short("\n".join(rows).encode())
@@ -295,12 +301,12 @@ class _Installation:
 
 @lru_cache(maxsize=1)
 def _installation() -> _Installation:
-    """Looked up once: a Triton that is replaced under a running process stays the old one there, as imported."""
+    """Looked up once in a process: if Triton is replaced while the process runs, it keeps using the old one."""
     return _Installation()
 
 
 def _package() -> Path | None:
-    """The place of the package, without importing it."""
+    """The folder of the package, found without importing it; None if it is not installed."""
     spec = find_spec("triton")
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
 
@@ -313,18 +319,21 @@ def _stamps(package: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, list[str | int]]:
-    """The variables that matter, each with the size and the time of the file it names."""
-    found: dict[str, list[str | int]] = {}
+    """The environment variables that change Triton's code.
+
+    A variable that names a file also has the file's size and time.
+    """
+    environment: dict[str, list[str | int]] = {}
     for name, value in variables.items():
         if name.startswith(_PREFIXES) and name not in _WITHOUT_EFFECT:
-            found[name] = [value]
+            environment[name] = [value]
             try:
                 named = Path(value).stat() if "/" in value else None
             except (OSError, ValueError):
                 continue
             if named is not None:
-                found[name] += [named.st_size, named.st_mtime_ns]
-    return found
+                environment[name] += [named.st_size, named.st_mtime_ns]
+    return environment
 
 
 def _short(data: bytes) -> str:

@@ -1,1 +1,1 @@
-"""The operations of Triton's texts: one record each, in the module of its dialect, and the rules that records share."""
+"""The records of the operations in Triton's texts, in one module for each dialect, and the rules that records share."""

@@ -1,8 +1,8 @@
-"""Kinds of attributes, and rules: which attributes an operation may carry, each of which kind.
+"""Kinds of attributes, and rules: which attributes an operation may have, and of which kind.
 
-Passes read attributes by name and write some into C text, and a text may come from a stranger. So an operation carries
-the attributes that Triton 3.6 to 3.9 give it, each of the kind that is expected there, and no others. Operations
-without a record are not checked; they are refused when code is to be made of them.
+Passes read attributes by name and write some of them into C text, and a text may come from an untrusted source. So an
+operation may have only the attributes that Triton 3.6 to 3.9 give it, each of the expected kind. Operations without a
+record are not checked; they are refused when code is generated for them.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ __all__ = [
     "segments",
 ]
 
-OWN = "silo."  # the start of the names of operations that Silo's own passes add; never in a text
+OWN = "silo."  # the prefix of the operations that Silo's own passes add; a text must not contain them
 _MAX_RANK = 64
 _INTEGER = re.compile(r"i([0-9]{1,3})")
-_MAX_TEXT = 1 << 16  # characters of one string; far more than any message or instruction has
+_MAX_TEXT = 1 << 16  # characters of one string; far more than any message or instruction needs
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeKind:
-    """A condition on a value: its words, and its test."""
+    """A condition on an attribute's value: its description, and its test."""
 
     words: str
     fits: Callable[[Operation, Attribute], bool]
@@ -63,18 +63,18 @@ class AttributeKind:
 
 @dataclass(frozen=True, slots=True)
 class AttributeRules:
-    """The attributes of one operation: those that it must have, and those that it may."""
+    """The attributes that an operation must have, and those that it may have."""
 
     needed: Mapping[str, AttributeKind]
     allowed: Mapping[str, AttributeKind]
 
 
 def check_attributes(operation: Operation, rules: AttributeRules | None) -> None:
-    """Check the attributes of an operation of a text against the rules of its record, None without a record.
+    """Checks the attributes of an operation against the rules of its record; ``rules`` is None without a record.
 
     Raises:
-        SourceError: an attribute that the rules lack, or of another kind, or the lack of a needed attribute; or an
-            operation that only Silo's own passes add.
+        SourceError: an attribute is not in the rules, or of another kind, or missing; or the operation is one that only
+            Silo's own passes add.
     """
     if operation.name.startswith(OWN):
         raise malformed(operation, "it is an operation that Silo itself adds, and stands in no text")
@@ -110,7 +110,7 @@ def integer(low: int, high: int) -> AttributeKind:
 
 
 def integers(count: Callable[[Operation], int | None]) -> AttributeKind:
-    """An array of 32-bit integers, as many as ``count`` returns (None: any number)."""
+    """An array of 32-bit integers with ``count(operation)`` items; any number of items if that is None."""
 
     def fits(operation: Operation, value: Attribute) -> bool:
         wanted = count(operation)
@@ -124,12 +124,12 @@ def integers(count: Callable[[Operation], int | None]) -> AttributeKind:
 
 
 def any_number(_operation: Operation) -> None:
-    """Accepts an array of any length; passed to :func:`integers`."""
+    """Passed to :func:`integers` as ``count`` to accept an array of any length."""
     return
 
 
 def segments(groups: int, largest: int | None = None) -> AttributeKind:
-    """The sizes of ``groups`` groups, which hold all of the operands; ``largest`` is the size of the largest."""
+    """The sizes of ``groups`` groups that together hold all operands; each size is at most ``largest``."""
 
     def fits(operation: Operation, value: Attribute) -> bool:
         if not isinstance(value, tuple) or len(value) != groups:
@@ -142,7 +142,7 @@ def segments(groups: int, largest: int | None = None) -> AttributeKind:
 
 
 def _is_constant(operation: Operation, value: Attribute) -> bool:
-    """A number of the result's type, or a tensor of them."""
+    """Whether ``value`` is a number of the result's type, or a tensor of such numbers."""
     if len(operation.results) != 1:
         return False
     kind = operation.result.type
@@ -177,7 +177,10 @@ def _is_axis(operation: Operation, value: Attribute) -> bool:
 
 
 def _are_argument_facts(operation: Operation, value: Attribute) -> bool:
-    """One dictionary of facts for each argument; results may have any number of them, which are not read."""
+    """Whether ``value`` is one dictionary of facts for each argument.
+
+    Dictionaries for results, which nothing reads, may follow.
+    """
     del operation
     return isinstance(value, tuple) and all(
         isinstance(facts, Mapping) and all(_is_fact(name, fact) for name, fact in facts.items()) for facts in value
@@ -198,7 +201,7 @@ TEXT = AttributeKind(
     lambda _operation, value: isinstance(value, str) and len(value) <= _MAX_TEXT,
 )
 SYMBOL = AttributeKind("a symbol", lambda _operation, value: isinstance(value, str) and value.startswith("@"))
-# Hints of a dialect, kept as their text, which nothing reads.
+# Hints of a dialect, which are kept as text and read by nothing.
 OPAQUE = AttributeKind(
     "a hint of its dialect", lambda _operation, value: isinstance(value, str) and value.startswith("#")
 )
@@ -225,8 +228,8 @@ def _is_opaque(value: Attribute) -> bool:
     return isinstance(value, str) and value.startswith("#")
 
 
-# ---- what any operation may carry: facts and wishes that Triton's language and its passes leave, none of which is
-# written anywhere
+# ---- attributes that any operation may have: facts and hints of Triton's language and its passes, none of which is
+# written into C text
 
 _HINTS = re.compile(r"tt\.(?:divisibility|contiguity|constancy)(?:_arg[0-9]{1,6})?")
 _ARGUMENT_FACTS: Mapping[str, AttributeKind] = MappingProxyType(
@@ -267,7 +270,7 @@ def _discardable(name: str) -> AttributeKind | None:
 
 
 def rules(needed: Mapping[str, AttributeKind] | None = None, **others: AttributeKind) -> AttributeRules:
-    """The rules of an operation that must have the attributes ``needed`` and may have ``others``."""
+    """The rules of an operation that must have the attributes ``needed`` and may have the attributes ``others``."""
     needed = needed or {}
     return AttributeRules(MappingProxyType(dict(needed)), MappingProxyType({**needed, **others}))
 

@@ -1,6 +1,6 @@
-"""Operations besides arith, math, tt and control flow: Gluon's, the CPU compiler's own, and a few of other dialects.
+"""Operations outside of arith, math, tt and control flow: Gluon's, the CPU compiler's own, and a few of other dialects.
 
-An operation of these dialects without a record here counts as reading and writing through each pointer that it gets.
+An operation of these dialects without a record here counts as reading and writing through each of its pointer operands.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ UNREACHABLE: Final = define(
 
 
 def _own(name: str, role: OperationRole, side_effect: SideEffect = SideEffect.NONE) -> OperationRecord:
-    """An operation that no text has: nothing reads its types or attributes but the pass that lowers it."""
+    """An operation that no text contains: only the pass that lowers it reads its types and attributes."""
     return define(name, role, types=None, attributes=None, side_effect=side_effect)
 
 
-# A sorting network, which `analysis.networks` puts in the place of its steps.
+# A sorting network; `analysis.networks` replaces its steps by this operation.
 NETWORK: Final = _own("silo.network", OperationRole.WHOLE)
-# The operand with the elements along ``axis``, of extent 2, exchanged (`analysis.mirror`).
+# The operand with the elements along ``axis``, of extent 2, exchanged (`analysis.networks`).
 MIRROR: Final = _own("silo.mirror", OperationRole.SHUFFLE)
-# What `analysis.waiting` puts in the place of volatile loads and barriers, and before stores.
+# `analysis.orders` replaces volatile loads and barriers by these two, and puts fences before stores.
 VOLATILE_LOAD: Final = _own("silo.volatile_load", OperationRole.ORDERED, SideEffect.WRITES)
 FENCE: Final = _own("silo.fence", OperationRole.ELEMENTWISE, SideEffect.WRITES)
-# Nanoseconds since some moment, an i64 (`analysis.polls`).
+# Nanoseconds since a fixed moment, an i64 (`analysis.ssa_rewriting` uses it for polls).
 CLOCK: Final = _own("silo.nanoseconds", OperationRole.LEAF)
 
-# The first row of the part of a program that is to run, and how many rows the part has, both i32, where tiles have
-# ``rows`` rows (`analysis.row_parts`).
+# The first row of the part of a program that runs, and the number of rows of the part, both i32; tiles have ``rows``
+# rows (`analysis.row_parts`).
 PART_FIRST: Final = _own("silo.part_first", OperationRole.LEAF)
 PART_ROWS: Final = _own("silo.part_rows", OperationRole.LEAF)
 
-# ---- the queries of a kernel that checks itself (`checking.instrument`)
+# ---- the operations of a kernel that checks itself (`checking.instrument`)
 ACCESS: Final = _own("silo.access", OperationRole.CHECK)
 BEGIN: Final = _own("silo.begin", OperationRole.CHECK)
 HINT: Final = _own("silo.hint", OperationRole.CHECK)
@@ -93,7 +93,10 @@ def _gpu(
 
 
 def _specialize_flow(_module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """Warp specialization: captured values to the arguments of each partition; yields of the default to the results."""
+    """Value flow of warp specialization.
+
+    Captured values go to partition arguments, and the default region's yields to results.
+    """
     for region in operation.regions:
         for block in region.blocks:
             for inner in block.operations:
@@ -111,7 +114,7 @@ def _partition_flow(
             yield from zip(captured or operation.operands, region.blocks[0].arguments, strict=False)
 
 
-# ---- barriers, which plain Triton kernels may hold too
+# ---- barriers, which plain Triton kernels may also contain
 TTG_BARRIER: Final = define(
     "ttg.barrier", OperationRole.BARRIER, types=no_values, attributes=rules(addrSpace=SPACE_OR_HINT)
 )
@@ -125,7 +128,7 @@ TMA_STORE: Final = _gpu("ttng.async_tma_copy_local_to_global", access=Effect.WRI
 TMA_SCATTER: Final = _gpu("ttng.async_tma_scatter", access=Effect.WRITE, family=Family.STORE)
 TMA_REDUCE: Final = _gpu("ttng.async_tma_reduce", access=Effect.BOTH, family=Family.ATOMIC)
 
-# ---- values that stay what they are
+# ---- operations that return their operand's values unchanged
 CONVERT_LAYOUT: Final = _gpu("ttg.convert_layout", flow=derived)
 REINTERPRET: Final = _gpu("ttng.reinterpret_tensor_descriptor", flow=derived)
 

@@ -1,4 +1,4 @@
-"""The record of one operation: all its facts, read by the front end and by the CPU compiler."""
+"""The record of one operation: all facts about it for the front end and the CPU compiler."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ __all__ = [
 ]
 
 
-# ---- Flows ----
+# ---- Flows: how values, and pointers above all, pass through an operation ----
 
 
 Flow: TypeAlias = "Callable[[Module, Operation], Iterator[tuple[Value, Value]]]"
-"""(source, target) of every value that an operation of a module hands to another value."""
+"""Yields (source, target) for every value that an operation of a module passes on to another value."""
 
 
 def derived(_module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """Address arithmetic and changes of shape: the results point where the operands point."""
+    """Flow of address arithmetic and changes of shape: results point to the same memory as the operands."""
     return ((source, target) for target in operation.results for source in operation.operands)
 
 
@@ -53,7 +53,7 @@ def _terminators(operation: Operation, region: int) -> Iterator[Operation]:
 
 
 def for_flow(_module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """A counted loop: its carried values, from operands and yields to the block and the results."""
+    """Flow of a counted loop: carried values go from operands and yields to the body's arguments and the results."""
     carried = operation.regions[0].blocks[0].arguments[1:]
     yield from zip(operation.operands[3:], carried, strict=False)
     yield from zip(operation.operands[3:], operation.results, strict=False)
@@ -63,14 +63,14 @@ def for_flow(_module: Module, operation: Operation) -> Iterator[tuple[Value, Val
 
 
 def if_flow(_module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """A choice: from the yields to the results."""
+    """Flow of a conditional: from the yields to the results."""
     for region in range(len(operation.regions)):
         for end in _terminators(operation, region):
             yield from zip(end.operands, operation.results, strict=False)
 
 
 def while_flow(_module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """A loop with a condition: from operands, the condition and yields to both regions and the results."""
+    """Flow of a loop with a condition: from operands, the condition and yields to both regions and the results."""
     before, after = (operation.regions[index].blocks[0].arguments for index in (0, 1))
     yield from zip(operation.operands, before, strict=False)
     for end in _terminators(operation, 0):
@@ -81,7 +81,7 @@ def while_flow(_module: Module, operation: Operation) -> Iterator[tuple[Value, V
 
 
 def reduction_flow(_module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """A reduction or a scan: from the operands and its region to the results."""
+    """Flow of a reduction or a scan: from the operands and its region to the results."""
     inner = operation.regions[0].blocks[0].arguments
     yield from zip((*operation.operands, *operation.operands), inner, strict=False)
     for end in _terminators(operation, 0):
@@ -89,13 +89,13 @@ def reduction_flow(_module: Module, operation: Operation) -> Iterator[tuple[Valu
 
 
 def branch_flow(_module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """A branch: to the arguments of its successors."""
+    """Flow of a branch: from its operands to the arguments of its successors."""
     for index, block in enumerate(operation.successors):
         yield from zip(operation.successor_operands(index), block.arguments, strict=False)
 
 
 def call_flow(module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """A call: to the function's arguments, and from its returns."""
+    """Flow of a call: from its operands to the function's arguments, and from the function's returns to the results."""
     callee = module.functions.get(operation.callee)
     if callee is None or not callee.regions[0].blocks:
         return
@@ -106,7 +106,7 @@ def call_flow(module: Module, operation: Operation) -> Iterator[tuple[Value, Val
 
 
 def no_flow(_module: Module, _operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """None of its operands reaches another value."""
+    """Flow of an operation whose operands reach no other value."""
     return iter(())
 
 
@@ -114,11 +114,11 @@ def no_flow(_module: Module, _operation: Operation) -> Iterator[tuple[Value, Val
 
 
 Refusal: TypeAlias = "Callable[[Operation], str]"
-"""Why the CPU cannot do an operation, or ""."""
+"""Returns the reason why the CPU compiler does not support an operation, or ""."""
 
 
 class Family(Enum):
-    """The operations that a kernel's traits and numerics treat alike."""
+    """Groups of operations that a kernel's traits and numerics treat alike."""
 
     LOAD = "reads memory"
     STORE = "writes memory"
@@ -130,7 +130,7 @@ class Family(Enum):
 
 
 class OperationRole(Enum):
-    """The role of an operation for the CPU's scheduler."""
+    """How the CPU's scheduler treats an operation."""
 
     ELEMENTWISE = "evaluated element by element, wherever its result is needed"
     LEAF = "an element is known without any operand: constants, ranges, the program's place"
@@ -154,7 +154,7 @@ class OperationRole(Enum):
 
 
 class SideEffect(Enum):
-    """The effect of an operation besides its results, in the order of the program."""
+    """An effect of an operation other than its results, which must happen in the order of the program."""
 
     NONE = "nothing"
     WRITES = "writes memory which others may read, or that no load may be moved across"
@@ -162,35 +162,37 @@ class SideEffect(Enum):
 
 
 class OperationRecord(str):
-    """The name of an operation, to which it is equal, and the facts about it. :func:`define` alone makes records.
+    """The name of an operation (the object compares equal to it), with facts about it.
 
-    Of a text (the verifier):
+    Only :func:`define` creates records.
+
+    For the verifier of a text:
         types: raises for operands, results or regions of wrong types; None if other operations check it.
-        attributes: the attributes that it may carry; None if a text may give it any, as no pass reads them.
+        attributes: the attributes that it may have; None if a text may give it any, because no pass reads them.
         terminator: whether it ends a block.
-        region_ends: the terminators that its regions may end in; empty if any.
+        region_ends: the terminators that its regions may end with; empty for any.
 
-    Of memory (the effects of a kernel's pointers):
+    For the effects of a kernel's pointers on memory:
         access: its effect through its first operand; None without an effect. Its other operands are values or indices.
-        flow: the values that it hands pointers on to. None: nothing is known, and it counts as reading and writing
-            through every pointer that it gets, unless it has an ``access``.
+        flow: the values that it passes pointers on to. None: unknown, so that it counts as reading and writing through
+            every pointer operand, unless it has an ``access``.
 
-    Of a kernel's traits and numerics:
-        family: the operations that it is counted with.
+    For a kernel's traits and numerics:
+        family: the group of operations that it is counted with.
         keeps_range: whether its result runs along the same dimension as its operands.
-        keeps_size: whether a size that is compared with a range comes through it, from its first operand.
-        order: the word for an operation over several elements or programs, whose order rounding shows; else "".
+        keeps_size: whether a size that is compared with a range can be traced through it to its first operand.
+        order: the name of an operation over several elements or programs, whose order affects rounding; else "".
         moves: whether its result is its first operand's elements in another shape or place.
-        carries: whether it hands values to other blocks or functions, so that sums may go round it.
+        carries: whether it passes values to other blocks or functions, so that sums may be carried around a loop by it.
 
-    Of the CPU:
+    For the CPU compiler:
         role: its role for the scheduler.
         side_effect: its effect besides its results.
         cost: the cost of one element, in cheap operations; None if it depends on the element's type.
         cheap: whether computing it again costs at most as much as storing and loading its result.
         associative: whether the elements of a reduction or a scan with it may be combined in any order.
         render: writes an elementwise operation in C; None if it is not an expression of elements.
-        refuse: returns the reason why the CPU cannot do one; None if only ``render`` decides.
+        refuse: returns the reason why an instance of it is not supported; None if only ``render`` decides.
     """
 
     __slots__ = ("__dict__",)
@@ -220,29 +222,29 @@ class OperationRecord(str):
 
     @property
     def dialect(self) -> str:
-        """The part of the name before the first point."""
+        """The part of the name before the first period."""
         return self.partition(".")[0]
 
     @property
     def is_own(self) -> bool:
-        """Whether no front end writes it: passes of the CPU compiler put it in the place of others."""
+        """Whether only passes of the CPU compiler write the operation, in place of other operations."""
         return self.startswith(OWN)
 
     @property
     def on_cpu(self) -> bool:
-        """Whether a front end writes it and the CPU has code for it."""
+        """Whether front ends write the operation and the CPU compiler supports it."""
         return self.role is not OperationRole.FOREIGN and not self.is_own
 
 
 JUMPS_OUT: Final = ("cf.br", "cf.cond_br", "ub.unreachable")
-"""Terminators of any region of several blocks."""
+"""Terminators that may end a block of any region with several blocks."""
 
 RECORDS: Final[dict[str, OperationRecord]] = {}
-"""Every record by its name, in the order of the dialects' modules."""
+"""All records by name, in the order of the dialects' modules."""
 
 
 NOT_SUPPORTED: Final = "not supported"
-"""Why the CPU refuses an operation that it has no code for."""
+"""The reason to refuse an operation that the CPU compiler has no code for."""
 
 
 def _foreign(_: Operation) -> str:
@@ -276,7 +278,7 @@ def define(
     render: Renderer | None = None,
     refuse: Refusal | None = None,
 ) -> OperationRecord:
-    """Add the record of one operation to the table; see :class:`OperationRecord` for its fields."""
+    """Adds the record of one operation to the table; :class:`OperationRecord` describes its fields."""
     assert name not in RECORDS, name
     if refuse is None and render is None:
         refuse = _foreign if role is OperationRole.FOREIGN else _never

@@ -54,7 +54,7 @@ _DIALECTS = (
     further_dialects,
     tt,
     further_dialects,
-)  # each adds its records when it is imported
+)  # each module adds its records when it is imported
 OPERATIONS: Final[Mapping[str, OperationRecord]] = MappingProxyType(RECORDS)
 
 
@@ -76,26 +76,28 @@ YIELDS: Final = _playing(OperationRole.YIELD)
 JUMPS: Final = _playing(OperationRole.JUMP)
 REGION_RETURNS: Final = _playing(OperationRole.REGION_RETURN)
 TERMINATORS: Final = YIELDS | JUMPS | REGION_RETURNS
-# Operations whose results live in a buffer (or a variable) of their own.
+# Operations whose results are always stored in a buffer (or a variable) of their own.
 OPAQUE: Final = _playing(
     OperationRole.REDUCTION, OperationRole.CONTROL, OperationRole.DOT, OperationRole.WHOLE, OperationRole.ORDERED
 )
 BARRIERS: Final = _playing(OperationRole.BARRIER)
-# Hints and orderings without a meaning if one thread runs a whole program, and launches run one after the other.
+# Hints and ordering operations that have no effect when one thread runs a whole program and launches run one after
+# another.
 NO_EFFECT: Final = _playing(OperationRole.BARRIER, OperationRole.HINT)
 CHECKS: Final = _playing(OperationRole.CHECK)
 WRITES: Final = _with_effect(SideEffect.WRITES)
 MESSAGES: Final = _with_effect(SideEffect.TELLS)
-# Operations that the world sees, in the order of the program.
+# Operations whose effects are visible outside of the program, so that their order matters.
 EFFECTS: Final = WRITES | MESSAGES
 ATOMICS: Final = frozenset({tt.ATOMIC_CAS, tt.ATOMIC_RMW})
 ASSOCIATIVE: Final = frozenset(record for record in OPERATIONS.values() if record.associative)
-# Operations whose every operand and result has one element per index: those with a C expression.
+# Operations with a C expression: every operand and result has one element for each index.
 RENDERED: Final = frozenset(record for record in OPERATIONS.values() if record.render is not None)
-# All others that a front end writes; a constant counts twice, as its elements may differ.
+# Operations of front ends that are supported, but may be refused. A constant is also in RENDERED: it is refused
+# if its elements differ.
 STRUCTURAL: Final = frozenset(one for one in OPERATIONS.values() if one.refuse is not None and one.on_cpu)
 
-# Why families of operations, by the start of their names, mean nothing here.
+# The reasons why families of operations, by the prefix of their names, have no meaning on a CPU.
 _FOREIGN = (
     ("ttng.", "it is for NVIDIA GPUs alone; write it with Triton's own operations"),
     ("nvws.", "it is for NVIDIA GPUs alone; write it with Triton's own operations"),
@@ -108,12 +110,12 @@ _FOREIGN = (
 
 
 def foreign_reason(name: str) -> str:
-    """Why an operation without a record means nothing on a CPU."""
+    """The reason why an operation without a record has no meaning on a CPU."""
     return next((reason for prefix, reason in _FOREIGN if name.startswith(prefix)), NOT_SUPPORTED)
 
 
 def family_of(operation: Operation) -> Family | None:
-    """The family that a kernel's traits count an operation with, if any."""
+    """The family with which a kernel's traits count an operation, if it has one."""
     record = OPERATIONS.get(operation.name)
     return None if record is None else record.family
 
@@ -124,7 +126,7 @@ def is_arithmetic(name: str) -> bool:
 
 
 def own_cost(operation: Operation) -> float:
-    """About how many cheap operations evaluating one element takes, without its operands."""
+    """About how many cheap operations it takes to evaluate one element, not counting the operands."""
     record = OPERATIONS.get(operation.name)
     if record is not None and record.cost is not None:
         return record.cost

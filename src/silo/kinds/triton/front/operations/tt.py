@@ -94,30 +94,30 @@ _FACTORS = {
 
 
 def _extern(call: ScalarCall) -> str:
-    """A function of libdevice, by its name."""
+    """Renders a call of a libdevice function."""
     from silo.kinds.triton.front.operations.nvidia.libdevice import extern_renderer  # noqa: PLC0415  # few kernels call one
 
     return extern_renderer(call)
 
 
 def _inline(call: ScalarCall) -> str:
-    """An instruction of PTX, by its text."""
+    """Renders inline PTX."""
     from silo.kinds.triton.front.operations.nvidia.ptx import inline_renderer  # noqa: PLC0415  # few kernels hold one
 
     return inline_renderer(TRUNCI)(call)
 
 
 def _inline_refusal(operation: Operation) -> str:
-    """The reason why the text of inline assembly lacks a C form, or ""."""
+    """The reason why the CPU compiler does not support a text of inline assembly, or ""."""
     from silo.kinds.triton.front.operations.nvidia.ptx import inline_refusal  # noqa: PLC0415  # few kernels hold one
 
     return inline_refusal(TRUNCI)(operation)
 
 
-# More than any threshold: a read of memory is not repeated.
+# Above every threshold of the scheduler, so that a read of memory is not repeated.
 LOAD_COST: Final = 2.0**20
 
-# ---- functions and the program's place
+# ---- functions, and the program's position in the grid
 FUNC: Final = define(
     "tt.func",
     OperationRole.FUNCTION,
@@ -152,7 +152,7 @@ GET_NUM_PROGRAMS: Final = define(
     "tt.get_num_programs", OperationRole.LEAF, types=program_types, attributes=rules({"axis": integer(0, 2)})
 )
 
-# ---- memory
+# ---- memory accesses
 LOAD: Final = define(
     "tt.load",
     OperationRole.ACCESS,
@@ -205,7 +205,7 @@ ATOMIC_POLL: Final = define(
     "tt.atomic_poll", OperationRole.REWRITTEN, types=atomic_poll_types, attributes=rules(_ANY_ORDER), access=Effect.READ
 )
 
-# ---- shapes
+# ---- changes of shape
 MAKE_RANGE: Final = define(
     "tt.make_range",
     OperationRole.LEAF,
@@ -281,7 +281,7 @@ UNSPLAT: Final = define(
     "tt.unsplat", OperationRole.ORDERED, types=unsplat_types, attributes=NO_ATTRIBUTES, flow=derived, moves=True
 )
 
-# ---- whole tensors
+# ---- operations on whole tensors
 REDUCE: Final = define(
     "tt.reduce",
     OperationRole.REDUCTION,
@@ -359,7 +359,7 @@ PRINT: Final = define(
     side_effect=SideEffect.TELLS,
 )
 
-# ---- elements
+# ---- elementwise operations
 ADDPTR: Final = define(
     "tt.addptr", types=addptr_types, attributes=NO_ATTRIBUTES, flow=derived, moves=True, cheap=True, render=addptr
 )
@@ -400,7 +400,7 @@ EXTERN_ELEMENTWISE: Final = define(
     render=_extern,
 )
 
-# ---- orderings that mean nothing here
+# ---- ordering operations that have no effect on a CPU
 GRID_DEPENDENCY_LAUNCH_DEPENDENTS: Final = define(
     "tt.grid_dependency_launch_dependents", OperationRole.HINT, types=no_values, attributes=NO_ATTRIBUTES
 )
@@ -408,7 +408,7 @@ GRID_DEPENDENCY_WAIT: Final = define(
     "tt.grid_dependency_wait", OperationRole.HINT, types=no_values, attributes=NO_ATTRIBUTES
 )
 
-# ---- pointers to blocks and descriptors of tensors, which Triton rewrites to pointers for the CPU
+# ---- pointers to blocks, and tensor descriptors, which Triton's passes rewrite to pointers for the CPU
 MAKE_TENSOR_PTR: Final = define("tt.make_tensor_ptr", OperationRole.FOREIGN, types=None, attributes=None, flow=derived)
 ADVANCE: Final = define("tt.advance", OperationRole.FOREIGN, types=None, attributes=None, flow=derived, moves=True)
 MAKE_TENSOR_DESCRIPTOR: Final = define(

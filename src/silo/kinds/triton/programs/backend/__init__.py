@@ -1,5 +1,5 @@
 """Silo as a backend of Triton itself: kernels of programs that do not import Silo run on the CPU.
 
-Triton imports ``compiler`` and ``driver`` with every ``import triton`` and fails if one of them does. So neither
-imports anything of Silo before it is used, and if Silo cannot be used the driver is inactive and logs the reason.
+Triton imports ``compiler`` and ``driver`` with every ``import triton``, and fails if one of them fails. So neither
+imports anything of Silo before it is used, and if Silo cannot be used, the driver is inactive and logs the reason.
 """

@@ -1,4 +1,4 @@
-"""The decision whether Triton runs kernels on the CPU through Silo in this process."""
+"""Decides whether Triton runs kernels on the CPU through Silo in this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
     "require",
 ]
 
-# Silo's entry points: its own, and the entry point that torch reads.
+# The names of Silo's entry points: its own, and the one that torch looks for.
 NAME = "silo"
 _OWN_PACKAGE = __name__.rpartition(".")[0]
 
@@ -30,15 +30,15 @@ _asking = False
 
 
 def is_active() -> bool:
-    """Whether Triton is to use Silo's driver; see :func:`decide`."""
+    """Whether Triton should use Silo's driver; see :func:`decide`."""
     return bool(decide())
 
 
 def decide() -> Decision:
-    """Accepted if ``SILO_TRITON=cpu``, or if it is not ``off`` and no other driver of Triton is active.
+    """Accepts if ``SILO_TRITON=cpu``, or if it is not ``off`` and no other driver of Triton is active.
 
     Raises:
-        SiloError: Silo cannot serve here, with the reason.
+        SiloError: Silo cannot be used here; the message holds the reason.
     """
     mode = triton_mode()
     if mode == "off":
@@ -50,23 +50,26 @@ def decide() -> Decision:
 
 
 def is_chosen_as_cpu() -> bool:
-    """Whether ``TRITON_DEFAULT_BACKEND=cpu`` is set and Silo serves. Raises as :func:`decide`."""
+    """Whether ``TRITON_DEFAULT_BACKEND=cpu`` is set and Silo can be used. Raises the errors of :func:`decide`."""
     return _triton_chooses_by_name() and triton_default() == "cpu" and is_active()
 
 
 def _triton_chooses_by_name() -> bool:
-    """Whether Triton reads ``TRITON_DEFAULT_BACKEND``, as 3.7 does. Before, one driver may be active, and Silo's is."""
+    """Whether Triton reads ``TRITON_DEFAULT_BACKEND``, as 3.7 and later do.
+
+    Earlier versions require a single active driver.
+    """
     version = str(getattr(sys.modules.get("triton"), "__version__", ""))
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return numbers is None or (int(numbers[1]), int(numbers[2])) >= (3, 7)
 
 
 def require() -> None:
-    """Does nothing if Silo serves a program that chose its driver by name.
+    """Raises an error unless Silo can serve a program that chose its driver by name.
 
     Raises:
         DeviceError: ``SILO_TRITON=off``.
-        SiloError: Silo cannot serve here, with the reason.
+        SiloError: Silo cannot be used here; the message holds the reason.
     """
     if triton_mode() == "off":
         raise DeviceError(
@@ -77,9 +80,9 @@ def require() -> None:
 
 
 def claim() -> bool:
-    """With ``SILO_TRITON=cpu``: make every other driver inactive, before Triton calls them.
+    """With ``SILO_TRITON=cpu``: makes every other driver inactive, before Triton calls it; returns whether it did.
 
-    Triton takes a driver only if exactly one is active, and calls them in an order of its own.
+    Triton requires exactly one active driver, and calls the drivers in an order of its own.
     """
     if triton_mode() != "cpu":
         return False
@@ -98,7 +101,7 @@ def claim() -> bool:
 
 
 def complete_keys() -> bool:
-    """Make Triton's cache of files distinguish kernels that read different constants as attributes (helper.CONST)."""
+    """Makes Triton's file cache distinguish kernels that read different constants as attributes (helper.CONST)."""
     from silo.kinds.triton.front import adapter  # noqa: PLC0415  # with `import triton`, where nobody may launch on a CPU
     from silo.kinds.triton.front.triton_fingerprint import read_attributes  # noqa: PLC0415  # as above
 
@@ -107,7 +110,7 @@ def complete_keys() -> bool:
 
 
 def begin_acceleration() -> bool:
-    """With ``SILO_ACCELERATE=1``: Silo serves this program's launches from the end of this import on."""
+    """With ``SILO_ACCELERATE=1``: lets Silo serve this program's launches, from the end of this import on."""
     if not accelerate_wanted():
         return False
     import logging  # noqa: PLC0415  # as above
@@ -123,7 +126,7 @@ def begin_acceleration() -> bool:
 
 
 def begin_checks() -> bool:
-    """With ``SILO_CHECK=1``: new memory of torch holds a pattern, so that kernels that read it are found."""
+    """With ``SILO_CHECK=1``: fills new memory of torch with a pattern, so that kernels that read it are found."""
     if not checks_wanted():
         return False
     from silo.core.plugins import load_place  # noqa: PLC0415  # few programs ask for it
@@ -134,7 +137,7 @@ def begin_checks() -> bool:
 
 
 def begin_records() -> bool:
-    """With ``SILO_RECORD`` or ``SILO_BUNDLE``: this program's compiled code is kept, or served, from this import on."""
+    """With ``SILO_RECORD`` or ``SILO_BUNDLE``: records or serves this program's compiled code, from this import on."""
     if not records_wanted():
         return False
     from silo.core.plugins import load_place  # noqa: PLC0415  # few programs ask for it
@@ -149,7 +152,7 @@ def _inactive() -> bool:
 
 
 def _another_active() -> str | None:
-    """The name of another driver that is active."""
+    """The name of another driver that is active, or None."""
     global _asking  # noqa: PLW0603  # a driver that asks the others in its turn must get an answer
     if _asking:
         return "that asks"
@@ -162,7 +165,7 @@ def _another_active() -> str | None:
 
 
 def _require() -> None:
-    """Requires a Triton that Silo supports, a CPU it compiles for, and the native module."""
+    """Raises an error without a Triton that Silo supports, a CPU that it compiles for, and the native module."""
     from silo.drivers.cpu.levels import host_target  # noqa: PLC0415  # with `import triton`, where nobody may ask
     from silo.kinds.triton.front.adapter import require_triton  # noqa: PLC0415
     from silo.launch.native import cpu_threads  # noqa: PLC0415

@@ -1,9 +1,10 @@
-"""A launcher for one compiled kernel as a shared object of its own, for programs that launch without Python.
+"""Builds a launcher for one compiled kernel as a shared object of its own, for programs that launch without Python.
 
-torch's AOTInductor loads it beside the kernel's object and calls ``run_from_nativert(x, y, z, threads, values,
-kernel)``: the grid; how many threads it may use, which torch gives as 1; one pointer for each parameter of the Triton
-function (null for constants in the code, an array's own address, else the scalar's address: a 64-bit integer, a 32-bit
-real number or a bool, whatever the kernel's own type is); the kernel.
+torch's AOTInductor loads it together with the kernel's object and calls ``run_from_nativert(x, y, z, threads, values,
+kernel)``. x, y and z are the grid. ``threads`` is the number of threads that it may use, which torch sets to 1.
+``values`` has one pointer for each parameter of the Triton function: null for constants folded into the code, an
+array's own address, or the address of a scalar, which is a 64-bit integer, a 32-bit float or a bool whatever the
+kernel's own type is. ``kernel`` is the kernel's entry.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ void run_from_nativert(uint32_t x, uint32_t y, uint32_t z, int threads, void **v
 
 
 def launcher_text(kernel: str, launch: LaunchInfo, parameters: Sequence[str]) -> str:
-    """The C text; ``parameters`` are all of the Triton function, in order.
+    """The launcher's C text; ``parameters`` are all parameters of the Triton function, in order.
 
     Raises:
         UnsupportedError: the kernel takes a tensor descriptor, or its programs wait for each other.
@@ -92,5 +93,5 @@ def launcher_text(kernel: str, launch: LaunchInfo, parameters: Sequence[str]) ->
 
 
 def launcher_object(kernel: str, launch: LaunchInfo, parameters: Sequence[str]) -> bytes:
-    """The shared object. Raises as :func:`launcher_text`, and CompileError."""
+    """The launcher's shared object. Raises the errors of :func:`launcher_text`, and CompileError."""
     return build(launcher_text(kernel, launch, parameters), _FLAGS, find_compiler(settings().cc)).data

@@ -1,19 +1,22 @@
-"""The driver that Triton finds: inactive if a GPU's is active, if it is switched off, or if Silo fails."""
+"""The driver that Triton discovers: inactive if a GPU's driver is active, if it is switched off, or if Silo fails."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-# Triton is untyped, and its discovery needs one concrete subclass of this in the module.
+# Triton has no types, and its discovery requires exactly one concrete subclass of this class in the module.
 _Base: Any = import_module("triton.backends.driver").DriverBase
 
-_failure: str | None = None  # the reason why Silo cannot be used; logged when Triton first calls this
+_failure: str | None = None  # the reason why Silo cannot be used; it is logged when Triton first calls this driver
 _told = False
 
 
 def ask(question: str) -> Any:  # noqa: ANN401  # None where it failed
-    """Calls :mod:`.activation`. Catches every failure of Silo, so that Triton still finds the other drivers."""
+    """Calls a function of :mod:`.activation`.
+
+    Catches every failure of Silo, so that Triton still finds the other drivers.
+    """
     global _failure  # noqa: PLW0603  # the last one is kept
     try:
         activation: Any = import_module("silo.kinds.triton.programs.backend.activation")
@@ -24,7 +27,7 @@ def ask(question: str) -> Any:  # noqa: ANN401  # None where it failed
 
 
 def require() -> None:
-    """The result of :func:`.activation.require`; raises the reason why Silo does not serve here."""
+    """Calls :func:`.activation.require`; raises the reason why Silo cannot be used here."""
     import_module("silo.kinds.triton.programs.backend.activation").require()
 
 
@@ -56,14 +59,14 @@ class CpuDriver(_Base):
 
     @classmethod
     def is_active(cls) -> bool:
-        """Whether Triton is to use this driver; calls the other drivers, never raises."""
+        """Whether Triton should use this driver. Calls the other drivers; never raises."""
         active = bool(ask("is_active"))
         _tell()
         return active
 
     @classmethod
     def explain(cls) -> Any:  # noqa: ANN401  # nothing of Silo is imported here
-        """Whether it is active and why, as a :class:`silo.core.decisions.Decision`."""
+        """Whether the driver is active and why, as a :class:`silo.core.decisions.Decision`."""
         found = ask("decide")
         return import_module("silo.core.decisions").Rejected(_failure) if found is None else found
 
@@ -72,41 +75,42 @@ class CpuDriver(_Base):
         return self._device.current_target()
 
     def get_current_device(self) -> int:
-        """-1: never the number of a GPU, since Triton keeps compiled code by number."""
+        """Returns -1: Triton keeps compiled code by device number, and no GPU has this one."""
         return self._device.DEVICE
 
     def set_current_device(self, device: int) -> None:
-        """There is one device."""
+        """Does nothing: there is only one device."""
 
     def get_current_stream(self, device: int | None = None) -> int:  # noqa: ARG002
-        """0: a launch returns when the kernel is done."""
+        """Returns 0, the only stream: a launch returns when the kernel is done."""
         return 0
 
     def get_active_torch_device(self) -> Any:  # noqa: ANN401
-        """``torch.device("cpu")``."""
+        """Returns ``torch.device("cpu")``."""
         return import_module("torch").device("cpu")
 
     def get_device_interface(self) -> Any:  # noqa: ANN401
-        """Events and synchronisation, as ``torch.cuda`` has them, over the wall clock."""
+        """Events and synchronisation like those of ``torch.cuda``, based on the wall clock."""
         return self._device.CpuInterface
 
     def get_benchmarker(self) -> Any:  # noqa: ANN401
-        """Triton's own ``do_bench``, which uses the two below and the events above."""
+        """Triton's own ``do_bench``, which uses the next two methods and the events of :meth:`get_device_interface`."""
         return import_module("triton.testing").do_bench
 
     def get_empty_cache_for_benchmark(self) -> None:
-        """None: kernels are timed with warm caches, as in Silo's own measurements on a CPU."""
+        """Returns None: kernels are timed with warm caches, as in Silo's own measurements on a CPU."""
 
     def clear_cache(self, cache: None) -> None:
-        """See :meth:`get_empty_cache_for_benchmark`."""
+        """Does nothing; see :meth:`get_empty_cache_for_benchmark`."""
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        """The C type of a parameter of one of Triton's types, for the target that this thread last compiled for."""
+        """The C type for one of Triton's parameter types, for the target that this thread last compiled for."""
         compiler: Any = import_module("silo.kinds.triton.programs.backend.compiler")
         return self._device.c_type(ty, getattr(compiler.last_target, "kind", "cpu"))
 
 
-# A later Triton may require more methods: a class that Triton cannot make an instance of would fail `import triton`.
+# A later version of Triton may add abstract methods, and a class that cannot be instantiated would make `import triton`
+# fail.
 CpuDriver.__abstractmethods__ = frozenset()
 
 ask("claim")

@@ -1,4 +1,4 @@
-"""The entry of Silo's backend in Triton's metadata of a kernel: how it is launched. Needs no compiler."""
+"""Silo's entry in Triton's metadata of a kernel, with its launch info. Needs no compiler."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from silo.errors import CompileError
 
 __all__ = ["CHECKED", "EFFECTS", "LAUNCH", "METADATA", "launch_metadata", "read_launch_info"]
 
-# Members of Triton's metadata: launch info; the effect through each of the object's parameters, in order.
+# Members in Triton's metadata: the launch info, and the effects through the object's parameters, in order.
 LAUNCH = "silo_launch"
 EFFECTS = "silo_effects"
-# With checks on: the TTIR with its places, which code that checks itself is compiled from.
+# Only if checks are on: the TTIR with its locations, from which code that checks itself is compiled.
 CHECKED = "silo_checked"
 
-# The members that Triton's launch path reads. Programs divide by the shared bytes to compute how many blocks fit.
+# The members that Triton's launch path reads. Programs divide by the shared bytes to compute the occupancy, so they
+# must not be 0.
 METADATA: Final[dict[str, Any]] = {
     "shared": 1,
     "global_scratch_size": 0,
@@ -28,7 +29,7 @@ METADATA: Final[dict[str, Any]] = {
 
 
 def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  # noqa: ANN401  # Triton's
-    """How a kernel from Triton's cache is launched, and its effect through each parameter.
+    """The launch info of a kernel from Triton's cache, and its effect through each parameter.
 
     Raises:
         CompileError: it was not compiled by this backend.
@@ -42,7 +43,7 @@ def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  #
 
 
 def launch_metadata(launch: LaunchInfo, signature: Signature) -> dict[str, Any]:
-    """The inverse of :func:`read_launch_info`, of launch info whose parameters are named."""
+    """The inverse of :func:`read_launch_info`, for launch info whose parameters are named."""
     effects = [
         signature[slot.name].effect if slot.type is AbiType.POINTER and slot.name in signature.names else Effect.NONE
         for slot in launch.layout

@@ -1,4 +1,4 @@
-"""Launches of kernels that Triton compiled with this backend: from Triton's own call to Silo's native launcher."""
+"""Launches kernels that Triton compiled with this backend: connects Triton's own call to Silo's native launcher."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ __all__ = [
 ]
 
 
-# ---- The CPU's answers to programs that ask Triton's driver about a GPU ----
+# ---- The CPU's answers to programs that query Triton's driver about a GPU ----
 
 
 DEVICE = -1
-_MANY = 2**31 - 1  # a limit that CPUs lack: programs divide by it, compare with it
-_MOST_WARPS = 64  # threads of a block, more than any GPU takes
+_MANY = 2**31 - 1  # stands for limits that a CPU does not have: programs divide by them and compare with them
+_MOST_WARPS = 64  # the most warps of a block, more than any GPU allows
 
-_DRIVERS = {"cuda": "nvidia", "hip": "amd"}  # by kind of target: the name of Triton's own
+_DRIVERS = {"cuda": "nvidia", "hip": "amd"}  # the names of Triton's own drivers by kind of target
 
 _C_TYPES = {
     "i1": "int8_t",
@@ -60,9 +60,11 @@ _C_TYPES = {
 
 
 def c_type(name: str, kind: str = "cpu") -> str:
-    """The C type of a kernel parameter, in one word: ``triton.tools.link`` leaves out parameters whose type has two.
+    """The C type of a kernel parameter, as a single word.
 
-    A pointer has the type that Triton's own driver gives it. Numbers have their own width on every kind of target,
+    ``triton.tools.link`` drops parameters whose type has two words.
+
+    A pointer has the type that Triton's own driver gives it. Numbers have their own width for every kind of target,
     because the C text passes the address of each.
 
     >>> c_type("*fp32"), c_type("u32"), c_type("*fp32", "cuda")
@@ -70,7 +72,7 @@ def c_type(name: str, kind: str = "cpu") -> str:
 
     Args:
         name: Triton's name of the parameter's type.
-        kind: of the target that the kernel was compiled for.
+        kind: the kind of target that the kernel was compiled for.
     """
     if name in _C_TYPES:
         return _C_TYPES[name]
@@ -80,16 +82,18 @@ def c_type(name: str, kind: str = "cpu") -> str:
 
 @cache
 def current_target() -> Any:  # noqa: ANN401
-    """Triton's target for this machine."""
+    """Triton's target object for this machine."""
     return cpu_target(host_target())
 
 
 def device_properties() -> dict[str, int]:
-    """The functions of a device that Triton programs call. A thread of the pool is a multiprocessor with one lane.
+    """The device properties that Triton programs query.
 
-    Only threads are limited, so a grid sized by occupancy has as many programs as other limits allow. Programs divide
-    the registers by a block's registers, one for each of its warps here: the most warps a block may have must leave one
-    block, or the grid would be empty and the result undefined.
+    Each thread of the pool counts as a multiprocessor with one lane.
+
+    Only the number of threads is a real limit, so a grid sized by occupancy has as many programs as the other limits
+    allow. Programs divide the registers by a block's registers, which are one for each of its warps here. So the number
+    of registers must allow one block of the most warps, or the grid would be empty and the result undefined.
     """
     return {
         "max_shared_mem": _MANY,
@@ -110,19 +114,19 @@ class CpuEvent:
         self._at_ns = 0
 
     def record(self, stream: object = None) -> None:
-        """Now: everything launched before is done."""
+        """Records the current time; everything launched before is already done."""
         del stream
         self._at_ns = time.perf_counter_ns()
 
     def elapsed_time(self, end: CpuEvent) -> float:
-        """Milliseconds from this event to another."""
+        """The milliseconds from this event to ``end``."""
         return (end._at_ns - self._at_ns) / 1e6
 
     def synchronize(self) -> None:
-        """Returns at once: each launch has ended when it returns."""
+        """Returns at once, because every launch has ended when it returns."""
 
     def query(self) -> bool:
-        """Always done."""
+        """True: a recorded event is always complete."""
         return True
 
 
@@ -133,16 +137,16 @@ class CpuInterface:
 
     @staticmethod
     def synchronize(device: object = None) -> None:
-        """Returns at once: each launch has ended when it returns."""
+        """Returns at once, because every launch has ended when it returns."""
 
     @staticmethod
     def current_device() -> int:
-        """The only one."""
+        """The number of the only device."""
         return DEVICE
 
     @staticmethod
     def is_available() -> bool:
-        """It is."""
+        """True: the CPU is always available."""
         return True
 
 
@@ -159,30 +163,31 @@ _ABI = {"u1": AbiType.I1, **{kind.value: kind for kind in AbiType}}
 
 
 class CpuUtils:
-    """The object that Triton calls a driver's utilities."""
+    """Triton's ``utils`` object of a driver: loads binaries and returns device properties."""
 
     def load_binary(
         self, name: str, binary: bytes, shared: int, device: int
     ) -> tuple[CpuModule, CpuModule, int, int, int]:
-        """Map a shared object: (module, function, registers, spills, the most threads of a program).
+        """Maps a shared object; returns (module, function, registers, spills, the most threads of a program).
 
-        The launcher looks the function up. Registers count as one, since programs divide by them.
+        The module represents the function, which the launcher looks up. The number of registers is 1, because programs
+        divide by it.
         """
         del name, shared, device
         module = CpuModule(binary)
         return module, module, 1, 0, 2**31 - 1
 
     def unload_module(self, module: CpuModule) -> None:
-        """The mapping ends with its last user."""
+        """Does nothing: the object is unmapped when its last user is gone."""
 
     def get_device_properties(self, device: object = None) -> dict[str, int]:
-        """See :func:`.interface.device_properties`; whatever the device is called."""
+        """The result of :func:`device_properties`, for any ``device``."""
         del device
         return device_properties()
 
 
 class CpuLauncher:
-    """The launcher of one compiled kernel, made by Triton from the source and its own metadata."""
+    """The launcher of one compiled kernel, which Triton creates from the source and its own metadata."""
 
     def __init__(self, src: Any, metadata: Any) -> None:  # noqa: ANN401  # Triton's ASTSource or IRSource
         self._name = str(src.name).lstrip("@")
@@ -195,7 +200,7 @@ class CpuLauncher:
             called = ", ".join(f"{slot.name}: {slot.type.value}" for slot in slots)
             raise LaunchError(f"{self._name} was compiled for the parameters {compiled} and is called with {called}")
         self._launch = replace(launch, layout=tuple(slots))
-        # A descriptor becomes several parameters; the first is its pointer.
+        # A descriptor becomes several parameters; the first of them is its pointer.
         effect_of = {slot.name: effect for slot, effect in zip(reversed(slots), reversed(effects), strict=True)}
         self._signature = Signature(
             tuple(replace(one.parameter, effect=effect_of[one.parameter.name]) for one in arguments)
@@ -207,19 +212,22 @@ class CpuLauncher:
         self._launcher: Launcher | None = None
 
     def ahead_of_time(self) -> tuple[bytes, str]:
-        """A launcher as a separate shared object, and the kernel's symbol. Raises as :mod:`.aot_launcher`."""
+        """A launcher as a separate shared object, and the kernel's symbol.
+
+        Raises the errors of :mod:`.aot_launcher`.
+        """
         from silo.kinds.triton.programs.backend.aot_launcher import launcher_object  # noqa: PLC0415  # few kernels need one
 
         return launcher_object(self._name, self._launch, self._parameters), self._launch.entry
 
     @property
     def described(self) -> tuple[LaunchInfo, Signature]:
-        """How the object is launched, its parameters named as the kernel's, and its effect through each pointer."""
+        """The launch info, and a signature with the kernel's parameter names and its effect through each pointer."""
         return self._launch, self._signature
 
     @staticmethod
     def metadata_of(launch: LaunchInfo, signature: Signature) -> dict[str, Any]:
-        """The inverse of :attr:`described`: members of Triton's metadata."""
+        """The inverse of :attr:`described`: the members for Triton's metadata."""
         return launch_metadata(launch, signature)
 
     def __call__(
@@ -235,12 +243,12 @@ class CpuLauncher:
         exit_hook: Callable[[object], object] | None,
         *arguments: object,
     ) -> None:
-        """Run the kernel over the grid; returns when it is done.
+        """Runs the kernel over the grid; returns when it is done.
 
         Raises:
             ArgumentError: a tensor that is not in host memory, a value out of its type's range, a grid out of range.
             LaunchError: the kernel reported a fault, or there are fewer values than parameters.
-            CheckError: checks are on, and found something.
+            CheckError: checks are on, and found a fault.
         """
         launcher = self._launcher or self._load(function)
         if enter_hook is not None:
@@ -261,7 +269,7 @@ class CpuLauncher:
             exit_hook(launch_metadata)
 
     def _check_of(self, metadata: Any) -> NativeKernel | None:  # noqa: ANN401
-        """Code that checks itself, if checks were on when the kernel was compiled."""
+        """Code that checks itself, if checks were on when the kernel was compiled; else None."""
         if getattr(metadata, CHECKED, None) is None:
             return None
         from silo.kinds.triton.programs.backend.stages import compile_check  # noqa: PLC0415  # the whole compiler
@@ -279,7 +287,7 @@ class CpuLauncher:
             launcher[grid](*values)
 
     def _tag(self) -> object:
-        """The object by which the flight recorder finds the kernel's text."""
+        """The object through which the flight recorder finds the kernel's text."""
         if settings().flight == "0":
             return None
         from silo.kinds.triton.programs.flight_texts import CompiledHere, describe_programs  # noqa: PLC0415
@@ -299,16 +307,16 @@ class CpuLauncher:
 
 @frozen
 class _Argument:
-    """One value that a launch passes: its place among the caller's arguments, and its required type."""
+    """One value that a launch passes: its position among the caller's arguments, and its required type."""
 
     path: tuple[int, ...]
     parameter: Parameter
     abi: AbiType
-    rank: int = 0  # of a tensor descriptor
+    rank: int = 0  # the rank of a tensor descriptor
 
 
 def _arguments(src: Any) -> Iterator[_Argument]:  # noqa: ANN401
-    """The rest of a source's signature once constants are folded."""
+    """The arguments in a source's signature that remain after constants are folded."""
     types: Mapping[Any, Any] = src.signature
     for index, (name, kind) in enumerate(types.items()):
         yield from _flat((index,), str(name), kind)
@@ -319,7 +327,8 @@ def _flat(path: tuple[int, ...], name: str, kind: Any) -> Iterator[_Argument]:  
         for index, inner in enumerate(cast("tuple[Any, ...]", kind)):
             yield from _flat((*path, index), f"{name}.{index}", inner)
     elif kind.startswith("*"):
-        # Triton read the dtype; a tensor may be reinterpreted, or its class may lack a dtype.
+        # Any array is accepted: Triton has read the dtype, a tensor may be reinterpreted, and its class may have no
+        # dtype.
         yield _Argument(path, Parameter(name, ParameterKind.POINTER), AbiType.POINTER)
     elif kind.startswith("tensordesc"):  # tensordesc<fp16[64, 32]>
         rank = kind.count(",", kind.index("["), kind.index("]")) + 1
@@ -332,10 +341,10 @@ def _flat(path: tuple[int, ...], name: str, kind: Any) -> Iterator[_Argument]:  
 
 
 def _slots(arguments: Sequence[_Argument], compiled: Sequence[LayoutSlot]) -> Iterator[LayoutSlot]:
-    """The object's parameters with the source's names and signs, and the parts of descriptors that were taken apart.
+    """The object's parameters with the source's names and signs; a descriptor is split into its parts.
 
-    A descriptor is its pointer, 64-bit shape and strides, the flags that this version of Triton has, and then shape
-    and strides as the language gives them to the kernel.
+    The parts are its pointer, 64-bit shape and strides, the flags that this version of Triton has, and then shape and
+    strides as the language passes them to the kernel.
     """
     position = 0
     for one in arguments:
@@ -361,8 +370,8 @@ def _signless(kind: AbiType) -> str:
 
 
 def _picker(paths: list[tuple[int, ...]]) -> Callable[[tuple[object, ...]], tuple[object, ...]]:
-    """The function that takes the values at these places out of the arguments."""
-    if any(len(path) > 1 for path in paths) or len(paths) < 2:  # itemgetter of one index gives no tuple
+    """Returns a function that selects the values at these paths from the arguments."""
+    if any(len(path) > 1 for path in paths) or len(paths) < 2:  # itemgetter with a single index returns no tuple
         return lambda arguments: tuple(_at(arguments, path) for path in paths)
     return itemgetter(*(path[0] for path in paths))
 

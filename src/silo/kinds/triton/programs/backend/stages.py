@@ -1,6 +1,6 @@
 """The stages of Triton's compile pipeline on the CPU: TTIR, C text, shared object.
 
-Light: kernels that are kept need no compiler.
+Importing this module loads no compiler, because kernels whose code is stored need none.
 """
 
 from __future__ import annotations
@@ -36,19 +36,22 @@ __all__ = ["CpuStages", "compile_check", "concrete_target", "front_end", "parse_
 
 
 def concrete_target(target: Any) -> Target:  # noqa: ANN401  # Triton's
-    """Silo's target for one of Triton's; without an arch, as torch gives it, it is this machine's level."""
+    """Silo's target for one of Triton's.
+
+    If that has no arch, as torch passes it, the result is this machine's level.
+    """
     return Target("cpu", target.arch) if target.arch else host_target()
 
 
 def front_end(target: Any) -> CpuFrontEnd:  # noqa: ANN401  # Triton's
-    """The front end for one of Triton's targets. ``TargetError``: it names no level of CPUs."""
+    """The front end for one of Triton's targets. Raises ``TargetError`` if the target names no CPU level."""
     concrete = concrete_target(target)
     level_of(concrete)
     return CpuFrontEnd(cpu_target(concrete))
 
 
 def parse_options(front: CpuFrontEnd, given: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
-    """Parses options as the front end does; with checks on, assertions are kept and Triton adds none."""
+    """Parses options as the front end does. With checks on, assertions are kept, and Triton adds none of its own."""
     checked = {"debug": True, "sanitize_overflow": False} if settings().check else {}
     return front.parse_options({**given, **checked})
 
@@ -57,14 +60,14 @@ def parse_options(front: CpuFrontEnd, given: Mapping[str, Any]) -> Any:  # noqa:
 
 
 class CpuStages:
-    """One of Triton's backends for one target, without Triton's base class."""
+    """Compiles for one target; it has the methods of Triton's backends without their base class."""
 
     def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
         self.target = concrete_target(target)
         self._level = level_of(self.target)
 
     def identity(self) -> str:
-        """The key of this compiler in Triton's cache.
+        """This compiler's part of the key in Triton's cache.
 
         Raises:
             CompilerMissingError: no usable C compiler.
@@ -73,7 +76,7 @@ class CpuStages:
         return f"silo {self.target} {compiler_identity(self._level, _toolchain())}{checked}"
 
     def add(self, stages: dict[str, Any], options: Any, language: Any) -> None:  # noqa: ANN401
-        """Enter the stages, in order, under the endings of the files that Triton keeps.
+        """Adds the stages to ``stages`` in order, by the endings of the files that Triton keeps.
 
         Raises:
             SourceError: a Gluon kernel, or Triton would throw the object away.
@@ -84,7 +87,7 @@ class CpuStages:
             raise SourceError("TRITON_STORE_BINARY_ONLY keeps only binaries of GPUs: unset it to run on the CPU")
         emitted: list[EmittedJob] = []
         names: list[str] = []
-        begin = time.monotonic()  # Triton reads the kernel next
+        begin = time.monotonic()  # Triton's front end runs next
 
         def ttir(made: Any, metadata: dict[str, Any]) -> Any:  # noqa: ANN401
             metadata.update(METADATA)
@@ -117,13 +120,13 @@ class CpuStages:
             if not emitted:
                 raise CompileError("the CPU backend starts from TTIR: C text alone does not say how it is launched")
             with working(f"compiling {names[0]} for {self.target}"):
-                built = _built(str(text), emitted[0].flags, _toolchain())
+                shared = _built(str(text), emitted[0].flags, _toolchain())
             seconds = time.monotonic() - begin
             if seconds >= SLOW_S:
                 announce(f"compiled {names[0]} for {self.target} in {seconds:.1f} s; kept in Triton's cache")
             if emitted[0].note:
                 announce(f"{names[0]}: {emitted[0].note}")
-            return built
+            return shared
 
         stages.update({"ttir": ttir, "c": c_text, "so": shared_object})
 
@@ -142,5 +145,8 @@ def _toolchain() -> CCompiler:
 
 @lru_cache(maxsize=32)
 def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> bytes:
-    """Configs that differ in options of GPUs alone lead to the same text, one after the other."""
+    """Builds the object for a C text.
+
+    The result is cached, because configs that differ only in options of GPUs give the same text one after the other.
+    """
     return build_kernel(text, flags, toolchain).data

@@ -1,4 +1,7 @@
-"""A recording: its entries, the contents of bundle and journal, this process's additions. Many processes share one."""
+"""A recording: its entries, the contents of its bundle and journal, and additions by this process.
+
+Many processes share it.
+"""
 
 from __future__ import annotations
 
@@ -53,18 +56,18 @@ __all__ = [
 WINNERS = "triton/winners.jsonl"
 NAMES = "triton/names.jsonl"
 _CACHE = "triton/"
-GROUP = "__grp__"  # begins the name of the file in which Triton lists the files of one key, by their paths
+GROUP = "__grp__"  # the prefix of the names of group files, in which Triton lists the paths of all files of one key
 _KEY = re.compile(r"[A-Za-z0-9]{1,128}")
-_MOST_NAME_BYTES = 200  # Triton adds a prefix; file systems take 255
+_MOST_NAME_BYTES = 200  # Triton adds a prefix, and file systems allow 255
 
 
 def attachment_name(key: str, name: str) -> str:
-    """The name of a file of Triton's cache among a bundle's attachments."""
+    """The name of a file of Triton's cache among the attachments of a bundle."""
     return f"{_CACHE}{key}/{name}"
 
 
 def cache_place(attachment: str) -> tuple[str, str] | None:
-    """The inverse of :func:`attachment_name`; None of any other attachment.
+    """The inverse of :func:`attachment_name`; None for any other attachment.
 
     >>> cache_place(attachment_name("K", "add.cubin")), cache_place(WINNERS)
     (('K', 'add.cubin'), None)
@@ -74,10 +77,10 @@ def cache_place(attachment: str) -> tuple[str, str] | None:
 
 
 def check_cache_name(key: str, name: str) -> Decision:
-    """Whether Silo records a file of Triton's cache under this key and name: the names of a bundle are a stranger's.
+    """Whether Silo would record a file of Triton's cache under this key and name; a bundle's names are not trusted.
 
-    Triton opens every file that a list of files (``__grp__NAME.json``) names, so these lists are never taken from a
-    bundle: they are made of the names beside them.
+    Triton opens every file that a group file (``__grp__NAME.json``) lists, so group files are never taken from a
+    bundle; they are created from the names of the files beside them.
 
     >>> check_cache_name("K", "__grp__add.json")
     Rejected(reason='it lists files for Triton to load, and such lists are made, not kept')
@@ -96,22 +99,22 @@ def check_cache_name(key: str, name: str) -> Decision:
 
 
 def key_of(artifact: Artifact) -> str:
-    """The key of Triton's cache that an artifact was recorded from; "" if Silo compiled it."""
+    """The key in Triton's cache from which an artifact was recorded; "" if Silo compiled it."""
     word, _, key = artifact.job.partition(" ")
     return key if word == "triton" else ""
 
 
 def file_ref(data: bytes, kind: str = FILE_KIND) -> BlobRef:
-    """Returns the reference of a file's blob with these bytes."""
+    """Returns a blob reference for a file with these bytes."""
     return blob_ref(kind, data)
 
 
 @frozen
 class RecordedVariant(Persisted):
-    """One variant that a program used, or the generic one beside it.
+    """One variant that a program used, or the generic variant recorded with it.
 
-    ``signature`` is the source's own, untyped. ``key`` is the folder of Triton's cache whose ``files`` it came as, by
-    name; of these the file that a driver loads is the artifact's blob.
+    ``signature`` is the source's own, without types. ``key`` is the folder in Triton's cache of which it had the
+    ``files``, by name; the file that a driver loads is the artifact's blob.
     """
 
     title = "a recorded variant"
@@ -125,13 +128,13 @@ class RecordedVariant(Persisted):
 
     @property
     def identity(self) -> str:
-        """The identity of a variant, by the facts by which Triton distinguishes its compiles."""
+        """Identifies a variant by the facts by which Triton distinguishes its compiles."""
         return f"variant {self.key}"
 
 
 @frozen
 class CacheFile(Persisted):
-    """A file of Triton's cache that does not belong to a known variant: its key, its name, its bytes' hash."""
+    """A file of Triton's cache that belongs to no known variant: its key, its name, and its hash."""
 
     title = "a file"
     tags = MappingProxyType({"kind": "file"})
@@ -142,13 +145,16 @@ class CacheFile(Persisted):
 
     @property
     def identity(self) -> str:
-        """Names the file and its content; a file with another content takes its place."""
+        """Identifies the file and its content; a file with other content replaces it."""
         return f"file {self.key}/{self.name} {self.ref.sha256}"
 
 
 @frozen
 class TextNames(Persisted):
-    """The references of a kernel's text, by the text's key. With them a kernel is found without parsing a text."""
+    """The names that a kernel's text refers to, by the text's key.
+
+    With them a kernel is found without parsing its text.
+    """
 
     title = "the names in a text"
     tags = MappingProxyType({"kind": "names"})
@@ -158,7 +164,7 @@ class TextNames(Persisted):
 
     @property
     def identity(self) -> str:
-        """Names the text."""
+        """Identifies the text."""
         return f"names {self.text}"
 
 
@@ -166,7 +172,7 @@ Entry: TypeAlias = RecordedVariant | CacheFile | ForeignWinner | TextNames
 
 
 def entry_from_json(document: JSON) -> Entry:
-    """The entry in a record of a journal; raises ``ValueError`` on anything else."""
+    """The entry in a journal's record; raises ``ValueError`` for any other document."""
     if isinstance(document, dict):
         for cls in (ForeignWinner, TextNames, CacheFile, RecordedVariant):
             if document.get("kind") == cls.tags["kind"]:
@@ -181,7 +187,7 @@ _TEXT = re.compile(rb'"text":"([0-9a-f]{64})"')
 
 
 class Archive:
-    """The recording of one bundle. Usable from many threads, and in children made by fork.
+    """The recording that belongs to one bundle. Usable from many threads, and in children made by fork.
 
     Raises:
         BundleError: the journal cannot be written, or the existing file is not a bundle.
@@ -192,7 +198,7 @@ class Archive:
         self.journal = Journal(journal_of(self.path))
         self._lock = Mutex()
         self._place = JournalPlace()
-        self._bundle: bytes | None = None  # the header of the bundle that was read, which names all that is in it
+        self._bundle: bytes | None = None  # the header of the bundle as last read, which changes with its contents
         self._known: set[str] = set()
         self._winners: dict[tuple[str, str, str], ForeignWinner] = {}
         self._given_up: BundleError | None = None
@@ -200,7 +206,7 @@ class Archive:
             self._refresh()
 
     def add(self, entry: Entry, blobs: Mapping[str, bytes]) -> bool:
-        """Keep an entry with its bytes by sha256, durably; False if it is recorded already.
+        """Records an entry durably, with its bytes by sha256; returns False if it is recorded already.
 
         Raises:
             BundleError: it cannot be written.
@@ -217,22 +223,22 @@ class Archive:
             return True
 
     def is_known(self, identity: str) -> bool:
-        """Whether an entry of this identity is recorded, as far as this process has read."""
+        """Whether an entry with this identity is recorded, according to what this process has read."""
         with self._lock:
             return identity in self._known
 
     def winner(self, slot: tuple[str, str, str]) -> ForeignWinner | None:
-        """The present decision for a slot."""
+        """The current decision for a slot, or None."""
         with self._lock:
-            found = self._winners.get(slot)
-            if found is None:
+            winner = self._winners.get(slot)
+            if winner is None:
                 with self._locked_journal():
                     self._refresh()
-                found = self._winners.get(slot)
-            return found
+                winner = self._winners.get(slot)
+            return winner
 
     def decide(self, winner: ForeignWinner) -> ForeignWinner:
-        """Keep a decision, unless another was first. Returns the decision that holds.
+        """Records a decision unless one exists for its slot. Returns the decision that is valid.
 
         Raises:
             BundleError: it cannot be written.
@@ -243,7 +249,10 @@ class Archive:
 
     @contextlib.contextmanager
     def _locked_journal(self) -> Generator[None]:
-        """Hold the journal. A process that held it for too long once is not waited for again by each kernel."""
+        """Locks the journal.
+
+        If another process once held the lock for too long, later calls fail at once instead of waiting.
+        """
         if self._given_up is not None:
             raise self._given_up
         with contextlib.ExitStack() as stack:
@@ -256,7 +265,7 @@ class Archive:
             yield
 
     def _refresh(self) -> None:
-        """Read the records that others have added since. Under both locks."""
+        """Reads the records that others have added since the last call. Both locks must be held."""
         entries: list[Entry] = []
 
         def take(record: JournalRecord) -> None:
@@ -265,7 +274,7 @@ class Archive:
 
         place = self.journal.read(take, self._place)
         if place.identity != self._place.identity or self._bundle is None:
-            self._read_bundle()  # the earlier journal is in the bundle now
+            self._read_bundle()  # another process has folded the earlier journal into the bundle
         self._place = place
         for entry in entries:
             self._take(entry)
@@ -295,19 +304,19 @@ class Archive:
 
 
 def read_winners(bundle: Bundle) -> list[ForeignWinner]:
-    """The decisions of tuners, as a bundle holds them.
+    """The decisions of tuners that a bundle contains.
 
     Raises:
-        BundleError: the document is none.
+        BundleError: a document is damaged.
     """
     return _read(bundle, _lines(bundle, WINNERS), ForeignWinner.from_json, "the winners")
 
 
 class RecordedNames(Mapping[str, Names]):
-    """The names in the texts of kernels, as a bundle holds them, by the texts' keys; read when they are needed.
+    """The names that kernels' texts refer to, from a bundle, by the texts' keys; each is parsed when it is needed.
 
     Raises:
-        BundleError: a document is damaged. That of a text is read when the text's names are.
+        BundleError: a document is damaged. A text's document is read only when its names are requested.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -325,13 +334,13 @@ class RecordedNames(Mapping[str, Names]):
 
 
 def _text_named(line: bytes) -> str:
-    """The text whose names a line has; the line itself if it names none, so that it is refused when it is read."""
+    """The key of the text that a line belongs to; without one, the line itself, so that reading it raises an error."""
     found = _TEXT.search(line)
     return repr(line) if found is None else found[1].decode()
 
 
 def _lines(bundle: Bundle, attachment: str) -> list[bytes]:
-    """The lines of an attachment, each a document; empty if the bundle lacks the attachment."""
+    """The lines of an attachment, each of which is a document; [] if the bundle lacks the attachment."""
     ref = bundle.attachments.get(attachment)
     return [] if ref is None else bundle.blob(ref.sha256).splitlines(keepends=True)
 
@@ -352,7 +361,7 @@ def _entry(path: Path, record: JournalRecord) -> Entry | None:
 
 
 def _refs(entry: Entry) -> list[BlobRef]:
-    """The blobs of an entry, in the order in which a journal has their bytes; each once."""
+    """The distinct blobs of an entry, in the order in which a journal stores their bytes."""
     if isinstance(entry, ForeignWinner | TextNames):
         return []
     if isinstance(entry, RecordedVariant):
@@ -367,12 +376,12 @@ def _hashes(entry: Entry) -> list[str]:
 
 
 def blobs_of(entry: Entry, data: bytes) -> dict[str, bytes]:
-    """The bytes of an entry by sha256; ``ValueError`` if their hash differs."""
-    found: dict[str, bytes] = {}
+    """Splits the bytes of an entry by blob, keyed by sha256; raises ``ValueError`` if their total length differs."""
+    blobs: dict[str, bytes] = {}
     at = 0
     for ref in _refs(entry):
-        found[ref.sha256] = data[at : at + ref.size]
+        blobs[ref.sha256] = data[at : at + ref.size]
         at += ref.size
     if at != len(data):
         raise ValueError(f"{len(data)} bytes where {at} are named")
-    return found
+    return blobs

@@ -1,4 +1,4 @@
-"""The contents of a recording in a replay's form; which recorded variant serves a compile, and why others do not."""
+"""Looks up entries of a recording for a replay: which recorded variant serves a compile, and why others do not."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["ArchiveLookup", "best_variant", "constants_of", "describe_wanted", "
 
 
 def constants_of(variant: Variant) -> dict[str, Value]:
-    """Every constexpr, of the call and of the config."""
+    """All constexprs of a variant, from the call and from the config."""
     return {**dict(variant.config.values), **variant.specialization.constant_values}
 
 
 def fits(variant: Variant, blob_kind: str, wanted: Variant) -> Decision:
-    """Whether a variant of the same source serves calls that ask for ``wanted``; if not, all the reasons."""
+    """Whether a variant of the same source serves calls that need ``wanted``; if not, the decision has all reasons."""
     problems = list(_problems(variant, blob_kind, wanted))
     if problems:
         return Rejected("; ".join(problems))
@@ -44,9 +44,9 @@ def fits(variant: Variant, blob_kind: str, wanted: Variant) -> Decision:
 
 
 def may_fit(group: VariantGroup, wanted: Variant) -> bool:
-    """Whether variants of a group may serve a call; the group has no other constants than the call.
+    """Whether a variant of a group may serve a call, for a group that has the same constants as the call.
 
-    Each variant that :func:`fits` is in one of these groups.
+    Every variant accepted by :func:`fits` is in such a group.
     """
     if group.signature.names != wanted.signature.names or not runs_on(group.target, wanted.target, group.blob_kind):
         return False
@@ -73,19 +73,19 @@ def _problems(variant: Variant, blob_kind: str, wanted: Variant) -> Iterable[str
 
 def _parameter_problem(parameter: Parameter, specialization: Specialization, wanted: Variant) -> str | None:
     requested = wanted.signature[parameter.name]
-    facts, given = specialization.facts_of(parameter.name), wanted.specialization.facts_of(parameter.name)
-    if (Fact.NONE in facts) != (Fact.NONE in given):
-        return "is None" if Fact.NONE in given else "is given, and the code is for None"
+    facts, wanted_facts = specialization.facts_of(parameter.name), wanted.specialization.facts_of(parameter.name)
+    if (Fact.NONE in facts) != (Fact.NONE in wanted_facts):
+        return "is None" if Fact.NONE in wanted_facts else "is given, and the code is for None"
     if parameter.kind is not requested.kind:
         return f"is {_type(requested)}, and the code takes {_type(parameter)}"
     if parameter.dtype is not requested.dtype and not _wider(parameter, requested):
         return f"is {_type(requested)}, and the code takes {_type(parameter)}"
-    missing = sorted(fact.value for fact in facts - given if fact.is_assumption)
+    missing = sorted(fact.value for fact in facts - wanted_facts if fact.is_assumption)
     return f"is not {', '.join(missing)}, and the code assumes that" if missing else None
 
 
 def _wider(takes: Parameter, requested: Parameter) -> bool:
-    """Whether code for a wider signed integer is given a narrower one."""
+    """Whether the code takes a wider signed integer than the call passes."""
     if takes.dtype is None or requested.dtype is None:
         return False
     return takes.dtype.kind is requested.dtype.kind is DTypeKind.INT and takes.dtype.bits > requested.dtype.bits
@@ -101,7 +101,7 @@ def _type(parameter: Parameter) -> str:
 
 
 def best_variant(variants: Iterable[BundleVariant], wanted: Variant) -> BundleVariant | None:
-    """The variant that serves a call and assumes the most, exact types first; None without one."""
+    """The variant that serves a call and assumes the most; exact types come first. None if no variant serves it."""
     fitting = [one for one in variants if fits(one.artifact.variant, one.artifact.blob.kind, wanted)]
     return max(fitting, key=lambda one: _rank(one.artifact.variant, wanted), default=None)
 
@@ -113,18 +113,19 @@ def _rank(variant: Variant, wanted: Variant) -> tuple[bool, bool, int]:
 
 
 def nearest(variants: Sequence[BundleVariant], wanted: Variant, most: int = 4) -> list[tuple[Variant, str]]:
-    """The variants with the least in the way, each with all that is."""
-    found = [
+    """The ``most`` variants with the fewest reasons against them, each with all its reasons."""
+    artifacts = [
         (len(list(_problems(one.artifact.variant, one.artifact.blob.kind, wanted))), one.artifact) for one in variants
     ]
-    found.sort(key=lambda item: (item[0], item[1].job))
+    artifacts.sort(key=lambda item: (item[0], item[1].job))
     return [
-        (artifact.variant, fits(artifact.variant, artifact.blob.kind, wanted).reason) for _, artifact in found[:most]
+        (artifact.variant, fits(artifact.variant, artifact.blob.kind, wanted).reason)
+        for _, artifact in artifacts[:most]
     ]
 
 
 def describe_wanted(wanted: Variant) -> str:
-    """The request in one line: types with the facts about each, constexprs, options, target."""
+    """A call in one line: types with the facts about each argument, constexprs, options, target."""
     parts: list[str] = []
     for one in wanted.signature.parameters:
         facts = wanted.specialization.facts_of(one.name)
@@ -138,7 +139,10 @@ def describe_wanted(wanted: Variant) -> str:
 
 
 class ArchiveLookup:
-    """One bundle. ``trust``: its native code is loaded without further consent. Usable from many threads."""
+    """Looks up the contents of one bundle. Usable from many threads.
+
+    ``trust``: the bundle's native code is loaded without further consent.
+    """
 
     def __init__(self, bundle: Bundle, *, trust: bool = False) -> None:
         self.bundle = bundle
@@ -147,25 +151,25 @@ class ArchiveLookup:
 
     @cached_property
     def kernels(self) -> dict[str, list[str]]:
-        """The names of all kernels by their sources' fingerprints."""
-        found: dict[str, list[str]] = {}
+        """The names of all kernels, by the fingerprints of their sources."""
+        names: dict[str, list[str]] = {}
         for name in self.bundle.kernel_names:
             for source in self._kernel(name).sources:
-                found.setdefault(source, []).append(name)
-        return found
+                names.setdefault(source, []).append(name)
+        return names
 
     @cached_property
     def files(self) -> dict[str, dict[str, BlobRef]]:
         """The files of Triton's cache by key and name."""
-        found: dict[str, dict[str, BlobRef]] = {}
+        files: dict[str, dict[str, BlobRef]] = {}
         for name, ref in self.bundle.attachments.items():
             if (place := cache_place(name)) is not None:
-                found.setdefault(place[0], {})[place[1]] = ref
-        return found
+                files.setdefault(place[0], {})[place[1]] = ref
+        return files
 
     @cached_property
     def winners(self) -> dict[str, list[ForeignWinner]]:
-        """The decisions of tuners, by their kernels' fingerprints."""
+        """The decisions of tuners, by the fingerprints of their kernels."""
         found: dict[str, list[ForeignWinner]] = {}
         for winner in read_winners(self.bundle):
             found.setdefault(winner.source, []).append(winner)
@@ -173,38 +177,43 @@ class ArchiveLookup:
 
     @cached_property
     def names(self) -> Mapping[str, Names]:
-        """The names in the texts of its kernels: with them a fingerprint needs no parser."""
+        """The names that kernels' texts refer to; with them, computing a fingerprint needs no parsing."""
         return RecordedNames(self.bundle)
 
     # -- variants ------------------------------------------------------------------------------------------------------
 
     def variants(self, source: str) -> list[BundleVariant]:
-        """Every variant of a source that came from Triton's own compiler."""
-        found: list[BundleVariant] = []
+        """Every variant of a source that was recorded from Triton's own compiler."""
+        variants: list[BundleVariant] = []
         for name in self.kernels.get(source, ()):
             kernel = self._kernel(name)
-            found += [kernel[number] for number in range(len(kernel))]
-        return [one for one in found if one.artifact.variant.source == source and key_of(one.artifact) in self.files]
+            variants += [kernel[number] for number in range(len(kernel))]
+        return [one for one in variants if one.artifact.variant.source == source and key_of(one.artifact) in self.files]
 
     def best(self, wanted: Variant) -> BundleVariant | None:
-        """The variant that serves a call best. Only the parts of the file that may serve it are read."""
+        """The variant that serves a call best, or None. Reads only the parts of the file that may serve it."""
         named = self._named(wanted)
         for name in named:
-            one = self._kernel(name).exact(wanted)
+            variant = self._kernel(name).exact(wanted)
             if (
-                one is not None
-                and key_of(one.artifact)
-                and runs_on(wanted.target, wanted.target, one.artifact.blob.kind)
+                variant is not None
+                and key_of(variant.artifact)
+                and runs_on(wanted.target, wanted.target, variant.artifact.blob.kind)
             ):
-                return one  # nothing assumes more of the call
-        found: list[BundleVariant] = []
+                return variant  # an exact variant: no other can assume more about the call
+        candidates: list[BundleVariant] = []
         known = constants_of(wanted)
         for name in named:
             kernel = self._kernel(name)
             numbers = [number for group in kernel.groups(known) if may_fit(group, wanted) for number in group.numbers]
-            found += [kernel[number] for number in numbers]
+            candidates += [kernel[number] for number in numbers]
         return best_variant(
-            (one for one in found if one.artifact.variant.source == wanted.source and key_of(one.artifact)), wanted
+            (
+                variant
+                for variant in candidates
+                if variant.artifact.variant.source == wanted.source and key_of(variant.artifact)
+            ),
+            wanted,
         )
 
     def _kernel(self, name: str) -> OpenKernel:
@@ -214,7 +223,7 @@ class ArchiveLookup:
         return found
 
     def _named(self, wanted: Variant) -> list[str]:
-        """The kernels of a source. Usually one of two names leads to them; otherwise all are compared."""
+        """The bundle's kernels for a source. Tries the two names that the recorder gives first."""
         manifest = self.bundle.manifest
         for name in (wanted.kernel, f"{wanted.kernel}@{wanted.source[:12]}"):
             if name in manifest and wanted.source in self._kernel(name).sources:
@@ -224,7 +233,7 @@ class ArchiveLookup:
     # -- code ----------------------------------------------------------------------------------------------------------
 
     def kept(self, one: BundleVariant) -> tuple[KeptCode, str]:
-        """Triton's own files of a variant, and its hash of them.
+        """Triton's own files for a variant, and Triton's hash of them.
 
         Raises:
             BundleError: some are missing, or they are damaged.
@@ -238,7 +247,7 @@ class ArchiveLookup:
             )
         try:
             metadata: Any = json.loads(self.bundle.blob(files[f"{name}.json"].sha256))
-            hashed = str(metadata["hash"])
+            file_hash = str(metadata["hash"])
         except (ValueError, KeyError, TypeError) as error:
             raise BundleError(f"{self.bundle.name}: Triton's metadata of {name} is damaged: {error!r}") from None
         binary = one.artifact.blob.kind
@@ -249,14 +258,14 @@ class ArchiveLookup:
             for file, ref in files.items()
             if file.startswith(f"{name}.") and file != f"{name}.json"
         }
-        return KeptCode(key, name, metadata, stages, binary), hashed
+        return KeptCode(key, name, metadata, stages, binary), file_hash
 
     def consent(self, one: BundleVariant) -> Consent | None:
-        """Consent to load the code of a variant; None if it needs none.
+        """Consent to load the code of a variant; None if the code needs no consent.
 
         Raises:
-            BundleError: it would run although checks are on.
-            TrustError: it is not trusted.
+            BundleError: the code would run although checks are on.
+            TrustError: the code is not trusted.
         """
         artifact = one.artifact
         if not artifact.runs_on_host:
@@ -272,7 +281,7 @@ class ArchiveLookup:
 
 
 def _as_built(artifact: Artifact) -> Artifact:
-    """Returns the artifact with every constexpr in its specialization, as the recorder noted it."""
+    """Returns the artifact with all constexprs in its specialization, as it was when it was recorded."""
     variant = artifact.variant
     constants = {**dict(variant.config.values), **variant.specialization.constant_values}
     return replace(artifact, variant=replace(variant, specialization=variant.specialization.with_constants(constants)))

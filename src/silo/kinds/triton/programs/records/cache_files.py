@@ -1,6 +1,6 @@
-"""The files of Triton's own cache in a bundle: served to Triton's remote cache, kept from there, written to a folder.
+"""Files of Triton's own cache in a bundle: served to and recorded from Triton's remote cache, and written to a folder.
 
-Native code of the host is neither kept nor served: Triton would load it without consent.
+Native code for the host is neither recorded nor served, because Triton would load it without consent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from silo.store.privacy import make_directory
 __all__ = ["CacheFiles", "cache_of_settings", "host_code_in", "write_cache"]
 
 _ELF = b"\x7fELF"
-_DEVICE_CODE = (".cubin", ".hsaco")  # ELF, too
+_DEVICE_CODE = (".cubin", ".hsaco")  # these are ELF files too, but not for the host
 _HOST_CODE = (".so", ".pyd", ".dylib", ".dll")
 
 
@@ -46,20 +46,21 @@ def is_host_code(name: str, data: bytes) -> bool:
 
 
 def host_code_in(names: Iterable[str]) -> bool:
-    """Whether files that belong together hold native code, by their names."""
+    """Whether a group of files contains native code, judged by their names."""
     return any(name.endswith(_HOST_CODE) for name in names)
 
 
 class CacheFiles:
-    """The files in one bundle and its journal.
+    """The files of Triton's cache in one bundle and its journal.
 
-    Never raises, because Triton would end the program; a failure is reported once.
+    Never raises, because Triton would end the program; a failure is logged once.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._lock = Mutex()
-        self._files: dict[str, dict[str, bytes | str]] = {}  # by key and name: bytes, or the hash of a blob
+        # by key and name: the bytes, or the hash of a blob in the bundle
+        self._files: dict[str, dict[str, bytes | str]] = {}
         self._bundle: Bundle | None = None
         self._opened = False
         self._place = JournalPlace()
@@ -68,10 +69,11 @@ class CacheFiles:
         self._notices = Notices()
         self.hits = self.misses = 0
 
-    # -- as Triton asks ------------------------------------------------------------------------------------------------
+    # -- called by Triton
+    # --------------------------------------------------------------------------------------------------
 
     def get(self, key: str, names: Sequence[str]) -> Mapping[str, bytes]:
-        """The files of these names that are kept under a key of Triton's."""
+        """The stored contents of the named files under one of Triton's keys."""
         try:
             with self._lock:
                 self._open()
@@ -79,18 +81,18 @@ class CacheFiles:
                     self._read_journal()
                 known = self._files.get(key, {})
                 wanted: Sequence[str] = () if host_code_in(known) else names
-                found = {name: data for name in wanted if (data := self._file(known, name)) is not None}
+                files = {name: data for name in wanted if (data := self._file(known, name)) is not None}
         except (SiloError, OSError) as error:
             self._tell("nothing is taken from", error)
-            found = dict[str, bytes]()
-        self.hits += bool(found)
-        self.misses += not found
-        return found
+            files = dict[str, bytes]()
+        self.hits += bool(files)
+        self.misses += not files
+        return files
 
     def put(self, key: str, name: str, data: bytes) -> None:
-        """Keep a file that Triton made."""
+        """Records a file that Triton wrote."""
         if name.startswith(GROUP):
-            return  # it is made of the others
+            return  # a group file is created from the names of the others
         try:
             with self._lock:
                 if is_host_code(name, data):
@@ -107,19 +109,20 @@ class CacheFiles:
 
     def _file(self, known: Mapping[str, bytes | str], name: str) -> bytes | None:
         if name.startswith(GROUP):
-            # Triton writes the metadata last: where they are, all is.
+            # Triton writes the metadata last, so if it exists, all files do.
             whole = name.removeprefix(GROUP) in known
             return json.dumps({"child_paths": sorted(known)}).encode() if whole else None
-        found = known.get(name)
-        if isinstance(found, str):
+        entry = known.get(name)
+        if isinstance(entry, str):
             assert self._bundle is not None
-            return self._bundle.blob(found)
-        return found
+            return self._bundle.blob(entry)
+        return entry
 
-    # -- where they are ------------------------------------------------------------------------------------------------
+    # -- the bundle and its journal
+    # ----------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Read what there is, once."""
+        """Opens the bundle and reads its journal, at the first call only."""
         if self._opened:
             return
         self._opened = True
@@ -159,7 +162,7 @@ class CacheFiles:
         return self._recording
 
     def close(self) -> None:
-        """Fold the kept files into the bundle."""
+        """Folds the recorded files into the bundle."""
         if self._recording is not None:
             try:
                 fold(self._recording.path)
@@ -174,7 +177,7 @@ _made: CacheFiles | None = None
 
 
 def cache_of_settings() -> CacheFiles:
-    """The cache files of this process, over the file that ``SILO_TRITON_CACHE`` names."""
+    """The cache files of this process, in the bundle that ``SILO_TRITON_CACHE`` names."""
     global _made  # noqa: PLW0603  # Triton may import its backend anew
     if _made is None:
         named = settings().triton_cache
@@ -183,11 +186,11 @@ def cache_of_settings() -> CacheFiles:
 
 
 def write_cache(path: Path, folder: Path) -> tuple[int, int, int]:
-    """Write a bundle's files as a cache folder of Triton (``TRITON_CACHE_DIR``); returns number, bytes, omitted keys.
+    """Writes a bundle's files as a cache folder of Triton (``TRITON_CACHE_DIR``); returns number, bytes, omitted keys.
 
-    Triton's lists of files name them by their absolute paths: they are made here and hold for this place alone. Keys
-    with native code of the host are left out. An existing folder may only hold files that an earlier call wrote from
-    the same bundle.
+    Triton's group files contain absolute paths, so they are created here and are valid only in this folder. Keys with
+    native code for the host are left out. An existing folder may only contain files that an earlier call wrote from the
+    same bundle.
 
     Raises:
         BundleError: the bundle cannot be read or names a file that Silo does not record, the folder holds other
@@ -220,19 +223,19 @@ def write_cache(path: Path, folder: Path) -> tuple[int, int, int]:
 
 
 def _metadata(names: Iterable[str]) -> list[str]:
-    """The names among a key's files for which Triton looks for a list of files."""
+    """The names among a key's files for which Triton looks for a group file."""
     return [name for name in names if name.endswith(".json") and not name.endswith(".autotune.json")]
 
 
 def _require_own(folder: Path, known: Mapping[str, Collection[str]]) -> None:
-    """Raise BundleError unless all entries of a folder are plain files that will be overwritten, not links.
+    """Raises BundleError unless all entries of a folder are plain files that will be overwritten, and no links.
 
-    Triton loads the files beside them, native code too.
+    Triton also loads other files in such a folder, including native code.
     """
     try:
         foreign = _foreign_entry(folder, known)
     except FileNotFoundError:
-        return  # the folder is made
+        return  # the folder will be created
     except OSError as error:
         raise BundleError(f"{folder} cannot be read: {error.strerror or error}") from error
     if foreign is not None:
@@ -243,7 +246,7 @@ def _require_own(folder: Path, known: Mapping[str, Collection[str]]) -> None:
 
 
 def _foreign_entry(folder: Path, known: Mapping[str, Collection[str]]) -> str | None:
-    """The first entry below a folder that ``known`` does not name; None if it names all."""
+    """The first entry below a folder that ``known`` does not name; None if it names all entries."""
     with os.scandir(folder) as keys:
         for key in keys:
             if key.name not in known or not key.is_dir(follow_symlinks=False):
@@ -256,7 +259,7 @@ def _foreign_entry(folder: Path, known: Mapping[str, Collection[str]]) -> str | 
 
 
 def _folder_files(folder: Path, files: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
-    """The files of one key, the metadata and then the list of them last, as Triton does."""
+    """The files of one key in Triton's order: the metadata and its group file come last."""
     metadata = _metadata(files)
     yield from ((name, data) for name, data in files.items() if name not in metadata)
     for name in metadata:

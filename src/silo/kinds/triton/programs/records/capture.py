@@ -1,4 +1,4 @@
-"""The recorder: compiled code, decisions of tuners, and values of constexprs that it covers, go into a recording.
+"""Records compiled code and decisions of tuners, and compiles for further values of constexprs that are to be covered.
 
 A word names a parameter and its values::
 
@@ -58,8 +58,8 @@ from silo.machine.process_session import session
 __all__ = ["OPTIONS", "Capture", "Cover", "Sources", "covered_combinations", "read_covers"]
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas")
-_MOST_VALUES = 256  # of one word: each is a compile of each kernel that has the parameter, and two of most
-_MOST_COMBINATIONS = 1024  # of all words for one call
+_MOST_VALUES = 256  # of one word: each value is a compile, mostly two, for each kernel that has the parameter
+_MOST_COMBINATIONS = 1024  # combinations of values that one call is recorded for
 _WORD = re.compile(r"(?:([A-Za-z_]\w*)\.)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _ITEM = re.compile(r"'[^']*'|[^,']+")
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(pow2|\d+))?")
@@ -68,7 +68,7 @@ _NAMED: Mapping[str, Value] = {"true": True, "false": False, "none": None}
 
 @frozen
 class Cover:
-    """Values of one parameter, of the kernels of one name or (None) of all that have the parameter."""
+    """Values to cover for one parameter, in the kernels named ``kernel`` or (None) in all that have the parameter."""
 
     kernel: str | None
     name: str
@@ -76,34 +76,34 @@ class Cover:
 
     @property
     def label(self) -> str:
-        """The parameter as the word names it."""
+        """The parameter as the word writes it."""
         return self.name if self.kernel is None else f"{self.kernel}.{self.name}"
 
 
 def read_covers(words: str | Sequence[str]) -> tuple[Cover, ...]:
-    """Return the values that words of this module's grammar name.
+    """Parses words of this module's grammar.
 
     >>> read_covers("BLOCK=1..8:pow2,48 add.WIDE=true,false")
     (Cover(kernel=None, name='BLOCK', values=(1, 2, 4, 8, 48)), Cover(kernel='add', name='WIDE', values=(True, False)))
 
     Raises:
-        SettingsError: a word is outside of the grammar, names an empty range, or too many values.
+        SettingsError: a word is not in the grammar, or names an empty range or too many values.
     """
     return tuple(_read(word) for word in (_split(words) if isinstance(words, str) else words))
 
 
 def _split(text: str) -> list[str]:
-    """The words of a text; blanks within quotes separate nothing."""
+    """The words of a text; blanks inside quotes do not separate words."""
     return re.findall(r"(?:'[^']*'|[^\s'])+|'", text)
 
 
 def _read(word: str) -> Cover:
-    found = _WORD.fullmatch(word.strip())
-    if found is None:
+    match = _WORD.fullmatch(word.strip())
+    if match is None:
         raise SettingsError(
             f"--cover {word}: it is NAME=VALUES or KERNEL.NAME=VALUES, as in BLOCK=16,32,64 or BLOCK=1..4096:pow2"
         )
-    kernel, name, text = found.groups()
+    kernel, name, text = match.groups()
     items = _ITEM.findall(text)
     if not items or ",".join(items) != text:
         raise SettingsError(f"--cover {word}: values are separated by single commas, and texts stand between ' and '")
@@ -133,7 +133,7 @@ def _values(word: str, item: str) -> Iterator[Value]:
             value = kind(item)
         except ValueError:
             continue
-        if value - value == 0:  # neither infinite nor no number
+        if value - value == 0:  # the value is finite
             yield value
             return
     raise SettingsError(
@@ -143,13 +143,13 @@ def _values(word: str, item: str) -> Iterator[Value]:
 
 def _range(word: str, first: int, last: int, step: str | None) -> Iterator[int]:
     if step == "pow2":
-        found: Iterator[int] = itertools.takewhile(lambda one: one <= last, _powers(first))
+        numbers: Iterator[int] = itertools.takewhile(lambda one: one <= last, _powers(first))
     elif step == "0":
         raise SettingsError(f"--cover {word}: a step is 1 or more")
     else:
-        found = iter(range(first, last + 1, int(step or 1)))
+        numbers = iter(range(first, last + 1, int(step or 1)))
     empty = True
-    for value in found:
+    for value in numbers:
         empty = False
         yield value
     if empty:
@@ -161,16 +161,16 @@ def _powers(first: int) -> Iterator[int]:
 
 
 def covered_combinations(covers: Sequence[Cover], kernel: str, met: Mapping[str, Value]) -> Iterator[dict[str, Value]]:
-    """Each combination of values that is to be compiled beside a call, by name: those that differ from ``met``.
+    """Yields each further combination of values to compile for a call, by name: those that differ from ``met``.
 
-    ``met``: the constexprs and options of the call, by name. Of two covered names every value goes with every value of
-    the other, the call's own among them.
+    ``met`` are the call's own constexprs and options, by name. With several covered names, every value of one is
+    combined with every value of the others, including the call's own values.
 
     >>> [*covered_combinations(read_covers("A=1,2 B=true"), "k", {"A": 1, "B": False, "C": 5})]
     [{'A': 1, 'B': True}, {'A': 2, 'B': False}, {'A': 2, 'B': True}]
 
     Raises:
-        SettingsError: more combinations than anybody would compile.
+        SettingsError: there are more than ``_MOST_COMBINATIONS`` combinations.
     """
     choices: dict[str, dict[object, Value]] = {}
     for cover in covers:
@@ -196,7 +196,7 @@ def covered_combinations(covers: Sequence[Cover], kernel: str, met: Mapping[str,
 
 
 def _as_met(value: Value, met: Value) -> Value:
-    """A value in the type of the call's value: 1 for True, 2 for 2.0, because code is distinguished by types."""
+    """A value converted to the type of the call's value (1 for True, 2 for 2.0), because code differs by type."""
     if type(met) is bool and type(value) is int and value in (0, 1):
         return bool(value)
     if type(met) is float and type(value) is int:
@@ -205,7 +205,7 @@ def _as_met(value: Value, met: Value) -> Value:
 
 
 class Sources:
-    """The facts that Silo reads from each kernel of the program, once."""
+    """Caches the facts that Silo reads from each kernel of the program."""
 
     def __init__(self) -> None:
         self._read: weakref.WeakKeyDictionary[Any, TritonSource] = weakref.WeakKeyDictionary()
@@ -213,8 +213,8 @@ class Sources:
     def of(self, function: Any) -> TritonSource:  # noqa: ANN401
         """The source of a jit function. Raises SourceError.
 
-        The look-up reads the function's hash, which Triton computes over its source: then Triton records the globals
-        that the kernel reads, and a launch raises if one of them has changed.
+        The look-up reads the function's hash, which Triton computes over its source. In doing so Triton records the
+        globals that the kernel reads, and a launch raises if one of them has changed.
         """
         found = self._read.get(function)
         if found is None:
@@ -225,8 +225,8 @@ class Sources:
 class Capture:
     """Records into one bundle. Triton's launch path calls its methods, in any thread.
 
-    What ``others`` decided is recorded as if it had been decided here. Values of ``covers`` are compiled beside those
-    that launches have.
+    Decisions of ``others`` are recorded as if they had been made here. Values in ``covers`` are compiled in addition to
+    the values of actual launches.
     """
 
     def __init__(self, recording: Archive, others: TunerDecisions | None = None, covers: Sequence[Cover] = ()) -> None:
@@ -246,9 +246,9 @@ class Capture:
     # -- compiles ------------------------------------------------------------------------------------------------------
 
     def compile(self, call: CompileCall, proceed: _Compile) -> Any:  # noqa: ANN401
-        """Compile as Triton would, and keep the result."""
+        """Compiles as Triton would, and records the result."""
         compiled = proceed(call)
-        if is_trying():  # it may not be used in the end
+        if is_trying():  # a tuner is trying this config, and may not choose it
             with self._lock:
                 self._tried.setdefault(call.function, []).append((call, compiled, proceed))
         else:
@@ -256,79 +256,85 @@ class Capture:
         return compiled
 
     def _keep_with_covers(self, call: CompileCall, compiled: Any, proceed: _Compile, reason: str) -> None:  # noqa: ANN401
-        """Record a variant, and the same with each other value that is to be covered, compiled as for a launch."""
+        """Records a variant, and compiles and records it for each other combination of values to cover."""
         self._keep(call, compiled, proceed, reason)
         if not self._covers:
             return
         try:
-            wanted = [*self._covering(call)]
+            combinations = [*self._covering(call)]
         except SiloError as error:
             self._tell(call, error)
             return
-        for values, covering in wanted:
+        for values, covering in combinations:
             try:
-                made = proceed(covering)
+                kernel = proceed(covering)
             except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base
                 name = str(call.function.__name__)
                 lines = str(error).strip().splitlines() or [type(error).__name__]
                 self._notices.once(f"cover {name} {values}", f"{name}: not compiled for {values}: {lines[-1]}")
                 continue
-            self._keep(covering, made, proceed, f"covers {values}")
+            self._keep(covering, kernel, proceed, f"covers {values}")
 
     def _covering(self, call: CompileCall) -> Iterator[tuple[str, CompileCall]]:
-        """The further calls to compile beside a call, each once, with the values that differ."""
+        """Yields the further calls to compile for a call, each only once, with a text of the values that differ."""
         source = self._sources.of(call.function)
         places = {one.name: place for place, one in enumerate(source.signature.parameters)}
-        met = {
+        values_met = {
             one.name: source.constant(call.constants.get(places[one.name]))
             for one in source.signature.parameters
             if one.kind is ParameterKind.CONSTEXPR
         } | {name: call.options[name] for name in OPTIONS if name in call.options}
         kernel = str(call.function.__name__)
         with self._lock:
-            self._met |= {one for one in self._covers if one.kernel in (None, kernel) and one.name in met}
-        for values in covered_combinations(self._covers, kernel, met):
+            self._met |= {one for one in self._covers if one.kernel in (None, kernel) and one.name in values_met}
+        for values in covered_combinations(self._covers, kernel, values_met):
             constants = {places[name]: value for name, value in values.items() if name in places}
             options = {name: value for name, value in values.items() if name not in places}
             covering = call.with_values(constants, options)
             signature, specialization = types_of(covering, source)
             target, config = str(target_of(call)), config_of(covering, source.name)
-            wanted = canonical_json(
+            identity = canonical_json(
                 [source.fingerprint, signature.to_json(), specialization.to_json(), config.to_json(), target]
             )
             with self._lock:
-                known = wanted in self._covered
-                self._covered.add(wanted)
+                known = identity in self._covered
+                self._covered.add(identity)
             if not known:
                 yield ", ".join(f"{name}={value}" for name, value in values.items()), covering
 
     def uncovered(self) -> tuple[str, ...]:
-        """Return the parameters to be covered that no kernel had which was launched, as their words name them."""
+        """The parameters to cover that no launched kernel had, as their words write them."""
         with self._lock:
             return tuple(one.label for one in self._covers if one not in self._met)
 
     def _keep(self, call: CompileCall, compiled: Any, proceed: _Compile, reason: str) -> None:  # noqa: ANN401
-        """Record a variant, and the generic one beside it. A kernel that cannot be recorded is logged once."""
+        """Records a variant, and also its generic variant. If a kernel cannot be recorded, that is logged once."""
         try:
             source = self._sources.of(call.function)
             signature, specialization = types_of(call, source)
             config = config_of(call, source.name)
             self._record(call, compiled, source, signature, specialization, config, reason)
-            free = generic(specialization)
-            wanted = canonical_json(
-                [source.fingerprint, signature.to_json(), free.to_json(), config.to_json(), str(target_of(call))]
+            generic_call = generic(specialization)
+            identity = canonical_json(
+                [
+                    source.fingerprint,
+                    signature.to_json(),
+                    generic_call.to_json(),
+                    config.to_json(),
+                    str(target_of(call)),
+                ]
             )
             with self._lock:
-                known = wanted in self._generic
-                self._generic.add(wanted)
-            if free != specialization and not known:
-                asked = relaxed(call, signature, free)
+                known = identity in self._generic
+                self._generic.add(identity)
+            if generic_call != specialization and not known:
+                asked = relaxed(call, signature, generic_call)
                 self._record(
                     asked,
                     proceed(asked),
                     source,
                     signature,
-                    free,
+                    generic_call,
                     config,
                     "generic: serves any alignment and any integer",
                 )
@@ -369,7 +375,7 @@ class Capture:
         blobs = {file_ref(data).sha256: data for data in files.values()}
         blobs |= {file_ref(one).sha256: one for one in (text,) if one is not None}
         refs = {name: file_ref(data) for name, data in files.items()}
-        if artifact.runs_on_host:  # it was compiled here, by this process or into Triton's cache of this user
+        if artifact.runs_on_host:  # it was compiled by this process, or by this user into Triton's cache
             session().store.trust.note_built(artifact.host_code())
         entry = RecordedVariant(artifact, source.signature, reason, code.key, tuple(sorted(refs.items())))
         self.recording.add(entry, blobs)
@@ -377,7 +383,7 @@ class Capture:
             self.recording.add(TextNames(key, names), {})
 
     def keep_compiled(self, call: CompileCall, compiled: Any, reason: str) -> None:  # noqa: ANN401
-        """Record one variant that another compiler's program made, without variants of other specializations.
+        """Records one variant that a program of another compiler made, without its generic or covered variants.
 
         Args:
             call: the request; its function identifies the source, and may have another name than the code's.
@@ -390,17 +396,20 @@ class Capture:
         source = self._sources.of(call.function)
         signature, specialization = types_of(call, source)
         config = config_of(call, source.name)
-        wanted = canonical_json(
+        identity = canonical_json(
             [source.fingerprint, signature.to_json(), specialization.to_json(), config.to_json(), str(target_of(call))]
         )
         with self._lock:
-            known = wanted in self._generic
-            self._generic.add(wanted)
+            known = identity in self._generic
+            self._generic.add(identity)
         if not known:
             self._record(call, compiled, source, signature, specialization, config, reason)
 
     def _tell(self, call: CompileCall, error: Exception) -> None:
-        """Log once for each kernel and reason that it is not recorded. The program goes on as without a recording."""
+        """Logs, once for each kernel and reason, that it is not recorded.
+
+        The program continues as without a recording.
+        """
         name = str(call.function.__name__)
         subject = f"{name} {type(error).__name__} {error if isinstance(error, BundleError) else ''}"
         self._notices.once(subject, f"{name}: not recorded: {error}")
@@ -408,20 +417,23 @@ class Capture:
     # -- tuners --------------------------------------------------------------------------------------------------------
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """The earlier decision of this or another process, so that all of a recording agree."""
+        """An earlier decision of this or another process, so that all processes of a recording use the same.
+
+        None without one.
+        """
         try:
             wanted = winner_of(self._sources.of(kernel_of_tuner(tuner)), tuner, key, None)
-            found = self.recording.winner(wanted.slot)
+            winner = self.recording.winner(wanted.slot)
         except SiloError as error:
             self._tell_tuner(tuner, error)
             return None
-        if found is not None or self._others is None:
-            return None if found is None else config_for(tuner.configs, found.config)
+        if winner is not None or self._others is None:
+            return None if winner is None else config_for(tuner.configs, winner.config)
         config = self._others.known(tuner, key, configs)
         return None if config is None else self._decided(tuner, key, config)
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """Keep the decision and the code that it is about; where another process was first, its decision holds."""
+        """Records the decision and its code; if another process has already decided, its decision is used."""
         return self._decided(tuner, key, config if self._others is None else self._others.decided(tuner, key, config))
 
     def _decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
@@ -450,11 +462,11 @@ _Compile = Callable[[CompileCall], Any]
 
 
 def _is_of(call: CompileCall, members: Mapping[str, object]) -> bool:
-    """Whether a compile was for a config."""
+    """Whether a compile was for the config with these members."""
     places = {name: place for place, name in enumerate(call.types)}
     for name, value in members.items():
         found = call.constants.get(places[name]) if name in places else call.options.get(name)
-        found = getattr(found, "value", found)  # Triton's box of a constexpr
+        found = getattr(found, "value", found)  # the value of a tl.constexpr object
         if identity_of(found) != identity_of(value):
             return False
     return True
@@ -467,7 +479,8 @@ def _with_effects(signature: Signature, effects: Mapping[str, Effect]) -> Signat
 
 
 def _launch_of(variant: Variant, code: KeptCode, compiled: Any) -> LaunchInfo:  # noqa: ANN401
-    if (triton_version() or "").rpartition(".")[0] not in TESTED_VERSIONS:  # an older one, whose launches Silo knows
+    # an older version, for which Silo supports only launches
+    if (triton_version() or "").rpartition(".")[0] not in TESTED_VERSIONS:
         return read_launch(read_compiled(compiled))
     compiler = select_compiler("triton", variant.target)
     if not isinstance(compiler, ReadsBinaries):

@@ -1,4 +1,4 @@
-"""Switching on: a program's compiles and decisions are recorded, or served from a bundle, until it is undone."""
+"""Starts recording a program's compiles and decisions, or serving them from a bundle, until it is undone."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def record(
     others: TunerDecisions | None = None,
     covers: Sequence[Cover] = (),
 ) -> Callable[[], None]:
-    """Record Triton's compiled code and tuners' decisions of this process from now on.
+    """Records Triton's compiled code and tuners' decisions in this process from now on.
 
-    Returns the function that ends it.
+    Returns a function that ends the recording.
 
-    At the end of the process everything is folded into the bundle at ``path``, which is made or added to. Decisions of
-    the lock file and of ``others`` are not measured. Values of ``covers`` are compiled too.
+    At the end of the process, everything is folded into the bundle at ``path``, which is created if necessary. Configs
+    that the lock file or ``others`` have decided are not measured. Values in ``covers`` are compiled too.
 
     Raises:
         LockError: the file is not a lock.
@@ -75,9 +75,9 @@ def replay(
     lock: str | os.PathLike[str] | None = None,
     others: TunerDecisions | None = None,
 ) -> Callable[[], None]:
-    """Serve Triton's compiles and measurements from the bundle at ``path`` from now on.
+    """Serves Triton's compiles and measurements from the bundle at ``path`` from now on.
 
-    Returns the function that ends it.
+    Returns a function that ends this.
 
     ``others`` supply the decisions that the bundle lacks.
 
@@ -97,7 +97,7 @@ def replay(
 
 
 def begin_by_settings() -> None:
-    """Begins the work of ``SILO_RECORD``, ``SILO_BUNDLE`` and ``SILO_LOCK``: at the end of Triton's import, or now."""
+    """Acts on ``SILO_RECORD``, ``SILO_BUNDLE`` and ``SILO_LOCK`` once Triton's import has finished, or now."""
     if adapter_is_ready():
         _begin()
     else:
@@ -105,7 +105,7 @@ def begin_by_settings() -> None:
 
 
 def _begin() -> None:
-    """Begin once. What cannot begin is a line of the log; a frozen program ends instead, with exit code 3.
+    """Begins recording or serving, only once. A failure is logged; a frozen program ends instead, with exit code 3.
 
     Raises:
         SystemExit: the program is frozen, and its bundle or lock file cannot be read. Importing Triton again raises
@@ -139,16 +139,16 @@ def _begin() -> None:
 
 
 _begun = False
-_EXIT_ERROR = 3  # the exit code of Silo's commands for an error, as `silo exec` uses it before the program runs
+_EXIT_ERROR = 3  # the exit code of Silo's commands for an error, also that of `silo exec` before the program runs
 
 
 class _Finder:
-    """Stands in ``sys.meta_path`` until Triton's classes are complete, and finds nothing."""
+    """Is in ``sys.meta_path`` until Triton's classes are complete; it never finds a module."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Check whether Triton is imported; every import calls this."""
+        """Called at every import; begins once Triton's classes are complete."""
         del path, target
         if name.startswith("triton.") and adapter_is_ready():
             sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
@@ -165,12 +165,12 @@ _listeners: list[Callable[[], None]] = []
 
 
 def present_records() -> Capture | Replayer | None:
-    """The recorder or the replayer that works in this process now, the newest if there are several."""
+    """The recorder or replayer that is active in this process, the newest if there are several; None without one."""
     return _present[-1] if _present else None
 
 
 def call_when_begun(function: Callable[[], None]) -> Callable[[], None]:
-    """Call a function after each beginning of a recording or of a replay. Returns the function that ends this."""
+    """Calls ``function`` each time a recording or a replay begins. Returns a function that ends this."""
     _listeners.append(function)
     return lambda: _listeners.remove(function)
 
@@ -191,7 +191,7 @@ def _both(asked: Capture | Replayer, lock: str | os.PathLike[str] | None) -> Cal
 
 
 def _watch(decisions: TunerDecisions) -> Callable[[], None]:
-    """Ask ``decisions`` for every tuner; a launch that is decided does not come by."""
+    """Lets ``decisions`` decide for every tuner, beneath Silo's own methods, which launch decided configs directly."""
     undo = beneath_tuners(lambda: watch_autotuners(decisions))
     return lambda: beneath_tuners(undo)
 
@@ -208,7 +208,7 @@ def _fold(path: Path) -> None:
 
 @contextlib.contextmanager
 def recording(path: str | os.PathLike[str], *, covers: Sequence[Cover] = ()) -> Generator[None]:
-    """:func:`record` for a block."""
+    """A context manager that calls :func:`record`, and ends the recording."""
     end = record(path, covers=covers)
     try:
         yield
@@ -218,7 +218,7 @@ def recording(path: str | os.PathLike[str], *, covers: Sequence[Cover] = ()) -> 
 
 @contextlib.contextmanager
 def replaying(path: str | os.PathLike[str], *, frozen: bool = False, trust: bool = False) -> Generator[None]:
-    """:func:`replay` for a block."""
+    """A context manager that calls :func:`replay`, and ends the replay."""
     end = replay(path, frozen=frozen, trust=trust)
     try:
         yield

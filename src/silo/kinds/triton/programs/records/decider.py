@@ -1,4 +1,4 @@
-"""Kept decisions in the store, and the choice that they lead to: for tuners of programs and for Inductor's kernels."""
+"""Decisions kept in the store, and the choices based on them: for tuners of programs and for Inductor's kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("silo")
 T = TypeVar("T")
 
 
-# ---- Kept decisions, and where they are ----
+# ---- Decisions in the store ----
 
 
 def is_time(value: object) -> bool:
@@ -37,11 +37,11 @@ def is_time(value: object) -> bool:
 
 @frozen
 class KeptDecision(Persisted):
-    """A decision with the search that led to it.
+    """A decision, with the measurements that led to it.
 
-    ``times`` are in Triton's unit, by config: a number, or a tuple of quantiles, as the tuner's benchmark returned it;
-    () without a plain form. ``configs`` are the configs of these times; () if they are the tuner's own, in its order.
-    ``milliseconds`` is how long the search took, with the compiles.
+    ``times`` are in Triton's unit, one for each config: a number, or a tuple of quantiles, as the tuner's benchmark
+    returned it; () if they cannot be stored. ``configs`` are the configs of these times; () if they are the tuner's
+    own, in its order. ``milliseconds`` is the duration of the search, including compiles.
     """
 
     title = "a kept decision"
@@ -59,30 +59,30 @@ class KeptDecision(Persisted):
 
 
 def kept_decisions(place: str) -> Mapping[tuple[str, str, str], KeptDecision]:
-    """The kept decisions of one place by slot, the newest of each."""
+    """The newest decision for each slot among the store's records under one key."""
     return _newest(session().store.records.read(place))
 
 
 def _newest(records: Iterable[JSON]) -> Mapping[tuple[str, str, str], KeptDecision]:
-    found: dict[tuple[str, str, str], KeptDecision] = {}
+    newest: dict[tuple[str, str, str], KeptDecision] = {}
     for record in records:
         try:
-            kept = KeptDecision.from_json(record)
+            decision = KeptDecision.from_json(record)
         except ValueError as error:
             _log.warning("a kept decision of a tuner cannot be read, and is left out: %s", error)
             continue
-        found[kept.winner.slot] = kept
-    return found
+        newest[decision.winner.slot] = decision
+    return newest
 
 
 # ---- The choice ----
 
 
 class Decider:
-    """Chooses between kept decisions and measuring, keeps new decisions, and logs which of them is in use.
+    """Chooses between stored decisions and measuring, stores new decisions, and logs which decision is used.
 
-    The first decision in use is announced, the others are in the log. ``notices`` belongs to the caller, so that no
-    line is logged twice.
+    The first stored decision that is used is announced, later ones are only logged. ``notices`` belongs to the caller,
+    so that no line is logged twice.
     """
 
     def __init__(self, notices: Notices) -> None:
@@ -91,7 +91,7 @@ class Decider:
         self._announced = False
 
     def served(self, name: str, kept: KeptDecision) -> None:
-        """Log that a kept decision is in use."""
+        """Logs that a stored decision is used."""
         message = f"{name} uses what an earlier process decided; {kept.milliseconds / 1000:.1f} s of tuning are saved"
         with self._lock:
             first, self._announced = not self._announced, True
@@ -101,7 +101,7 @@ class Decider:
             _log.debug("%s", message)
 
     def first_by_order(self, name: str, first: T) -> T:
-        """The first config, because ``SILO_TUNE=off``."""
+        """Returns the first config, because ``SILO_TUNE=off``; logs this once."""
         self._notices.once("off", f"SILO_TUNE=off: {name} and others take their first config")
         return first
 
@@ -122,12 +122,12 @@ class Decider:
             name: the kernel's name, for messages.
             wanted: the decision that is missing, without its config.
             winners: the decisions about the same kernel.
-            usable: returns the config of a decision that may serve, else None.
+            usable: returns the config of a decision that may be used, else None.
             first: the first config.
-            missing: the message if the mode is ``frozen``; "": None is returned then, too.
+            missing: the message for the mode ``frozen``; if it is "", None is returned instead of an error.
 
         Raises:
-            FrozenError: the mode is ``frozen``, and no decision may serve.
+            FrozenError: the mode is ``frozen``, and no decision may be used.
         """
         if mode not in ("cached", "frozen"):
             return None
@@ -154,29 +154,29 @@ class Decider:
         count: int,
         tell: Callable[[str], object],
     ) -> KeptDecision | None:
-        """Keep a decision in the store, unless another process has kept a usable one since.
+        """Stores a decision, unless another process has stored a usable one since ``before`` was read.
 
-        Of processes that decide at once one is the first for all of them, and for those that come later.
+        If several processes decide at once, the decision of the first is used by all of them and by later processes.
 
         Args:
             place: the key of the store's records about one kernel and device.
             kept: the decision of this process.
             before: the decision for the slot that this process read before it measured; None without one.
-            usable: whether this process can use another's decision.
-            count: how many configs were measured.
-            tell: gets the line about a decision that was kept.
+            usable: returns whether this process can use another process's decision.
+            count: the number of configs that were measured.
+            tell: receives the message about a decision that was stored.
 
         Returns:
-            The decision that holds: ``kept``, or the other one; None if the store cannot be written, which is logged.
+            The valid decision, ``kept`` or the other process's; None if the store cannot be written, which is logged.
         """
         name = kept.winner.kernel
-        holds: list[KeptDecision] = []
+        decisions: list[KeptDecision] = []
 
         def judge(records: Iterable[JSON]) -> JSON:
             found = _newest(records).get(kept.winner.slot)
-            holds[:] = [kept]
+            decisions[:] = [kept]
             if found is not None and found != before and usable(found):
-                holds[:] = [found]
+                decisions[:] = [found]
                 return None
             return kept.to_json()
 
@@ -185,9 +185,11 @@ class Decider:
         except (SiloError, OSError) as error:
             self._notices.once(f"kept {name}", f"a decision of {name} is not kept: {error}")
             return None
-        if holds[0] is not kept:
-            announce(f"{name} uses {holds[0].winner.config}, which another process decided on while this one measured")
-            return holds[0]
+        if decisions[0] is not kept:
+            announce(
+                f"{name} uses {decisions[0].winner.config}, which another process decided on while this one measured"
+            )
+            return decisions[0]
         tell(
             f"{name}: {kept.winner.config} is the fastest of {count} configs, found in "
             f"{kept.milliseconds / 1000:.1f} s and kept for later processes"

@@ -1,4 +1,4 @@
-"""The order of decisions for the tuners of a program: a lock file, then a recording or a bundle, then the store."""
+"""The order of sources that decide for a program's tuners: a lock file, then a recording or bundle, then the store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _log = logging.getLogger("silo")
 
 
 def stored_decisions() -> TunerDecisions | None:
-    """The store's decisions, which an accelerated program uses; None if the settings leave them out."""
+    """The store as a source of decisions for an accelerated program; None if the settings exclude it."""
     current = settings()
     if current.frozen or not (current.keep_decisions or current.tune not in ("auto", "background", "leader")):
         return None
@@ -50,7 +50,7 @@ def stored_decisions() -> TunerDecisions | None:
 
 
 class _LaterStored:
-    """The decisions of the store, which are loaded at the first request, because few programs tune."""
+    """The store's decisions; the store is opened at the first request, because few programs tune."""
 
     def __init__(self, *, refuses: bool) -> None:
         self._refuses = refuses
@@ -66,16 +66,19 @@ class _LaterStored:
         return made
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """Returns the store's decision for a key, as :meth:`TunerDecisions.known`."""
+        """Returns the store's decision for a key; see :meth:`TunerDecisions.known`."""
         return self._stored.known(tuner, key, configs)
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """Stores a decision and returns the config to use, as :meth:`TunerDecisions.decided`."""
+        """Stores a decision and returns the config to use; see :meth:`TunerDecisions.decided`."""
         return self._stored.decided(tuner, key, config)
 
 
 class _WithCode:
-    """Decisions, and from the first request on also stored code of the program's kernels, because few programs tune."""
+    """Passes requests on to ``decisions``.
+
+    From the first request on, it also stores code, because few programs tune.
+    """
 
     def __init__(self, decisions: TunerDecisions, first: StoredFirstCompile) -> None:
         self._decisions = decisions
@@ -111,7 +114,7 @@ class _WithCode:
         return chosen
 
     def end(self) -> None:
-        """The watch on compiles ends."""
+        """Ends the watching of compiles."""
         with self._lock:
             unwatch, self._unwatch = self._unwatch, None
         if unwatch is not None:
@@ -119,10 +122,12 @@ class _WithCode:
 
 
 def decide_while_accelerated() -> Callable[[], None] | None:
-    """Let the lock of ``SILO_LOCK`` and the store decide for the tuners of an accelerated program; returns the undo.
+    """Lets the lock file of ``SILO_LOCK`` and the store decide for the tuners of an accelerated program.
 
-    None: the settings leave both out, or they decide together with a recording or a bundle, which begin by themselves.
-    A ``run`` of tuners that the program has replaced itself is left alone, unless there is a lock.
+    Returns the undo.
+
+    Returns None if the settings exclude both, or if both decide together with a recording or a bundle, which begin
+    separately. Tuners whose ``run`` the program has replaced are left alone, unless there is a lock.
 
     Raises:
         LockError: ``SILO_TUNE=frozen``, and the lock file cannot be read.
@@ -140,8 +145,8 @@ def decide_while_accelerated() -> Callable[[], None] | None:
             _log.warning("tuners decide themselves: %s", error)
     if decisions is None or (current.lock is None and launch_hook_points().tuned_run is None):
         return None
-    # The patching, which calls this, has the order of methods. A recording that the program begins comes before the
-    # store.
+    # The order of methods is decided by triton_patching.py, which calls this. A recording that the program begins
+    # itself takes precedence over the store, hence ``last``.
     if not current.keep_decisions or current.frozen:
         return watch_autotuners(decisions, last=current.lock is None)
     first = StoredFirstCompile()
@@ -158,9 +163,9 @@ def decide_while_accelerated() -> Callable[[], None] | None:
 
 
 class LockedDecisions:
-    """Answers tuners from one lock file in its present state; ``others`` supply the decisions that it lacks.
+    """Decides for tuners from one lock file as it is now; ``others`` supply the decisions that it lacks.
 
-    With ``SILO_TUNE=frozen`` nothing is measured: a key that neither decides is an error.
+    With ``SILO_TUNE=frozen`` nothing is measured: a key that neither of them has is an error.
 
     Raises:
         LockError: the file does not exist, or is not a lock.
@@ -176,7 +181,7 @@ class LockedDecisions:
             self._winners.setdefault(winner.source, []).append(winner)
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """The lock's config, else the others' decision.
+        """The lock's config, or else the decision of the others.
 
         Raises:
             FrozenError: ``SILO_TUNE=frozen``, and no decision fits the tuner.
@@ -185,30 +190,30 @@ class LockedDecisions:
         name = str(function.__name__)
         try:
             source = self._sources.of(function)
-            wanted = winner_of(source, tuner, key, None)
+            request = winner_of(source, tuner, key, None)
         except SiloError as error:
             self._tell(f"{name} is not decided by {self.path}", str(error))
             return None if self._others is None else self._others.known(tuner, key, configs)
-        found = find_decision(tuner, self._winners.get(source.fingerprint, ()), wanted, configs)
-        if found.near is not None:
-            self._tell(f"{name} uses", f"{words_of_nearest(found.near, wanted)} ({self.path})")
-        if found.config is not None:
-            return found.config
+        decision = find_decision(tuner, self._winners.get(source.fingerprint, ()), request, configs)
+        if decision.near is not None:
+            self._tell(f"{name} uses", f"{words_of_nearest(decision.near, request)} ({self.path})")
+        if decision.config is not None:
+            return decision.config
         other = None if self._others is None else self._others.known(tuner, key, configs)
         if other is None and settings().tune == "frozen":
-            if len(found.allowed) == 1:
-                return found.allowed[0]
+            if len(decision.allowed) == 1:
+                return decision.allowed[0]
             raise refused(
                 FrozenError(
                     f"{name}: tuning is frozen (SILO_TUNE=frozen), and {self.path} says nothing of "
-                    f"{described_key(wanted)} on {wanted.target} that its {len(found.allowed)} configs allow; record "
-                    "this call (silo exec --record) and add what was decided (silo cache to-lock)"
+                    f"{described_key(request)} on {request.target} that its {len(decision.allowed)} configs allow; "
+                    "record this call (silo exec --record) and add what was decided (silo cache to-lock)"
                 )
             )
         return other
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """The others keep a new decision; the lock is only read."""
+        """Passes a new decision on to the others; the lock file is only read."""
         return config if self._others is None else self._others.decided(tuner, key, config)
 
     def _tell(self, what: str, why: str) -> None:
@@ -216,11 +221,11 @@ class LockedDecisions:
 
 
 def write_lock(path: Path, lock: Path) -> tuple[int, int]:
-    """Add a recording's decisions to a lock file. Returns the numbers of added and of existing decisions.
+    """Adds a recording's decisions to a lock file. Returns the numbers of added and of existing decisions.
 
     Raises:
         BundleError: the recording cannot be read.
-        LockError: the file is not a lock, or cannot be written; or the recording holds no decision.
+        LockError: the file is not a lock, or cannot be written; or the recording contains no decision.
     """
     with open_folded(path) as bundle:
         winners = read_winners(bundle)

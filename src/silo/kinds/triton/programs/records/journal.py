@@ -1,7 +1,8 @@
 """The journal of a recording: a file beside the bundle, to which many processes of one user append at once.
 
-The file begins with 32 bytes that no other journal has: a folded one is removed, and the next may get its inode.
-After them come records. A record is a JSON document and some bytes, in one frame::
+The file begins with 32 bytes that identify the journal, half of them random: after a journal was folded into its
+bundle and removed, the next one may get the same inode. Records follow. A record is a JSON document and some bytes, in
+one frame::
 
     16 bytes  MARK, which begins every frame
      4 bytes  length of the document as it is stored, little-endian
@@ -9,12 +10,12 @@ After them come records. A record is a JSON document and some bytes, in one fram
     32 bytes  sha256 over both
               the document (canonical JSON), the bytes
 
-It is an :class:`~silo.store.records.AppendLog`. Readers pass over a torn frame: they go on at the next mark, so that
-nothing that was recorded before or after it is lost. Stored texts never hold a mark (:func:`_stored`), so a frame with
-a mark inside is torn, and the time of reading grows with the size of the file alone.
+It is an :class:`~silo.store.records.AppendLog`. Readers skip a torn frame and continue at the next mark, so nothing
+that was recorded before or after it is lost. Stored texts never contain a mark (:func:`_stored`), so a frame with a
+mark inside is torn, and the time to read a file grows only linearly with its size.
 
-The folder may be anybody's, so the journal is opened by :func:`silo.store.privacy.open_own`: a link, another user's
-file or a file that others may write is refused. It is locked itself, because no other user can open it.
+The folder may belong to anybody, so the journal is opened by :func:`silo.store.privacy.open_own`: a link, another
+user's file or a file that others may write is refused. The journal itself is locked, because no other user can open it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _NAMED_BYTES = len(_NAME) + 16
 _HEAD = struct.Struct("<IQ32s")
 _MOST_DOCUMENT = 16 << 20
 _CHUNK = 1 << 20
-_WORD = MARK[:-2]  # occurs in a stored text only before a zero
+_WORD = MARK[:-2]  # a stored text contains this only before a zero byte
 
 
 def _new_name() -> bytes:
@@ -53,7 +54,7 @@ _FRAMING = LogFraming(_new_name, _NAMED_BYTES)
 
 
 class JournalRecord:
-    """One record: its document, and bytes that are read at their first use, while the journal is open."""
+    """One record: its document, and its bytes, which can be read while the journal is open."""
 
     def __init__(self, document: JSON, file: _File, offset: int, size: int) -> None:
         self.document = document
@@ -62,45 +63,45 @@ class JournalRecord:
         self._size = size
 
     def read_bytes(self) -> bytes:
-        """Return the bytes, at most ``SILO_FILE_BYTES``. ``BundleError`` if the file was cut meanwhile."""
+        """Reads the bytes, at most ``SILO_FILE_BYTES``. Raises ``BundleError`` if the file has been truncated."""
         return self._file.read(self._offset, self._size).replace(_WORD + b"\0", _WORD)
 
 
 @dataclass(frozen=True)
 class JournalPlace:
-    """A place up to which a journal was read: the bytes that the journal begins with, and a position in it."""
+    """A position up to which a journal was read, with the bytes that identify the journal."""
 
     identity: bytes = b""
     position: int = 0
 
 
 def journal_of(bundle: Path) -> Path:
-    """The journal of a recording into a bundle."""
+    """The path of the journal for a recording into a bundle."""
     return bundle.with_name(f"{bundle.name}.journal")
 
 
 class Journal:
     """The journal at one path, for one thread at a time.
 
-    Nothing is held open between calls, so a child made by fork uses it, too.
+    No file is open between calls, so a child made by fork can use it too.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._log = AppendLog(path, _FRAMING, open_own)
-        self._held: tuple[_File, int] | None = None  # the file under lock, and the process that holds it
+        self._held: tuple[_File, int] | None = None  # the locked file, and the id of the process that locked it
 
     @property
     def _locked(self) -> _File | None:
-        """The file under this process's lock; a file inherited by fork is the parent's."""
+        """The file that this process has locked, or None; a lock inherited by fork belongs to the parent."""
         return self._held[0] if self._held is not None and self._held[1] == os.getpid() else None
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
-        """Keep other writers out, for as long as it takes; the file is made if it is missing.
+        """Excludes other writers inside of the block; the file is created if it is missing.
 
         Raises:
-            BundleError: it cannot be written, is not this user's alone, or another process holds its lock for longer
+            BundleError: it cannot be written, other users can access it, or another process holds its lock for longer
                 than ``SILO_LOCK_WAIT``.
         """
         if self._locked is not None:
@@ -118,24 +119,26 @@ class Journal:
 
     @contextlib.contextmanager
     def shared(self) -> Generator[bool]:
-        """Keep writers out while it is read; yields False without a journal. Nothing is written or made.
+        """Excludes writers inside of the block, so that it can read; yields False if there is no journal.
+
+        Nothing is written or created.
 
         Raises:
-            BundleError: it cannot be read, is not this user's alone, or another process holds its lock for longer than
+            BundleError: it cannot be read, other users can access it, or another process holds its lock for longer than
                 ``SILO_LOCK_WAIT``.
         """
         with contextlib.ExitStack() as stack:
-            found = self._locked is not None
-            if not found:
+            exists = self._locked is not None
+            if not exists:
                 try:
                     file = _File(stack.enter_context(self._log.reading()))
-                    self._held, found = (file, os.getpid()), True
+                    self._held, exists = (file, os.getpid()), True
                     stack.callback(self._let_go)
                 except FileNotFoundError:
                     pass
                 except OSError as error:
                     raise self._refusal("what was recorded cannot be read", error) from error
-            yield found
+            yield exists
 
     def _let_go(self) -> None:
         self._held = None
@@ -148,7 +151,7 @@ class Journal:
         return BundleError(f"{what}: the journal {self.path} cannot be used: {reason}")
 
     def append(self, document: JSON, data: bytes = b"") -> None:
-        """Add one record. Between ``with locked()``.
+        """Appends one record; only inside of ``with locked()``.
 
         Raises:
             BundleError: the record is larger than ``SILO_FILE_BYTES``, or the disk refuses; earlier records are
@@ -173,19 +176,21 @@ class Journal:
             ) from error
 
     def remove(self) -> None:
-        """Remove the file: all its records are in the bundle now. Between ``with locked()``."""
+        """Removes the file after all its records were written to the bundle; only inside of ``with locked()``."""
         assert self._locked is not None
         self.path.unlink(missing_ok=True)
 
     def read(
         self,
         take: Callable[[JournalRecord], object] = lambda _: None,
-        since: JournalPlace = JournalPlace(),  # a constant
+        since: JournalPlace = JournalPlace(),  # immutable, so it may be a default
     ) -> JournalPlace:
-        """Call ``take`` with each whole record after a place, in their order, and return the place after them.
+        """Calls ``take`` with each complete record after the position ``since``, in order.
 
-        If the file is not the one at the place, all of them. Torn frames are skipped. The bytes of a record can be read
-        until this returns, and between ``with locked()`` or ``with shared()`` until that ends.
+        Returns the position after them.
+
+        If ``since`` belongs to an earlier journal, all records are read. Torn frames are skipped. The bytes of a record
+        can be read until this method returns; inside of ``with locked()`` or ``with shared()``, until that ends.
 
         Raises:
             BundleError: see :meth:`shared`.
@@ -195,25 +200,28 @@ class Journal:
 
 
 class _File:
-    """A journal that is open, with the marks in it."""
+    """An open journal file, with functions to find marks in it."""
 
     def __init__(self, log: LogFile) -> None:
         self.log = log
-        self._window = (0, b"")  # the place of the bytes in which marks were searched last, and these bytes
+        self._window = (0, b"")  # the position of the bytes in which marks were last searched, and these bytes
 
     @property
     def size(self) -> int:
         return self.log.size
 
     def read(self, offset: int, size: int) -> bytes:
-        """So many bytes from there."""
+        """Reads ``size`` bytes at ``offset``."""
         try:
             return self.log.read(offset, size)
         except CutLogError:
             raise BundleError(f"the journal {self.log.path} was cut while it was read") from None
 
     def find_mark(self, at: int, end: int) -> int:
-        """The start of the first mark in ``at`` to ``end``; ``end`` without a mark. Holes are passed over."""
+        """The position of the first mark from ``at`` to ``end``; ``end`` if there is none.
+
+        Skips holes of a sparse file.
+        """
         while end - at >= len(MARK):
             start, data = self._window
             if not start <= at <= start + len(data) - len(MARK):
@@ -226,34 +234,34 @@ class _File:
         return end
 
     def _next_data(self, at: int, end: int) -> int:
-        """The place of the next bytes outside of a sparse file's holes."""
+        """The position of the next bytes that are not in a hole of a sparse file."""
         try:
             return min(max(at, os.lseek(self.log.descriptor, at, os.SEEK_DATA)), end)
         except OSError as error:
             if error.errno == errno.ENXIO:  # the rest of the file is a hole
                 return end
-            return at  # a file system without holes
+            return at  # the file system does not report holes
 
 
 def _read(file: _File, take: Callable[[JournalRecord], object], since: JournalPlace) -> JournalPlace:
     size = file.size
     identity = os.pread(file.log.descriptor, _NAMED_BYTES, 0)
-    # A torn end is read again: it ends where the next frame begins.
+    # A torn frame at the end is read again, because it may end where a newer frame begins.
     end = since.position if identity == since.identity and since.position <= size else 0
     at = file.find_mark(end, size)
     while at < size:
-        found = _frame(file, at, size)
-        if found is None:
+        frame = _frame(file, at, size)
+        if frame is None:
             at = file.find_mark(at + 1, size)
             continue
-        record, end = found
+        record, end = frame
         take(record)
         at = file.find_mark(end, size)
     return JournalPlace(identity, end)
 
 
 def _frame(file: _File, at: int, size: int) -> tuple[JournalRecord, int] | None:
-    """The complete frame that begins there, and its end; None if it is torn, or larger than is read."""
+    """The complete frame that begins at ``at``, and its end; None if it is torn, or larger than the limit."""
     begin = at + len(MARK) + _HEAD.size
     if begin > size:
         return None
@@ -278,7 +286,7 @@ def _sha256(file: _File, begin: int, end: int) -> bytes:
 
 
 def _stored(text: bytes) -> bytes:
-    r"""A text in the form of a frame: a zero after each word that a mark begins with, so that it holds no mark.
+    r"""A text as a frame stores it: a zero is inserted after each ``_WORD``, so that it contains no mark.
 
     >>> _stored(b"a SILO-JOURNAL/1\r\n b")
     b'a SILO-JOURNAL/1\x00\r\n b'

@@ -1,4 +1,4 @@
-"""Folding a journal into its bundle: one file again, which any program opens."""
+"""Folds a journal into its bundle, so that the recording is a single file again that any program can open."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ _log = logging.getLogger("silo")
 
 __all__ = ["RECORDED", "fold", "open_folded"]
 
-RECORDED = "recorded: "  # how the reasons of recorded variants begin
+RECORDED = "recorded: "  # the prefix of the reasons of recorded variants
 _SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL, ParameterKind.FLOAT)
 
 
 @dataclass
 class _Gathered:
-    """Everything that the new bundle is to hold, besides the kernels of the old one."""
+    """The contents of the new bundle, except the kernels of the old one."""
 
     variants: dict[str, list[RecordedVariant]] = field(default_factory=dict[str, list[RecordedVariant]])
     winners: dict[tuple[str, str, str], ForeignWinner] = field(
@@ -71,7 +71,7 @@ class _Gathered:
     places: dict[str, tuple[JournalRecord, Entry]] = field(default_factory=dict[str, "tuple[JournalRecord, Entry]"])
 
     def blob(self, sha256: str) -> bytes | None:
-        """The bytes of a blob, read from the journal, which may hold more than there is memory for."""
+        """The bytes of a blob, read from the journal each time, because all blobs may not fit in memory."""
         place = self.places.get(sha256)
         if place is None:
             return self.texts.get(sha256)
@@ -80,13 +80,13 @@ class _Gathered:
 
 
 def fold(path: Path) -> Written | None:
-    """Put all records into the bundle, and remove the journal. Returns None without records.
+    """Writes all records into the bundle, and removes the journal. Returns None without records.
 
-    Several processes may do so at once. On any failure the bundle and the journal are as they were.
+    Several processes may call this at once. If it fails, the bundle and the journal are unchanged.
 
     Raises:
-        BundleError: the file cannot be written, the existing file is not a bundle, or the journal is not this user's
-        alone.
+        BundleError: the file cannot be written, the existing file is not a bundle, or other users can access the
+            journal.
     """
     target = place_of_bundle(path)
     journal = Journal(journal_of(target))
@@ -107,7 +107,7 @@ def fold(path: Path) -> Written | None:
 
 
 def _gather(journal: Journal) -> _Gathered | None:
-    """Everything that a journal under lock holds; None if it holds nothing."""
+    """Reads everything from a locked journal; None if it is empty."""
     gathered, count = _Gathered(), 0
 
     def take(record: JournalRecord) -> None:
@@ -117,7 +117,7 @@ def _gather(journal: Journal) -> _Gathered | None:
             entry = entry_from_json(record.document)
             blobs = blobs_of(entry, record.read_bytes())
         except ValueError:
-            return  # logged when it was first read
+            return  # this was logged when the record was first read
         gathered.places |= dict.fromkeys(blobs, (record, entry))
         if isinstance(entry, ForeignWinner):
             gathered.winners.setdefault(entry.slot, entry)
@@ -134,7 +134,7 @@ def _gather(journal: Journal) -> _Gathered | None:
 
 
 def _write(target: Path, bundle: Bundle | None, gathered: _Gathered) -> Written:
-    """Write the contents of ``bundle``, if it exists, and everything gathered to ``target``."""
+    """Writes the contents of ``bundle``, if there is one, and everything gathered to ``target``."""
     if bundle is None:
         contents = merged(BundleContents((), (("silo", __version__),)), gathered.variants, gathered.winners.values())
         return write_bundle(target, _complete(contents, gathered), gathered.blob)
@@ -146,7 +146,7 @@ def _write(target: Path, bundle: Bundle | None, gathered: _Gathered) -> Written:
 
 
 def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
-    """Returns the contents with the files that travel beside the kernels."""
+    """Returns the contents with the attachments that are stored beside the kernels."""
     attachments = {**dict(contents.attachments), **gathered.attachments}
     attachments.pop(WINNERS, None)
     attachments.pop(NAMES, None)
@@ -165,19 +165,19 @@ def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
 def merged(
     contents: BundleContents, recorded: Mapping[str, Sequence[RecordedVariant]], winners: Iterable[ForeignWinner]
 ) -> BundleContents:
-    """The kernels of a bundle with the recorded ones, by fingerprint. Pure."""
-    decided: dict[str, list[ForeignWinner]] = {}
+    """The contents of a bundle with the recorded variants and decisions added, by fingerprint. A pure function."""
+    winners_by_kernel: dict[str, list[ForeignWinner]] = {}
     for winner in winners:
-        decided.setdefault(winner.source, []).append(winner)
+        winners_by_kernel.setdefault(winner.source, []).append(winner)
     kernels = {_source_of(kernel): kernel for kernel in contents.kernels}
     for source, variants in recorded.items():
         kernels[source] = _merged_kernel(kernels.get(source), variants)
-    tuned = tuple(_with_winners(kernel, decided.get(source, [])) for source, kernel in kernels.items())
+    tuned = tuple(_with_winners(kernel, winners_by_kernel.get(source, [])) for source, kernel in kernels.items())
     return replace(contents, kernels=_named(tuned))
 
 
 def _source_of(kernel: BundleKernel) -> str:
-    """The fingerprint of a kernel's source; of a kernel without variants its name instead."""
+    """The fingerprint of a kernel's source; for a kernel without variants, its name instead."""
     return kernel.variants[0].artifact.variant.source if kernel.variants else kernel.name
 
 
@@ -185,22 +185,22 @@ def _merged_kernel(kernel: BundleKernel | None, recorded: Sequence[RecordedVaria
     first = recorded[0]
     if kernel is None:
         kernel = BundleKernel(first.artifact.variant.kernel, first.signature)
-    own = [one for one in kernel.variants if not one.reason.startswith(RECORDED)]
-    others = {_key(one): one for one in kernel.variants if one.reason.startswith(RECORDED)}
+    own_variants = [one for one in kernel.variants if not one.reason.startswith(RECORDED)]
+    recorded_variants = {_key(one): one for one in kernel.variants if one.reason.startswith(RECORDED)}
     for one in recorded:
         made = BundleVariant(one.artifact, RECORDED + one.reason)
-        others.setdefault(_key(made), made)
-    return replace(kernel, variants=(*own, *(others[key] for key in sorted(others))))
+        recorded_variants.setdefault(_key(made), made)
+    return replace(kernel, variants=(*own_variants, *(recorded_variants[key] for key in sorted(recorded_variants))))
 
 
 def _key(one: BundleVariant) -> str:
-    """Equal for variants that differ only in whether the call or the config set a constexpr."""
+    """A key that is equal for variants which differ only in whether the call or the config set a constexpr."""
     artifact = one.artifact
     return _freed(artifact.variant).artifact_key(artifact.compiler)
 
 
 def _freed(variant: Variant) -> Variant:
-    """Returns the variant with every constexpr in its specialization, as it was recorded."""
+    """Returns the variant with all constexprs in its specialization, as it was when it was recorded."""
     constants = {**dict(variant.config.values), **variant.specialization.constant_values}
     return replace(
         variant,
@@ -210,7 +210,10 @@ def _freed(variant: Variant) -> Variant:
 
 
 def _with_winners(kernel: BundleKernel, winners: Sequence[ForeignWinner]) -> BundleKernel:
-    """Constexprs that tuners decide are a config's; the others are a call's. And dispatch rules of the decisions."""
+    """The kernel with its decisions: constexprs that tuners decide move to configs, and dispatch rules are added.
+
+    Constexprs that no tuner decides stay in the specialization of the call.
+    """
     if not winners or not _is_recorded(kernel):
         return kernel
     tuned = {name for winner in winners for name, _ in winner.config.values}
@@ -245,7 +248,10 @@ def _tuned(artifact: Artifact, names: set[str]) -> Artifact:
 def _key_names(
     signature: Signature, variants: Sequence[BundleVariant], winners: Sequence[ForeignWinner]
 ) -> tuple[str, ...]:
-    """The key, if every call passes its arguments as numbers; else empty, and the first decision serves all."""
+    """The names of the key, if every call passes these arguments as numbers.
+
+    Else (): the first decision then serves all.
+    """
     found = {winner.names for winner in winners}
     if len(found) != 1:
         return ()
@@ -262,7 +268,10 @@ def _key_names(
 def _rules(
     group: Sequence[BundleVariant], names: tuple[str, ...], winners: Sequence[ForeignWinner]
 ) -> BundleRules | None:
-    """The decisions for one target and signature, of the configs that are there."""
+    """The decisions for one target and signature, as far as the bundle has variants with their configs.
+
+    None without any.
+    """
     target, signature, extents = rules_key(group[0].artifact.variant)
     there = {canonical_json(one.artifact.variant.config.to_json()): one.artifact.variant.config for one in group}
     table: dict[bytes, tuple[tuple[object, ...], Config]] = {}
@@ -284,21 +293,24 @@ def _agrees(config: Config, wanted: Config) -> bool:
 
 
 def _named(kernels: Sequence[BundleKernel]) -> tuple[BundleKernel, ...]:
-    """Gives each a unique name: of several kernels of one name, the recorded kernels get their fingerprint's."""
-    built = {kernel.name for kernel in kernels if not _is_recorded(kernel)}
+    """Gives each kernel a unique name.
+
+    If several have one name, recorded kernels get a part of their fingerprint added.
+    """
+    own_names = {kernel.name for kernel in kernels if not _is_recorded(kernel)}
     counts: dict[str, int] = {}
     for kernel in kernels:
         if _is_recorded(kernel):
             name = kernel.variants[0].artifact.variant.kernel
             counts[name] = counts.get(name, 0) + 1
-    found: list[BundleKernel] = []
+    named_kernels: list[BundleKernel] = []
     for kernel in kernels:
         if _is_recorded(kernel):
             name = kernel.variants[0].artifact.variant.kernel
-            alone = counts[name] == 1 and name not in built
+            alone = counts[name] == 1 and name not in own_names
             kernel = replace(kernel, name=name if alone else f"{name}@{_source_of(kernel)[:12]}")  # noqa: PLW2901
-        found.append(kernel)
-    return tuple(found)
+        named_kernels.append(kernel)
+    return tuple(named_kernels)
 
 
 def _is_recorded(kernel: BundleKernel) -> bool:
@@ -306,10 +318,10 @@ def _is_recorded(kernel: BundleKernel) -> bool:
 
 
 def open_folded(path: Path) -> Bundle:
-    """Open a bundle with everything that was recorded into it, and write nothing beside it.
+    """Opens a bundle together with everything recorded into it, without writing beside it.
 
-    A journal beside it is merged into a copy, which only this process has. A journal that is not this user's alone is
-    left out, and a log line reports it.
+    A journal beside it is merged into a private copy of the bundle. If other users can access the journal, it is left
+    out, and that is logged.
 
     Raises:
         BundleError: the bundle cannot be read.
@@ -318,11 +330,11 @@ def open_folded(path: Path) -> Bundle:
     journal = Journal(journal_of(target))
     with contextlib.ExitStack() as stack:
         try:
-            found = stack.enter_context(journal.shared())
+            has_journal = stack.enter_context(journal.shared())
         except BundleError as error:
             _log.warning("%s serves without what was recorded into it since: %s", path, error)
-            found = False
-        gathered = _gather(journal) if found else None
+            has_journal = False
+        gathered = _gather(journal) if has_journal else None
         if gathered is None:
             return open_bundle(path)
         copy = Path(stack.enter_context(own_folder("silo-folded-")), target.name)
@@ -331,4 +343,4 @@ def open_folded(path: Path) -> Bundle:
                 _write(copy, bundle, gathered)
         else:
             _write(copy, None, gathered)
-        return open_bundle(copy)  # it is mapped, so its name may be removed
+        return open_bundle(copy)  # the file stays mapped after its name is removed

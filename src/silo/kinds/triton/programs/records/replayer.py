@@ -1,7 +1,7 @@
-"""The replayer: answers a program's compiles, launches and decisions from a recorded bundle.
+"""Serves a program's compiles, launches and decisions from a recorded bundle.
 
-Other launches take that path: :class:`.replayer.Replayer` answers Triton's compiler from the same recording, and
-reports misfits.
+:class:`Serving` supplies code for launches that Silo serves. All other launches call Triton's compiler, for which
+:class:`Replayer` answers from the same recording; it also reports why code does not fit.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ __all__ = ["Replayer", "Serving"]
 
 
 class Replayer:
-    """Serves from one bundle. ``frozen``: a missing entry is an error, never compiled, never measured.
+    """Serves compiles and decisions from one bundle.
+
+    ``frozen``: a missing entry is an error; nothing is compiled or measured.
 
     ``trust``: native code of the bundle is loaded without further consent. ``others`` supply decisions that the bundle
     lacks, and receive new decisions of tuners.
@@ -83,67 +85,71 @@ class Replayer:
     # -- compiles ------------------------------------------------------------------------------------------------------
 
     def compile(self, call: CompileCall, proceed: Callable[[CompileCall], Any]) -> Any:  # noqa: ANN401
-        """The code of the bundle that serves a call, else Triton's compiled code.
+        """The bundle's code for a compile request, or else the code that Triton compiles.
 
         Raises:
             NoVariantError: frozen, and nothing in the bundle fits.
             TrustError: frozen, and the native code that fits is not trusted.
-            RuntimeError: the kernel was served, and a global that it reads is another now.
+            RuntimeError: the kernel was served, and a global that it reads has changed.
         """
         for kernel in TABLE.of(call.function):
-            kernel.refuse_changed()  # Triton compiled nothing then, so it does not have it
+            # for a served kernel Triton compiled nothing, so it did not record the globals itself
+            kernel.refuse_changed()
         try:
-            made = self._serve(call)
+            compiled = self._serve(call)
         except (SiloError, OSError) as error:
             if self.frozen:
                 refused(error)
                 raise
             self._tell(f"{call.function.__name__} is compiled by Triton", str(error))
-            made = None
-        if made is None:
+            compiled = None
+        if compiled is None:
             self.missed += 1
             return proceed(call)
         self.served += 1
-        return made
+        return compiled
 
     def _serve(self, call: CompileCall) -> Any:  # noqa: ANN401
         source = self._sources.of(call.function)
         signature, specialization = types_of(call, source)
         config, target = config_of(call, source.name), target_of(call)
-        wanted = Variant(source.name, source.fingerprint, signature, specialization, config, target)
+        request = Variant(source.name, source.fingerprint, signature, specialization, config, target)
         variants = self.code.variants(source.fingerprint)
-        found = best_variant(variants, wanted)
-        if found is None:
-            raise self._missing(wanted, variants)
-        variant = found.artifact.variant
+        best = best_variant(variants, request)
+        if best is None:
+            raise self._missing(request, variants)
+        variant = best.artifact.variant
         fitting = relaxed(call, variant.signature, variant.specialization)
-        place = (id(call.function), f"{key_of(found.artifact)} {found.artifact.job}")
+        place = (id(call.function), f"{key_of(best.artifact)} {best.artifact.job}")
         with self._lock:
             made = self._made.get(place)
             if made is None:
-                made = self._made[place] = self._revive(fitting, found)
+                made = self._made[place] = self._revive(fitting, best)
         return made
 
     def _revive(self, call: CompileCall, one: BundleVariant) -> Any:  # noqa: ANN401
-        """Triton's own object for a variant. How native code is launched is what consent was given to."""
-        kept, hashed = self.code.kept(one)
+        """Triton's own kernel object for a variant.
+
+        Native code is launched with the launch info to which consent was given.
+        """
+        kept, file_hash = self.code.kept(one)
         if is_host_code(kept.binary):
             self.code.consent(one)
             artifact = one.artifact
             made: dict[str, Any] = launcher_kind().metadata_of(artifact.launch, artifact.variant.signature)
-            others = {name: value for name, value in kept.metadata.items() if not name.startswith("silo_")}
-            kept = replace(kept, metadata={**others, **made})
-        return revived(call, kept, hashed)
+            metadata = {name: value for name, value in kept.metadata.items() if not name.startswith("silo_")}
+            kept = replace(kept, metadata={**metadata, **made})
+        return revived(call, kept, file_hash)
 
     def _missing(self, wanted: Variant, variants: Sequence[BundleVariant]) -> NoVariantError:
-        """The reason why nothing serves a call, with the nearest variants and the misfit of each."""
+        """The error for a call that nothing serves, with the nearest variants and why each does not fit."""
         name = wanted.kernel
         what = f"{self.bundle.name} holds no code for {describe_wanted(wanted)}"
-        again = "record this call too (silo exec --record)"
+        advice = "record this call too (silo exec --record)"
         if variants:
             rows = [f"{_short(variant)}: {reason}" for variant, reason in nearest(variants, wanted)]
-            return NoVariantError(f"{what}; {again}", rows)
-        others = sorted(
+            return NoVariantError(f"{what}; {advice}", rows)
+        rejected = sorted(
             {
                 source[:12]
                 for source, names in self.code.kernels.items()
@@ -151,68 +157,71 @@ class Replayer:
                 if one.partition("@")[0] == name
             }
         )
-        if others:
+        if rejected:
             return NoVariantError(
                 f"{what}: the kernel {name} changed since it was recorded (its fingerprint is {wanted.source[:12]}, "
-                f"recorded was {', '.join(others)}); {again}",
+                f"recorded was {', '.join(rejected)}); {advice}",
                 [],
             )
         recorded_names = ", ".join(self.bundle.kernel_names[:12]) or "none"
-        return NoVariantError(f"{what}: no kernel of this name was recorded; it holds {recorded_names}; {again}", [])
+        return NoVariantError(f"{what}: no kernel of this name was recorded; it holds {recorded_names}; {advice}", [])
 
     def _tell(self, what: str, why: str) -> None:
-        """A fallback, once for each kernel."""
+        """Logs once for each kernel that it falls back to Triton or to another decision."""
         self._notices.once(what, f"{what}: {why}")
 
     # -- tuners --------------------------------------------------------------------------------------------------------
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """The recorded decision, else that for the nearest key; nothing is measured.
+        """The recorded decision, or else the decision for the nearest key; nothing is measured.
 
         Raises:
-            FrozenError: frozen, and nothing was decided for this kernel that its tuner may use.
+            FrozenError: frozen, and the bundle lacks a decision for this kernel that its tuner may use.
         """
         name = str(kernel_of_tuner(tuner).__name__)
         try:
             source = self._source_of_tuner(tuner)
-            wanted = winner_of(source, tuner, key, None)
+            request = winner_of(source, tuner, key, None)
             winners = self.code.winners.get(source.fingerprint, ())
-            found = find_decision(tuner, winners, wanted, configs)
+            decision = find_decision(tuner, winners, request, configs)
         except SiloError as error:
             if self.frozen:
                 raise
             self._tell(f"{name} is tuned by Triton", str(error))
             return None
-        if found.near is not None:
-            self._tell(f"{name} uses", words_of_nearest(found.near, wanted))
-        if found.config is not None:
-            return found.config
-        if len(found.allowed) == 1:
-            return found.allowed[0]
+        if decision.near is not None:
+            self._tell(f"{name} uses", words_of_nearest(decision.near, request))
+        if decision.config is not None:
+            return decision.config
+        if len(decision.allowed) == 1:
+            return decision.allowed[0]
         other = None if self._others is None else self._others.known(tuner, key, configs)
         if other is not None:
             return other
         if not self.frozen:
-            self._tell(f"{name} is tuned by Triton", f"{self.bundle.name} says nothing of {described_key(wanted)}")
+            self._tell(f"{name} is tuned by Triton", f"{self.bundle.name} says nothing of {described_key(request)}")
             return None
         rows = "".join(f"\n  - {described_key(winner)}: {winner.config}" for winner in winners[:4])
         raise refused(
             FrozenError(
-                f"{name}: a decision of its tuner is asked for {described_key(wanted)} on {wanted.target}, and "
-                f"{self.bundle.name} holds none that its {len(found.allowed)} configs allow; record this call too "
+                f"{name}: a decision of its tuner is asked for {described_key(request)} on {request.target}, and "
+                f"{self.bundle.name} holds none that its {len(decision.allowed)} configs allow; record this call too "
                 "(silo exec --record)" + (f"; it holds{rows}" if rows else "")
             )
         )
 
     def _source_of_tuner(self, tuner: Any) -> TritonSource:  # noqa: ANN401
-        """Not from the compile sources, which compute Triton's own hash of the kernel: milliseconds."""
+        """The source of a tuner's kernel.
+
+        Unlike ``Sources.of`` it does not compute Triton's own hash, which takes milliseconds.
+        """
         found = self._tuned.get(tuner)
         if found is None:
             found = self._tuned[tuner] = TritonSource.of(kernel_of_tuner(tuner), self.code.names)
         return found
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """The tuner's decision, or the decision that the other sources return for it."""
+        """The tuner's decision, or the decision that ``others`` return for it."""
         return config if self._others is None else self._others.decided(tuner, key, config)
 
 
@@ -226,7 +235,7 @@ _NUMBERS = {ValueKind.INT: int, ValueKind.BOOL: bool, ValueKind.FLOAT: float}
 
 
 class Serving:
-    """Provides variants of one recording. Implements ``triton_programs.providers.VariantProvider``."""
+    """Supplies variants from one recording for launches. Implements :class:`..compiled_code.VariantProvider`."""
 
     def __init__(self, code: ArchiveLookup) -> None:
         self._code = code
@@ -236,16 +245,16 @@ class Serving:
         )
 
     def provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
-        """The code of the recording that serves calls like this one; None: Triton's path decides."""
+        """The recording's code for calls like ``call``; None to let Triton's path decide."""
         if not all(_is_plain(one.kind, one.value) for one in call.arguments):
             return None
         try:
             return self._provide(kernel, call)
         except (SiloError, OSError):
-            return None  # requested again on Triton's path, which has the reason
+            return None  # Triton's path will request the code again, and reports the reason
 
     def compiled(self, variant: ProgramVariant) -> None:
-        """A recording is not added to while it serves."""
+        """Does nothing: nothing is added to a recording that is being served."""
 
     def _provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
         function = kernel.function
@@ -260,19 +269,19 @@ class Serving:
         options = launch_options(function, call.options, target)
         config = options_config(options, target, source.name)
         wanted = Variant(source.name, read.fingerprint, signature, specialization, config, target_from(target))
-        one = self._code.best(wanted)
-        if one is None:
+        variant = self._code.best(wanted)
+        if variant is None:
             return None
         bound = self._bound.setdefault(kernel, {})
-        place = (one.artifact.job, call.device[1])
+        place = (variant.artifact.job, call.device[1])
         binding = bound.get(place)
         if binding is None:
-            tag = self._returned(function, one, call, (options, target))
-            binding = bound[place] = self._bind(kernel, one, call.device[1], tag)
+            tag = self._returned(function, variant, call, (options, target))
+            binding = bound[place] = self._bind(kernel, variant, call.device[1], tag)
         return Provided(binding, read.globals)
 
     def _bind(self, kernel: LaunchedKernel, one: BundleVariant, index: int, tag: object) -> Binding:
-        """The code, loaded on the device of the launch."""
+        """Loads the code on the device of the launch, and binds it to the kernel's parameters."""
         artifact = one.artifact
         launch, target = artifact.launch, artifact.variant.target
         if launch.profile_bytes and not artifact.runs_on_host:
@@ -284,10 +293,11 @@ class Serving:
         return bind_program(loaded, launch, kernel.source.signature, tag)
 
     def _returned(self, function: Any, one: BundleVariant, call: SeenCall, asked: tuple[Any, Any]) -> object:  # noqa: ANN401
-        """Triton's own object for the variant, read from the recording at its first use."""
+        """Triton's own kernel object for the variant; the recording is read when the object is first used."""
         constants = {two.name: two.value for two in call.arguments if two.kind is ValueKind.CONSTANT}
         options, target = asked
-        held = weakref.ref(function)  # keeps the binding alive, whose tag this is
+        # a weak reference: the function keeps the binding alive, and this object is the binding's tag
+        held = weakref.ref(function)
 
         def make() -> Any:  # noqa: ANN401
             alive = held()
@@ -300,9 +310,10 @@ class Serving:
 
 
 def _held(value: object) -> object:
-    """A copy of a global's value, so that a change within an object shows, as in Triton.
+    """A copy of a global's value, so that a change inside of the object is detected, as in Triton.
 
-    It is the object itself if no copy equals it: Triton copies no global that only a parameter's default reads.
+    If no copy equals the value, it is the value itself. Triton itself copies no global that only a parameter's default
+    reads.
     """
     try:
         copied = copy.deepcopy(value)
@@ -313,7 +324,7 @@ def _held(value: object) -> object:
 
 
 def _is_plain(kind: ValueKind, value: object) -> bool:
-    """Whether Triton takes an argument as Silo's guard does."""
+    """Whether Triton treats an argument of this kind as Silo's guard does."""
     if kind in _NUMBERS:
         return type(value) is _NUMBERS[kind]
     if kind in _POINTERS:

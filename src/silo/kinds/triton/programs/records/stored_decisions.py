@@ -1,11 +1,11 @@
-"""Decisions of a program's tuners, and their code, in the store: an earlier process measured, so this one does not.
+"""Decisions of a program's tuners, and their code, in the store: if an earlier process measured, this one need not.
 
-A decision is kept under the kernel's fingerprint, the configs that the author's pruning left, Triton's version, the
-target, the device's model and its driver's version: if one of these differs, the tuner measures anew.
+A decision is stored under the kernel's fingerprint, the configs that the author's pruning left, Triton's version, the
+target, the device's model and its driver's version. If one of these differs, the tuner measures again.
 
-Files are kept under Triton's own key, which holds the compiler, the options, the environment and the source, so a
-kernel never gets the files of another. They stay in this machine's store (:mod:`silo.store.artifacts`) and are code
-for devices: a driver loads them, as it loads files of Triton's own cache.
+Files are stored under Triton's own key, which includes the compiler, the options, the environment and the source, so a
+kernel never gets the files of another. They stay in this machine's store (:mod:`silo.store.artifacts`) and are code for
+devices: a driver loads them, as it loads files of Triton's own cache.
 """
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ __all__ = ["StoredCode", "StoredDecisions"]
 
 _log = logging.getLogger("silo")
 
-# Decisions of this process, by place in the store and slot: its other tuners measure for themselves, as in Triton.
+# Decisions made in this process, by the key in the store and the slot. Other tuners of this process do not use them,
+# but measure for themselves, as in Triton.
 _own: set[tuple[str, tuple[str, str, str]]] = set()
 
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """A request for a decision, and the stored decisions for the same kernel, configs and device."""
+    """A tuner's request for a decision, with the stored decisions for the same kernel, configs and device."""
 
     place: str
     wanted: ForeignWinner
@@ -70,18 +71,18 @@ class _Question:
 
 @dataclass(slots=True, eq=False)
 class _Tuner:
-    """A tuner's source and its requests by key."""
+    """A tuner's source, and its requests by key."""
 
     source: TritonSource
     asked: dict[TunerKey, _Question] = member(default_factory=dict[TunerKey, "_Question"])
 
 
 class StoredDecisions:
-    """Answers tuners from the store, and keeps their decisions there.
+    """Supplies decisions from the store, and stores new ones.
 
-    ``SILO_TUNE`` decides what a tuner without a decision does: measure (``auto``, ``leader``), take the decision for
-    the nearest key and else its first config (``cached``), or fail (``frozen``); with ``off`` it always takes its first
-    config. ``refuses``: raise in frozen mode; with a lock, :class:`LockedDecisions` raises.
+    ``SILO_TUNE`` decides what a tuner without a decision does: measure (``auto``, ``leader``), use the decision for the
+    nearest key or else its first config (``cached``), or fail (``frozen``); with ``off`` it always uses its first
+    config. ``refuses``: whether to raise in frozen mode; if there is a lock, :class:`LockedDecisions` raises instead.
     """
 
     def __init__(self, *, refuses: bool = True) -> None:
@@ -92,12 +93,12 @@ class StoredDecisions:
         self._decider = Decider(self._notices)
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """The kept decision for a key, or the config that ``SILO_TUNE`` requires; None: the tuner measures.
+        """The stored decision for a key, or the config that ``SILO_TUNE`` requires; None lets the tuner measure.
 
-        A tuner is answered once for each key: a program that empties a tuner's cache wants a measurement.
+        A tuner gets one answer for each key, because a program that empties a tuner's cache expects a measurement.
 
         Raises:
-            FrozenError: ``SILO_TUNE=frozen``, and nothing was decided that the tuner may use.
+            FrozenError: ``SILO_TUNE=frozen``, and the tuner may use no decision.
         """
         mode = settings().tune
         allowed = configs()
@@ -122,73 +123,76 @@ class StoredDecisions:
         return self._unknown(mode, name, question, allowed)
 
     def _unknown(self, mode: str, name: str, question: _Question, allowed: Sequence[Any]) -> Any:  # noqa: ANN401
-        wanted = question.wanted
+        request = question.wanted
         winners = [one.winner for one in question.kept.values()]
         missing = (
-            f"the store says nothing of {described_key(wanted)} on {wanted.target} that its {len(allowed)} configs "
+            f"the store says nothing of {described_key(request)} on {request.target} that its {len(allowed)} configs "
             "allow; run this call once with SILO_TUNE=auto"
         )
         return self._decider.unmeasured(
             mode,
             name,
-            wanted,
-            [one for one in winners if one.target == wanted.target],
+            request,
+            [one for one in winners if one.target == request.target],
             lambda winner: config_for(allowed, winner.config),
             allowed[0],
             missing if self._refuses else "",
         )
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """Keep a measured decision. If another process has decided meanwhile, its decision holds: ranks agree."""
+        """Stores a measured decision.
+
+        If another process has decided meanwhile, its decision is used, so that all ranks agree.
+        """
         search = finished_search(tuner)
         with self._lock:
-            known = self._tuners.get(tuner)
-            question = None if known is None else known.asked.get(key)
+            state = self._tuners.get(tuner)
+            question = None if state is None else state.asked.get(key)
         if search is None or question is None or search.place_of(config) is None or not _is_usable(search, config):
             return config
         name = str(kernel_of_tuner(tuner).__name__)
-        assert known is not None
+        assert state is not None
         try:
-            winner = winner_of(known.source, tuner, key, config)
+            winner = winner_of(state.source, tuner, key, config)
         except SiloError as error:
             self._notices.once(f"tuner {name}", f"a decision of {name} is not kept: {error}")
             return config
         times = _times(search)
-        kept = KeptDecision(winner, times, round(search.seconds * 1000))
-        others: list[Any] = []
+        decision = KeptDecision(winner, times, round(search.seconds * 1000))
+        configs: list[Any] = []
 
         def usable(found: KeptDecision) -> bool:
             other = find_decision(tuner, [found.winner], question.wanted, lambda: search.configs).config
-            others[:] = [] if other is None else [other]
+            configs[:] = [] if other is None else [other]
             return other is not None
 
         before = question.kept.get(question.wanted.slot)
-        holds = self._decider.keep(question.place, kept, before, usable, len(search.configs), announce)
-        if holds is None:
+        stored = self._decider.keep(question.place, decision, before, usable, len(search.configs), announce)
+        if stored is None:
             return config
-        if holds is not kept:
-            return others[0]
+        if stored is not decision:
+            return configs[0]
         with self._lock:
             _own.add((question.place, winner.slot))
         return config
 
     def _question(self, tuner: Any, key: TunerKey, allowed: Sequence[Any]) -> _Question | None:  # noqa: ANN401
-        """The request with the stored decisions; None: the program measures itself. Raises SiloError, OSError."""
+        """The request with the stored decisions; None if the program has to measure. Raises SiloError and OSError."""
         with self._lock:
-            known = self._tuners.get(tuner)
-        if known is None:
-            known = _Tuner(TritonSource.of(kernel_of_tuner(tuner)))
+            state = self._tuners.get(tuner)
+        if state is None:
+            state = _Tuner(TritonSource.of(kernel_of_tuner(tuner)))
             with self._lock:
-                known = self._tuners.setdefault(tuner, known)
-        again = key in known.asked
-        wanted = winner_of(known.source, tuner, key, None)
-        place = _place(known.source, wanted, allowed)
-        question = known.asked[key] = _Question(place, wanted, kept_decisions(place))
+                state = self._tuners.setdefault(tuner, state)
+        is_repeated = key in state.asked
+        wanted = winner_of(state.source, tuner, key, None)
+        place = _place(state.source, wanted, allowed)
+        question = state.asked[key] = _Question(place, wanted, kept_decisions(place))
         if settings().tune not in ("cached", "frozen"):
-            if again or tuning_is_heard():
-                return None  # the cache was emptied, or a listener of the program's waits for the measurement
+            if is_repeated or tuning_is_heard():
+                return None  # the program emptied the tuner's cache, or has a listener that expects a measurement
             if (question.place, wanted.slot) in _own:
-                return None  # another tuner of this process, which measures for itself in Triton
+                return None  # decided by another tuner of this process; in Triton, each tuner measures for itself
         return question
 
     def _serve(self, name: str, tuner: Any, config: Any, kept: KeptDecision, allowed: Sequence[Any]) -> None:  # noqa: ANN401
@@ -216,7 +220,7 @@ def _place(source: TritonSource, wanted: ForeignWinner, allowed: Sequence[Any]) 
 
 
 def _times(search: Search) -> tuple[float | tuple[float, ...], ...]:
-    """The benchmark's result for each config; () if one of them lacks a plain form."""
+    """The benchmark's result for each config; () if one of them cannot be stored."""
     found = [search.times.get(place) for place in range(len(search.configs))]
     plain = [tuple(cast("list[Any]", one)) if isinstance(one, list) else one for one in found]
     if not all(is_time(one) for one in plain):
@@ -225,7 +229,7 @@ def _times(search: Search) -> tuple[float | tuple[float, ...], ...]:
 
 
 def _is_usable(search: Search, config: Any) -> bool:  # noqa: ANN401
-    """Whether every config was measured, and the chosen config ran."""
+    """Whether every config was measured, and the chosen config ran without an error."""
     if len(search.times) != len(search.configs):
         return False
     time = search.times.get(search.place_of(config) or 0)
@@ -234,16 +238,20 @@ def _is_usable(search: Search, config: Any) -> bool:  # noqa: ANN401
 
 
 class StoredCode:
-    """Gets each compile of a process in which a tuner was called. Its methods may be called by any thread.
+    """Stores the code of a process in which a tuner was called. Its methods may be called by any thread.
 
-    Of the configs that a tuner measures, :meth:`keep_winner` keeps the chosen one; of other kernels everything is kept.
+    Of the configs that a tuner measures, only the chosen one is stored (:meth:`keep_winner`); of other kernels, all
+    code is.
     """
 
     def __init__(self) -> None:
         self._notices = Notices()
 
     def before_compile(self, request: CompileRequest) -> Callable[[], None] | None:
-        """Triton is about to compile: put the files into its cache, if the store has them and the cache does not."""
+        """Called before Triton compiles: puts the files into Triton's cache if only the store has them.
+
+        Returns a function to call after the compile, or None.
+        """
         search = search_of_thread()
         place = None if search is None else search.measuring
         try:
@@ -269,18 +277,18 @@ class StoredCode:
         return lambda: self._keep(entry, request.source.fn)
 
     def keep_winner(self, search: Search, config: Any) -> None:  # noqa: ANN401
-        """A tuner has measured its configs, and uses this config."""
+        """Stores the code of ``config``, which a tuner has chosen after measuring."""
         place = search.place_of(config)
         for entry in [] if place is None else search.compiled.get(place, []):
             self._keep(entry, kernel_of_tuner(search.tuner))
 
     def _keep(self, entry: CacheEntry, function: Any) -> None:  # noqa: ANN401
         try:
-            kept, place = session().store.files, _code_place(entry)
-            if not kept.holds(place) and not prints_while_compiled(function):
+            file_store, place = session().store.files, _code_place(entry)
+            if not file_store.holds(place) and not prints_while_compiled(function):
                 files = cached_files(entry)
                 if files is not None:
-                    kept.put(place, files)
+                    file_store.put(place, files)
         except (SiloError, OSError) as error:
             self._notices.once("keep", f"code of {entry.name} is not kept for later processes: {error}")
 

@@ -1,9 +1,9 @@
-"""Results of Triton's own first compile in the store: the hash of its files, and modules of C that its drivers build.
+"""Stores results of Triton's first compile: the hash of its files, and the C modules that its drivers build.
 
-Each process of a program repeats this work, a second of it with Triton 3.6. The hash is used while every file that
-Triton reads for it has the path, size, times and inode that it had when the hash was made. A module is code for the
-host: it is kept under everything that its build reads, and loaded with the consent of the store's trust ledger, which
-this user's builds alone give.
+Every process of a program repeats this work, which takes a second with Triton 3.6. The hash is reused as long as every
+file that Triton reads for it has the path, size, times and inode that it had when the hash was computed. A module is
+code for the host: it is stored under a key of everything that its build reads, and loaded with the consent of the
+store's trust ledger, which is given only to builds by this user.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ __all__ = ["StoredFirstCompile"]
 
 _log = logging.getLogger("silo")
 
-_SETTLED_NS = 2_000_000_000  # a file that changed so lately could change again within one tick of its file system
-_LONGEST_KEY = 1 << 20  # characters
+# a file that changed less than this ago could change again without a visible change of its time
+_SETTLED_NS = 2_000_000_000
+_LONGEST_KEY = 1 << 20  # characters of a key
 
 
 class StoredFirstCompile:
-    """Answers Triton from the store. Nothing is written before :meth:`keep`, which a program that tunes calls."""
+    """Answers Triton from the store.
+
+    Nothing is written before :meth:`keep` is called, which happens when a program tunes.
+    """
 
     def __init__(self) -> None:
         self._keeps = False
@@ -35,7 +39,7 @@ class StoredFirstCompile:
         self._notices = Notices()
 
     def keep(self) -> None:
-        """Write the findings, and from now on write at once."""
+        """Writes all deferred results; later results are written at once."""
         with self._lock:
             self._keeps = True
             deferred, self._deferred = self._deferred, []
@@ -53,22 +57,23 @@ class StoredFirstCompile:
             self._notices.once("keep", f"later processes repeat work of Triton's first compile: {error}")
 
     def installation(self, own: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
-        """Return Triton's hash of its installation, from the store if none of its files changed since it was made."""
+        """Returns Triton's hash of its installation: the stored one if none of Triton's files has changed since."""
         from silo.machine.process_session import session  # noqa: PLC0415  # with the first compile
 
         try:
             before = files()
-            kept = session().store.files.get(before.place)
+            stored = session().store.files.get(before.place)
         except (SiloError, OSError) as error:
             _log.debug("Triton hashes its installation: %s", error)
             return own()
-        if kept is not None and kept.get("state") == before.state.encode():
-            return kept["key"].decode()
+        if stored is not None and stored.get("state") == before.state.encode():
+            return stored["key"].decode()
         started_ns = time.time_ns()
         key = own()
 
         def write() -> None:
-            # The hash belongs to these files if they had settled before it began and are the same after it.
+            # The hash belongs to these files if they last changed well before it was computed and are the same
+            # afterwards.
             if before.changed_ns + _SETTLED_NS < started_ns and files() == before and len(key) < _LONGEST_KEY:
                 session().store.files.put(before.place, {"state": before.state.encode(), "key": key.encode()})
 
@@ -76,16 +81,17 @@ class StoredFirstCompile:
         return key
 
     def build(self, built: HostModule, own: Callable[[], bytes]) -> bytes:
-        """Return a module of C that this user's store built, else build it."""
+        """Returns a C module that this user built and stored earlier, or else builds it."""
         from silo.core.consent import HostCode, require_consent  # noqa: PLC0415  # few Tritons build any
         from silo.core.launch_info import LaunchInfo  # noqa: PLC0415
         from silo.machine.process_session import session  # noqa: PLC0415
 
-        launch = LaunchInfo(built.name, ())  # Python calls it, by the name of its module
+        # Python calls the module through its initialiser, so there are no parameters
+        launch = LaunchInfo(built.name, ())
         try:
             store = session().store
-            kept = store.files.get(built.key)
-            if kept is not None and (data := kept.get("so")) is not None:
+            stored = store.files.get(built.key)
+            if stored is not None and (data := stored.get("so")) is not None:
                 code = HostCode(hashlib.sha256(data).hexdigest(), "so", launch)
                 consent = store.trust.vouch(code, origin=f"{built.name}, which Triton builds")
                 require_consent(consent, launch, data, "so", built.name)

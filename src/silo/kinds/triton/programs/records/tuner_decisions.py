@@ -1,4 +1,4 @@
-"""Decisions of Triton's tuners as values, and the config of a tuner that a decision names."""
+"""Converts decisions of Triton's tuners to values, and finds the config of a tuner for a decision."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ T = TypeVar("T", bound=Exception)
 
 
 def refused(error: T) -> T:
-    """Log an error of frozen mode at once if other ranks may wait for this one; the error itself, to be raised.
+    """Returns ``error``, to be raised; logs it at once if other ranks may wait for this one.
 
-    A rank that raises may hang on its way out, in a collective that it never joined, before anybody sees its error.
+    A rank that raises may hang while it ends, in a collective operation that it never joined, before anybody sees its
+    error.
     """
     ranks = launched_ranks()
     if ranks is not None:
@@ -47,12 +48,12 @@ def refused(error: T) -> T:
 
 
 def current_target() -> Target:
-    """Triton's present target, in Silo's words."""
+    """The current target of Triton, as a Silo target."""
     return target_from(active_target())
 
 
 def winner_of(source: TritonSource, tuner: Any, key: TunerKey, config: Any) -> ForeignWinner:  # noqa: ANN401
-    """A decision, or with no config its slot.
+    """A tuner's decision as a value; with ``config`` None, a value that has only the decision's slot.
 
     Raises:
         SourceError: the key or the config holds a value without a canonical form.
@@ -77,7 +78,7 @@ def _plain(source: TritonSource, value: object) -> Value:
 
 
 def config_for(configs: Iterable[Any], wanted: Config) -> Any:  # noqa: ANN401
-    """The config of a tuner that sets exactly the values of ``wanted``; None if the tuner lacks one."""
+    """The config of a tuner that sets exactly the values of ``wanted``; None if the tuner lacks such a config."""
     requested = wanted.as_dict()
     return next((config for config in configs if _same(config_members(config), requested)), None)
 
@@ -91,10 +92,10 @@ def _same(members: dict[str, object], requested: dict[str, Value]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FoundDecision:
-    """The answer of earlier decisions to a tuner.
+    """The config found among earlier decisions for a tuner's request; ``config`` is None if none fits.
 
-    ``near`` is the decision for another key that was taken; ``allowed`` the configs that the author's pruning leaves,
-    if it was called.
+    ``near`` is the decision that was used if it is for another key. ``allowed`` are the configs left by the author's
+    pruning, if it was called.
     """
 
     config: Any
@@ -108,34 +109,37 @@ def find_decision(
     wanted: ForeignWinner,
     configs: Callable[[], Sequence[Any]],
 ) -> FoundDecision:
-    """The config that was decided for this key, else for the nearest one, of those that pruning leaves."""
-    there = [winner for winner in winners if winner.target == wanted.target]
-    exact = next((winner for winner in there if winner.slot == wanted.slot), None)
+    """The config that was decided for this key, or else for the nearest key.
+
+    It must be among those that pruning leaves.
+    """
+    same_target = [winner for winner in winners if winner.target == wanted.target]
+    exact = next((winner for winner in same_target if winner.slot == wanted.slot), None)
     if exact is not None and (config := config_for(tuner.configs, exact.config)) is not None:
         return FoundDecision(config)
     allowed = configs()
-    usable = [winner for winner in there if config_for(allowed, winner.config) is not None]
+    usable = [winner for winner in same_target if config_for(allowed, winner.config) is not None]
     near = nearest_winner(usable, wanted)
     return FoundDecision(None if near is None else config_for(allowed, near.config), near, allowed)
 
 
 def described_key(winner: ForeignWinner) -> str:
-    """A key in words: ``n=512, float32``."""
+    """A key as text: ``n=512, float32``."""
     named = [f"{name}={value}" for name, value in zip(winner.names, winner.key, strict=False)]
     return ", ".join([*named, *(str(value) for value in winner.key[len(winner.names) :])]) or "its only key"
 
 
 def words_of_nearest(near: ForeignWinner, wanted: ForeignWinner) -> str:
-    """Why a decision for another key is used."""
+    """The message that explains why a decision for another key is used."""
     return f"{near.config}, which was decided for {described_key(near)}, as nothing was for {described_key(wanted)}"
 
 
 def nearest_winner(winners: Sequence[ForeignWinner], wanted: ForeignWinner) -> ForeignWinner | None:
-    """The decision for the nearest key of the same kind, of equally near ones the first in order; None without any."""
+    """The decision for the nearest key of the same kind; of equally near ones, the first in order. None without any."""
     bucket = bucket_of(wanted.key)
-    found: tuple[int, tuple[str, str, str], ForeignWinner] | None = None
+    nearest: tuple[int, tuple[str, str, str], ForeignWinner] | None = None
     for winner in winners:
         gap = distance(bucket, bucket_of(winner.key))
-        if gap is not None and (found is None or (gap, winner.slot) < found[:2]):
-            found = (gap, winner.slot, winner)
-    return None if found is None else found[2]
+        if gap is not None and (nearest is None or (gap, winner.slot) < nearest[:2]):
+            nearest = (gap, winner.slot, winner)
+    return None if nearest is None else nearest[2]

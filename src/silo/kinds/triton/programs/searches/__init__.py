@@ -1,1 +1,1 @@
-"""Searches of Triton's tuners in unchanged programs: configs compiled ahead of the tuner, and progress shown."""
+"""Searches of Triton's tuners in unchanged programs: compiles configs ahead of the tuner, and shows progress."""

@@ -1,7 +1,7 @@
-"""Configs of a program's tuner, compiled in worker processes while the tuner measures those before them.
+"""Compiles the configs of a program's tuner in worker processes, while the tuner measures configs that are compiled.
 
-The result of a requested compile reaches Triton through Triton's own cache, under Triton's own key. So a compile that a
-worker failed, refused or did not begin is harmless: Triton finds nothing there and compiles the config itself.
+The result of a compile reaches Triton through Triton's own cache, under Triton's own key. So it does no harm if a
+worker fails, refuses or never begins a compile: Triton does not find it in the cache and compiles the config itself.
 """
 
 from __future__ import annotations
@@ -51,13 +51,15 @@ __all__ = [
 _log = logging.getLogger("silo")
 
 _COMPILER = "triton"
-# With fewer workers a config that no worker has begun is compiled here, rather than waiting for a worker's.
+# With fewer workers, a config that no worker has begun is compiled here instead of waiting for a worker.
 _WORKERS_TO_WAIT_FOR = 4
 _MOST_FAULTS = 3  # faults of the machine or of workers in one process, after which Triton compiles everything itself
 
 
 def worker_count(jobs: int, cpus: int, ranks: int) -> int:
-    """How many workers one process of ``ranks`` may start: a CPU stays free for the programs themselves. Pure.
+    """The number of workers that one of ``ranks`` processes may start; one CPU stays free for the programs.
+
+    A pure function.
 
     >>> worker_count(16, 16, 1), worker_count(16, 16, 8), worker_count(4, 16, 1), worker_count(1, 1, 1)
     (15, 1, 4, 0)
@@ -66,7 +68,7 @@ def worker_count(jobs: int, cpus: int, ranks: int) -> int:
 
 
 def turned(configs: Sequence[Any], rank: int, ranks: int) -> list[Any]:
-    """The configs in the order in which a rank sends them: each begins elsewhere, so that ranks do not all do the same.
+    """The configs, rotated for a rank: each rank begins with another config, so that not all compile the same at once.
 
     >>> turned([0, 1, 2, 3], 1, 2)
     [2, 3, 0, 1]
@@ -76,7 +78,9 @@ def turned(configs: Sequence[Any], rank: int, ranks: int) -> list[Any]:
 
 
 def largest_first(configs: Sequence[Mapping[str, object]]) -> list[int]:
-    """The places of configs by the product of their integers, the largest first: large blocks compile longest. Pure.
+    """The positions of configs by the product of their integers, the largest first: large blocks compile longest.
+
+    A pure function.
 
     >>> largest_first([{"M": 64, "N": 32}, {"M": 128, "N": 64}, {"M": 64, "N": 32, "FAST": True}])
     [1, 0, 2]
@@ -89,7 +93,10 @@ def largest_first(configs: Sequence[Mapping[str, object]]) -> list[int]:
 
 
 class JobState(enum.Enum):
-    """The state of a config's compile. READY: it needs no wait, because it is over, cached, or was never sent."""
+    """The state of a config's compile.
+
+    READY means that nothing need be waited for: it has ended, is cached, or was never sent.
+    """
 
     READY = "ready"
     RUNNING = "running"
@@ -97,10 +104,10 @@ class JobState(enum.Enum):
 
 
 def next_to_measure(states: Mapping[int, JobState], workers: int) -> int | None:
-    """The place of the config to measure next, or None to wait for a worker. Pure.
+    """The position of the config to measure next, or None to wait for a worker. A pure function.
 
-    The first config that is ready; else the last queued one, which the caller compiles itself, if no worker runs or
-    few do.
+    It is the first config that is ready. If none is ready, and no worker is running a compile or there are few workers,
+    it is the last queued config, which the caller compiles itself.
 
     >>> states = {0: JobState.RUNNING, 1: JobState.READY, 2: JobState.QUEUED, 3: JobState.QUEUED}
     >>> next_to_measure(states, 15)
@@ -120,9 +127,10 @@ def next_to_measure(states: Mapping[int, JobState], workers: int) -> int | None:
 
 @dataclass(slots=True)
 class AheadCounts:
-    """Counts over the configs of all tuners: ``asked`` (requested), ``front_ends`` run, ``sent`` to workers, ...
+    """Numbers of compiles for the configs of all tuners: ``asked`` were requested, ``sent`` went to workers.
 
-    ``kept`` were compiled by workers, ``stolen`` by Triton before a worker began, ``failed`` in a worker.
+    ``front_ends`` counts runs of Triton's front end. ``kept`` were compiled by workers, ``stolen`` by Triton before a
+    worker began, and ``failed`` in a worker.
     """
 
     asked: int = 0
@@ -135,18 +143,21 @@ class AheadCounts:
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A compile in a worker. ``kept`` ends when the files are in Triton's cache, or it is known that none will be."""
+    """A compile in a worker.
+
+    ``kept`` is done when the files are in Triton's cache, or when it is certain that none will be.
+    """
 
     entry: CacheEntry
     kernel: str
     text: str
     future: Future[CacheFiles]
-    here: bool  # whether the thread of the pool may put the files into the cache
+    here: bool  # whether the pool's own thread may put the files into the cache
     kept: Future[CacheFiles | None] = field(default_factory=Future["CacheFiles | None"])
 
     @property
     def state(self) -> JobState:
-        """Whether a config that needs this compile can be measured at once."""
+        """Whether a config that needs this compile can be measured at once, is being compiled, or is still queued."""
         if self.kept.done():
             return JobState.READY
         return JobState.RUNNING if self.future.running() or self.future.done() else JobState.QUEUED
@@ -154,10 +165,10 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class SearchCompiles:
-    """The compiles of one search: Triton's keys of those that it sent, and of each config whose compile was sent.
+    """The compiles of one search: Triton's keys of the compiles that it sent, and the key for each config by position.
 
-    Two configs, or two searches, may need the same compile: it is sent once. ``launcher`` ends when Triton's cache has
-    the launcher of the kernel's signature, or its build has failed; None if Triton builds none.
+    Two configs, or two searches, may need the same compile, which is sent once. ``launcher`` is done when Triton's
+    cache has the launcher for the kernel's signature, or its build has failed; None if Triton builds no launcher.
     """
 
     sent: tuple[str, ...] = ()
@@ -179,13 +190,13 @@ class AheadCompiles:
         in_child(self._forget)
 
     def _forget(self) -> None:
-        # The workers and the futures are the parent's; its pool begins anew by itself.
+        # After a fork, the workers and futures belong to the parent; the pool starts anew by itself.
         self._jobs = {}
 
     # -- a search ------------------------------------------------------------------------------------------------------
 
     def begin(self, configs: Sequence[Any], launch: TunedLaunch) -> SearchCompiles:
-        """Send the compiles of a tuner's configs to workers; :meth:`end` takes the result."""
+        """Sends the compiles of a tuner's configs to workers; the result is to be passed to :meth:`end`."""
         rank, ranks = local_ranks()
         workers = worker_count(settings().jobs, available_cpus(), ranks)
         if workers < 1 or self._faults >= _MOST_FAULTS:
@@ -206,14 +217,18 @@ class AheadCompiles:
                     by_place[place] = key
                     if launcher is None and keeps_in_files():
                         launcher = _launcher_of(request)
-        except BaseException:  # Ctrl-C: nothing waits for the compiles already sent, so end them
+        # for example Ctrl-C: nothing will wait for the compiles already sent, so they are cancelled
+        except BaseException:
             self.end(SearchCompiles(tuple(sent)))
             raise
         self.counts.front_ends += fronts.runs
         return SearchCompiles(tuple(sent), by_place, workers, launcher)
 
     def places_as_ready(self, compiles: SearchCompiles, count: int) -> Generator[int]:
-        """The places of ``count`` configs, in the order in which their compiles end: so a tuner waits least."""
+        """Yields the positions of ``count`` configs in the order in which their compiles end.
+
+        In this order a tuner waits least.
+        """
         if compiles.launcher is not None:
             compiles.launcher.result()
         pending = list(range(count))
@@ -231,10 +246,13 @@ class AheadCompiles:
     def _send(
         self, request: CompileRequest, fronts: FrontEnds, workers: int, configs: int, sent: list[str]
     ) -> str | None:
-        """Triton's key of a compile that a worker makes, or None; ``sent`` gets the key if no other search sent it."""
+        """Sends a compile to a worker; returns Triton's key for it, or None if no worker compiles it.
+
+        The key is added to ``sent`` unless another search has already sent the compile.
+        """
         self.counts.asked += 1
         if request.target.backend not in ("cuda", "hip"):
-            return None  # the CPU's code is compiled by Silo's own workers
+            return None  # Silo's own workers compile the code for CPUs
         try:
             entry = request.entry
             with self._lock:
@@ -270,7 +288,7 @@ class AheadCompiles:
             return self._pool
 
     def end(self, compiles: SearchCompiles) -> None:
-        """The search is over, or its tuner failed: compiles that no worker has begun are cancelled."""
+        """Called when the search is over, or its tuner failed: cancels compiles that no worker has begun."""
         with self._lock:
             jobs = [job for key in compiles.sent if (job := self._jobs.pop(key, None)) is not None]
         for job in jobs:
@@ -279,9 +297,9 @@ class AheadCompiles:
     # -- a compile -----------------------------------------------------------------------------------------------------
 
     def await_compile(self, request: CompileRequest) -> None:
-        """Triton is about to compile: wait for the worker that compiles the same, or cancel what none has begun.
+        """Called before Triton compiles: waits for the worker that compiles the same, or cancels a queued compile.
 
-        On return Triton's cache has the result, or Triton compiles.
+        When it returns, Triton's cache has the result, or Triton compiles.
         """
         if not self._jobs:
             return
@@ -297,22 +315,22 @@ class AheadCompiles:
             self._keep(job, files)
 
     def _finished(self, job: _Job, future: Future[CacheFiles]) -> None:
-        """In a thread of the pool: put the files into the cache."""
+        """Called in a thread of the pool when a compile has ended: puts the files into the cache."""
         files: CacheFiles | None = None
         try:
             if future.cancelled():
                 return
-            made = future.result()
-            if made.files:
-                files = made
+            result = future.result()
+            if result.files:
+                files = result
                 if job.here:
-                    self._keep(job, made)
-            elif made.reason:
-                self._note("left", f"a worker left configs of {job.kernel} to Triton: {made.reason}")
+                    self._keep(job, result)
+            elif result.reason:
+                self._note("left", f"a worker left configs of {job.kernel} to Triton: {result.reason}")
         except (CompileCrashError, CompileTimeoutError) as error:
             self._fault(job, error)
         except CompileError as error:
-            # The tuner may tolerate it: Triton compiles this config in its turn, and meets the error itself.
+            # The tuner may tolerate the error: Triton will compile this config itself, and then raises it.
             self.counts.failed += 1
             _log.debug("a config of %s failed in a worker: %s", job.kernel, error)
         finally:
@@ -326,7 +344,7 @@ class AheadCompiles:
             self._fault(job, error)
 
     def _fault(self, job: _Job, error: Exception) -> None:
-        """A failure that is not the kernel's fault."""
+        """Records a failure for which the kernel is not responsible."""
         self.counts.failed += 1
         self._faults += 1
         ends = "; from now on Triton compiles all of them" if self._faults == _MOST_FAULTS else ""
@@ -341,11 +359,11 @@ class AheadCompiles:
 
 
 def _launcher_of(request: CompileRequest) -> Future[None] | None:
-    """Build the launcher of a kernel's signature in a thread of its own; the system's compiler does the work."""
+    """Builds the launcher for a kernel's signature in a thread, which mostly waits for the system's C compiler."""
     build = launcher_build(request)
     if build is None:
         return None
-    built: Future[None] = Future()
+    future: Future[None] = Future()
 
     def run() -> None:
         try:
@@ -353,10 +371,10 @@ def _launcher_of(request: CompileRequest) -> Future[None] | None:
         except Exception as error:  # noqa: BLE001  # a compiler that is not there, or whatever Triton raises: it meets it
             _log.debug("a launcher of %s is not built ahead: %s", request.source.name, error)
         finally:
-            built.set_result(None)
+            future.set_result(None)
 
     threading.Thread(target=run, name="silo-launcher", daemon=True).start()
-    return built
+    return future
 
 
 def _named(target: Any) -> Target:  # noqa: ANN401  # Triton's GPUTarget

@@ -1,8 +1,9 @@
-"""Fewer measurements for tuners that measure by Triton's benchmark: short ones of all configs, full ones at the top.
+"""Saves measurements for tuners that use Triton's benchmark: all configs are measured shortly, the fastest in full.
 
-Triton measures each config for 125 ms of the kernel's time. Here each config is measured shortly first; the fastest
-quarter, but for configs that are slower by more than a quarter, is then measured in full, as Triton does; and those
-that are close to the fastest take turns in short measurements, until their order is sure or they are as good as equal.
+Triton measures each config for 125 ms of the kernel's time. Here each config is first measured shortly. The fastest
+quarter, without configs that are slower than the fastest by more than a quarter, is then measured in full, as Triton
+does. Configs that are close to the fastest are measured again, shortly and in turns, until their order is certain or
+their times are as good as equal.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ __all__ = [
     "to_measure_fully",
 ]
 
-LEAST_CONFIGS = 4  # of a tuner: with fewer, short measurements beside full ones save nothing
-_NEAR_PERMILLE = 250  # a short measurement of a config may be wrong by this
-_CLOSE_PERMILLE = 30  # full measurements of equal configs may differ by this, because they are not taken in turns
+LEAST_CONFIGS = 4  # configs of a tuner; with fewer, short measurements in addition to full ones save nothing
+_NEAR_PERMILLE = 250  # the possible error of a short measurement
+_CLOSE_PERMILLE = 30  # the possible difference of full measurements of equal configs, which are not taken in turns
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 8
-# Milliseconds of a short measurement, and of warming up: the latter in full after a pause, in which clocks may sink.
+# Milliseconds of a short measurement, and of warming up: _COLD_MS after a pause, in which clock rates may have dropped.
 _SHORT_MS, _WARM_MS, _COLD_MS = 8, 2, 25
 _PAUSE_S = 0.05
-# Samples of a config that may be the fastest: with fewer, a single disturbed sample would decide.
+# The least samples of a config that may be the fastest: with fewer, a single disturbed sample would decide.
 _LEAST_SAMPLES, _PERHAPS_FASTEST = 3, 1.5
 
 Times: TypeAlias = tuple[float, ...]  # quantiles in milliseconds, the median first, as tuners request them
 
 
 def to_measure_fully(short: Mapping[int, float]) -> tuple[int, ...]:
-    """The configs that get a full measurement, the fastest first. Pure.
+    """The configs to measure in full, the fastest first. A pure function.
 
-    The fastest quarter, two at least, but for those that are slower than the fastest by more than a quarter.
+    These are the fastest quarter, at least two, without those that are slower than the fastest by more than a quarter.
 
     >>> to_measure_fully({0: 3.0, 1: 1.0, 2: 1.05, 3: 2.0, 4: 1.2})
     (1, 2)
@@ -57,7 +58,7 @@ def to_measure_fully(short: Mapping[int, float]) -> tuple[int, ...]:
 
 
 def close_to_fastest(full: Mapping[int, float]) -> tuple[int, ...]:
-    """The configs whose order full measurements leave open, the fastest first. Pure.
+    """The configs whose order the full measurements do not settle, the fastest first. A pure function.
 
     >>> close_to_fastest({4: 1.02, 7: 1.0, 1: 1.2, 2: math.inf})
     (7, 4)
@@ -70,9 +71,9 @@ def close_to_fastest(full: Mapping[int, float]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state of a race: its leader, and the configs that take part in the next round, () if it is over.
+    """The state of a race: its leader, and the configs that take part in the next round; () if the race is over.
 
-    ``gaps`` is how long each config takes beside the leader in the rounds they share, in millionths.
+    ``gaps`` is the time of each config relative to the leader's in the rounds they share, in millionths.
     """
 
     leader: int
@@ -81,10 +82,10 @@ class Standing:
 
 
 def standing(rounds: Mapping[int, Sequence[int]]) -> Standing:
-    """Judge the rounds of a race. Pure.
+    """Computes the state of a race from its rounds. A pure function.
 
-    A config is out once it is surely slower than the leader; it is as good as equal once it is surely at most 1 %
-    slower. The race is over if no other config is left, or after the most rounds.
+    A config leaves the race once it is certainly slower than the leader. It counts as equal once it is certainly at
+    most 1 % slower. The race is over if no other config is left, or after the most rounds.
 
     >>> standing({3: [100, 101, 99], 5: [150, 151, 149]})
     Standing(leader=3, next=(), gaps={3: 1000000, 5: 1500000})
@@ -99,14 +100,14 @@ def standing(rounds: Mapping[int, Sequence[int]]) -> Standing:
     gaps = {one: max(median(_quotients(taken, rounds[leader])), PPM) for one, taken in rounds.items()}
     if most < _LEAST_ROUNDS:
         return Standing(leader, tuple(alive), gaps)
-    open_: list[int] = []
+    undecided: list[int] = []
     for one in alive:
         found = estimate(_quotients(rounds[one], rounds[leader]))
         equal = found.high_ns * 1000 <= PPM * (1000 + NOISE_LIMIT_PERMILLE)
         if one != leader and not equal and found.low_ns <= PPM:
-            open_.append(one)
-    over = not open_ or most >= _MOST_ROUNDS
-    return Standing(leader, () if over else tuple(sorted([leader, *open_])), gaps)
+            undecided.append(one)
+    over = not undecided or most >= _MOST_ROUNDS
+    return Standing(leader, () if over else tuple(sorted([leader, *undecided])), gaps)
 
 
 def _quotients(taken: Sequence[int], other: Sequence[int]) -> list[int]:
@@ -116,40 +117,41 @@ def _quotients(taken: Sequence[int], other: Sequence[int]) -> list[int]:
 def reported_times(
     short: Mapping[int, Times], full: Mapping[int, Times], winner: int, gaps: Mapping[int, int]
 ) -> dict[int, Times]:
-    """The times of all configs beside the winner's full measurement, which is reported as it is and is the least. Pure.
+    """The times to report for all configs; the winner's full measurement is reported unchanged and is the lowest.
 
-    A config that took turns with the winner counts by the rounds they share, a shortly measured config by its short
-    measurement beside the winner's: both as if they had been measured while the winner's full measurement was.
+    The other times are scaled as if they had been measured together with the winner's full measurement: that of a
+    config which took turns with the winner by the rounds they share, that of a shortly measured config by the winner's
+    short measurement. A pure function.
 
     >>> reported_times({0: (2.0,), 1: (1.0,), 2: (3.0,)}, {0: (2.5,), 1: (1.5,)}, 1, {})
     {1: (1.5,), 0: (2.5,), 2: (4.5,)}
     """
     best = full[winner][0]
-    found: dict[int, Times] = {winner: full[winner]}
+    reported: dict[int, Times] = {winner: full[winner]}
     for place, times in short.items():
         if place == winner:
             continue
-        own = full.get(place, times)
+        measured = full.get(place, times)
         if place not in full:
-            target = own[0] * best / short[winner][0] if short[winner][0] > 0 else own[0]
-        elif place in gaps and math.isfinite(own[0]):
+            target = measured[0] * best / short[winner][0] if short[winner][0] > 0 else measured[0]
+        elif place in gaps and math.isfinite(measured[0]):
             target = best * gaps[place] / PPM
         else:
-            target = own[0]
-        # The tuner takes the least of all times, and of two equal ones any.
-        found[place] = _scaled(own, max(target, math.nextafter(best, math.inf)))
-    return found
+            target = measured[0]
+        # Always above the winner's time: the tuner takes the lowest time, and either of two equal ones.
+        reported[place] = _scaled(measured, max(target, math.nextafter(best, math.inf)))
+    return reported
 
 
 def _scaled(times: Times, target: float) -> Times:
-    """Times in proportion, with another median."""
+    """The times scaled in proportion, so that their median is ``target``."""
     if times[0] == target:
         return times
     return tuple(one * target / times[0] if times[0] > 0 else target for one in times)
 
 
 def _quantiles(samples: Sequence[float], quantiles: Sequence[float]) -> Times:
-    """Quantiles as Triton works them out: between samples, in proportion."""
+    """Quantiles as Triton computes them: interpolated linearly between samples."""
     ordered = sorted(samples)
     points = [one * (len(ordered) - 1) for one in quantiles]
     ends = [(ordered[math.floor(point)], ordered[math.ceil(point)], point - math.floor(point)) for point in points]
@@ -158,9 +160,11 @@ def _quantiles(samples: Sequence[float], quantiles: Sequence[float]) -> Times:
 
 @dataclass(slots=True)
 class ShortSearch:
-    """Measures all configs of a tuner for one key. ``run`` calls the tuner's own measurement of the config at a place.
+    """Measures all configs of a tuner for one key.
 
-    ``shorts``, ``fulls`` and ``turns`` count measurements: of all configs, of the top, and in the race.
+    ``run`` calls the tuner's own measurement of the config at a position.
+
+    ``shorts``, ``fulls`` and ``turns`` count measurements: short ones of all configs, full ones, and those in races.
     """
 
     tuner: Any
@@ -171,22 +175,22 @@ class ShortSearch:
     fulls: int = 0
     turns: int = 0
     _samples: list[float] = field(default_factory=list[float])
-    _least_ms: float = math.inf  # the least median so far
+    _least_ms: float = math.inf  # the lowest median so far
     _ended: float = -math.inf
 
     def times(self, order: Iterable[int], measured: Callable[[int, Any], None] | None = None) -> list[Any]:
-        """The times of each config, as the tuner's benchmark returns them: the winner's are the least.
+        """The times of each config, in the form that the tuner's benchmark returns; the winner's are the lowest.
 
-        ``order`` has the place of each config once, in the order of the short measurements. ``measured`` is called
-        after each config's short measurement, with its place and result.
+        ``order`` yields the position of each config once, in the order of the short measurements. ``measured`` is
+        called after each config's short measurement, with its position and result.
         """
-        found: dict[int, Any] = {}
+        results: dict[int, Any] = {}
         short: dict[int, Times] = {}
         for place in order:
             result, samples = self._short(place)
             self.shorts += 1
-            found[place] = result
-            if samples:  # else the tuner tolerated an error
+            results[place] = result
+            if samples:  # without samples, the config failed and the tuner tolerated the error
                 short[place] = tuple(result)
             if measured is not None:
                 measured(place, result)
@@ -195,8 +199,8 @@ class ShortSearch:
         if close:
             winner, gaps = self._race(close)
             for place, times in reported_times(short, full, winner, gaps).items():
-                found[place] = list(times)
-        return [found[place] for place in range(len(found))]
+                results[place] = list(times)
+        return [results[place] for place in range(len(results))]
 
     def _full(self, place: int) -> Times:
         result = tuple(self.run(place))
@@ -215,21 +219,21 @@ class ShortSearch:
             for place in turned:
                 _, samples = self._short(place)
                 if not samples:
-                    return close[0], {}  # it ran twice and fails now: the full measurements decide
+                    return close[0], {}  # the config ran before and fails now, so the full measurements decide
                 self.turns += 1
                 rounds[place].append(median(round(one * 1e6) for one in samples))
             state = standing(rounds)
         return state.leader, state.gaps
 
     def _short(self, place: int) -> tuple[Any, list[float]]:
-        """The result of a short measurement, and its samples in milliseconds: none if the tuner tolerated an error."""
+        """The result of a short measurement, and its samples in milliseconds; [] if the tuner tolerated an error."""
         self._samples = []
         with benchmark_replaced(self.tuner, self._bench):
             result = self.run(place)
         return result, self._samples
 
     def _bench(self, call: Callable[[], object], quantiles: Iterable[float]) -> list[float]:
-        call()  # compiles, or waits for a worker that does
+        call()  # the first call compiles, or waits for a worker that compiles
         warm = _COLD_MS if self.clock() - self._ended > _PAUSE_S else _WARM_MS
         milliseconds = (
             _SHORT_MS if math.isinf(self._least_ms) else max(_SHORT_MS, (_LEAST_SAMPLES + 1) * self._least_ms)

@@ -32,17 +32,21 @@ _log = logging.getLogger("silo")
 _STATIC_PRINT = "static_print"
 
 
-_local = threading.local()  # ``next``: a tuner and its configs; ``search``, ``finished``: searches of this thread
+# members: ``next`` is a tuner and its configs; ``search`` and ``finished`` are searches of this thread
+_local = threading.local()
 
 
 def search_of_thread() -> Search | None:
-    """The search that this thread is in, or has just ended; see ``Search.measuring``."""
+    """The search that this thread is running, or the one that it ended last; see ``Search.measuring``."""
     running: Search | None = getattr(_local, "search", None)
     return running if running is not None else getattr(_local, "finished", None)
 
 
 def finished_search(tuner: Any) -> Search | None:  # noqa: ANN401
-    """The search that this thread has just ended for a tuner, once: later changes by the program are not part of it."""
+    """The search for ``tuner`` that this thread has just ended.
+
+    It is returned only once; the program may change things later.
+    """
     found: Search | None = getattr(_local, "finished", None)
     _local.finished = None
     return found if found is not None and found.tuner is tuner else None
@@ -50,10 +54,10 @@ def finished_search(tuner: Any) -> Search | None:  # noqa: ANN401
 
 @dataclass(slots=True, eq=False)
 class Search:
-    """One tuner that measures ``configs`` for one key: times by config's place, seconds from the first to the last.
+    """One tuner that measures ``configs`` for one key: times by config's position, and the search's seconds.
 
-    ``measuring`` is the place of the config that is being measured, None between them. ``compiled`` are Triton's
-    compiles meanwhile, by place, recorded by the watcher of compiles.
+    ``measuring`` is the position of the config being measured, None between measurements. ``compiled`` are the compiles
+    that Triton made during each measurement, by position; the watcher of compiles adds them.
     """
 
     tuner: Any
@@ -62,17 +66,17 @@ class Search:
     measuring: int | None = None
     compiled: dict[int, list[CacheEntry]] = field(default_factory=dict[int, "list[CacheEntry]"])
     ahead: SearchCompiles = field(default_factory=SearchCompiles)
-    found: Sequence[Any] | None = None  # the times of all configs, if the first measurement has measured them all
+    found: Sequence[Any] | None = None  # the times of all configs, if the first measurement has measured all of them
     task: Task | None = None
     open: ExitStack = field(default_factory=ExitStack)
     seconds: float = 0.0
 
     def place_of(self, config: Any) -> int | None:  # noqa: ANN401
-        """The place of a config among those that are measured."""
+        """The position of a config among those that are measured, or None."""
         return next((place for place, one in enumerate(self.configs) if one is config), None)
 
     def run(self, place: int, own: Callable[[Any], Any]) -> Any:  # noqa: ANN401
-        """Measure the config at a place, by ``own(config)``."""
+        """Measures the config at a position by calling ``own(config)``."""
         self.measuring = place
         try:
             return own(self.configs[place])
@@ -81,9 +85,9 @@ class Search:
 
 
 class TunerSearches:
-    """Watches the tuners of a process. ``ahead``: compiles of their configs in workers, None if these are off.
+    """Watches the tuners of a process. ``ahead`` compiles their configs in workers; None if that is off.
 
-    ``short``: tuners that measure by Triton's own benchmark measure shortly first.
+    ``short``: whether tuners that use Triton's own benchmark measure all configs shortly first.
     """
 
     def __init__(self, ahead: AheadCompiles | None, runs: Callable[[Any], bool], *, short: bool = False) -> None:
@@ -96,7 +100,7 @@ class TunerSearches:
         self._logged = -math.inf  # time of the last log line about a search's progress
 
     def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
-        """Triton calls the author's pruning: a search of the remaining configs may follow."""
+        """Called when Triton calls the author's pruning; a search of the remaining configs may follow."""
         found = own()
         self._end()
         _local.next, _local.finished = (tuner, list(found)), None
@@ -109,22 +113,25 @@ class TunerSearches:
         launch: TunedLaunch,
         own: Callable[[Any], Any],
     ) -> Any:  # noqa: ANN401
-        """Measure a config. The first of a key begins the search; a hit of Triton's own cache measures nothing."""
+        """Measures a config. The first config of a key begins the search.
+
+        A hit in Triton's own cache measures nothing.
+        """
         search = self._search_of(tuner, config, launch)
         if search is None:
             return own(config)
         place = search.place_of(config)
         try:
-            found = self._found(search, place, config, own)
-        except BaseException:  # the tuner's errors, and Ctrl-C
+            times = self._found(search, place, config, own)
+        except BaseException:  # errors of the tuner, and Ctrl-C
             self._end()
             raise
         if place == len(search.configs) - 1:
             self._end()
-        return found
+        return times
 
     def _found(self, search: Search, place: int | None, config: Any, own: Callable[[Any], Any]) -> Any:  # noqa: ANN401
-        """The times of a config. The first measurement measures all configs if the order may be changed."""
+        """The times of a config. If the order may be changed, the first measurement measures all configs."""
         if place is None:
             return own(config)
         if search.found is None and not search.times:
@@ -140,9 +147,12 @@ class TunerSearches:
         self._progress(search)
 
     def _all_times(self, search: Search, own: Callable[[Any], Any]) -> Sequence[Any] | None:
-        """The times of all configs, measured in the order in which their compiles end; None if the order is Triton's.
+        """The times of all configs, measured in the order in which their compiles end.
 
-        It is Triton's for a benchmark of the program's own, which may count its calls, and for a listener of tuning.
+        None if Triton's order must be kept.
+
+        It must be kept for a program's own benchmark, which may count its calls, and if a listener receives
+        measurements.
         """
         count = len(search.configs)
         name = kernel_of_tuner(search.tuner).__name__
@@ -175,8 +185,8 @@ class TunerSearches:
             _log.info("%s is measured in full: it has few configs", name)
             return None
         short = ShortSearch(search.tuner, benchmark, lambda place: search.run(place, own))
-        found = short.times(order, lambda place, times: self._measured(search, place, times))
-        for place, times in enumerate(found):
+        all_times = short.times(order, lambda place, times: self._measured(search, place, times))
+        for place, times in enumerate(all_times):
             search.times[place] = times
         _log.info(
             "%s: %d configs measured shortly, %d in full, %d times in turns",
@@ -185,7 +195,7 @@ class TunerSearches:
             short.fulls,
             short.turns,
         )
-        return found
+        return all_times
 
     def _search_of(self, tuner: Any, config: Any, launch: TunedLaunch) -> Search | None:  # noqa: ANN401
         current: Search | None = getattr(_local, "search", None)
@@ -246,7 +256,7 @@ class TunerSearches:
 
 
 def prints_while_compiled(function: Any) -> bool:  # noqa: ANN401
-    """Whether Triton's front end prints for a kernel: once for each config, and nothing for those in the cache."""
+    """Whether Triton's front end prints for a kernel: once for each config, but not for configs in the cache."""
     try:
         found = functions_reached(function)
     except SiloError:

@@ -1,1 +1,4 @@
-"""C text of operations' elements, and refusals: records refer to this code, and only the CPU compiler runs it."""
+"""C expressions of operations' elements, and reasons to refuse operations.
+
+Records refer to them; the CPU compiler runs them.
+"""

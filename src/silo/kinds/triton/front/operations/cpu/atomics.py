@@ -1,4 +1,4 @@
-"""Atomic operations that the runtime has, and the reasons why others are refused."""
+"""The atomic operations that the C runtime has, and the reasons why others are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
     "rmw_refusal",
 ]
 
-# Triton's RMWOp and MemSemantic.
+# The C names for Triton's RMWOp and, below, for MemSemantic.
 ATOMIC_KINDS: Mapping[object, str] = MappingProxyType(
     {
         1: "and",
@@ -34,13 +34,13 @@ ATOMIC_KINDS: Mapping[object, str] = MappingProxyType(
         10: "exchange",
     }
 )
-# Silo's own, of integers that are the bits of floats; no text may hold them.
+# Silo's own operations, on integers that are the bits of floats; a text must not contain them.
 FLOAT_MAX, FLOAT_MIN = 101, 102
 _OWN_KINDS: Mapping[object, str] = MappingProxyType({FLOAT_MAX: "float_max", FLOAT_MIN: "float_min"})
 MEMORY_ORDERS: Mapping[object, str] = MappingProxyType(
     {1: "__ATOMIC_RELAXED", 2: "__ATOMIC_ACQUIRE", 3: "__ATOMIC_RELEASE", 4: "__ATOMIC_ACQ_REL"}
 )
-# Exchanges and comparisons work on bits: the runtime's function for each element type.
+# The suffix of the runtime's functions for exchanges and comparisons, which work on bits, by element type.
 ATOMIC_BITS: Mapping[str, str] = MappingProxyType(
     {
         "i8": "i8",
@@ -56,19 +56,19 @@ ATOMIC_BITS: Mapping[str, str] = MappingProxyType(
 
 
 def atomic_kind(operation: Operation) -> str:
-    """The runtime's word for a ``tt.atomic_rmw``."""
+    """The runtime's name for the operation of a ``tt.atomic_rmw``."""
     kind = operation.attributes["atomic_rmw_op"]
     return _OWN_KINDS.get(kind) or ATOMIC_KINDS[kind]
 
 
 def cas_refusal(operation: Operation) -> str:
-    """The reason why the CPU cannot do this exchange if a value is found, or ""."""
+    """The reason why the CPU compiler does not support this compare-and-swap, or ""."""
     element = operation.result.type.element
     return _refusal(operation) or ("" if element in ATOMIC_BITS else f"atomics on {element}")
 
 
 def rmw_refusal(operation: Operation) -> str:
-    """Why the CPU cannot do this reading, changing and writing in one step, or ""."""
+    """The reason why the CPU compiler does not support this read-modify-write, or ""."""
     if reason := _refusal(operation):
         return reason
     element = operation.result.type.element

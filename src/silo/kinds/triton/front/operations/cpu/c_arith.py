@@ -1,11 +1,11 @@
 """C expressions of arithmetic, of Triton's elementwise operations, and of conversions between numbers, bits, pointers.
 
-Where MLIR leaves a result undefined it is defined here: integer division by zero gives -1 (all ones) and its remainder
-the dividend, MIN / -1 gives MIN, shifts by the width or more give 0 (or the sign), conversions to integers saturate and
+Results that MLIR leaves undefined are defined here: integer division by zero gives -1 (all ones) and its remainder the
+dividend, MIN / -1 gives MIN, shifts by the width or more give 0 (or the sign), conversions to integers saturate and
 turn NaN into 0. Integer arithmetic wraps.
 
-f32 (and every narrower type through it) uses the runtime's own vectorisable code, inline instructions for roundings and
-square roots, and libm for the few functions that have neither; f64 uses the runtime or libm.
+f32 (and, through it, every narrower type) uses the runtime's own vectorisable code, compiler builtins for roundings and
+square roots, and libm for the few remaining functions; f64 uses the runtime or libm.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ __all__ = [
     "xori",
 ]
 
-# ---- C expressions of the arith dialect's arithmetic and of Triton's own elementw ----
+# ---- C expressions of the arith dialect and of Triton's own elementwise operations ----
 
 
-# MLIR's order of integer predicates: eq ne slt sle sgt sge ult ule ugt uge.
+# In MLIR's order of integer predicates: eq ne slt sle sgt sge ult ule ugt uge.
 _CMPI = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
-# MLIR's order of floating-point predicates; ordered ones are false with a NaN, unordered ones true.
+# In MLIR's order of floating-point predicates; with a NaN, ordered ones are false and unordered ones true.
 _CMPF = (
     "0",
     "{a} == {b}",
@@ -120,7 +120,10 @@ def float_binary(sign: str) -> Renderer:
 
 
 def float_call(stem: str, piece: str) -> Renderer:
-    """A function of the runtime over floating-point numbers, f32 or f64; ``piece`` holds it."""
+    """A function of the runtime on floating-point numbers, in f32 or f64.
+
+    ``piece`` is the runtime piece that defines it.
+    """
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -155,7 +158,7 @@ def bitwise(sign: str) -> Renderer:
 
 
 def integer_call(stem: str, *, signed: bool, least: int = 8) -> Renderer:
-    """A function of the runtime over integers of at least ``least`` bits, read as signed or unsigned."""
+    """A function of the runtime on integers of at least ``least`` bits, taken as signed or unsigned."""
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -212,13 +215,13 @@ def floor_ceil(stem: str, *, signed: bool) -> Renderer:
 
 
 def _differ(call: ScalarCall, *, equal: bool = False) -> str:
-    """Whether two conditions differ, as a choice: gcc 12 does not vectorise an exclusive or of two comparisons."""
+    """Exclusive or of two conditions, as a conditional: gcc 12 does not vectorise one of comparisons otherwise."""
     call.use("integer")
     return f"silo_{'same' if equal else 'differ'}_i1({call.operands[0]}, {call.operands[1]})"
 
 
 def xori(call: ScalarCall) -> str:
-    """Exclusive or; of two conditions, whether they differ."""
+    """Exclusive or; for two conditions, whether they differ."""
     return _differ(call) if call.element == "i1" and not call.result.pointer else bitwise("^")(call)
 
 
@@ -247,7 +250,7 @@ def cmpf(call: ScalarCall) -> str:
 
 
 def poison(call: ScalarCall) -> str:
-    """A value that programs must not depend on (a loop's variable after the loop): zero, the same each time."""
+    """A value that programs must not depend on, such as a loop's variable after the loop; always zero."""
     return zero(call.result)
 
 
@@ -257,7 +260,7 @@ def select(call: ScalarCall) -> str:
 
 
 def negf(call: ScalarCall) -> str:
-    """The number with the other sign, NaN too."""
+    """The number with the opposite sign, also for NaN."""
     call.pointer_free()
     if call.element in HALVES:
         return call.cast(f"({call.operands[0]}) ^ 0x8000u")
@@ -279,7 +282,7 @@ def absf(call: ScalarCall) -> str:
 
 
 def remf(call: ScalarCall) -> str:
-    """The remainder of a quotient rounded toward zero."""
+    """The remainder of a division whose quotient is rounded toward zero."""
     call.pointer_free()
     call.use("libm")
     function = "fmod" if call.element == "f64" else "fmodf"
@@ -287,15 +290,15 @@ def remf(call: ScalarCall) -> str:
 
 
 def addptr(call: ScalarCall) -> str:
-    """A pointer and an offset in elements."""
+    """A pointer plus an offset in elements."""
     if not call.result.pointer:
         raise RefusedError("the first operand is not a pointer")
     return f"(({call.operands[0]}) + ({call.operands[1]}))"
 
 
 def clampf(call: ScalarCall) -> str:
-    """A number within two bounds; an attribute decides about NaN."""
-    # PropagateNan: 0 none, 0xFFFF all.
+    """A number clamped to two bounds; an attribute decides whether NaN is kept."""
+    # Triton's PropagateNan: 0 is none, 0xFFFF is all.
     propagate = call.operation.attributes.get("propagateNan", 0)
     return float_call("clamp_nan" if propagate not in (0, False) else "clamp", "minmax")(call)
 
@@ -305,10 +308,10 @@ def clampf(call: ScalarCall) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MathFunction:
-    """A mathematical function in C: its name for f32 and for f64, and the pieces of ``runtime/`` that define them.
+    """A mathematical function in C: its names for f32 and f64, and the runtime pieces that define them.
 
-    ``piece32`` and ``piece64`` are "" for functions that need none. A function without an f32 form is computed in f64
-    and rounded. ``name`` is the function's name in messages.
+    ``piece32`` and ``piece64`` are "" for functions that need no piece. A function without an f32 form is computed in
+    f64 and rounded. ``name`` is the function's name in messages.
     """
 
     name: str
@@ -319,7 +322,7 @@ class MathFunction:
     arity: int = 1
 
     def __call__(self, call: ScalarCall) -> str:
-        """The call, in the type that the result is computed in; a :data:`Renderer`."""
+        """The C call, in the type in which the result is computed; makes the object a :data:`Renderer`."""
         call.pointer_free()
         if len(call.operands) != self.arity:
             raise RefusedError(f"{self.name} takes {self.arity} operands, not {len(call.operands)}")
@@ -336,23 +339,23 @@ class MathFunction:
 
 
 def own_f32(name: str, piece: str, *, stem: str = "", arity: int = 1) -> MathFunction:
-    """``silo_<stem>_f32`` of the runtime, and the C library's ``<stem>`` for f64; the stem is the name if it is ""."""
+    """The runtime's ``silo_<stem>_f32``, and the C library's ``<stem>`` for f64; the stem defaults to ``name``."""
     stem = stem or name
     return MathFunction(name, f"silo_{stem}_f32", stem, piece, "libm", arity)
 
 
 def own(name: str, piece: str, piece64: str = "", *, arity: int = 1) -> MathFunction:
-    """``silo_<name>_f32`` and ``silo_<name>_f64`` of the runtime; of one piece if ``piece64`` is ""."""
+    """The runtime's ``silo_<name>_f32`` and ``silo_<name>_f64``; both are in one piece if ``piece64`` is ""."""
     return MathFunction(name, f"silo_{name}_f32", f"silo_{name}_f64", piece, piece64 or piece, arity)
 
 
 def own_f64(name: str, piece: str, *, arity: int = 1) -> MathFunction:
-    """``silo_<name>_f64`` of the runtime, for every type."""
+    """The runtime's ``silo_<name>_f64``, for every type."""
     return MathFunction(name, "", f"silo_{name}_f64", "", piece, arity)
 
 
 def builtin(name: str, *, stem: str = "", arity: int = 1) -> MathFunction:
-    """An instruction by the C compiler's ``__builtin_<stem>``; the stem is the name if it is ""."""
+    """The C compiler's ``__builtin_<stem>``, which is an instruction; the stem defaults to ``name``."""
     stem = stem or name
     return MathFunction(name, f"__builtin_{stem}f", f"__builtin_{stem}", "", "", arity)
 
@@ -363,19 +366,19 @@ def library(name: str, *, arity: int = 1) -> MathFunction:
 
 
 def fma(call: ScalarCall) -> str:
-    """One rounding; for types narrower than f32 in f64, where the product is exact."""
+    """A multiply-add with one rounding; types narrower than f32 use f64, in which the product is exact."""
     call.pointer_free()
     if call.element in NARROW:
         call.use("narrow", NARROW[call.element])
         operands = ", ".join(f"(double){call.float_operand(index)}" for index in range(3))
         return f"silo_f32_to_{call.element}(silo_f64_to_f32_odd(silo_fma_odd({operands})))"
-    call.use("libm")  # a level without the instruction calls the function
+    call.use("libm")  # on a level without the instruction, this calls the C library
     a, b, c = (call.float_operand(index) for index in range(3))
     return f"__builtin_fma{'' if call.element == 'f64' else 'f'}({a}, {b}, {c})"
 
 
 def classify(test: str) -> Renderer:
-    """isnan, isinf, isfinite: an i1 or, for libdevice, an i32."""
+    """isnan, isinf or isfinite: the result is an i1 or, for libdevice, an i32."""
 
     def render(call: ScalarCall) -> str:
         return call.cast(f"{test}({call.float_operand(0)}) != 0")
@@ -384,26 +387,26 @@ def classify(test: str) -> Renderer:
 
 
 def ctpop(call: ScalarCall) -> str:
-    """How many bits are set; the result's type may be narrower than the operand's."""
+    """The number of set bits; the result's type may be narrower than the operand's."""
     call.pointer_free()
     call.integer_bits(call.types[0].element)
     wide = call.types[0].element in ("i64", "index")
     return call.cast(f"__builtin_popcount{'ll' if wide else ''}({call.unsigned(0)})")
 
 
-# The meaning of a rounding attribute, by operation: Triton counts 0 toward zero, 1 to nearest even; MLIR the other way.
+# The meaning of a rounding attribute: in Triton 0 is toward zero and 1 to nearest even, in MLIR the other way round.
 _TRITON_ROUNDINGS: Mapping[int | None, str] = {None: "", 0: "_rtz", 1: ""}
 _MLIR_ROUNDINGS: Mapping[int | None, str] = {None: "", 0: "", 3: "_rtz"}
 _RANK = {"f64": 3, "f32": 2, **dict.fromkeys(HALVES, 1), **dict.fromkeys(FP8, 0)}
-# The integer that has the bits of each floating-point type.
+# The integer type with as many bits as each floating-point type.
 _BITS_OF = {"f32": "i32", "f64": "i64", **dict.fromkeys(HALVES, "i16"), **dict.fromkeys(FP8, "i8")}
 
 
 def float_cast(call: ScalarCall, roundings: Mapping[int | None, str] = _MLIR_ROUNDINGS) -> str:
-    """A conversion between any two floating-point types, rounded once; to 8-bit types it saturates.
+    """A conversion between any two floating-point types, rounded once; it saturates to 8-bit types.
 
-    ``roundings`` holds the meanings of the rounding attribute, which is ignored if the result holds every value of the
-    operand.
+    ``roundings`` holds the meanings of the rounding attribute, which is ignored if the result type represents every
+    value of the operand type.
     """
     call.pointer_free()
     source, target = call.types[0].element, call.element
@@ -420,12 +423,12 @@ def float_cast(call: ScalarCall, roundings: Mapping[int | None, str] = _MLIR_ROU
 
 
 def triton_float_cast(call: ScalarCall) -> str:
-    """:func:`float_cast` by the numbers that Triton gives roundings."""
+    """:func:`float_cast` with Triton's numbers of roundings."""
     return float_cast(call, _TRITON_ROUNDINGS)
 
 
 def _rounding(call: ScalarCall, roundings: Mapping[int | None, str]) -> str:
-    """The ending of the C functions that round like the operation."""
+    """The suffix of the C functions that round as the operation does."""
     attributes = call.operation.attributes
     mode = attributes.get("rounding", attributes.get("roundingmode"))
     if not (mode is None or isinstance(mode, int)) or mode not in roundings:
@@ -451,20 +454,21 @@ def _rounded(call: ScalarCall, rounding: str) -> str:
 
 
 def int_to_float(*, signed: bool) -> Renderer:
-    """From an integer, through f32 for f16 and bf16, as array libraries do."""
+    """A conversion from an integer; f16 and bf16 are rounded from f32, as array libraries do."""
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
         value = call.signed(0) if signed else call.unsigned(0)
         if not signed and call.types[0].element in ("i1", "i8", "i16"):
-            value = f"(int32_t){value}"  # the same number; gcc vectorizes no conversion of a truth value by way of u32
+            # the same value; gcc does not vectorise a conversion of a truth value through u32
+            value = f"(int32_t){value}"
         return call.float_result(f"({call.compute})({value})")
 
     return render
 
 
 def float_to_int(*, signed: bool) -> Renderer:
-    """To an integer: toward zero, saturated, NaN as 0."""
+    """A conversion to an integer: rounds toward zero, saturates, and turns NaN into 0."""
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -476,7 +480,7 @@ def float_to_int(*, signed: bool) -> Renderer:
         if bits >= 32:
             return call.cast(wide)
         if bits == 1:
-            # A signed i1 holds -1 and 0, an unsigned one 0 and 1: saturation leaves one bit either way.
+            # A signed i1 holds -1 or 0, an unsigned one 1 or 0; saturating leaves the set bit in either case.
             return f"(uint8_t)({wide} {'<' if signed else '>'} 0)"
         if signed:
             return call.cast(f"silo_clamp_i32({wide}, {-(1 << (bits - 1))}, {(1 << (bits - 1)) - 1})")
@@ -486,7 +490,7 @@ def float_to_int(*, signed: bool) -> Renderer:
 
 
 def extend(*, signed: bool) -> Renderer:
-    """To a wider integer."""
+    """A conversion to a wider integer."""
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -497,7 +501,7 @@ def extend(*, signed: bool) -> Renderer:
 
 
 def index_cast(*, signed: bool) -> Renderer:
-    """Between an index and an integer of any width."""
+    """A conversion between an index and an integer of any width."""
     widen = extend(signed=signed)
 
     def render(call: ScalarCall) -> str:
@@ -508,7 +512,7 @@ def index_cast(*, signed: bool) -> Renderer:
 
 
 def trunc(call: ScalarCall) -> str:
-    """To a narrower integer."""
+    """A conversion to a narrower integer."""
     call.pointer_free()
     if call.integer_bits() == 1:
         return f"(uint8_t)(({call.operands[0]}) & 1)"
@@ -516,7 +520,7 @@ def trunc(call: ScalarCall) -> str:
 
 
 def bitcast(call: ScalarCall) -> str:
-    """The same bits as another type."""
+    """The operand's bits as another type."""
     source, target = call.types[0], call.result
     if source.pointer != target.pointer:
         raise RefusedError("a cast between pointers and numbers")

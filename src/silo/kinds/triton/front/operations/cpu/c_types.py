@@ -1,4 +1,4 @@
-"""C types and literals of scalar types, and one scalar operation while it is turned into a C expression."""
+"""C types and literals of scalar types, and the state of translating one scalar operation to a C expression."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ __all__ = [
     "zero",
 ]
 
-# 8-bit floating-point types, with the bits of NaN.
+# 8-bit floating-point types, each with the bits of its NaN.
 FP8: Mapping[str, int] = MappingProxyType(
     {"f8E4M3FN": 0x7F, "f8E5M2": 0x7F, "f8E4M3FNUZ": 0x80, "f8E5M2FNUZ": 0x80, "f8E4M3B11FNUZ": 0x80}
 )
-# The C type a value of each element type is kept in, in registers and in memory. i1 is 0 or 1.
+# The C type that holds a value of each element type, in registers and in memory. An i1 is 0 or 1.
 C_TYPES: Mapping[str, str] = MappingProxyType(
     {
         "i1": "uint8_t",
@@ -53,10 +53,10 @@ C_TYPES: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(FP8, "uint8_t"),
     }
 )
-# Bits of each integer type.
+# The bits of each integer type.
 INTEGERS: Mapping[str, int] = MappingProxyType({"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "index": 64})
 HALVES = frozenset({"f16", "bf16"})
-# Floating-point types that are kept as bits and computed in f32, with the piece that converts them.
+# Floating-point types that are stored as bits and computed in f32, each with the runtime piece that converts it.
 NARROW: Mapping[str, str] = MappingProxyType({"f16": "half", "bf16": "half", **{name: name for name in FP8}})
 FLOATS = frozenset({"f32", "f64", *NARROW})
 
@@ -65,7 +65,7 @@ _POINTER_BYTES = 8
 
 
 def c_type(type_: Type) -> str:
-    """The C type of one element of ``type_``; pointers are typed, those to pointers too.
+    """The C type of one element of ``type_``; pointers are typed, including pointers to pointers.
 
     >>> c_type(Type("bf16", pointer=True)), c_type(Type("!tt.ptr<f32>", pointer=True))
     ('uint16_t *', 'float * *')
@@ -78,23 +78,23 @@ def c_type(type_: Type) -> str:
 
 
 def has_c_type(type_: Type) -> bool:
-    """Whether values of ``type_`` exist on the CPU.
+    """Whether the CPU compiler supports values of ``type_``.
 
     >>> has_c_type(Type("!tt.ptr<i8>", pointer=True)), has_c_type(Type("i128"))
     (True, False)
     """
     element, pointer = type_.element, type_.pointer
-    if element in C_TYPES:  # most are
+    if element in C_TYPES:  # the common case
         return True
     while pointee := _pointee(element):
-        if not pointer:  # a pointer to a tensor, kept as its text
+        if not pointer:  # a pointer to a tensor, which is kept as text
             return False
         element = pointee
     return element in C_TYPES
 
 
 def element_bytes(element: str) -> int:
-    """Size in bytes of one element: of a number, or of a pointer.
+    """Size in bytes of one element, a number or a pointer.
 
     >>> element_bytes("f8E5M2"), element_bytes("!tt.ptr<i8>")
     (1, 8)
@@ -103,7 +103,7 @@ def element_bytes(element: str) -> int:
 
 
 def _pointee(element: str) -> str:
-    """The type that a pointer element points to, else ""."""
+    """The type that a pointer element points to; "" for other elements."""
     return element[len("!tt.ptr<") : -1] if element.startswith("!tt.ptr<") else ""
 
 
@@ -157,14 +157,14 @@ def _half_bits(number: float, element: str) -> int:
 
 
 def _fp8_bits(number: float, element: str) -> int:
-    """The bits of a number that the format holds, as MLIR prints them."""
+    """The bits of a number that the format represents, as MLIR prints them."""
     form = FLOAT_FORMATS[element]
     if math.isnan(number):
         return FP8[element]
     sign = 0x80 if math.copysign(1.0, number) < 0 and not (form.nuz and number == 0) else 0
     if math.isinf(number) and not form.finite:
         return sign | ((1 << form.exponent) - 1) << form.mantissa
-    fraction, exponent = math.frexp(abs(number))  # in [1/2, 1)
+    fraction, exponent = math.frexp(abs(number))  # the fraction is in [1/2, 1)
     exponent = max(exponent - 1, 1 - form.bias)
     units = math.ldexp(abs(number), form.mantissa - exponent)
     bits = int(units) + ((exponent + form.bias - 1) << form.mantissa) if fraction else 0
@@ -173,16 +173,16 @@ def _fp8_bits(number: float, element: str) -> int:
     return sign | bits
 
 
-# ---- One scalar operation while it is turned into a C expression ----
+# ---- The state of translating one scalar operation to a C expression ----
 
 
 class RefusedError(Exception):
-    """The operation lacks a C form; the text is the reason. Never leaves ``ops``."""
+    """The operation lacks a C expression; the text is the reason. It is always caught in ``ops``."""
 
 
 @dataclass(slots=True)
 class ScalarCall:
-    """The operation, its operands as C expressions, and the runtime pieces its expression turns out to need.
+    """A scalar operation, its operands as C expressions, and the runtime pieces that its expression calls.
 
     f16, bf16 and the 8-bit types are computed in f32 and rounded once after every operation, which gives the correctly
     rounded result of + - * / and sqrt.
@@ -201,20 +201,20 @@ class ScalarCall:
 
     @property
     def compute(self) -> str:
-        """The C type that floating-point results are computed in."""
+        """The C type in which floating-point results are computed."""
         return "double" if self.element == "f64" else "float"
 
     @property
     def suffix(self) -> str:
-        """``f64`` or ``f32``: the type that floating-point results are computed in."""
+        """``f64`` or ``f32``: the type in which floating-point results are computed."""
         return "f64" if self.element == "f64" else "f32"
 
     def use(self, *pieces: str) -> None:
-        """Note that the expression calls into these pieces."""
+        """Records that the expression calls these runtime pieces."""
         self.pieces.update(pieces)
 
     def attribute(self, name: str, default: int | None = None) -> int:
-        """An integer attribute; refuses if it is absent without a default."""
+        """An integer attribute. Refuses the operation if the attribute is absent without a default."""
         value = self.operation.attributes.get(name, default)
         if not isinstance(value, int):
             raise RefusedError(f"attribute {name} is {value!r}, an integer is needed")
@@ -231,7 +231,7 @@ class ScalarCall:
         return _wrap(text)
 
     def float_result(self, text: str) -> str:
-        """``text``, a float (or double for f64), as the result's type."""
+        """``text``, a float (or double for f64), converted to the result's type."""
         if self.element in NARROW:
             self.use(NARROW[self.element])
             return f"silo_f32_to_{self.element}({text})"
@@ -240,7 +240,7 @@ class ScalarCall:
         return text
 
     def integer_bits(self, element: str | None = None) -> int:
-        """The width of the result (or of ``element``); refuses if it is not an integer."""
+        """The width of the result (or of ``element``). Refuses the operation if that is not an integer."""
         bits = INTEGERS.get(element or self.element)
         if bits is None:
             raise RefusedError(f"no integer type: {element or self.element}")
@@ -265,11 +265,11 @@ class ScalarCall:
         return text if bits >= 32 else f"(int32_t){text}"
 
     def cast(self, text: str) -> str:
-        """``text`` cast to the result's C type; an i1 result must be 0 or 1 already."""
+        """``text`` cast to the result's C type; for an i1 result it must already be 0 or 1."""
         return f"({c_type(self.result)})({text})"
 
     def pointer_free(self) -> None:
-        """Refuse pointers, which this operation does not take."""
+        """Refuses the operation if it has pointer operands."""
         types = (*self.types, self.result)
         for type_ in types:
             if type_.pointer:
@@ -286,10 +286,10 @@ def _wrap(text: str) -> str:
     return text if text.isidentifier() else f"({text})"
 
 
-# ---- Reasons for refusing an operation that is not an expression of elements ----
+# ---- Reasons to refuse operations that are not elementwise expressions ----
 
 
-# Element of a dot's factors, and the sums it may have.
+# For each element type of a dot's factors, the supported accumulator types.
 _DOT_SUMS = {"f16": {"f32", "f16"}, "bf16": {"f32"}, "f32": {"f32"}, "f64": {"f64"}, "i8": {"i32"}}
 _SCALED_FORMATS: Mapping[object, str] = {
     0: "f8E4M3FN",
@@ -297,22 +297,22 @@ _SCALED_FORMATS: Mapping[object, str] = {
     4: "i8",
     5: "bf16",
     6: "f16",
-}  # Triton's ScaleDotElemType
+}  # keys are members of Triton's ScaleDotElemType
 
 
 def access_refusal(operation: Operation) -> str:
-    """Loads and stores of anything but pointers."""
+    """The reason to refuse a load or store of anything but pointers, or ""."""
     return "" if operation.operands[0].type.pointer else "only plain pointers"
 
 
 def control_refusal(operation: Operation) -> str:
-    """Loops and branches over more than one block."""
+    """The reason to refuse a loop or branch whose region has several blocks, or ""."""
     several = any(len(region.blocks) > 1 for region in operation.regions)
     return "a region of several blocks" if several else ""
 
 
 def dot_refusal(operation: Operation) -> str:
-    """Products of types without code."""
+    """The reason to refuse a dot of unsupported types, or ""."""
     left, right, total = _elements(operation)
     if left.startswith("f8") and right.startswith("f8"):
         fits = total in {"f32", "f16"}
@@ -322,7 +322,7 @@ def dot_refusal(operation: Operation) -> str:
 
 
 def dot_scaled_refusal(operation: Operation) -> str:
-    """Scaled products of formats without code."""
+    """The reason to refuse a scaled dot of unsupported formats, or ""."""
     left, right, total = _elements(operation)
     formats = [operation.attributes[name] for name in ("a_elem_type", "b_elem_type")]
     fits = [_SCALED_FORMATS.get(number) for number in formats] == [left, right] and total in {"f32", "f16", "bf16"}

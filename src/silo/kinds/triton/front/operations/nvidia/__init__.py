@@ -1,1 +1,4 @@
-"""NVIDIA's libdevice functions and PTX instructions as C text, for operations that name one; only the CPU runs it."""
+"""C text for NVIDIA's libdevice functions and PTX instructions, for operations that name one.
+
+Only the CPU compiler uses it.
+"""

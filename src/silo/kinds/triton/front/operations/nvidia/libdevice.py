@@ -1,6 +1,6 @@
-"""C expressions of libdevice functions, which Triton calls by name: all but those that only a GPU can mean.
+"""C expressions of libdevice functions, which Triton calls by name: all except those that have a meaning only on a GPU.
 
-It is imported with the first kernel that calls one.
+It is imported with the first kernel that calls one of these functions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REFUSED = {
 }
 
 
-# The functions that the math dialect has too, by their names there.
+# The functions that the math dialect also has, by their names in it.
 _SHARED = """exp exp2 expm1 log log2 log1p tanh erf sin cos round sqrt floor ceil trunc roundeven copysign tan asin acos
 atan sinh cosh asinh acosh atanh log10 cbrt erfc powf atan2 rsqrt"""
 
@@ -53,7 +53,7 @@ def _of_math(name: str) -> MathFunction:
     return found
 
 
-# By the names of the math dialect, then of libdevice.
+# First the names of the math dialect, then those of libdevice.
 FUNCTIONS: Mapping[str, MathFunction] = MappingProxyType(
     {
         one.name: one
@@ -99,7 +99,10 @@ def function(name: str) -> MathFunction:
 
 
 def _runtime(stem: str, kinds: str, *pieces: str) -> Renderer:
-    """A call of the C function ``stem``. ``kinds``: its operands and, last, its result, of f32 f64 i32 u32 i64 u64."""
+    """A call of the C function ``stem``. ``kinds`` are the types of its operands and, last, of its result.
+
+    Types are f32, f64, i32, u32, i64 and u64.
+    """
     *inputs, output = kinds.split()
     elements = [kind.replace("u", "i") for kind in inputs]
 
@@ -183,7 +186,7 @@ _INTEGER = {
 
 
 def _directed() -> dict[str, Renderer]:
-    """Arithmetic with an explicit rounding, which is never fused with its neighbours."""
+    """Arithmetic with an explicit rounding mode, which the compiler never fuses with other operations."""
     table: dict[str, Renderer] = {}
     for name, arity in (("add", 2), ("sub", 2), ("mul", 2), ("div", 2), ("sqrt", 1), ("rcp", 1)):
         for mode in ("rn", "rz", "rd", "ru"):
@@ -196,7 +199,7 @@ def _directed() -> dict[str, Renderer]:
 
 
 def _conversions() -> dict[str, Renderer]:
-    """``float2int_rd`` and its family: every pair of types in every rounding."""
+    """``float2int_rd`` and its family: every pair of types with every rounding mode."""
     table: dict[str, Renderer] = {}
     integers = {"int": "i32", "uint": "u32", "ll": "i64", "ull": "u64"}
     for mode in ("rn", "rz", "rd", "ru"):
@@ -270,7 +273,7 @@ def _llrint(call: ScalarCall) -> str:
     return _FLOAT["llrint"][call.types[0].element == "f64"](call)
 
 
-# AMD's libraries of device functions: the names that differ from libdevice's by more than their beginning and end.
+# Functions of AMD's device libraries whose names differ from libdevice's by more than prefix and suffix.
 _OCML = {"i0": "cyl_bessel_i0", "i1": "cyl_bessel_i1", "pown": "powi"}
 _HIP: Mapping[str, Renderer] = MappingProxyType(
     {
@@ -293,7 +296,7 @@ _HIP: Mapping[str, Renderer] = MappingProxyType(
 
 
 def _of_amd(symbol: str) -> Renderer | None:
-    """A function of AMD's libraries that computes the same as one here: ``__ocml_round_f32`` as ``__nv_roundf``."""
+    """The function that computes the same as one of AMD's libraries: ``__nv_roundf`` for ``__ocml_round_f32``."""
     match = re.fullmatch(r"__ocml_(\w+)_f(32|64)", symbol)
     if symbol in _HIP or match is None:
         return _HIP.get(symbol)
@@ -301,7 +304,7 @@ def _of_amd(symbol: str) -> Renderer | None:
 
 
 def extern_renderer(call: ScalarCall) -> str:
-    """``tt.extern_elementwise``: the functions of libdevice, and of AMD's libraries, by name."""
+    """``tt.extern_elementwise``: calls a function of libdevice or of AMD's libraries by name."""
     symbol = call.operation.attributes.get("symbol")
     if not isinstance(symbol, str):
         raise RefusedError("it names no function")

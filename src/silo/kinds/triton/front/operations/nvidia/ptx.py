@@ -1,7 +1,7 @@
-"""Inline assembly: straight-line PTX over registers as one C expression.
+"""Inline assembly: translates straight-line PTX on registers to one C expression.
 
-``ptx_program`` evaluates the text with the instructions of ``ptx_table``. A text with any other statement
-is refused, because it may mean anything.
+``ptx_program`` evaluates the text with the instructions of ``ptx_table``. A text with any other statement is refused,
+because its meaning is unknown.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from silo.kinds.triton.front.ssa import Operation, Type
 
 __all__ = ["inline_parts", "inline_refusal", "inline_renderer"]
 
-# The waits between launches that Triton before 3.9 writes: launches follow one another here.
+# Waits between launches, which Triton before 3.9 writes. They have no effect here, because launches run one after
+# another.
 _WAITS = frozenset({"griddepcontrol.wait", "griddepcontrol.launch_dependents"})
 _MOST_PACK = 64
 _INT = 32
 
 
 def inline_renderer(truncation: str) -> Renderer:
-    """The renderer of texts of straight-line PTX; ``truncation`` is the operation that narrows integers."""
+    """The renderer of straight-line PTX; ``truncation`` is the name of the operation that narrows integers."""
 
     def render(call: ScalarCall) -> str:
         return _rendered(call, truncation)
@@ -42,9 +43,9 @@ def inline_renderer(truncation: str) -> Renderer:
 
 
 def inline_refusal(truncation: str) -> Callable[[Operation], str]:
-    """The reason why a text with any number of results has no meaning here, or "".
+    """Returns a function that gives the reason to refuse an inline assembly with any number of results, or "".
 
-    ``truncation`` as for the renderer.
+    ``truncation`` is as for the renderer.
     """
 
     def refuse(operation: Operation) -> str:
@@ -88,7 +89,7 @@ def _rendered(call: ScalarCall, truncation: str) -> str:
 
 
 def _used_bits(operation: Operation, truncation: str, width: int) -> int:
-    """The bits of an element of the result, from the lowest, that the kernel reads: it may truncate them."""
+    """The number of low bits of a result's element that the kernel reads, which may truncate it."""
     uses = operation.results[0].uses if operation.results else []
     if not uses or any(use.name != truncation for use in uses):
         return width
@@ -96,7 +97,7 @@ def _used_bits(operation: Operation, truncation: str, width: int) -> int:
 
 
 def inline_parts(operation: Operation) -> list[Operation]:
-    """An operation for each result, or the operation itself; none of them is in the module yet."""
+    """One operation for each result; just the operation itself if it has one. None of them is in the module yet."""
     if len(operation.results) == 1:
         return [operation]
     kinds = tuple(result.type.element for result in operation.results)
@@ -107,20 +108,26 @@ def inline_parts(operation: Operation) -> list[Operation]:
 
 
 class _Expression:
-    """The C text of a program: nodes that are read once are written in place, all others become constants first."""
+    """The C text of a program.
+
+    Nodes that are read once are written in place; all others are first defined as constants.
+    """
 
     def __init__(self, call: ScalarCall, program: PtxProgram) -> None:
         self._call, self._graph, self._result = call, program.graph, program.result
         self._texts: dict[int, tuple[str, str]] = {}  # the C text and the element type of each node
 
     def text(self) -> str:
-        """An expression; with constants, a GNU C statement expression: a block whose last statement is its value."""
+        """The C expression.
+
+        If there are constants, a GNU C statement expression: a block whose last statement is its value.
+        """
         numbers = self._graph.below(self._result)
         reads = Counter(source for number in numbers for source in self._sources(number))
         lines: list[str] = []
         for number in numbers:
             text, element = self._node(number)
-            # An operand may be any expression, but occurs in the text once.
+            # A node that is read several times: an operand may be any expression, but must occur only once in the text.
             if reads[number] > 1 and not text.isidentifier() and not isinstance(self._graph.nodes[number], Literal):
                 name = f"ptx_{number}"
                 lines.append(f"{c_type(Type(element))} const {name} = {text};")
@@ -130,7 +137,7 @@ class _Expression:
         return f"({{ {' '.join(lines)} {result}; }})" if lines else result
 
     def _sources(self, number: int) -> Sequence[int]:
-        """The nodes that the C text of a node reads, as often as it reads them."""
+        """The nodes that the C text of a node reads, repeated as often as it reads them."""
         node = self._graph.nodes[number]
         return [run[0] for run in _runs(node)] if isinstance(node, Joined) else self._graph.sources(number)
 
@@ -151,7 +158,10 @@ class _Expression:
         return f"(({c_type(gives)})({text}))" if gives.element in INTEGERS else f"({text})", gives.element
 
     def _joined(self, node: Joined) -> str:
-        """C text that joins bits of several sources; bits that move equally far are shifted and masked at once."""
+        """C text that joins bits of several sources.
+
+        Bits that move by the same distance are shifted and masked together.
+        """
         wide = max(node.width, *(self._width(source) for source, _, _ in _runs(node)), 0) > _INT
         kind, suffix = ("uint64_t", "ull") if wide else ("uint32_t", "u")
         constant = sum(1 << place for place, part in enumerate(node.parts) if part == 1)
@@ -169,28 +179,28 @@ class _Expression:
         return self._graph.nodes[number].width
 
     def _as(self, number: int, target: str, *, unsigned: bool = False) -> str:
-        """A node as another type of the same width."""
+        """The C text of a node, converted to another type of the same width."""
         text, source = self._texts[number]
         if source == target:
-            found = text
+            value = text
         else:
             call = self._call
-            found = bitcast(ScalarCall(call.operation, [text], [Type(source)], Type(target), call.pieces))
-        return f"(uint{INTEGERS[target]}_t)({found})" if unsigned else found
+            value = bitcast(ScalarCall(call.operation, [text], [Type(source)], Type(target), call.pieces))
+        return f"(uint{INTEGERS[target]}_t)({value})" if unsigned else value
 
 
 def _runs(node: Joined) -> list[tuple[int, int, int]]:
-    """The nodes whose bits are joined, the shift of each, and the resulting places as a mask."""
-    found: dict[tuple[int, int], int] = {}
+    """The nodes whose bits are joined, each with its shift and a mask of the resulting positions."""
+    masks: dict[tuple[int, int], int] = {}
     for place, part in enumerate(node.parts):
         if isinstance(part, RegisterPart):
             key = part.node, place - part.place
-            found[key] = found.get(key, 0) | 1 << place
-    return [(source, distance, mask) for (source, distance), mask in found.items()]
+            masks[key] = masks.get(key, 0) | 1 << place
+    return [(source, distance, mask) for (source, distance), mask in masks.items()]
 
 
 def _integer(width: int) -> str:
-    """The integer type that holds ``width`` bits."""
+    """The integer type of at least ``width`` bits."""
     return _held(f"i{width}")
 
 

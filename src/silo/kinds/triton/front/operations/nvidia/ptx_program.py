@@ -1,9 +1,9 @@
 """Evaluates straight-line PTX on registers whose bits are expressions, and returns the expression of one element.
 
-A text that executes once for several elements (``pack``) must compute each of them alike from its own elements: which
-elements a GPU takes together depends on its layouts.
+A text that executes once for several elements (``pack``) must compute each element in the same way from its own
+operands, because which elements a GPU packs together depends on its layouts.
 
-Jumps, predicates, labels and memory are not read here. Such a statement is returned as an instruction whose name the
+Jumps, predicates, labels and memory accesses are not supported. Such a statement is returned as an instruction that the
 table of instructions lacks, or as the reason why it cannot be read.
 """
 
@@ -45,26 +45,26 @@ _REGISTER = re.compile(rf"\$\d+|{_NAME}", re.ASCII)
 _BITS = re.compile(r"0([fFdD])([0-9a-fA-F]+)", re.ASCII)
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?", re.ASCII)
 _INTEGER = re.compile(r"(-?)(0[xX][0-9a-fA-F]{1,16}|0|[1-9]\d{0,19})U?", re.ASCII)
-_MOST_REGISTERS = 4096  # that one declaration may make
+_MOST_REGISTERS = 4096  # the most registers that one declaration may declare
 
 
 @dataclass(frozen=True, slots=True)
 class PtxRegister:
-    """A register: ``$0`` and so on of the text's constraints, or a register that the text declares."""
+    """A register: ``$0`` and so on for the text's constraints, or a register that the text declares."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class PtxNumber:
-    """A number: the bits of a float of ``bits`` bits, a decimal ``real``, or an integer (``bits`` is 0)."""
+    """A number: the bits of a float with ``bits`` bits, a decimal ``real``, or an integer (then ``bits`` is 0)."""
 
     value: int
     bits: int = 0
     real: float | None = None
 
     def as_bits(self, bits: int) -> int | None:
-        """The number as ``bits`` bits, as an instruction of that width reads it; None if it cannot."""
+        """The bits that an instruction of width ``bits`` reads for this number; None if the number does not fit."""
         if self.real is not None:
             return _float_bits(self.real, bits)
         if self.bits:
@@ -74,14 +74,14 @@ class PtxNumber:
 
 @dataclass(frozen=True, slots=True)
 class PtxVector:
-    """Registers in braces, the lowest bits first."""
+    """Registers in braces; the first holds the lowest bits."""
 
     parts: tuple[PtxRegister, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PtxInstruction:
-    """A name and its operands, the target first."""
+    """An instruction: its name and its operands, the destination first."""
 
     name: str
     operands: tuple[PtxRegister | PtxNumber | PtxVector, ...]
@@ -90,7 +90,7 @@ class PtxInstruction:
 
 @dataclass(frozen=True, slots=True)
 class PtxText:
-    """The bits of each declared register, and the instructions in order."""
+    """A parsed text: the bits of each declared register, and the instructions in order."""
 
     registers: dict[str, int]
     instructions: tuple[PtxInstruction, ...]
@@ -130,36 +130,36 @@ def read_ptx(text: str) -> PtxText | str:
 
 
 def _declared(names: str) -> list[str] | None:
-    """Names of a declaration; ``r<3>`` declares r0, r1 and r2."""
-    found: list[str] = []
+    """The names in a declaration; ``r<3>`` declares r0, r1 and r2. None if they cannot be read."""
+    declared: list[str] = []
     for name in re.split(r"\s*,\s*", names):
         stem, _, count = name.partition("<")
         if not count:
-            found.append(stem)
+            declared.append(stem)
             continue
         number = int(count[:-1])
         if number > _MOST_REGISTERS:
             return None
-        found += [f"{stem}{place}" for place in range(number)]
-    return found
+        declared += [f"{stem}{place}" for place in range(number)]
+    return declared
 
 
 def _operands(text: str) -> tuple[PtxRegister | PtxNumber | PtxVector, ...] | str:
-    """The operands in order; the first that is not read here, as text."""
-    found: list[PtxRegister | PtxNumber | PtxVector] = []
+    """The operands in order; if one cannot be read, its text instead."""
+    operands: list[PtxRegister | PtxNumber | PtxVector] = []
     for part in re.split(r",(?![^{}]*\})", text):
         word = part.strip()
         if word.startswith("{") and word.endswith("}"):
             names = [name.strip() for name in word[1:-1].split(",")]
             if not all(map(_REGISTER.fullmatch, names)):
                 return word
-            found.append(PtxVector(tuple(map(PtxRegister, names))))
+            operands.append(PtxVector(tuple(map(PtxRegister, names))))
             continue
         one = _operand(word)
         if one is None:
             return word
-        found.append(one)
-    return tuple(found)
+        operands.append(one)
+    return tuple(operands)
 
 
 def _operand(word: str) -> PtxRegister | PtxNumber | None:
@@ -186,18 +186,18 @@ def _float_bits(value: float, bits: int) -> int | None:
         return struct.unpack("<I", struct.pack("<f", math.copysign(math.inf, value)))[0]
 
 
-# ---- Evaluates straight-line PTX on registers whose bits are expressions, and ret ----
+# ---- Evaluates straight-line PTX on registers whose bits are expressions ----
 
 
 _CONSTRAINT = re.compile(r"(=&?)?([rfhld])")
 _REGISTER_BITS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64}
-_PACKED_BITS = 32  # elements that are smaller share a register of this size
+_PACKED_BITS = 32  # the bits of a register that smaller elements share
 _MOVE = re.compile(r"mov\.[busf](16|32|64)")
 _RESIZE = re.compile(r"cvt\.([us])(8|16|32|64)\.([us])(8|16|32|64)")
 _SHIFT = re.compile(r"(shl|shr)\.[bu](16|32|64)")
 _FUNNEL = re.compile(r"shf\.([lr])\.wrap\.b32")
 _BITWISE = re.compile(r"(and|or|xor)\.b(16|32|64)")
-# The results of a function of three bits at each of their values, as lop3 numbers them, if the third does not count.
+# The truth tables of functions of two bits as lop3 numbers them, where the third bit has no effect.
 _TABLES = {"and": 0xC0, "or": 0xFC, "xor": 0x3C}
 
 _Operand = PtxRegister | PtxNumber | PtxVector
@@ -205,10 +205,10 @@ _Operand = PtxRegister | PtxNumber | PtxVector
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The elements that one execution takes and gives.
+    """The elements that one execution of the text reads and writes.
 
-    ``operands`` and ``results`` are bits of an element, ``pack`` is the number of elements of each, ``index`` the
-    result that is wanted, and ``used`` the bits of an element of it, from the lowest, that the kernel reads.
+    ``operands`` and ``results`` are the bits of an element of each. ``pack`` is the number of elements of each.
+    ``index`` is the number of the wanted result, and ``used`` the number of its low bits that the kernel reads.
     """
 
     operands: tuple[int, ...]
@@ -219,20 +219,20 @@ class Shape:
 
     @property
     def result(self) -> int:
-        """Bits of an element of the wanted result."""
+        """The bits of an element of the wanted result."""
         return self.results[self.index]
 
 
 @dataclass(frozen=True, slots=True)
 class PtxProgram:
-    """The expression of an element of the result: node ``result`` of ``graph``, over elements of lane 0."""
+    """The expression of one element of the result: node ``result`` of ``graph``, from the elements of lane 0."""
 
     graph: Graph
     result: int
 
 
 def evaluate(text: str, constraints: str, shape: Shape) -> PtxProgram:
-    """The expression that ``text`` computes; raises ``RefusedError``, with the reason, without one.
+    """The expression that ``text`` computes; raises ``RefusedError`` with the reason if it cannot be expressed.
 
     >>> shape = Shape(operands=(32,), results=(32,), pack=1, used=32)
     >>> program = evaluate("{ mul.f32 $0, $1, $1; ex2.approx.f32 $0, $0; }", "=f,f", shape)
@@ -262,20 +262,20 @@ def evaluate(text: str, constraints: str, shape: Shape) -> PtxProgram:
 
 
 def _constraints(constraints: str, shape: Shape) -> tuple[list[int], list[int]]:
-    """Bits of the registers that are written and that are read."""
+    """The bits of each output register and of each input register."""
     words = ["".join(word.split()) for word in constraints.split(",")]
-    found = [_CONSTRAINT.fullmatch(word) for word in words]
-    outputs = [_REGISTER_BITS[match[2]] for match in found if match is not None and match[1]]
-    inputs = [_REGISTER_BITS[match[2]] for match in found if match is not None and not match[1]]
+    matches = [_CONSTRAINT.fullmatch(word) for word in words]
+    outputs = [_REGISTER_BITS[match[2]] for match in matches if match is not None and match[1]]
+    inputs = [_REGISTER_BITS[match[2]] for match in matches if match is not None and not match[1]]
     gives, takes = (sum(_registers(one, shape.pack) for one in widths) for widths in (shape.results, shape.operands))
     ordered = words[: len(outputs)] == [word for word in words if word.startswith("=")]
-    if None in found or not ordered or len(outputs) != gives or len(inputs) != takes:
+    if None in matches or not ordered or len(outputs) != gives or len(inputs) != takes:
         raise RefusedError(f"it takes {takes} registers (r, f, h, l or d) and gives {gives}")
     return outputs, inputs
 
 
 def _in_register(width: int, pack: int) -> int:
-    """How many elements share a register."""
+    """The number of elements that share a register."""
     return min(max(_PACKED_BITS // width, 1), pack)
 
 
@@ -284,16 +284,16 @@ def _registers(width: int, pack: int) -> int:
 
 
 def _alike(graph: Graph, lanes: Sequence[Sequence[Bit]]) -> int | None:
-    """The node of the first lane, if every lane is the same function of its own elements."""
-    found: set[int | None] = set()
+    """The node that computes the first lane, if every lane applies the same function to its own elements; else None."""
+    nodes: set[int | None] = set()
     for lane, one in enumerate(lanes):
         number = graph.read(one)
-        found.add(None if number is None else graph.with_lane(number, lane))
-    return found.pop() if len(found) == 1 else None
+        nodes.add(None if number is None else graph.with_lane(number, lane))
+    return nodes.pop() if len(nodes) == 1 else None
 
 
 class _Machine:
-    """Registers and their bits while a text is evaluated."""
+    """The registers and the known bits of each, while a text is evaluated."""
 
     def __init__(self, outputs: Sequence[int], declared: dict[str, int]) -> None:
         self.graph = Graph()
@@ -301,20 +301,20 @@ class _Machine:
         self._known: dict[str, tuple[Bit, ...]] = {}
 
     def give(self, shape: Shape, first: int, widths: Sequence[int]) -> None:
-        """Put the operands' elements into the registers from ``$first`` on."""
+        """Puts the elements of the operands into the registers from ``$first`` on."""
         number = first
         for operand, width in enumerate(shape.operands):
             together = _in_register(width, shape.pack)
             for start in range(0, shape.pack, together):
-                held: list[Bit] = []
+                bits: list[Bit] = []
                 for lane in range(start, min(start + together, shape.pack)):
-                    held += self.graph.bits_of(self.graph.add(Element(operand, lane, width)))
-                held += [UNKNOWN] * (widths[number - first] - len(held))
-                self._known[f"${number}"] = tuple(held)
+                    bits += self.graph.bits_of(self.graph.add(Element(operand, lane, width)))
+                bits += [UNKNOWN] * (widths[number - first] - len(bits))
+                self._known[f"${number}"] = tuple(bits)
                 number += 1
 
     def lane(self, shape: Shape, lane: int) -> tuple[Bit, ...]:
-        """The bits of an element of the result."""
+        """The bits of the element ``lane`` of the result."""
         together = _in_register(shape.result, shape.pack)
         before = sum(_registers(one, shape.pack) for one in shape.results[: shape.index])
         register = f"${before + lane // together}"
@@ -325,7 +325,7 @@ class _Machine:
         return found
 
     def run(self, instruction: PtxInstruction) -> None:
-        """Execute one instruction."""
+        """Executes one instruction."""
         name = instruction.name.replace(".ftz", "")
         if match := _MOVE.fullmatch(name):
             self._move(instruction, int(match[1]))
@@ -348,29 +348,29 @@ class _Machine:
         if len(instruction.operands) != 2:
             raise RefusedError(f"{instruction.name} takes 1 operand: {instruction.text!r}")
         target, source = instruction.operands
-        found = self._read(instruction, source, width)
+        bits = self._read(instruction, source, width)
         if not isinstance(target, PtxVector):
-            self._write(instruction, target, found)
+            self._write(instruction, target, bits)
             return
         part = width // len(target.parts)
         for place, register in enumerate(target.parts):
-            self._write(instruction, register, found[place * part : (place + 1) * part])
+            self._write(instruction, register, bits[place * part : (place + 1) * part])
 
     def _resize(self, instruction: PtxInstruction, match: re.Match[str]) -> bool:
-        """Widen by zeros, or narrow; False for an instruction that computes the upper bits."""
-        given, taken = int(match[2]), int(match[4])
-        if given > taken and match[3] == "s":
+        """Executes a zero extension or a truncation; returns False for an instruction that computes the upper bits."""
+        target_bits, taken = int(match[2]), int(match[4])
+        if target_bits > taken and match[3] == "s":
             return False
         if len(instruction.operands) != 2:
             raise RefusedError(f"{instruction.name} takes 1 operand: {instruction.text!r}")
         target, source = instruction.operands
         found = self._read(instruction, source, taken, loose=True)
-        zeros: tuple[Bit, ...] = (0,) * max(given - taken, 0)
-        self._write(instruction, target, (*found[:given], *zeros), zeros=match[1] == "u")
+        zeros: tuple[Bit, ...] = (0,) * max(target_bits - taken, 0)
+        self._write(instruction, target, (*found[:target_bits], *zeros), zeros=match[1] == "u")
         return True
 
     def _by_bits(self, name: str, instruction: PtxInstruction) -> tuple[Bit, ...] | None:
-        """The result of an instruction that moves bits or sets them to constants; None if it computes any."""
+        """The result of an instruction that only moves bits or sets them to constants; None if it computes any bit."""
         _, *sources = instruction.operands
         if match := _SHIFT.fullmatch(name):
             width, distance = int(match[2]), _number(sources[1])
@@ -393,7 +393,7 @@ class _Machine:
         return None
 
     def _funnel(self, instruction: PtxInstruction, to_left: bool) -> None:  # noqa: FBT001  # a direction
-        """32 bits of two registers, the lower one first, that are shifted by a number."""
+        """Executes a funnel shift: 32 bits of two registers, the lower one first, shifted by a constant."""
         distance = _number(instruction.operands[-1])
         if len(instruction.operands) != 4 or distance is None:
             raise RefusedError(f"{instruction.name} takes two registers and a number: {instruction.text!r}")
@@ -406,12 +406,12 @@ class _Machine:
         _, *sources = instruction.operands
         takes = step.takes * 2 if step.packs else step.takes
         lanes = 1 if step.packs else step.lanes
-        found = [
+        inputs = [
             self._read(instruction, source, lanes * WIDTHS[kind]) for source, kind in zip(sources, takes, strict=True)
         ]
         result: list[Bit] = []
         for lane in range(step.lanes):
-            parts = [found[step.lanes - 1 - lane]] if step.packs else found
+            parts = [inputs[step.lanes - 1 - lane]] if step.packs else inputs
             nodes: list[int] = []
             for kind, part in zip(step.takes, parts, strict=True):
                 start = 0 if step.packs else lane * WIDTHS[kind]
@@ -425,7 +425,7 @@ class _Machine:
     def _read(
         self, instruction: PtxInstruction, operand: _Operand, width: int, *, loose: bool = False
     ) -> tuple[Bit, ...]:
-        """The bits of an operand of ``width`` bits; ``loose``: the register may be wider."""
+        """The bits of an operand of ``width`` bits; with ``loose``, the register may be wider."""
         if isinstance(operand, PtxNumber):
             bits = operand.as_bits(width)
             if bits is None:
@@ -436,19 +436,22 @@ class _Machine:
             if not _MOVE.fullmatch(instruction.name) or part * len(operand.parts) != width:
                 raise RefusedError(f"the registers of {instruction.text!r} do not fit")
             return tuple(bit for one in operand.parts for bit in self._read(instruction, one, part))
-        found = self._known.get(operand.name)
-        if found is None:
+        register_bits = self._known.get(operand.name)
+        if register_bits is None:
             known = operand.name in self._widths
             reason = "which nothing has written" if known else "which is no register of the text"
             raise RefusedError(f"{instruction.name} reads {operand.name}, {reason}")
-        if len(found) < width or not (loose or all(bit is UNKNOWN for bit in found[width:])):
-            raise RefusedError(f"{instruction.name} takes {width} bits where {operand.name} has {_bits(found)}")
-        return found[:width]
+        if len(register_bits) < width or not (loose or all(bit is UNKNOWN for bit in register_bits[width:])):
+            raise RefusedError(f"{instruction.name} takes {width} bits where {operand.name} has {_bits(register_bits)}")
+        return register_bits[:width]
 
     def _write(
         self, instruction: PtxInstruction, target: _Operand, found: tuple[Bit, ...], *, zeros: bool = False
     ) -> None:
-        """Set a register; ``zeros``: the bits above are 0, else unknown in registers of the constraints."""
+        """Sets a register.
+
+        With ``zeros`` the bits above are 0; otherwise they are unknown, which only constraints may have.
+        """
         width = self._widths.get(target.name) if isinstance(target, PtxRegister) else None
         if width is None or not isinstance(target, PtxRegister):
             raise RefusedError(f"{instruction.text!r} writes no register of the text")
@@ -460,12 +463,12 @@ class _Machine:
 
 
 def _bits(found: Sequence[Bit]) -> int:
-    """Bits of a register up to the last that was written."""
+    """The number of bits of a register, up to the last that was written."""
     return max((place + 1 for place, bit in enumerate(found) if bit is not UNKNOWN), default=0)
 
 
 def _number(operand: _Operand) -> int | None:
-    """A whole number, not negative."""
+    """The value of an operand that is a non-negative integer; None for any other operand."""
     plain = isinstance(operand, PtxNumber) and operand.real is None and operand.value >= 0
     return operand.value if plain and isinstance(operand, PtxNumber) else None
 
@@ -475,17 +478,20 @@ def _all_known(bits: Sequence[Bit]) -> tuple[Bit, ...] | None:
 
 
 def _bitwise(table: int, bits: Sequence[Bit]) -> Bit:
-    """A function of three bits if it is a constant or one of them; None if not, or if a bit is unknown."""
+    """The result of a function of three bits if it is a constant or one of the bits.
+
+    Else, or if a bit is unknown, UNKNOWN.
+    """
     if UNKNOWN in bits:
         return UNKNOWN
     variables = list(dict.fromkeys(bit for bit in bits if not isinstance(bit, int)))
-    # The results for every value of the bits that differ, and the values of each bit.
+    # The function's results for all values of its distinct variables, and the values of each bit in the same order.
     results: list[int] = []
     values: dict[Bit, list[int]] = {bit: [] for bit in (0, 1, *variables)}
     for number in range(1 << len(variables)):
-        found: dict[Bit, int] = {0: 0, 1: 1, **{bit: number >> at & 1 for at, bit in enumerate(variables)}}
-        index = sum(found[bit] << 2 - at for at, bit in enumerate(bits))
+        known_bits: dict[Bit, int] = {0: 0, 1: 1, **{bit: number >> at & 1 for at, bit in enumerate(variables)}}
+        index = sum(known_bits[bit] << 2 - at for at, bit in enumerate(bits))
         results.append(table >> index & 1)
         for bit, seen in values.items():
-            seen.append(found[bit])
+            seen.append(known_bits[bit])
     return next((bit for bit, seen in values.items() if seen == results), UNKNOWN)

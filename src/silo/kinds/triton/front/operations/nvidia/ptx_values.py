@@ -2,7 +2,7 @@
 
 A bit is 0, 1, or one bit of a node: an element of an operand, or the result of an instruction. So registers that are
 joined, split, widened, shifted or masked by constants need no arithmetic, and a result that holds several elements is
-split into them. Nodes are interned: equal ones have the same number.
+easily split into them. Nodes are interned: equal nodes have the same number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Bits that the text holds, of ``width`` bits."""
+    """A constant of the text, of ``width`` bits."""
 
     bits: int
     width: int
@@ -38,13 +38,16 @@ class Joined:
 
     @property
     def width(self) -> int:
-        """Bits."""
+        """The number of bits."""
         return len(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Step ``name`` of the table of instructions over the nodes ``sources``; ``width`` bits."""
+    """The step ``name`` of the table of instructions, applied to the nodes ``sources``.
+
+    The result has ``width`` bits.
+    """
 
     name: str
     sources: tuple[int, ...]
@@ -61,7 +64,7 @@ class RegisterPart:
 
 Node = Element | Literal | Joined | Applied
 Bit = RegisterPart | int | None
-"""None: a bit pattern that nobody has written, such as the upper half of a register that holds an element of f16."""
+"""None is a bit that nothing has written, such as the upper half of a register that holds an f16."""
 UNKNOWN: Bit = None
 
 
@@ -73,7 +76,7 @@ class Graph:
         self._numbers: dict[Node, int] = {}
 
     def add(self, node: Node) -> int:
-        """The number of ``node``."""
+        """The number of ``node``, which is added if it is new."""
         number = self._numbers.get(node)
         if number is None:
             number = self._numbers[node] = len(self.nodes)
@@ -81,7 +84,7 @@ class Graph:
         return number
 
     def bits_of(self, number: int) -> tuple[Bit, ...]:
-        """Every bit of a node."""
+        """All bits of a node."""
         node = self.nodes[number]
         if isinstance(node, Joined):
             return node.parts
@@ -90,7 +93,7 @@ class Graph:
         return tuple(RegisterPart(number, place) for place in range(node.width))
 
     def read(self, found: Sequence[Bit]) -> int | None:
-        """The node that has these bits; None if one is unknown."""
+        """The number of the node that has these bits, which may be new; None if a bit is unknown."""
         if any(one is UNKNOWN for one in found):
             return None
         numbers = [one for one in found if isinstance(one, int)]
@@ -102,7 +105,7 @@ class Graph:
         return self.add(Joined(tuple(found)))
 
     def with_lane(self, number: int, lane: int) -> int | None:
-        """The node as it is for the first element, if it reads elements of ``lane`` alone; else None."""
+        """The node as it would be for lane 0, if it reads only elements of ``lane``; else None."""
         memo: dict[int, int | None] = {}
         for at in self.below(number):
             node = self.nodes[at]
@@ -140,7 +143,7 @@ class Graph:
         return ()
 
     def below(self, number: int) -> list[int]:
-        """The nodes that ``number`` needs, each after those that it reads, ``number`` last."""
+        """The nodes needed to compute ``number``, each after the nodes that it reads; ``number`` is the last."""
         wanted, pending = {number}, [number]
         while pending:
             for source in self.sources(pending.pop()):

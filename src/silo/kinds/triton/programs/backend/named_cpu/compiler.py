@@ -1,22 +1,27 @@
-"""The compiler of the name ``cpu``: Silo's, which here answers for no target."""
+"""The compiler backend named ``cpu``: it is Silo's, but accepts no target."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-# Triton's discovery requires one concrete subclass of its base in the module, so the base is not a name of it.
+# Triton's discovery requires exactly one concrete subclass of its base class in the module, so the base class is not
+# imported by name.
 _plugin: Any = import_module("silo.kinds.triton.programs.backend.compiler")
 
 
 class NamedCpuBackend(_plugin.CpuBackend):
-    """Like Silo's backend, which Triton finds for every CPU; this one serves no target, as Triton refuses two."""
+    """Like Silo's backend, which Triton finds for every CPU.
+
+    This one supports no target, because Triton refuses two for one.
+    """
 
     @staticmethod
     def supports_target(target: Any) -> bool:  # noqa: ANN401, ARG004  # Triton's GPUTarget
-        """False for every target."""
+        """Returns False for every target."""
         return False
 
 
-# A later Triton may require more methods: a class that Triton cannot make an instance of would fail `import triton`.
+# A later version of Triton may add abstract methods, and a class that cannot be instantiated would make `import triton`
+# fail.
 NamedCpuBackend.__abstractmethods__ = frozenset()
