@@ -1,4 +1,4 @@
-"""Describes the threads that run CPU launches in this process: whose they are, how many, and why."""
+"""Describes the threads that run CPU launches in this process: Silo's own or an OpenMP runtime's, how many, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from silo.settings import settings
 
 __all__ = ["REASONS", "describe", "explain"]
 
-# By the names in native/core/cpu_pick.h: why launches of several threads ran on Silo's own threads, or on a team.
+# For each name in native/core/cpu_pick.h: why a launch ran on Silo's own threads or on the threads of an OpenMP
+# runtime.
 REASONS = {
     "own_asked": "Silo's own by the setting",
     "own_needed": "Silo's own, since their programs wait for each other or they hold Python's lock",
@@ -28,13 +29,13 @@ REASONS = {
 
 
 def describe() -> str:
-    """The pool of this process as it is now; libraries that are loaded later may change it."""
+    """Describes the current pool of this process. Libraries that are loaded later may change it."""
     apply_setting()
     return explain(settings().pool, native.cpu_state())
 
 
 def explain(setting: str, state: Mapping[str, int | str | Mapping[str, int] | None]) -> str:
-    """Computed from a setting and the native module's findings.
+    """Describes the pool for a value of ``SILO_POOL`` and the state that ``native.cpu_state()`` returns.
 
     >>> explain("own", {"threads": 2, "affinity": 16, "quota": 2, "runtimes": "none", "team": 0, "spin": 50})
     "Silo's own, 2 at most (16 CPUs by affinity, 2 by the control group's quota), awake for 50 us after a launch"
@@ -61,7 +62,7 @@ def explain(setting: str, state: Mapping[str, int | str | Mapping[str, int] | No
 
 
 def _counted(picks: int | str | Mapping[str, int] | None) -> str:
-    """The launches of several threads until now, by reason; empty without any."""
+    """Lists how many launches on several threads there were for each reason; "" if there were none."""
     counts = {name: count for name, count in picks.items() if count} if isinstance(picks, Mapping) else {}
     if not counts:
         return ""

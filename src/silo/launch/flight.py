@@ -1,8 +1,8 @@
-"""The flight recorder: the last launches of this process, for a report of a crash (``SILO_FLIGHT``).
+"""The flight recorder: keeps the last launches of this process, for a crash report (``SILO_FLIGHT``).
 
-Native code keeps the launches and writes the report (``native/python/flight.h``). Here are the descriptions of kernels
-that a report holds, the moments that Python notices (a request, a hang, an exception that a GPU's error caused), and
-copies of integer arrays.
+Native code keeps the launches and writes the report (``native/python/flight.h``). This module adds the descriptions of
+kernels to a report, notices when to write one (a request, a hang, an exception that a GPU's error caused), and copies
+integer arrays.
 """
 
 from __future__ import annotations
@@ -40,32 +40,36 @@ __all__ = [
 Describe = Callable[[object], "Mapping[str, JSON] | None"]
 
 _describers: list[Describe] = []
-_gpus: set[tuple[str, int]] = set()  # those that kernels were launched on
+_gpus: set[tuple[str, int]] = set()  # driver and index of the GPUs that kernels were launched on
 _started = False
 _check: Callable[[LaunchEvent], None] | None = None
 
-_MOST_COPY = 1 << 20  # bytes of an integer array that is copied before a launch
+_MOST_COPY = 1 << 20  # the size of an integer array, in bytes, that is copied before a launch at most
 
 
 def describe_by(describe: Describe) -> None:
-    """Add a function from the tag of a kernel's binding to members of its description, or None for another's tag."""
+    """Registers a function that describes kernels in reports.
+
+    It takes the tag of a kernel's binding and returns members of the kernel's description, or None for a tag that
+    another function made.
+    """
     if describe not in _describers:
         _describers.append(describe)
 
 
 def check_launches_by(check: Callable[[LaunchEvent], None]) -> None:
-    """Have ``check`` see also the launches that Triton makes itself, before they are made."""
+    """Registers ``check`` as the function that sees the launches that Triton makes itself, right before each."""
     global _check  # noqa: PLW0603  # the recorder is the process's
     _check = check
 
 
 def launch_check() -> Callable[[LaunchEvent], None] | None:
-    """The function that :func:`check_launches_by` was given."""
+    """Returns the function registered by :func:`check_launches_by`, or None."""
     return _check
 
 
 def start(*, arrays: bool = False) -> None:
-    """Record launches from now on; ``arrays`` keeps copies of integer arrays.
+    """Starts to record launches; with ``arrays``, also copies of their integer arrays.
 
     Raises:
         SettingsError: the path of a report is too long.
@@ -88,13 +92,13 @@ def start(*, arrays: bool = False) -> None:
 
 
 def apply_setting() -> None:
-    """Start the recorder if the settings name it, once."""
+    """Starts the recorder if the settings enable it. Further calls do nothing."""
     if not _started:
         start(arrays=settings().flight == "arrays")
 
 
 def dump_launches(path: str | os.PathLike[str] | None = None) -> Path:
-    """Write the launches that are kept to ``path``, or to the path that the settings name; its path.
+    """Writes the recorded launches to ``path``, or to the path in the settings, and returns that path.
 
     Raises:
         SettingsError: the recorder is off, or the file cannot be written.
@@ -103,12 +107,12 @@ def dump_launches(path: str | os.PathLike[str] | None = None) -> Path:
 
 
 def clear() -> None:
-    """Forget the launches up to now."""
+    """Discards the launches that were recorded so far."""
     native.flight_clear()
 
 
 def state() -> tuple[int, bool]:
-    """The number of the last launch, and whether its call has not returned yet."""
+    """Returns the number of the last launch, and whether its call is still running."""
     return native.flight_state()
 
 
@@ -133,7 +137,7 @@ def _describe(
     driver: str,
     device: tuple[int, int],
 ) -> bytes:
-    """The description of a kernel as JSON; native code calls it at the kernel's first launch."""
+    """Returns the description of a kernel as JSON. Native code calls this at the kernel's first launch."""
     if driver != "cpu":
         _gpus.add((driver, device[1]))
     found, reason = description_of(tag)
@@ -149,7 +153,10 @@ def _describe(
 
 
 def description_of(tag: object) -> tuple[Mapping[str, JSON], str]:
-    """The members that describe the kernel of a binding's tag, or none and the reason."""
+    """Returns the members that a registered function gives for a binding's tag, and "".
+
+    Without such a function, an empty mapping and the reason.
+    """
     reason = "nothing here has the text of its code"
     for describe in _describers:
         try:
@@ -162,11 +169,14 @@ def description_of(tag: object) -> tuple[Mapping[str, JSON], str]:
     return {}, reason
 
 
-# ---- moments
+# ---- when to write a report
 
 
 def _watch_hangs(seconds: float) -> None:
-    """Report the first launch whose call, or whose work on a GPU, takes longer than ``seconds``."""
+    """Writes a report for the first launch whose call, or whose work on a GPU, takes longer than ``seconds``.
+
+    Runs in a thread of its own.
+    """
     seen, since = 0, time.monotonic()
     events: list[native.GpuEvent] = []
     while True:
@@ -185,16 +195,19 @@ def _watch_hangs(seconds: float) -> None:
             try:
                 path = _write("hang", text)
             except SettingsError:
-                return  # one was written
+                return  # a report was written already
             announce(f"{text}; the last launches are in {path}: silo crash {path}")
             return
 
 
 def _events_behind_launches() -> list[native.GpuEvent]:
-    """An event on the default stream of each GPU, recorded once no launch was made for a while."""
+    """Records an event on the default stream of each GPU in use.
+
+    The caller queries the events to see whether earlier launches are done.
+    """
     made: list[native.GpuEvent] = []
     for kind, index in tuple(_gpus):
-        with contextlib.suppress(SiloError, ValueError):  # a lost device; one without events
+        with contextlib.suppress(SiloError, ValueError):  # the device is lost, or its driver has no events
             event = native.GpuEvent(kind, index)
             event.record(0)
             made.append(event)
@@ -221,7 +234,7 @@ _LOST = (
 
 
 def _watch_exceptions() -> None:
-    """Report an exception that ends the program or a thread, if its text is that of a lost GPU."""
+    """Installs hooks that write a report if an uncaught exception (of any thread) has a text of ``_LOST``."""
     before, before_thread = sys.excepthook, threading.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -244,7 +257,7 @@ def _notice(error: BaseException) -> None:
     try:
         path = _write("device error", lost)
     except SettingsError:
-        return  # native code has written it, or nobody can
+        return  # native code wrote the report already, or it cannot be written
     announce(f"the last launches are in {path}: silo crash {path}")
 
 
@@ -252,12 +265,15 @@ def _notice(error: BaseException) -> None:
 
 
 def _keep_integers(event: LaunchEvent) -> None:
-    """Copy the storages of integer arrays up to 1 MiB, to be kept with the launch that follows."""
+    """Copies the storages of integer tensors up to 1 MiB, which the recorder keeps with the launch that follows."""
     keep_copies(event, only_integers=True, most=_MOST_COPY)
 
 
 def keep_copies(event: LaunchEvent, *, only_integers: bool, most: int) -> None:
-    """Copy the storages of a launch's torch tensors, up to ``most`` bytes each, to be kept with the launch."""
+    """Copies the storages of a launch's torch tensors, up to ``most`` bytes each.
+
+    The recorder keeps them with the launch.
+    """
     torch: Any = sys.modules.get("torch")
     if torch is None:
         return

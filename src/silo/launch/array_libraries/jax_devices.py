@@ -1,4 +1,4 @@
-"""Devices that Silo knows through jax alone: Google's TPUs."""
+"""Devices that Silo finds only through jax: Google's TPUs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["count", "describe"]
 
 
 def count(jax: Any, kind: str) -> int:  # noqa: ANN401  # the module
-    """How many devices of a kind jax sees."""
+    """Returns the number of devices of a kind that jax finds."""
     try:
         return len(jax.devices(kind))
-    except RuntimeError:  # jax raises this if it lacks the backend
+    except RuntimeError:  # jax raises this if the platform has no backend
         return 0
 
 
 def describe(jax: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """Jax's description of a device."""
+    """Returns jax's description of a device."""
     found = jax.devices(kind)[index]
     statistics: dict[str, Any] = found.memory_stats() or {}
     return LibraryDevice(
