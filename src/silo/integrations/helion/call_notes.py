@@ -31,7 +31,9 @@ class NotedCall:
         rtol: float | None = None,
         atol: float | None = None,
     ) -> Any:  # noqa: ANN401  # the type that silo.cute returns
-        """Returns a kernel of Silo with this call as its only case, for a module that ``silo build`` reads.
+        """Makes a Silo kernel from this call, for a module that ``silo build`` reads.
+
+        The call becomes the kernel's only case.
 
         The case's arrays have the shapes, strides and dtypes of the recorded arrays, but generated values. ``expected``
         maps a parameter to a function that takes all arrays by name, as numpy arrays, and returns the parameter's

@@ -350,8 +350,7 @@ def _make_record(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
 
 
 def _make_serve(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
-    # the replacement checks at each call whether a bundle serves, because serving may begin later, when Triton is
-    # imported
+    # A bundle may begin to serve later, when Triton is imported, so the replacement checks this at each call.
     del part
     return [(_TRITON, partial(served_in_process, _shared.serves, getattr(compiling, _LOAD)))]
 

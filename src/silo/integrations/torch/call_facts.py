@@ -1,4 +1,4 @@
-"""The effects of a kernel on the arguments of a call, from its lowered code or from its author."""
+"""The kinds and effects of the arguments of a call, from the kernel's lowered code or its author's declaration."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["CallFacts", "example_of", "facts_of_call"]
 
 @frozen
 class CallFacts:
-    """The kind and the effect of each parameter that a call of one form gives."""
+    """The kind and the effect of each parameter that a call of one form passes."""
 
     kinds: Mapping[str, ParameterKind]
     effects: Mapping[str, Effect]
 
     def with_shared(self, sharing: Iterable[frozenset[str]]) -> CallFacts:
-        """Returns the facts with ``BOTH`` for every tensor that has memory in common with a written tensor.
+        """Returns the facts with ``BOTH`` for every tensor that shares memory with a written tensor.
 
         >>> facts = CallFacts({}, {"x": Effect.READ, "y": Effect.WRITE, "z": Effect.READ})
         >>> facts.with_shared([frozenset({"x", "y"})]).effects["x"]
@@ -110,9 +110,10 @@ def facts_of_call(
 ) -> CallFacts:
     """Returns the kinds and effects of a call's arguments.
 
-    ``mutates`` names the arguments that are written to, if the caller declares them; None: the lowered code decides.
+    ``mutates`` names the arguments that the kernel writes to, if the caller declares them; None: the lowered code
+    decides.
 
-    ``options`` are compile options that the call gives.
+    ``options`` are compile options that the call passes.
 
     Raises:
         SourceError: neither the code nor the caller determines the effects.

@@ -1,4 +1,4 @@
-"""Calls with a grid as operators: the grid is an argument of integers, constexprs and options are fixed."""
+"""Operators for calls with a grid: the grid is an argument of integers, and constexprs and options are fixed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 GridLike: TypeAlias = "tuple[int, ...] | Callable[[Mapping[str, object]], tuple[int, ...]]"
 
 _AXES = 3
-# A grid function is evaluated for each config while torch traces, some milliseconds each.
+# A grid function is evaluated for each config while torch traces, which takes some milliseconds each time.
 _MOST_CONFIGS = 256
 
 
@@ -123,7 +123,7 @@ def call_parts(
 
 
 def grid_argument(names: Collection[str]) -> str:
-    """Returns a name for an operator's grid argument that differs from all of the kernel's parameters.
+    """Returns a name for an operator's grid argument that is not a parameter of the kernel.
 
     >>> grid_argument(["x", "grid"])
     'grid_'
@@ -142,18 +142,20 @@ def traced_grids(
     *,
     depends: bool,
 ) -> tuple[GridForm, list[T]]:
-    """Returns the form of a call's grids for every config that may serve it, and the grids' integers in sequence.
+    """Evaluates a call's grids for every config that may serve the call.
+
+    Returns their form, and the integers of all grids, one grid after the other.
 
     Args:
         kernel: the kernel.
-        given: names that the call itself gives, so that configs do not set them.
+        given: names that the call itself passes, so that configs do not set them.
         evaluate: returns the axes of the grid for a config's values.
-        word: a text for one axis; equal texts are equal axes.
+        word: returns a text for one axis; axes with equal texts are equal.
         depends: whether the grid is a function of the config; otherwise it is evaluated once.
 
     Raises:
-        ArgumentError: a grid does not have one to three axes; its configs are unknown before the call, or are more
-            than 256.
+        ArgumentError: a grid does not have one to three axes; or the configs are unknown before the call, or more than
+            256.
     """
     configs: list[dict[str, Any]] = _configs(kernel, given) if depends else [{}]
     found: dict[tuple[str, ...], int] = {}
@@ -178,7 +180,7 @@ def traced_grids(
 
 
 def _configs(kernel: Kernel, given: Collection[str]) -> list[dict[str, Any]]:
-    """Returns the distinct values that configs set besides ``given``."""
+    """Returns the distinct sets of values that configs assign to parameters outside of ``given``."""
     advice = (
         f"declare grid= and call {kernel.name}(...) without a grid, or pass the values in the call, or a grid that is "
         "no function"
@@ -202,7 +204,7 @@ def _configs(kernel: Kernel, given: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _deciding(rows: Sequence[tuple[dict[str, str], int]]) -> tuple[str, ...]:
-    """Returns a minimal set of names whose values select the grid, found by removing one name after the other."""
+    """Returns a minimal set of names whose values determine the grid, found by removing one name after the other."""
     names = sorted({name for row, _ in rows for name in row}, key=lambda name: (not is_option(name), name))
     for name in tuple(names):
         fewer = [one for one in names if one != name]

@@ -1,4 +1,4 @@
-"""The schema of an operator, from the arguments of its kernel and their effects. Pure."""
+"""The schema of an operator, made from the arguments of its kernel and their effects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ _PYTHON: dict[type, OperatorKind] = {
 
 @frozen
 class OpArgument:
-    """One argument of an operator. ``constant``: it is part of the kernel's code, which is compiled for each value."""
+    """One argument of an operator.
+
+    With ``constant``, it is part of the kernel's code, which is compiled for each value.
+    """
 
     name: str
     kind: OperatorKind
@@ -74,7 +77,7 @@ def argument_of(
     writes: bool,
     default: object = NO_DEFAULT,
 ) -> OpArgument:
-    """Returns the argument of an operator for a parameter that a call gives ``example``.
+    """Returns the operator's argument for a kernel parameter that has the value ``example`` in an example call.
 
     >>> argument_of("add", "n", 16, is_tensor=False, constant=False, writes=False).kind
     <OperatorKind.INTEGER: 'SymInt'>

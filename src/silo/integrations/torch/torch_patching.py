@@ -21,8 +21,8 @@ class HookPoint:
         parameters: the names of the method's parameters; a method with other parameters is not replaced.
         unused: the reason in ``state`` until torch loads the module.
         connected: the reason in ``state`` after the replacement.
-        changed: the difference and the cure for a torch with other parameters; logged after torch's version.
-        level: of :mod:`logging`, for ``changed``.
+        changed: for a torch with other parameters: the difference and the remedy, logged after torch's version.
+        level: the :mod:`logging` level for ``changed``.
     """
 
     def __init__(
@@ -47,6 +47,6 @@ class HookPoint:
             logging.getLogger("silo").log(self._level, "%s", self.state.reason)
             return
         replaced: Any = replacing(found)
-        replaced.of_silo = True  # recognised at the next call
+        replaced.of_silo = True  # marks the replacement, so that connect() does not replace it again
         setattr(owner, self._method, replaced)
         self.state = Accepted(self._connected)

@@ -1,4 +1,4 @@
-"""Hook point in torch's allocator of host memory, for checks: new memory holds a pattern that checks recognise."""
+"""Hook point in torch's allocator of host memory, for checks: fills new memory with a pattern that checks recognise."""
 
 from __future__ import annotations
 
