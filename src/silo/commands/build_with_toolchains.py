@@ -1,4 +1,4 @@
-"""``silo build --toolchain``: one bundle with the code of several compilers, each in an environment of its own."""
+"""``silo build --toolchain``: builds one bundle with the code of several compilers, each in its own environment."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ __all__ = [
 
 _PACKAGE: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9._+!-]*)")
 _FOLDER: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([^=].*)")
-_STAMP: Final = "silo-toolchain"  # the file that a complete folder has
-_SHOWN_LINES: Final = 4  # of pip's messages
+_STAMP: Final = "silo-toolchain"  # a file that marks a folder as completely unpacked
+_SHOWN_LINES: Final = 4  # the lines of pip's messages that are shown at most
 _PIP_SECONDS: Final = 1800
 
 
 @dataclass(frozen=True, slots=True)
 class ToolchainName:
-    """A toolchain as ``--toolchain`` names it: a ``package`` of a ``version``, or a ``folder`` under a ``label``."""
+    """A toolchain named by ``--toolchain``: a ``package`` of a ``version``, or a ``folder`` under a ``label``."""
 
     label: str
     package: str = ""
@@ -68,13 +68,13 @@ class ToolchainName:
 
 
 def parse_toolchain(text: str) -> ToolchainName:
-    """The toolchain that an option names.
+    """Parses the value of ``--toolchain``.
 
     >>> parse_toolchain("triton==3.6.0").package, parse_toolchain("old=/opt/venv").folder
     ('triton', '/opt/venv')
 
     Raises:
-        ToolchainError: it has neither form.
+        ToolchainError: the text has neither form.
     """
     if found := _PACKAGE.fullmatch(text):
         return ToolchainName(text, package=found[1].lower().replace("_", "-"), version=found[2])
@@ -88,7 +88,7 @@ def parse_toolchain(text: str) -> ToolchainName:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A Python interpreter, with a folder of packages that precede its own ("": none)."""
+    """A Python interpreter, and a folder of packages that take precedence over its own ("" without such a folder)."""
 
     name: ToolchainName
     python: str
@@ -96,10 +96,10 @@ class Environment:
 
     @contextmanager
     def variables(self) -> Generator[Mapping[str, str]]:
-        """Environment variables with which its Python imports this Silo, and its own packages besides.
+        """Yields environment variables with which the interpreter imports this Silo besides its own packages.
 
-        The folder of packages that holds Silo may hold another version of the compiler too, so it is not put on the
-        path: a folder with nothing but a link to Silo is.
+        The folder of packages that holds Silo may also hold another version of the compiler, so it is not put on the
+        path. Instead, a temporary folder with nothing but a link to Silo is.
         """
         import silo  # noqa: PLC0415  # for its place
 
@@ -115,7 +115,7 @@ class Environment:
             )
 
     def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
-        """Runs ``python -m silo`` with these arguments."""
+        """Runs ``python -m silo`` with these arguments in the environment."""
         with self.variables() as variables:
             # -P keeps the current folder off the module path: a user's own triton.py must not be imported.
             command = [self.python, "-P", "-m", "silo", *arguments]
@@ -123,15 +123,15 @@ class Environment:
 
 
 def find_environment(name: ToolchainName, *, download: bool, report: Callable[[str], None]) -> Environment:
-    """The environment that a name stands for.
+    """Returns the environment for the name of a toolchain.
 
     A package is taken from this environment if it has that version, else from the folder where an earlier build
     unpacked it, else from a package index by pip, but only with ``download``. ``report`` is called with a line before
     anything is downloaded.
 
     Raises:
-        ToolchainError: others can write the folder, it has no Python, or the package is not here and must not be
-            downloaded, or pip failed.
+        ToolchainError: other users can write to the folder, or it has no Python; or the package is not here and must
+            not be downloaded, or pip failed.
     """
     if name.folder:
         return _named_folder(name)
@@ -156,12 +156,12 @@ def find_environment(name: ToolchainName, *, download: bool, report: Callable[[s
 
 
 def made_folder(name: ToolchainName) -> Path:
-    """The folder for a package that pip unpacks: in the store's, one for each version of Python."""
+    """Returns the folder to which pip unpacks a package: in the store's folder, one for each version of Python."""
     return settings().store_folder / "toolchains" / f"{name.package}-{name.version}-{sys.implementation.cache_tag}"
 
 
 def _refuse_shared(folder: Path) -> None:
-    """Raises ToolchainError if other users can write where a toolchain's code is, or will be."""
+    """Raises ToolchainError if other users can write to the folder of a toolchain's code."""
     decision = examine(folder.parent, (folder.name,))
     if not decision:
         raise ToolchainError(f"{folder}: code that others wrote could run from there: {decision.reason}")
@@ -171,7 +171,7 @@ def _named_folder(name: ToolchainName) -> Environment:
     root = Path(name.folder).expanduser()
     for place in ("bin/python", "Scripts/python.exe"):
         if (root / place).is_file():
-            # Not resolved: the place of the link makes it this environment's Python.
+            # Symbolic links are not resolved: Python finds its environment by the path that it is started with.
             return Environment(name, str((root / place).absolute()))
     raise ToolchainError(
         f"--toolchain {name.label}={name.folder}: this folder has no bin/python; name a virtual environment "
@@ -187,10 +187,10 @@ def _download(name: ToolchainName, folder: Path) -> None:
         raise ToolchainError(f"cannot make a folder for {name.label} in {folder.parent}: {error.strerror}") from None
     try:
         command = [sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-        # A wheel alone: a source distribution would run code of its own here.
+        # Only wheels are accepted, because installing a source distribution would run its code here.
         command += ["--no-deps", "--only-binary", ":all:", "--quiet", "--target", str(made), name.label]
         try:
-            done = subprocess.run(  # a name and a version that were checked
+            done = subprocess.run(  # the label is a checked package name and version
                 command, capture_output=True, text=True, check=False, timeout=_PIP_SECONDS
             )
         except subprocess.TimeoutExpired:
@@ -206,7 +206,7 @@ def _download(name: ToolchainName, folder: Path) -> None:
         try:
             made.rename(folder)
         except OSError:
-            if not (folder / _STAMP).is_file():  # else another build was faster
+            if not (folder / _STAMP).is_file():  # otherwise another build was faster
                 raise
     except OSError as error:
         raise ToolchainError(f"cannot unpack {name.label} into {folder}: {error.strerror}") from None
@@ -217,7 +217,7 @@ def _download(name: ToolchainName, folder: Path) -> None:
 OnStage = Callable[[str, int, int], None]
 OnTuning = Callable[[str, Progress], None]
 
-# The configs of each case that are packed for tuning, unless an option says otherwise.
+# How many configs of each case are packed for tuning by default.
 _CONFIGS = "128"
 
 
@@ -237,7 +237,7 @@ def build_with_toolchains(
     progress: OnStage = lambda _name, _done, _total: None,
     tuning: OnTuning = lambda _name, _event: None,
 ) -> BuildSummary:
-    """Builds the kernels of ``files`` with each toolchain, joins the bundles, and measures which code is the fastest.
+    """Builds the kernels of ``files`` with each toolchain, joins the bundles, and measures whose code is the fastest.
 
     Each of ``toolchains`` is ``NAME==VERSION``, a package that is here or, with ``download``, fetched by pip, or
     ``LABEL=FOLDER``, a virtual environment. Each compiles in processes of its own environment. For targets whose device
@@ -247,8 +247,8 @@ def build_with_toolchains(
     :func:`silo.commands.build_bundle.build_bundle`.
 
     Raises:
-        ToolchainError: an environment cannot be found or made, two toolchains have one name, or in deterministic mode,
-            because two compilers need not round alike.
+        ToolchainError: an environment cannot be found or made, or two toolchains have one name; or the mode is
+            deterministic, because two compilers may round differently.
         CompileError: a build failed in one of the environments; the message has its error.
         BundleError: the builds are not of one source, or the file cannot be written.
         TuneError: no code of a case can be used.
@@ -324,7 +324,7 @@ def build_with_toolchains(
 def _options(
     targets: Sequence[str] | None, kernels: Sequence[str] | None, tune: str, configs: str | None, mode: TuneMode
 ) -> list[str]:
-    """The options of each environment's ``silo build``: it measures nothing, and packs the configs to measure."""
+    """Returns the options for ``silo build`` in each environment: pack the configs to measure, and measure nothing."""
     packed = configs or (_CONFIGS if mode.measures else None)
     return [
         *("--quiet", "--json", "--tune", tune),
@@ -336,7 +336,7 @@ def _options(
 
 
 def _build(environment: Environment, files: Sequence[Place], output: Path, options: Sequence[str]) -> Mapping[str, Any]:
-    """Builds in one environment. Raises CompileError with the message of its ``silo build``."""
+    """Builds in one environment. Raises CompileError with the message of that ``silo build``."""
     name = environment.name
     done = environment.run(["build", *map(str, files), "-o", str(output), *options])
     if done.returncode or not output.is_file():
@@ -359,7 +359,7 @@ def _targets(kernel: BundleKernel) -> tuple[Target, ...]:
 
 
 def _devices(kernels: Sequence[BundleKernel]) -> dict[Target, Device]:
-    """A device of this machine for each target of the kernels that has one."""
+    """Returns, for each target of the kernels with a device in this machine, that device."""
     found: dict[Target, Device] = {}
     for target in dict.fromkeys(target for kernel in kernels for target in _targets(kernel)):
         for device in devices_of_kind(target.kind):

@@ -1,4 +1,4 @@
-"""``silo doctor``: the parts that work on this machine, and the reasons why others do not."""
+"""``silo doctor``: lists the parts that work on this machine, and why others do not."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _devices() -> list[Finding]:
 
 
 def _device_name(device: Device) -> str:
-    """The device's name in the report: ``device cpu``, ``device cuda:1``."""
+    """Returns the device's name in the report, such as ``device cpu`` or ``device cuda:1``."""
     kind = device.target.kind
     return f"device {kind}" if device.memory.is_host else f"device {kind}:{device.index}"
 
@@ -101,7 +101,7 @@ def _sources() -> list[Finding]:
 
 
 def _compilers() -> list[Finding]:
-    """Compilers for this machine's CPU, and for the targets that a complete installation compiles for."""
+    """Examines the compilers for this machine's CPU, and for the targets that a complete installation compiles for."""
     from silo.compile.toolchain import Toolchain  # noqa: PLC0415
 
     toolchain, found = Toolchain(), list[Finding]()
@@ -111,7 +111,7 @@ def _compilers() -> list[Finding]:
         what = "compile" if len(compiled) == 1 else f"compile {name} kernels"
         lacking = _package_lacking(kind)
         for target in targets:
-            # Compilers that are declared for other kernels or other hardware are left out.
+            # Only compilers that are declared for these kernels and this hardware.
             decisions = {
                 compiler: decision
                 for compiler, decision in toolchain.decisions(name, target).items()
@@ -126,7 +126,8 @@ def _compilers() -> list[Finding]:
                 if isinstance(decision, Rejected)
             )
             part = f"{what} for {target}"
-            if accepted and lacking:  # the compiler takes text that only the kind's package can make from a kernel
+            # the compiler works, but only the kind's own package can make its input from a kernel
+            if accepted and lacking:
                 found.append(Finding(part, "optional", lacking, "bundles run without; needed to build them"))
             elif accepted:
                 found.append(Finding(part, "ok", f"by {accepted[0]}"))
@@ -136,14 +137,14 @@ def _compilers() -> list[Finding]:
 
 
 def _package_lacking(kind: SourceKind) -> str:
-    """The reason why kernels of ``kind`` cannot be read here although a compiler takes them; "" if they can."""
+    """Returns why kernels of ``kind`` cannot be read here even though a compiler for them works; "" if they can."""
     if not isinstance(kind, NeedsPackages) or _version_of(kind.packages[0]) is not None:
         return ""
     return f"{kind.packages[0]} is not installed: pip install '{kind.requirement}'"
 
 
 def _is_for(toolchain: Toolchain, compiler: str, source_kind: str, target: Target) -> bool:
-    """Whether a compiler is declared for these kernels; True if its declaration cannot be read."""
+    """Returns whether a compiler is declared for these kernels; True if its declaration cannot be read."""
     declared = toolchain.declaration(compiler)
     return isinstance(declared, Rejected) or bool(declared.takes(source_kind, target))
 
@@ -161,7 +162,7 @@ def _version_of(package: str) -> str | None:
 
 
 def _operators() -> list[Finding]:
-    """Whether kernels can be operators of the installed torch."""
+    """Examines whether kernels can be operators of the installed torch."""
     from silo.launch.torch_versions import installed_version, judge_version  # noqa: PLC0415
 
     version = installed_version()
@@ -179,7 +180,7 @@ def _operators() -> list[Finding]:
 
 
 def _inductor() -> list[Finding]:
-    """Whether Inductor's kernels for the CPU can go through Silo here; a program has to turn that on."""
+    """Examines whether Silo can run Inductor's CPU kernels here, which a program has to enable."""
     from silo.launch.torch_versions import inductor_versions, installed_version, judge_inductor  # noqa: PLC0415
 
     version = installed_version()
@@ -194,7 +195,7 @@ def _inductor() -> list[Finding]:
 
 
 def _inductor_on_gpus() -> list[Finding]:
-    """Which parts Silo takes in Inductor's kernels for GPUs here, and why not the others."""
+    """Examines which parts of Inductor's GPU kernels Silo can take over here, and why not the others."""
     from silo.launch.torch_versions import inductor_gpu_versions, installed_version  # noqa: PLC0415
 
     version = installed_version()
@@ -210,7 +211,7 @@ def _inductor_on_gpus() -> list[Finding]:
     except (ImportError, SiloError) as error:
         return [Finding(part, "optional", f"torch {version}: its compiler cannot be used: {error}", advice)]
     if not parts:
-        return []  # no such GPU is here
+        return []  # this machine has no such GPU
     off = "".join(f"; {name}: {one.reason}" for name, one in parts.items() if not one)
     on = ", ".join(name for name, one in parts.items() if one) or "nothing"
     tested = ", ".join(inductor_gpu_versions())
@@ -219,7 +220,7 @@ def _inductor_on_gpus() -> list[Finding]:
 
 
 def _programs_of_jax() -> list[Finding]:
-    """Whether programs of the installed jax can call kernels."""
+    """Examines whether programs of the installed jax can call kernels."""
     from silo.launch.jax_versions import installed_version, judge_version  # noqa: PLC0415
 
     version = installed_version()
@@ -257,7 +258,7 @@ def _store() -> Finding:
 
 
 def _refusal_to_write(folder: Path) -> str:
-    """The reason why a file of the size of a kernel cannot be written to a folder; "" if it can. Leaves nothing."""
+    """Returns why a file of the size of a kernel cannot be written to a folder; "" if it can. Leaves no file there."""
     path = folder / f"{TEMPORARY_PREFIX}doctor-{os.getpid()}"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -273,7 +274,7 @@ def _refusal_to_write(folder: Path) -> str:
 
 
 def _remote() -> list[Finding]:
-    """The remote store, and the time of one request to it."""
+    """Examines the remote store, and measures the time of one request to it."""
     if settings().remote is None:
         return []
     from silo.store.remote.address import RemoteAddress  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``silo judge``: candidates by strangers, judged by a task of one's own."""
+"""``silo judge``: judges kernels that strangers wrote by a task of your own."""
 
 from __future__ import annotations
 
@@ -52,15 +52,18 @@ def judge(
     seconds: float = 10.0,
     allow_weak: bool = False,
 ) -> Verdict | list[Verdict]:
-    """Judge a kernel by a stranger: its Python runs in a sealed process, and only its text and launches leave it.
+    """Judges a kernel that a stranger wrote.
+
+    Its Python code runs in a sealed process, which only its text and launches leave.
 
     >>> verdict = silo.judge("add_task.py", "candidate.py")         # doctest: +SKIP
     >>> verdict.accepted, verdict.stage, verdict.reasons            # doctest: +SKIP
     (False, 'right', ('case 2 (smallest sizes, integers values): out: ...',))
 
     Args:
-        task: a task (:func:`silo.task`), or its file, which is run: it is trusted.
-        source: the candidate's file, or its text (with a line end in it); of a list of them each is judged.
+        task: a task (:func:`silo.task`), or its file, which is trusted and run.
+        source: the candidate's file, or its text (recognised by a line end in it); or a list of candidates, each of
+            which is judged.
         device: where an accepted candidate is timed against the task's baseline: ``cpu``, a GPU of this machine such as
             ``cuda`` or ``cuda:1``, or None for no timing. A GPU also launches candidates without a baseline.
         targets: GPU targets, such as ``cuda:sm_90a``, for which candidates are compiled, and their shared memory and
@@ -98,7 +101,7 @@ def judge_candidates(
 ) -> Iterator[Verdict]:
     """Yields the verdicts in the order of ``sources``. ``begun`` is called once the task itself has been judged.
 
-    ``fleet`` holds agents whose GPU is the device; the caller closes it.
+    ``fleet`` holds the agents that use the GPU named by ``device``; the caller closes it.
     """
     submissions = [_submission(one, number) for number, one in enumerate(sources)]
     parsed = [_target(one) for one in targets]

@@ -1,4 +1,4 @@
-"""``silo report`` and ``silo fleet report``: pages from trials of kernels, and over decisions in shared stores."""
+"""``silo report`` and ``silo fleet report``: pages about trials of kernels, and about decisions in shared stores."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = ["ReportRow", "write_fleet_report", "write_reports"]
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """One study on a page.
+    """A study on a page.
 
-    ``ratio`` is the default config's time over the winner's. ``reached`` is the fraction of the speed of light. Each is
-    None if unknown.
+    ``ratio`` is the default config's time divided by the winner's. ``reached`` is the fraction of the speed of light.
+    Each is None if unknown.
     """
 
     page: str
@@ -54,16 +54,16 @@ def write_reports(
     kernels: Sequence[str] | None = None,
     ceilings: bool = False,
 ) -> list[ReportRow]:
-    """Writes ``KERNEL.html`` for every kernel that has trials (of ``device``, or of any) and ``index.html``.
+    """Writes ``KERNEL.html`` for every kernel that has trials (of ``device``, or of any), and ``index.html``.
 
-    Returns one row per study. A page shows the code of the winner and of the default config, as far as it is stored or
-    a compiler makes it here.
+    Returns one row per study. A page shows the code of the winner and of the default config, if the code is stored or
+    can be compiled here.
 
-    :func:`~silo.sanitized_text.file_name` makes file names from kernel names. ``ceilings`` first measures the limits
-    of the device (the CPU if None), unless they are known.
+    :func:`~silo.sanitized_text.file_name` makes file names from kernel names. ``ceilings`` first measures the limits of
+    the device (the CPU if None), unless they are known.
 
     Raises:
-        TuneError: without trials.
+        TuneError: there are no trials.
         ToolchainError: Jinja2 is not installed.
         StoreError: the folder cannot be written.
     """
@@ -89,7 +89,7 @@ def write_reports(
     texts = {
         file: kernel_page(name, path.name, reports, others.get(name, ())) for file, (name, reports) in pages.items()
     }
-    # "~" is in no file name of a kernel, which may be called index.
+    # A kernel may be called "index". File names of kernels never contain "~".
     write_texts(
         folder, {**texts, "index~.html" if "index.html" in pages else "index.html": index_page(path.name, pages)}
     )
@@ -97,7 +97,7 @@ def write_reports(
 
 
 def _code(path: Path, kernel: Kernel | None, stored: KeptStudy, report: StudyReport) -> tuple[ConfigCode, ...]:
-    """The code of the winner and of the default; configs whose code is neither stored nor made here are left out."""
+    """Returns the code of the winner and of the default config, if it is stored or can be compiled here."""
     winner = None if report.winner is None else report.winner.config
     configs = {one.order_key: one for one in (winner, report.default) if one is not None}
     return tuple(ConfigCode(one, forms) for one in configs.values() if (forms := _forms(path, kernel, stored, one)))
@@ -109,7 +109,7 @@ def _forms(path: Path, kernel: Kernel | None, stored: KeptStudy, config: Config)
         if kernel is None:
             return forms_of_bundle(path, study.kernel, study.target, config)
         return forms_of_kernel(kernel, stored.cases[0], study.target, config) if stored.cases else ()
-    except SiloError:  # the config does not compile, or no compiler for the target is here: the page lacks its code
+    except SiloError:  # leave the code out: the config does not compile, or no compiler for the target is here
         return ()
 
 
@@ -136,10 +136,10 @@ def write_fleet_report(
     device: str | None = None,
     since: str | None = None,
 ) -> list[DecisionRow]:
-    """Writes the page to ``output``; returns the rows of all decisions on it (:func:`silo.query`).
+    """Writes the page to ``output``; returns the rows of all decisions on it (see :func:`silo.query`).
 
     Raises:
-        TuneError: without trials, or ``since`` is not a date.
+        TuneError: there are no trials, or ``since`` is not a date.
         StoreError: a store cannot be read, or the page cannot be written.
         PackageError: Jinja2 is not installed.
     """

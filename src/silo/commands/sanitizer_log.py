@@ -1,4 +1,4 @@
-"""Findings of NVIDIA's compute-sanitizer, read from its text and joined with the verdicts about a crash report."""
+"""Reads findings from the output of NVIDIA's compute-sanitizer, and joins them with verdicts about a crash report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class SanitizerFinding:
-    """One kind of finding: its text, kernel and place ("" if unknown), the first thread, and how often it was found."""
+    """A distinct finding: its text, kernel and place ("" if unknown), its first thread, and how often it occurred."""
 
     text: str
     kernel: str
@@ -37,7 +37,7 @@ class SanitizerFinding:
 
 @dataclass(frozen=True, slots=True)
 class JoinedFinding:
-    """A finding, and the outcome of the check for its kernel: "named", "clean", "undecided", "" for no suspect."""
+    """A finding, and the outcome of Silo's check of its kernel: "named", "clean", "undecided", or "" if unchecked."""
 
     finding: SanitizerFinding
     check: str
@@ -54,7 +54,7 @@ class JoinedFinding:
 
 
 def read_sanitizer_log(path: Path) -> tuple[SanitizerFinding, ...]:
-    """The findings in the output of ``compute-sanitizer``, equal ones of several threads once.
+    """Returns the findings in the output of ``compute-sanitizer``. Equal findings of several threads appear once.
 
     Raises:
         SourceError: the file cannot be read, or is not output of ``compute-sanitizer``.
@@ -85,7 +85,7 @@ def read_sanitizer_log(path: Path) -> tuple[SanitizerFinding, ...]:
 
 def _finding(text: str, behind: Sequence[str]) -> SanitizerFinding:
     kernel = place = thread = block = detail = ""
-    if at := _AT.search(text):  # of a race, in one line
+    if at := _AT.search(text):  # the finding is a race, which takes one line
         kernel, place, text = at[1], at[2] or "", text[: at.start()].strip()
     for line in behind:
         if _FIRST.match(line) or line.startswith("Saved host backtrace"):
@@ -104,7 +104,7 @@ def _again(one: SanitizerFinding) -> SanitizerFinding:
 
 
 def join_findings(findings: Sequence[SanitizerFinding], verdicts: Sequence[Verdict]) -> list[JoinedFinding]:
-    """Each finding with the check's outcome for its kernel. Of several outcomes of a kernel, "named" is preferred."""
+    """Returns each finding with the outcome of the check of its kernel. If there are several, "named" is preferred."""
     order = ("named", "undecided", "clean")
     made: list[JoinedFinding] = []
     for one in findings:
