@@ -113,7 +113,7 @@ def prune(
 
 
 def _parse_bytes(text: str) -> int:
-    """A number of bytes: 2GB, 500M, 1.5GiB, 4096. All units are powers of 1024."""
+    """Parses a number of bytes such as 2GB, 500M, 1.5GiB or 4096. All units are powers of 1024."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
     if found is None:
         raise click.BadParameter(f"{text!r} is not a size; write 2GB or 500M")
@@ -121,7 +121,7 @@ def _parse_bytes(text: str) -> int:
 
 
 def _parse_age(text: str) -> float:
-    """Seconds: 30d, 12h, 45m, 90s, 2w."""
+    """Parses a duration such as 30d, 12h, 45m, 90s or 2w, and returns seconds."""
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhdw])", text.strip().lower())
     if found is None:
         raise click.BadParameter(f"{text!r} is not an age; write 30d or 12h")

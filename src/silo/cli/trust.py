@@ -116,7 +116,7 @@ def verify_command(
 
 
 def read_key(path: Path) -> SecretKey:
-    """Returns the secret key in a file; prompts for its password if it has one."""
+    """Reads the secret key in a file; prompts for its password if it has one."""
     from silo.store.signatures import read_secret_key  # noqa: PLC0415  # only if something is signed
 
     return read_secret_key(path, lambda: _given(ask_secret(f"password of {path}")))

@@ -199,7 +199,7 @@ def command(
     ):
         rows = tune_path(
             path,
-            device=None if ray is not None else device,  # on Ray, each actor has its own device
+            device=None if ray is not None else device,  # on Ray, each actor finds its own device
             kernels=kernel or None,
             searcher=searcher,
             evaluations=evaluations,
@@ -269,7 +269,7 @@ def run_schedule_command(
     quiet: bool,
     json: bool,
 ) -> None:
-    """Runs a schedule and prints its tasks; with ``explain`` only prints them.
+    """Runs a schedule and prints its tasks. With ``explain`` it only prints them.
 
     ``open_fleet`` starts the agents of a device.
     """
