@@ -1,7 +1,7 @@
 """``silo.step``: functions whose launches a bundle keeps as a plan.
 
-``silo build`` runs a step with its examples on this machine, as :func:`silo.plan` does, and keeps which kernels were
-launched, with what, in terms of the function's arguments (:mod:`silo.core.recorded_plans`).
+``silo build`` runs a step with its examples on this machine, as :func:`silo.plan` does. The bundle keeps which kernels
+were launched, and their arguments as expressions of the function's arguments (:mod:`silo.core.recorded_plans`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The function's name, by which the bundle has the plan."""
+        """The function's name, which is also the name of the plan in the bundle."""
         return self.function.__name__
 
     @property
@@ -58,14 +58,14 @@ class Step:
 
 
 def step(*examples: Callable[[], object]) -> Callable[[F], F]:
-    """Have ``silo build`` keep the launches of a function in the bundle, as a plan of the function's name.
+    """Makes ``silo build`` keep the launches of a function in the bundle, as a plan with the function's name.
 
-    The function stays as it is. ``silo.load("K.silo").plans["name"]`` is a plan with its arguments, as
+    The function itself stays unchanged. ``silo.load("K.silo").plans["name"]`` is a plan with its arguments, as
     :func:`silo.plan` makes one: it launches the bundle's kernels, on every device that the bundle has code for, without
     the function. In C, ``silo_bundle_plan`` is the same.
 
     Args:
-        examples: functions without parameters, each of which makes the arguments of one call: a tuple by position, or
+        examples: functions without parameters, each of which returns the arguments of one call: a tuple by position, or
             a mapping by name. ``silo build`` calls the function with each; calls that need other launches (another
             result of a comparison, another value that is held) need an example of their own.
 
@@ -97,13 +97,13 @@ def step(*examples: Callable[[], object]) -> Callable[[F], F]:
 
 
 def step_of(value: object) -> Step | None:
-    """The step behind a function that :func:`step` marked; None for any other object."""
+    """Returns the step of a function that :func:`step` marked; None for any other object."""
     found = getattr(value, "__dict__", {}).get(_MEMBER)
     return found if isinstance(found, Step) else None
 
 
 class _RecordingPlan(Plan):
-    """A plan that passes its recordings on."""
+    """A plan that also passes its recordings to a function, ``seen``."""
 
     seen: Callable[[Mapping[str, object], list[SeenLaunch], list[SeenLaunch], Trail], None]
 
@@ -126,10 +126,10 @@ class _RecordingPlan(Plan):
 
 
 def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
-    """Run a step with its examples, which launches, and give its plan for a bundle of ``kernels``.
+    """Runs a step with its examples, which launches kernels, and returns its plan for a bundle of ``kernels``.
 
     Raises:
-        ArgumentError: its launches cannot be kept: see :func:`silo.plan`; or it launches a kernel that is not of the
+        ArgumentError: its launches cannot be kept (see :func:`silo.plan`); or it launches a kernel that is not in the
             bundle, or passes memory that is not an argument.
         SourceError: an example is neither a tuple nor a mapping.
     """
@@ -177,7 +177,7 @@ def _record(
 
 
 class _FormRecorder:
-    """Writes one recording in terms of the step's arguments."""
+    """Expresses a recording's launches by the step's arguments."""
 
     def __init__(
         self, one: Step, kernels_by_id: Mapping[int, Kernel], arguments: Mapping[str, object], trail: Trail
@@ -189,7 +189,7 @@ class _FormRecorder:
         self._held: dict[str, int] = {}
 
     def form(self, first: list[SeenLaunch], second: list[SeenLaunch]) -> RecordedForm:
-        """The form of the two recordings (:class:`silo.launch.plan_forms.FormMaker` compared them)."""
+        """Returns the form of two recordings, which :class:`silo.launch.plan_forms.FormMaker` has already compared."""
         declared = {name: self._argument(name, value) for name, value in self._arguments.items()}
         self._held = {
             name: one.value
@@ -225,7 +225,7 @@ class _FormRecorder:
         return RecordedArgument(ArgumentKind.ARRAY, from_dlpack(code, bits), len(sizes))
 
     def _shapes(self, declared: Mapping[str, RecordedArgument]) -> Iterable[Node]:
-        """For arrays whose shape was used in a way that cannot be traced: the condition that the shape is the same."""
+        """Yields conditions for arrays whose shape was used in a way that cannot be traced: the shape is the same."""
         for name, one in declared.items():
             if one.kind is not ArgumentKind.ARRAY or name not in self._trail.used:
                 continue
@@ -241,10 +241,10 @@ class _FormRecorder:
                 yield plain if truth else make(OpKind.NOT, plain)
 
     def _plain(self, node: Node) -> Node:
-        """An expression with the values of the arguments that are held.
+        """Replaces the arguments that are held, in an expression, by their values.
 
         Raises:
-            ArgumentError: it reads the address of an array, which differs from process to process.
+            ArgumentError: the expression reads the address of an array, which differs from process to process.
         """
         if isinstance(node, Op):
             return make(node.kind, *map(self._plain, node.operands))
@@ -323,7 +323,10 @@ class _FormRecorder:
         return (Source.CONSTANT, cast("float", self._arguments[name])) if held else (Source.GIVEN, name)
 
     def _array(self, number: int, kernel: Kernel, place: int, one: SeenLaunch) -> tuple[Source, str]:
-        """An array that is not a tracer: an argument of a function that takes none."""
+        """Finds the argument that an array is.
+
+        The array is not a tracer because the function does not accept tracers.
+        """
         for name, value in self._arguments.items():
             if value is one.arguments[place]:
                 return Source.GIVEN, name

@@ -25,15 +25,15 @@ __all__ = ["describe", "describe_kernels"]
 
 
 def describe_kernels() -> None:
-    """Have the recorder describe the kernels of this process."""
+    """Makes the flight recorder describe this process's kernels."""
     describe_by(describe)
 
 
 def describe(tag: object) -> Mapping[str, JSON] | None:
-    """The text and the parameters behind the tag of a kernel's binding; None for another tag.
+    """Returns text and parameters of the kernel whose binding has this tag; None for a tag of other code.
 
     Raises:
-        SiloError: there is no text that the CPU compiles.
+        SiloError: there is no text of the kernel that can be compiled for the CPU.
     """
     if isinstance(tag, Resolved):
         return _of_source(tag.kernel, tag.artifact)
@@ -52,13 +52,13 @@ def _of_source(kernel: DeclaredKernel, artifact: Artifact) -> Mapping[str, JSON]
     code = HostCode(
         text_sha256(text), str(found["form"]), LaunchInfo.from_json(found["launch"]), text=text_sha256(text)
     )
-    with suppress(SiloError):  # a store that cannot be written: silo crash asks for --trust then
+    with suppress(SiloError):  # if the store cannot be written, silo crash will require --trust
         session().store.trust.note_built(code)
     return found
 
 
 def _of_bundle(served: ServedVariant) -> Mapping[str, JSON]:
-    """Silo crash asks for --trust of a text that a bundle from elsewhere brought."""
+    """Describes a bundle's kernel. Its text is not recorded as trusted, so silo crash requires --trust for it."""
     artifact = served.artifact
     texts = {one.kind: one for one in artifact.sidecars if is_checked_text(one.kind)}
     target = device_named("cpu").target
