@@ -1,4 +1,4 @@
-"""Reductions: looped, persistent, cooperative, mixed-order; scans of long rows; and products of matrices by tl.dot."""
+"""Reductions: looped, persistent, cooperative, mixed-order; scans of long rows; and matrix products by tl.dot."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def native_matmul(
     *,
     persistent: bool = False,
 ) -> Candidates:
-    """Configs of a product of ``y`` x ``r`` and ``r`` x ``x`` matrices, with ``z`` for batches of them.
+    """Returns configs of a product of ``y`` x ``r`` and ``r`` x ``x`` matrices, with ``z`` for batches of them.
 
-    The values are the 19 of PyTorch 2.13, whatever the sizes; a batched product handles one batch per program. With
-    ``persistent`` the whole inner dimension is one block, which the configs do not set, and blocks of x and y are
+    The values are the 19 of PyTorch 2.13, for all sizes; a batched product processes one batch per program. With
+    ``persistent`` the whole inner dimension is one block, which the configs do not set, and block sizes of x and y are
     halved, not below 16, until the tile fits. Raises SpaceError for other dimensions.
 
     >>> len(native_matmul("cuda:sm_90", {"x": 4096, "y": 4096, "r": 4096}))
@@ -113,7 +113,7 @@ def native_matmul(
 
 
 def _shrink(blocks: dict[str, int], inner: int) -> None:
-    """Halves the larger of x and y until the tile fits or both are 16; halves x if they are equal."""
+    """Halves the larger block size of x and y until the tile fits or both are 16. If they are equal, x is halved."""
     while math.prod(blocks.values()) * inner > MAX_ELEMENTS:
         long = [name for name in ("XBLOCK", "YBLOCK") if blocks[name] > MIN_DOT_BLOCK]
         if not long:
@@ -121,7 +121,7 @@ def _shrink(blocks: dict[str, int], inner: int) -> None:
         blocks[max(long, key=lambda name: blocks[name])] //= 2
 
 
-# ---- Looped reductions: rows are reduced a block of the row at a time ----
+# ---- Looped reductions: a loop reduces a row one block after the other ----
 
 
 def reduction(
@@ -130,10 +130,10 @@ def reduction(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a looped reduction over ``r0_`` (and ``r1_``) of rows ``x`` (and ``y``).
+    """Returns configs of a looped reduction over ``r0_`` (and ``r1_``) of rows ``x`` (and ``y``).
 
     The values follow PyTorch 2.13 (``triton_heuristics.reduction``). A kernel whose reduction hint describes its rows'
-    layout gets one config, any other six. Raises SpaceError for other dimensions.
+    layout gets one config, any other kernel six. Raises SpaceError for other dimensions.
 
     >>> facts = KernelFacts(loads=2, reductions=1, reduction_hint=ReductionHint.INNER)
     >>> print(reduction("cuda:sm_90", {"x": 4096, "r": 4096}, facts)[0].config)
@@ -151,7 +151,7 @@ def reduction(
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes configs for one kernel: for tiles by their scores, for rows directly."""
+    """Makes configs for one kernel: block sizes of tiles follow from their scores, those of rows are passed."""
 
     target: TargetFacts
     sizes: SizeHints
@@ -194,10 +194,10 @@ class _Maker:
 def looped_candidates(
     kind: str, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: TuningEffort
 ) -> Candidates:
-    """The candidates before any filter."""
+    """Returns the candidates of a looped reduction before any filter."""
     rnumel = sizes.rnumel
     work = facts.loads + facts.reductions
-    busy = sizes["x"] >= 1024 and work >= 10  # each load and each sum holds registers
+    busy = sizes["x"] >= 1024 and work >= 10  # many registers are in use: each load and each sum needs some
     blackwell = target.kind == "cuda" and target.major >= 10
     longest = 1024 if busy or blackwell else 2048
     make = _Maker(target, sizes, facts, busy)
@@ -227,9 +227,9 @@ def looped_candidates(
 
 
 def _beside_persistent(candidates: Candidates, facts: KernelFacts) -> Candidates:
-    """Without x blocks that make a sub-kernel of the same combo hold more than 4096 elements: they compile for hours.
+    """Drops x blocks with which a persistent sub-kernel of the same combo would hold more than 4096 elements.
 
-    If no config has few enough rows, the config with the fewest rows stays.
+    Such configs take hours to compile. If no config has few enough rows, the config with the fewest rows stays.
     """
     if facts.longest_persistent <= 0:
         return candidates
@@ -251,7 +251,7 @@ def _rows_of(candidate: HeuristicCandidate) -> int:
 
 
 def _outer(draft: Draft, make: _Maker) -> None:
-    """Adds configs for rows that lie side by side: a long x block makes loads contiguous."""
+    """Adds configs for rows that are adjacent in memory: a long x block makes loads contiguous."""
     facts, x, rnumel = make.facts, make.sizes["x"], make.sizes.rnumel
     if make.target.is_hip:
         draft.add(make(64, 8), "strided rows: 64 of them side by side")
@@ -274,11 +274,11 @@ def _outer(draft: Draft, make: _Maker) -> None:
             draft.add(make(min(rows, 32), r, num_warps=4), "strided rows, heavy iterations: few of them")
 
 
-# ---- Persistent reductions: whole rows in one block, so that each is read once, without a loop ----
+# ---- Persistent reductions: a block holds whole rows, so each is read once, without a loop ----
 
 _ROWS = (1, 8, 32, 128)
 _ROWS_HIP = (1, 4, 8, 16, 32, 64, 128, 256)
-# The least number of rows that a kernel assumes if its results must not depend on the number.
+# The number of rows that a batch-invariant kernel assumes at least, because its results must not depend on the number.
 _BATCH_INVARIANT_ROWS = 4096
 
 
@@ -288,7 +288,7 @@ def persistent_reduction(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a reduction that holds whole rows: the number of rows and of warps, without reduced blocks.
+    """Returns configs of a reduction that holds whole rows: the number of rows and of warps, and no reduced block size.
 
     The values follow PyTorch 2.13 (``triton_heuristics.persistent_reduction``). Raises SpaceError for rows that no
     block can hold, and for a mix-order reduction, which has its own heuristic.
@@ -312,7 +312,7 @@ def persistent_reduction(
 def persistent_candidates(
     kind: str, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: TuningEffort
 ) -> Candidates:
-    """The candidates before any filter."""
+    """Returns the candidates of a persistent reduction before any filter."""
     if effort.batch_invariant and not facts.single_row:
         sizes = sizes.replaced(x=max(sizes["x"], _BATCH_INVARIANT_ROWS))
     draft = Draft(kind)
@@ -368,7 +368,7 @@ def _rows(draft: Draft, target: TargetFacts, sizes: SizeHints, facts: KernelFact
 
 
 def _many_contiguous(target: TargetFacts, sizes: SizeHints, facts: KernelFacts) -> tuple[Config | Rejected, str]:
-    """Many contiguous rows of 256 to 1024 elements."""
+    """Returns a config, with its reason, for many contiguous rows of 256 to 1024 elements."""
     x, rnumel = sizes["x"], sizes.rnumel
     if not target.is_xpu:
         # One warp reduces a row without shared memory.
@@ -388,7 +388,7 @@ def _many_contiguous(target: TargetFacts, sizes: SizeHints, facts: KernelFacts) 
     return made, "Intel: many contiguous rows, as many warps as their elements ask for"
 
 
-# ---- Cooperative reductions: RSPLIT programs share one row and meet at a barrier across the grid ----
+# ---- Cooperative reductions: RSPLIT programs share one row and synchronize at a barrier across the grid ----
 
 
 def cooperative_reduction(
@@ -397,12 +397,12 @@ def cooperative_reduction(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a cooperative reduction; RSPLIT is the number of programs that share a row.
+    """Returns configs of a cooperative reduction; RSPLIT is the number of programs that share a row.
 
-    Programs wait for one another, so only as many may be started as run at once: RSPLIT times the rows exceeds the
+    Programs wait for one another, so no more may be started than run at once: RSPLIT times the rows exceeds the
     multiprocessors only if the rows alone do, and RSPLIT is 1 then. With ``facts.persistent`` a program holds its share
-    whole. The launch must be cooperative. The values follow PyTorch 2.13 (``triton_heuristics.cooperative_reduction``).
-    Raises SpaceError for other dimensions than x and r.
+    of a row in one block. The launch must be cooperative. The values follow PyTorch 2.13
+    (``triton_heuristics.cooperative_reduction``). Raises SpaceError for other dimensions than x and r.
 
     >>> facts = KernelFacts(loads=2, reductions=1)
     >>> print(cooperative_reduction("cuda:sm_90", {"x": 2, "r": 1 << 20}, facts)[0].config)
@@ -436,7 +436,9 @@ def mix_order(
     facts: KernelFacts,
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a mix-order reduction. Each sets XBLOCK, RSPLIT_SIZE and NUM_STAGES: the kernel's own pipelining.
+    """Returns configs of a mix-order reduction.
+
+    Each sets XBLOCK, RSPLIT_SIZE and NUM_STAGES (the kernel's own pipelining).
 
     The values follow PyTorch 2.13, except for XBLOCK, which divides RSPLIT_SIZE and is at least as large as descriptors
     require. Raises SpaceError for a facts.rsplit_size that is not a power of two, or for several reduced dimensions.
@@ -488,7 +490,7 @@ def split_scan(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a split scan along ``r`` of rows ``x``, one row per program, in blocks of at least 256 elements.
+    """Returns configs of a split scan along ``r`` of rows ``x``: one row per program, blocks of at least 256 elements.
 
     The values follow PyTorch 2.13 (``triton_heuristics.split_scan``). XBLOCK is always 1, which the grid of a split
     scan requires. Raises SpaceError for other dimensions.
