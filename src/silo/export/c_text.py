@@ -1,4 +1,4 @@
-"""The text of an export in C and C++17: the headers, the source file, and the self-test with its cases."""
+"""Generates the C and C++17 text of an export: the headers, the source file, and the self-test with its cases."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from silo.export.function_signatures import ExportedFunction, FunctionChoice, Pa
 
 __all__ = ["c_header", "c_source", "cpp_header", "selftest_source"]
 
-# ---- The functions of an export in C: the header, and the source file ----
+# ---- The C header and the C source file ----
 
 _SCALAR = {ParameterRole.INTEGER: "int64_t", ParameterRole.FLOAT: "double", ParameterRole.BOOL: "bool"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Spelled:
-    """One parameter of a kernel in C: its declarations, and the ``silo_argument`` made from them."""
+    """A kernel's parameter in C: its declarations, and the expression for its ``silo_argument``."""
 
-    declared: tuple[tuple[str, str], ...]  # the type, which ends in a blank or a star, and the name
+    declared: tuple[tuple[str, str], ...]  # the type, which ends in a space or a star, and the name
     argument: str
 
 
@@ -96,7 +96,7 @@ def _c_parameters(library: ExportedLibrary, function: ExportedFunction) -> list[
 
 
 def c_header(library: ExportedLibrary) -> str:
-    """``NAME.h``."""
+    """Generates ``NAME.h``."""
     parts = [
         filled("head.h.in", ORIGIN=comment_text(library.origin), GUARD=library.name.upper(), NAME=library.name),
     ]
@@ -136,7 +136,7 @@ def _value(choice: FunctionChoice) -> str:
 
 
 def c_source(library: ExportedLibrary, head: str) -> str:
-    """``NAME.c``: ``head`` opens the bundle and launches (``templates/library.c``), the rest makes its arguments."""
+    """Generates ``NAME.c``: ``head`` (``templates/library.c``), which opens the bundle, and the functions."""
     parts = [head]
     for function, one in enumerations(library):
         type_ = enumeration(library, function, one)
@@ -168,7 +168,7 @@ def _definition(library: ExportedLibrary, function: ExportedFunction, suffix: tu
     )
 
 
-# ---- The functions of an export in C++17: a header over the C header ----
+# ---- The C++17 header, which calls the functions of the C header ----
 
 
 def _cpp_type(function: ExportedFunction, one: Taken) -> str:
@@ -220,7 +220,7 @@ def _cpp_default(function: ExportedFunction, one: Taken) -> str:
 def _cpp_parameters(function: ExportedFunction) -> list[str]:
     given = [one for one in function.parameters if one.is_given]
     found: list[str] = []
-    optional = True  # a default is allowed only if all following parameters have a default too
+    optional = True  # C++ allows a default only if all following parameters have a default too
     for one in reversed(given):
         optional = (
             optional
@@ -234,7 +234,7 @@ def _cpp_parameters(function: ExportedFunction) -> list[str]:
 
 
 def cpp_header(library: ExportedLibrary) -> str:
-    """``NAME.hpp``."""
+    """Generates ``NAME.hpp``."""
     parts = [
         filled(
             "head.hpp.in",
@@ -264,7 +264,8 @@ def _cpp_overloads(library: ExportedLibrary, function: ExportedFunction, suffix:
     grid = [] if function.has_grid else ["dimensions"]
     given = [_cpp_argument(library, function, one) for one in function.parameters if one.is_given]
     made = "" if function.has_grid else "    const std::int64_t dimensions[3] = {grid.x, grid.y, grid.z};\n"
-    # The C name is called: by argument-dependent lookup, overloads outside of `warmup` would be found too.
+    # The C function is called by its unique name: a C++ overload's name would also find overloads outside of `warmup`,
+    # by argument-dependent lookup.
     name, words = joined(library.name, function.c_name, *suffix), ["&queue", *grid, *given, "&error"]
     return [
         folded(f"inline int {function.name}", ["silo_error &error", *parameters], " noexcept {\n"),
@@ -277,12 +278,12 @@ def _cpp_overloads(library: ExportedLibrary, function: ExportedFunction, suffix:
     ]
 
 
-_A_ROW = 6  # numbers in one line
+_A_ROW = 6  # numbers in one line of an initializer
 
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """One case: the name and the text of its function, or the reason why it cannot run without Python."""
+    """A test of one case: the name and the text of its function, or the reason why it cannot run without Python."""
 
     kernel: str
     label: str
@@ -292,10 +293,10 @@ class _Test:
 
 
 def selftest_source(library: ExportedLibrary) -> str:
-    """``tests/selftest.cpp``.
+    """Generates ``tests/selftest.cpp``.
 
     Raises:
-        PackageError: numpy, which the tolerances are computed with, is not installed.
+        PackageError: numpy, which is needed to compute the tolerances, is not installed.
     """
     tests = [
         _test(library, kernel, case, f"case_{number_}")
@@ -318,7 +319,7 @@ def selftest_source(library: ExportedLibrary) -> str:
 
 
 class _LeftOutError(Exception):
-    """A case cannot be run; the text is the reason."""
+    """Raised for a case that cannot be run; the text is the reason."""
 
 
 def _test(library: ExportedLibrary, kernel: str, case: CaseRecipe, name: str) -> _Test:
@@ -434,7 +435,7 @@ def _argument(
 
 
 def _grid(function: ExportedFunction, case: CaseRecipe) -> str:
-    """The grid of a case, if every config that a call may get leads to the same grid."""
+    """Returns the grid of a case if it is the same with every config that a call may get."""
     if case.grid is None:
         raise _LeftOutError("neither the bundle nor the case says its grid")
     values = {name: one.value for name, one in case.arguments if isinstance(one, ScalarRecipe)}

@@ -1,4 +1,4 @@
-"""Kernels as frameworks call them: operators of torch over its stable ABI, and functions of TVM-FFI."""
+"""Kernels in the forms that frameworks call: operators of torch over its stable ABI, and functions of TVM-FFI."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "torch_source",
 ]
 
-# ---- The kernels of a bundle as frameworks call them: one function per kernel, whatever its arrays' dtypes ----
+# ---- Operations: one function for each kernel, with arrays of any of its dtypes ----
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class OperationArgument(Enum):
     ANY = "any"  # code exists for values of several types
 
 
-_TAKEN = frozenset({"functions", "operators", "Kernel", "Library"})  # name in the module of a wheel
+_TAKEN = frozenset({"functions", "operators", "Kernel", "Library"})  # taken names in the Python module of a wheel
 _OF_ROLE = {
     ParameterRole.NULL: OperationArgument.TENSOR,
     ParameterRole.POINTER: OperationArgument.TENSOR,
@@ -63,11 +63,13 @@ _OF_TYPE: dict[type, OperationArgument] = {
 
 @dataclass(frozen=True, slots=True)
 class GivenArgument:
-    """One argument of an operation; ``called`` is the kernel's name for it, ``place`` its number among all parameters.
+    """One argument of an operation.
 
-    ``name`` is an identifier of Python, C and C++. ``optional``: None may be given. ``dtypes`` are the dtypes of a
-    tensor's elements, ``values`` the constants that code exists for. ``block`` names the argument for a descriptor's
-    block shape, "" for other arguments.
+    ``called`` is the kernel's name for it, ``place`` its position among all parameters.
+
+    ``name`` is an identifier of Python, C and C++. ``optional``: None may be passed. ``dtypes`` are the dtypes of a
+    tensor's elements, ``values`` the constants that code exists for. ``block`` is the name of the argument for a
+    descriptor's block shape, "" for other arguments.
     """
 
     called: str
@@ -83,13 +85,16 @@ class GivenArgument:
 
     @property
     def has_default(self) -> bool:
-        """Whether it may be left out."""
+        """Whether callers may omit the argument."""
         return not isinstance(self.default, NoDefault)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedOperation:
-    """A kernel; ``at`` is its number among the kernels of the library. ``has_grid``: the bundle declares its grid."""
+    """A kernel as one function for all of its dtypes.
+
+    ``at`` is its number among the kernels of the library. ``has_grid``: the bundle declares its grid.
+    """
 
     kernel: str
     name: str
@@ -99,7 +104,7 @@ class ExportedOperation:
 
 
 def operations_of(functions: Sequence[ExportedFunction]) -> tuple[ExportedOperation, ...]:
-    """An operation for each kernel, from its functions for all of its dtypes, in order."""
+    """Returns an operation for each kernel, made from its functions for all of its dtypes, in order."""
     by_kernel: dict[str, list[ExportedFunction]] = {}
     for one in functions:
         by_kernel.setdefault(one.kernel, []).append(one)
@@ -183,13 +188,13 @@ using silo_torch::given;
 
 
 def schema(operation: ExportedOperation) -> str:
-    """The operation's schema for torch: types, written arguments, defaults.
+    """Returns the operation's torch schema: types, written arguments, defaults.
 
     Raises:
-        BundleError: one of its arguments has a type that torch does not have.
+        BundleError: one of its arguments has a type that torch lacks.
     """
     positional = operation.arguments
-    # After an argument with a default, every other argument needs a default.
+    # In a schema, every argument after one with a default needs a default too.
     free = len(positional)
     while free > 0 and _default(positional[free - 1]) is not None:
         free -= 1
@@ -218,13 +223,13 @@ def _type(operation: ExportedOperation, argument: GivenArgument, written: int) -
 
 
 def _letters(number: int) -> str:
-    """A name for a piece of memory that is written: a, b, ... z, a1, ..."""
+    """Returns the schema's name for a piece of memory that is written: a, b, ... z, a1, ..."""
     turn, letter = divmod(number, 26)
     return f"{chr(ord('a') + letter)}{turn or ''}"
 
 
 def _default(argument: GivenArgument) -> str | None:
-    """The default in the form of a schema; None without a default, or if a schema cannot express it."""
+    """Returns the default as a schema writes it; None without a default, or if a schema cannot express it."""
     return _spelled(argument.default, argument) if argument.has_default else None
 
 
@@ -249,10 +254,10 @@ def _is_finite(value: Value) -> bool:
 
 
 def torch_source(name: str, operations: Sequence[ExportedOperation]) -> str:
-    """The text of ``NAME_torch.cpp``; ``name`` is the exported library's, and the namespace of the operators.
+    """Generates ``NAME_torch.cpp``. ``name`` is that of the exported library, and the namespace of the operators.
 
     Raises:
-        BundleError: an argument has a type that torch does not have.
+        BundleError: an argument has a type that torch lacks.
     """
     tables = "".join(_table(name, one) for one in operations)
     defined = "".join(f"    m.def({string_literal(schema(one))});\n" for one in operations)
@@ -305,7 +310,7 @@ const struct silo_framework *{name}_framework(void) {{
 
 
 def frameworks_source(name: str, operations: Sequence[ExportedOperation]) -> str:
-    """The text of ``NAME_frameworks.c``; ``name`` is the exported library's."""
+    """Generates ``NAME_frameworks.c``. ``name`` is that of the exported library."""
     parts = [_TVM_FFI_HEAD.format(name=name, first=operations[0].name if operations else "")]
     return "".join([*parts, *(_function(name, one) for one in operations)])
 
