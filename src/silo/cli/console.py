@@ -76,12 +76,12 @@ def _width() -> int:
 
 
 def say(line: str, *, stderr: bool = False) -> None:
-    """Print one line."""
+    """Prints one line."""
     _write(one_line(line), stderr=stderr)
 
 
 def say_lines(text: str, *, stderr: bool = False) -> None:
-    """Print a text of several lines."""
+    """Prints a text of several lines."""
     _write(printable(text), stderr=stderr)
 
 
@@ -114,7 +114,7 @@ def show_on_line(text: str, shown: int) -> int:
 
 
 def print_table(table: Table) -> None:
-    """Print a table on standard output: drawn by rich if it is installed, else as plain text."""
+    """Prints a table on standard output: drawn by rich if it is installed, else as plain text."""
     console = rich_console()
     if console is None:
         _write(table.text(_width()), stderr=False)
@@ -150,12 +150,12 @@ def ask_secret(prompt: str) -> str | None:
 
 
 def print_listing(text: str) -> None:
-    """Print code, which may be long, on standard output."""
+    """Prints code, which may be long, on standard output."""
     sys.stdout.write(printable(text.rstrip("\n")) + "\n")
 
 
 def print_json(data: object) -> None:
-    """Print indented JSON on standard output."""
+    """Prints indented JSON on standard output."""
     import json  # noqa: PLC0415  # completion does without
 
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)

@@ -37,7 +37,7 @@ _began = False
 
 
 def begin() -> None:
-    """Replace torch's ``cuda`` device by the CPU.
+    """Makes the CPU serve torch's ``cuda`` device.
 
     :mod:`silo.integrations.torch_autoload` calls this at the end of ``import torch``.
 
@@ -55,7 +55,7 @@ def begin() -> None:
 
 
 def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
-    """Return the environment variables for a program that runs with ``cuda`` on the CPU, and a line that describes it.
+    """Returns the environment variables for a program in which the CPU serves ``cuda``, and a line that describes it.
 
     Raises:
         SettingsError: ``pretend`` names an unknown device, or ``SILO_TRITON=off``.
@@ -88,7 +88,7 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
 
 
 def has_gpus() -> bool:
-    """Return whether the drivers list a GPU that torch calls ``cuda``."""
+    """Returns whether the drivers list a GPU that torch calls ``cuda``."""
     from silo.core.device import drivers  # noqa: PLC0415
     from silo.machine.device_plugins import devices_of_kind  # noqa: PLC0415
 

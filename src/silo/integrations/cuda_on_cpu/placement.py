@@ -35,7 +35,7 @@ __all__ = [
 
 
 def put(owners: tuple[Any, ...], name: str, function: Callable[..., Any]) -> None:
-    """Make ``function`` the member ``name`` of every owner, as a separate function object in each.
+    """Makes ``function`` the member ``name`` of every owner, as a separate function object in each.
 
     ``torch.compile`` finds torch's functions by identity and has rules by name: it raises if one object has two names
     with different rules.
@@ -60,7 +60,7 @@ def _calling(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def named_as(function: Any, original: Any) -> Any:  # noqa: ANN401
-    """Give ``function`` the name, module and docstring of ``original``, which tracers print; returns ``function``."""
+    """Gives ``function`` the name, module and docstring of ``original``, which tracers print; returns ``function``."""
     function.__name__ = getattr(original, "__name__", function.__name__)
     function.__qualname__ = getattr(original, "__qualname__", function.__name__)
     function.__doc__ = getattr(original, "__doc__", None)
@@ -116,7 +116,7 @@ def names_cuda(device: Any) -> bool:  # noqa: ANN401  # text, torch.device, inde
 
 
 def index_of(device: Any) -> int:  # noqa: ANN401
-    """Return 0, the index of the only device, for a device argument of ``torch.cuda``.
+    """Returns 0, the index of the only device, for a device argument of ``torch.cuda``.
 
     The CPU is accepted too, because ``x.device`` is ``cpu`` here.
 
@@ -231,7 +231,7 @@ class Placement:
         }
 
     def replace(self) -> None:
-        """Replace torch's factories and the methods of ``Tensor`` and of storages that move data."""
+        """Replaces torch's factory functions, and the methods of tensors and storages that move data."""
         torch, tensor = self._torch, self._torch.Tensor
         # Listed before anything is replaced: torch caches this set, and its mode for the default device finds functions
         # in it by identity.

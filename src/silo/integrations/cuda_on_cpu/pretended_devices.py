@@ -55,7 +55,7 @@ DEVICES: Final = MappingProxyType(
 
 
 def device_for(name: str | None) -> PretendedDevice:
-    """Return the device that ``--pretend`` or ``SILO_PRETEND`` names; None: a generic device of capability 8.0.
+    """Returns the device that ``--pretend`` or ``SILO_PRETEND`` names; for None, a generic device of capability 8.0.
 
     Raises:
         SettingsError: no device has this name; the message lists the names.

@@ -110,7 +110,7 @@ def properties_of(device: PretendedDevice) -> SimpleNamespace:
 
 
 def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN401
-    """Replace the functions of ``torch.cuda`` and ``torch.accelerator`` that describe devices and memory."""
+    """Replaces the functions of ``torch.cuda`` and ``torch.accelerator`` that describe devices and memory."""
     cuda, accelerator, found = torch.cuda, torch.accelerator, properties_of(device)
 
     def of_device(value: Any) -> Callable[..., Any]:  # noqa: ANN401
@@ -291,7 +291,7 @@ def replace_generator(torch: Any) -> None:  # noqa: ANN401
 
 
 def replace_autocast(torch: Any) -> None:  # noqa: ANN401
-    """Make ``autocast("cuda")`` the CPU's autocast with CUDA's default dtype, float16."""
+    """Makes ``autocast("cuda")`` the CPU's autocast with CUDA's default dtype, float16."""
     autocast = torch.amp.autocast_mode.autocast
     begin = autocast.__init__
     dtypes = {"cuda": torch.float16}
@@ -420,7 +420,7 @@ class Stream:
         """Does nothing: all work is done at once."""
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Record an event, a new one by default, and return it."""
+        """Records ``event``, or a new event, and returns it."""
         event = Event() if event is None else event
         event.record(self)
         return event
@@ -457,7 +457,7 @@ def default_stream(device: Any = None) -> Stream:  # noqa: ANN401
 
 
 def current_stream(device: Any = None) -> Stream:  # noqa: ANN401
-    """Return this thread's current stream."""
+    """Returns this thread's current stream."""
     index_of(device)
     return getattr(_current, "stream", _default)
 

@@ -52,7 +52,7 @@ def state() -> Decision:
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.runtime.triton_heuristics
-    """Replace the method that stores a kernel for a package."""
+    """Replaces the method that stores a kernel for a package."""
     _hook_point.connect(module, _with_launcher)
 
 

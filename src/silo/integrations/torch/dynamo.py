@@ -43,7 +43,7 @@ def state() -> Decision:
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._higher_order_ops.triton_kernel_wrap
-    """Replace the method that traces calls of Triton kernels."""
+    """Replaces the method that traces calls of Triton kernels."""
     _hook_point.connect(module, _with_silo)
 
 
@@ -213,7 +213,7 @@ def _number(axis: Any) -> Any:  # noqa: ANN401
 
 
 def _record(operator: TorchOp, call: Mapping[str, Any], tx: Any) -> Any:  # noqa: ANN401
-    """Put a call of the operator into the graph."""
+    """Adds a call of the operator to the graph."""
     tracker: Any = import_module("torch._dynamo.variables.base").VariableTracker
     return tracker.build(tx, operator.overload).call_function(tx, [], dict(call))
 

@@ -93,7 +93,7 @@ def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any
 def _run_one(
     operator: BatchedOperator, dense: Sequence[bool], args: Sequence[Any], in_dims: Sequence[int | None], number: int
 ) -> Any:  # noqa: ANN401  # the operator's result
-    """Run the operator on example ``number`` of the batch."""
+    """Runs the operator on example ``number`` of the batch."""
     values: list[Any] = []
     copied: list[tuple[Any, Any]] = []
     for one, is_dense, value, place in zip(operator.arguments, dense, args, in_dims, strict=True):
@@ -242,7 +242,7 @@ class RuledOperator(BatchedOperator, Protocol):
         ...
 
     def checked_run(self, *values: Any) -> Any:  # noqa: ANN401
-        """Launch the kernel for a call of torch's dispatcher."""
+        """Launches the kernel for a call of torch's dispatcher."""
         ...
 
     def fake(self, *values: Any) -> Any:  # noqa: ANN401

@@ -36,7 +36,7 @@ class HookPoint:
         self.state: Decision = Rejected(unused)
 
     def connect(self, module: Any, replacing: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:  # noqa: ANN401
-        """Replace the method by ``replacing(method)``, once; if its parameters differ, log the reason instead."""
+        """Replaces the method by ``replacing(method)``, once. If its parameters differ, only logs the reason."""
         owner: Any = getattr(module, self._owner, None) if self._owner else module
         found: Any = getattr(owner, self._method, None)
         if getattr(found, "of_silo", False):
