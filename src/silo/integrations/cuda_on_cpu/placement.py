@@ -31,7 +31,7 @@ __all__ = [
     "refuse_what_needs_cuda",
 ]
 
-# ---- Replaces functions of torch under their own names ----
+# ---- Replacing functions of torch ----
 
 
 def put(owners: tuple[Any, ...], name: str, function: Callable[..., Any]) -> None:
@@ -320,7 +320,7 @@ class Placement:
     def _of_data(self, function: _Function) -> _Function:
         """Wraps ``torch.tensor`` or a similar function.
 
-        If its data is a tensor, that is moved as :meth:`Tensor.to` does.
+        A tensor that is passed as data is moved as by :meth:`Tensor.to`.
         """
         made_anew = self._factory(function, HOST)
         like = self._factory(function, None)

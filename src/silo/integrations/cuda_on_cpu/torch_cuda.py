@@ -234,7 +234,7 @@ def replace_parallel(torch: Any) -> None:  # noqa: ANN401
 
 
 def replace_generator(torch: Any) -> None:  # noqa: ANN401
-    """Replaces seeds and generators: the device's default generator, like all its others, is the CPU's."""
+    """Replaces seeds and generators: the device's default generator and all new ones are generators of the CPU."""
     cuda, default = torch.cuda, torch.default_generator
     made_in_c: Any = torch.Generator
     kind_in_c = cast("Any", type(made_in_c))
@@ -357,7 +357,7 @@ def replace_autocast(torch: Any) -> None:  # noqa: ANN401
 
 
 def replace_loading(torch: Any) -> None:  # noqa: ANN401
-    """Makes ``torch.load`` put storages on the CPU that were saved on, or are mapped to, a CUDA device."""
+    """Makes ``torch.load`` put a storage on the CPU if it was saved on, or is mapped to, a CUDA device."""
     serialization = torch.serialization
 
     def restored(storage: Any, location: str) -> Any:  # noqa: ANN401

@@ -32,7 +32,7 @@ __all__ = [
     "written_signature",
 ]
 
-_KEPT = 512  # a program that tunes Helion kernels makes thousands, most of them used for a moment
+_KEPT = 512  # the kernels to keep: a program that tunes makes thousands, and uses most of them only briefly
 # The types that Helion declares for numbers that its host code passes.
 _SCALARS = {bool: ("i1", "cutlass.Boolean"), int: ("i64", "cutlass.Int64"), float: ("fp32", "cutlass.Float32")}
 _CONSTANT = "constexpr"

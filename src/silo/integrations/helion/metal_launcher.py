@@ -15,7 +15,7 @@ from silo.kernels.kernel import maker
 
 __all__ = ["default_metal_launcher", "generated_text"]
 
-_KEPT = 512  # a program that tunes Helion kernels makes thousands, most of them used for a moment
+_KEPT = 512  # the kernels to keep: a program that tunes makes thousands, and uses most of them only briefly
 _NAMED = "_mps_get_name"
 _WITHOUT_EFFECT = ("num_warps", "num_stages")
 

@@ -15,10 +15,10 @@ from silo.kinds.pallas.front.launch_spec import ArgSpec, Scratch
 
 __all__ = ["default_pallas_launcher", "specs_of"]
 
-_KEPT = 512  # a program that tunes Helion kernels makes thousands, most of them used for a moment
+_KEPT = 512  # the kernels to keep: a program that tunes makes thousands, and uses most of them only briefly
 _BlockSpecs = Sequence[tuple[Sequence[int | None], Sequence[Any]] | None]
-# Options that describe a compact worklist start with this. _WORKLIST, the first of them, is refused; the others are
-# then without effect.
+# The names of options that describe a compact worklist start with this. A kernel with the first of them, _WORKLIST, is
+# refused; without it the others have no effect.
 _OF_WORKLISTS = "_compact_"
 _WIDE = ("int64", "float64", "complex128")
 _WORKLIST = "_compact_build_worklist"

@@ -17,7 +17,7 @@ from silo.kinds.triton.programs.triton_patching import served_run
 
 __all__ = ["default_launcher", "launcher"]
 
-_KEPT = 512  # a program that tunes Helion kernels makes thousands, most of them used for a moment
+_KEPT = 512  # the kernels to keep: a program that tunes makes thousands, and uses most of them only briefly
 
 # Options for work of Helion's launcher besides launching: memory shared with other processes, and state between
 # launches. Generated code passes them with an empty value for most kernels.

@@ -59,7 +59,7 @@ class GeneratedKernel:
 
     @property
     def is_outer(self) -> bool:
-        """Whether a reduction's neighbours in memory belong to different rows.
+        """Whether elements of a reduction that are adjacent in memory belong to different rows.
 
         Then a block covers many rows and few elements of each.
         """
@@ -256,8 +256,8 @@ def without_workers(plain: Callable[..., Any], compiling: Any, *words: str) -> A
     return LambdaFuture(lambda: kernel, future=finished)
 
 
-# Kinds of kernels that are correct for any block size, down to one element: they never read an element after writing
-# another one. A kernel of another kind may contain a barrier, which the compiler then keeps.
+# Kinds of kernels that are correct for any block size, down to one element: an element may be written before another
+# one is read. A kernel of another kind may need a barrier between the two, which the compiler then keeps.
 _ANY_BLOCKS = frozenset({"POINTWISE", "REDUCTION", "PERSISTENT_REDUCTION"})
 
 
@@ -284,8 +284,8 @@ def own_promises(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str
 def never_unwrapped(plain: Callable[[Any, str], bool]) -> Callable[[Any, str], bool]:
     """Wraps ``GraphLowering.is_unspec_arg``, which decides whether a 0-dimensional tensor is passed as a number.
 
-    It is for GPUs, which cannot read a tensor in host memory. A CPU kernel can read it, and must get the tensor if it
-    writes its result there, so for CPUs the answer is False.
+    GPUs need the number, because they cannot read a tensor in host memory. A CPU kernel can read it, and must get the
+    tensor if it writes its result there, so for CPUs the answer is False.
     """
 
     @wraps(plain)

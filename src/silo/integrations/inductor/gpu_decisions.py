@@ -269,7 +269,7 @@ class TunerDecisions:
             return self._descend(autotuner, launcher, *args, **kwargs)
         return self._decided(autotuner, question, lambda: self._descend(autotuner, launcher, *args, **kwargs))
 
-    # -- parts -----------------------------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _note_model(self, autotuner: Any) -> None:  # noqa: ANN401
         """Logs, once for each further device model, that its kernels are decided and measured separately."""

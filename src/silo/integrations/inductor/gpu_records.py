@@ -244,7 +244,7 @@ class KernelRecords:
             raise UnsupportedError("torch keeps no code of its config")
         return found
 
-    # -- parts -----------------------------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _call(self, autotuner: Any, config: Any) -> tuple[CompileCall, Mapping[str, Any]]:  # noqa: ANN401
         """Returns Triton's compile request for a kernel (under its name without a number), and Inductor's metadata."""

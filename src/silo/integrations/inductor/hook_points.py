@@ -20,8 +20,8 @@ Replacement: TypeAlias = Callable[[Any], Any]
 class HookPoint:
     """A function that is replaced: the class that holds it, its name, and the parameters that Silo relies on.
 
-    ``holder`` is "" for a function of the module itself. In a torch that fits, the function may have further parameters
-    after these.
+    ``holder`` is "" for a function of the module itself. The function of the installed torch may have further
+    parameters after these.
     """
 
     holder: str

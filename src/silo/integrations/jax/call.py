@@ -352,8 +352,8 @@ def require_results(form: JaxCallForm, effects: Mapping[str, Effect]) -> None:
 # ---- The jax primitive of a call ----
 
 
-_MOST_AXES = 8  # the maximum of batch axes: native/python/xla_call.h
-_MOST_EAGER = 1024  # the maximum of cached programs for calls outside of jax.jit
+_MOST_AXES = 8  # the largest number of batch axes: native/python/xla_call.h
+_MOST_EAGER = 1024  # the largest number of cached programs for calls outside of jax.jit
 
 
 def bind(form: JaxCallForm, arrays: Sequence[Any]) -> list[Any]:

@@ -1,7 +1,4 @@
-"""The form of a call from a jax program: everything about the call except the arrays' values.
-
-And the kernels to call.
-"""
+"""The form of a call from a jax program: the kernels to call, and all facts about the call but the arrays' values."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ def save_record(record: CallRecord, found: CalledCode) -> str:
 
 
 def load_record(name: str) -> CallRecord:
-    """Reads the record with a digest from the store.
+    """Reads a record from the store; ``name`` is its digest.
 
     Raises:
         StoreError: the record is missing or damaged, or has another digest.

@@ -23,7 +23,7 @@ from silo.integrations.torch.torch_patching import HookPoint
 __all__ = ["connect", "state"]
 
 _KEPT = ["kernel_bytes", "launcher_bytes", "kernel_symbol", "signature"]
-_GRID = "silo_grid"  # the key, in torch's entry for a kernel, of the chosen config's grid
+_GRID = "silo_grid"  # the key under which torch's entry for a kernel holds the grid of the chosen config
 _CHANGED = (
     "keeps kernels for AOTInductor in another way than Silo knows: packages with Triton kernels for the CPU "
     "need torch 2.13"
@@ -125,7 +125,7 @@ def _grid_of(name: str, meta: dict[str, Any], config: Any) -> _Grid | None:  # n
 
 
 def _with_grid(plain: Callable[..., None]) -> Callable[..., None]:
-    def _generate_launch(  # torch's name
+    def _generate_launch(  # named like the method of torch that it replaces
         self: Any,  # noqa: ANN401
         prefix: Any,  # noqa: ANN401
         kernel_arg_names: Sequence[str],

@@ -76,8 +76,9 @@ class QuietCalls:
         Args:
             launch: takes the arguments, and returns the operator's result.
             otherwise: takes a tuple and a dict.
-            like: with ``places``, the index of the argument whose form the only output has; ``launch`` also takes this
-                output.
+            like: used with ``places``: the index of an argument. The only output gets its shape and dtype, and
+                ``launch``
+                also takes this output.
             places: for each position of ``launch``, the index of the argument; the number of arguments is the output's
                 index.
         """

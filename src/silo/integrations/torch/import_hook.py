@@ -21,8 +21,8 @@ from silo.settings import checks_wanted
 __all__ = ["watch", "watch_extensions", "watch_inductor", "watch_memory"]
 
 _HERE = __name__.rpartition(".")[0]
-# For each module of torch, the module here that connects it. They trace calls of Triton kernels into a graph, store
-# compiled kernels for a package, remove copies from a graph, and make a graph's cache key.
+# For each module of torch, the module here that connects it. In this order, the modules of torch trace calls of Triton
+# kernels into a graph, store compiled kernels for a package, remove copies from a graph, and make a graph's cache key.
 _SEAMS = {
     "torch._higher_order_ops.triton_kernel_wrap": f"{_HERE}.dynamo",
     "torch._inductor.runtime.triton_heuristics": f"{_HERE}.aoti",
@@ -150,7 +150,7 @@ class _Loader(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Loads the module with the other loader, restores that as the module's loader, and connects the module."""
+        """Loads the module with the other loader, makes that the module's loader again, and connects the module."""
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader

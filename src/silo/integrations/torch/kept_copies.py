@@ -49,12 +49,12 @@ _MARK = "silo_common_memory"  # a key of a node's meta, which torch copies with 
 
 
 def state() -> Decision:
-    """Returns whether values beside written tensors are kept, and why."""
+    """Returns whether this module is connected to torch, so that no needed copy is removed, and why."""
     return _kept.state if _recorded.state else _recorded.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.fx_passes.post_grad
-    """Replaces two functions: one removes copies from a graph, the other makes operators write in place."""
+    """Replaces two functions of torch: one removes copies from a graph, the other makes operators write in place."""
     _recorded.connect(module, _recording)
     _kept.connect(module, _keeping)
 

@@ -31,8 +31,9 @@ class TorchOp:
     """An operator of torch that launches a kernel. Made by :func:`torch_op`; called like the operator.
 
     If torch only has to run the operator (no trace, mode, transform or gradient is active), a call goes straight to the
-    kernel's launcher, in C; this holds also for calls through ``torch.ops`` once torch's dispatcher has them. Every
-    other call goes through torch's dispatcher. Copying the object returns the object itself; a pickle holds its name.
+    kernel's launcher, in C. Every other call goes through torch's dispatcher. A call through ``torch.ops`` always goes
+    through the dispatcher, which under the same conditions launches in C too. Copying the object returns the object
+    itself; a pickle holds its name.
 
     Attributes:
         name: ``namespace::name``.
@@ -96,7 +97,7 @@ class TorchOp:
             return self.overload(*args, **kwargs)
         if kwargs:
             return self._call(*args, **kwargs)
-        return self._call(*args)  # avoids a dict
+        return self._call(*args)  # without keywords, no dict is made
 
     def _dispatched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Runs a call that needs torch's dispatcher, or the first call of its form."""

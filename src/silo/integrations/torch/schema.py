@@ -26,7 +26,7 @@ class OperatorKind(Enum):
     FLOAT = "float"
     BOOL = "bool"
     TEXT = "str"
-    INTEGERS = "SymInt[]"  # a grid
+    INTEGERS = "SymInt[]"  # the type of a grid
 
 
 _PYTHON: dict[type, OperatorKind] = {
