@@ -25,7 +25,7 @@ class Allocation:
 
     ``words`` describe the allocation in messages ("numpy base array of 64 bytes"). ``inside`` is set for a view with
     gaps between its elements: one byte for each byte from ``low``, 1 if that byte is part of an element. It is None if
-    every byte is.
+    every byte is part of an element.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Allocation:
     inside: NDArray[np.uint8] | None = field(default=None, compare=False)
 
     def has(self, address: int, size: int) -> bool:
-        """Returns whether an access of ``size`` bytes at ``address`` touches bytes of this allocation alone."""
+        """Returns whether an access of ``size`` bytes at ``address`` touches only bytes of this allocation."""
         first = address - self.low
         if first < 0 or address + size > self.high:
             return False

@@ -38,8 +38,8 @@ ALIGNMENT = 16
 class ArrayExtent:
     """The memory that an array's elements occupy.
 
-    ``address`` is that of the first element and ``strides`` are in elements. The elements occupy ``low`` bytes before
-    ``address`` (0 unless a stride is negative) and ``high`` bytes from ``address`` on.
+    ``address`` is the address of the first element, and ``strides`` are in elements. The elements occupy ``low`` bytes
+    before ``address`` (0 unless a stride is negative) and ``high`` bytes from ``address`` on.
     """
 
     address: int
@@ -98,7 +98,7 @@ def extent_of(array: object) -> ArrayExtent:
     return ArrayExtent(address, element, shape, strides, low, high)
 
 
-_SWIZZLE_BYTES = {1: 32, 2: 64, 3: 128}  # CUtensorMapSwizzle: the bytes of a box along its innermost axis, at most
+_SWIZZLE_BYTES = {1: 32, 2: 64, 3: 128}  # CUtensorMapSwizzle: the largest width in bytes of a box's innermost axis
 _MAX_BOX = 256
 _TYPES = 16  # the number of values of CUtensorMapDataType
 

@@ -44,7 +44,7 @@ _gpus: set[tuple[str, int]] = set()  # driver and index of the GPUs that kernels
 _started = False
 _check: Callable[[LaunchEvent], None] | None = None
 
-_MOST_COPY = 1 << 20  # the size of an integer array, in bytes, that is copied before a launch at most
+_MOST_COPY = 1 << 20  # the size in bytes up to which an integer array is copied before a launch
 
 
 def describe_by(describe: Describe) -> None:

@@ -24,7 +24,7 @@ def copy(to: Any, data: object, stream: int = 0, at: int = -1) -> None:  # noqa:
     """Does ``to.copy_from(data)`` as a launch, for all bytes of another Buffer in the same memory.
 
     Raises:
-        ArgumentError: ``data`` is not a Buffer, or its memory or size is another.
+        ArgumentError: ``data`` is not a Buffer, or its memory or size differs.
     """
     real = data.stands_for if isinstance(data, native.StandIn) else data
     if not isinstance(real, native.HostBuffer | native.GpuBuffer) or at != -1:

@@ -202,9 +202,10 @@ def _following(torch: Any, own: Callable[..., Any], *, waits: bool) -> Callable[
 
 @contextmanager
 def watched_events(torch: Any, note: Callable[[Any, Any, bool], bool]) -> Generator[None]:
-    """Passes each event that this thread records or waits for to ``note``, with the stream and whether that waits.
+    """Passes to ``note`` each event that this thread records on a stream, or makes a stream wait for.
 
-    The event is really recorded or waited for only if ``note`` returns True. Other threads see no difference.
+    ``note`` also gets the stream, and whether it waits. The event is really recorded or waited for only if ``note``
+    returns True. Other threads see no difference.
     """
     kind = _event_class(torch)
     if kind is None:

@@ -32,7 +32,7 @@ __all__ = [
 
 _HERE = "silo.launch.array_libraries"
 
-# The module of each library, by the name that users give. The first one that offers a place is its default.
+# The module of each library, by the name that users give. The default library is the first one that offers a place.
 _MODULES: Final[Mapping[str, str]] = {
     "numpy": "numpy_arrays",
     "torch": "torch_tensors",
