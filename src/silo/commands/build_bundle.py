@@ -319,7 +319,8 @@ def _plan(
                 chosen = _decided(kernel, study, mode)
             if chosen is not None:
                 tuned.append(study)
-                # The canonical target of the code may differ from the requested target, and variants have the former.
+                # The canonical target of the code may differ from the requested target, and variants have the canonical
+                # one.
                 for one in (target, _canonical(kernel, target)):
                     winners[kernel.name, study.case.label, one] = chosen
     distinct: dict[Target, Target] = {}
@@ -531,9 +532,7 @@ def _trials(entry: _Planned) -> tuple[JSON, ...]:
 def _rules(entry: _Planned) -> list[BundleRules]:
     """Returns, for each target, dtype signature and extents, the config of each bucket.
 
-    The first case's is the fallback.
-
-    A decision list for other buckets may name any packed config.
+    The config of the first case is the fallback. A decision list for other buckets may name any packed config.
     """
     tables: dict[RulesKey, dict[Bucket, Config]] = {}
     first: dict[RulesKey, Config] = {}
@@ -575,7 +574,10 @@ def _rules(entry: _Planned) -> list[BundleRules]:
 
 
 def _space_size(entry: _Planned, key: RulesKey) -> int:
-    """Returns how many configs the cases of one target, signature and extents have together; 0 without a choice."""
+    """Returns how many configs the cases of one target, signature and extents have together.
+
+    0 if the cases have no choice of configs.
+    """
     size = len(entry.spaces.get(key, ()))
     return size if size > 1 else 0
 

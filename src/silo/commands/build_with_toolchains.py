@@ -359,7 +359,7 @@ def _targets(kernel: BundleKernel) -> tuple[Target, ...]:
 
 
 def _devices(kernels: Sequence[BundleKernel]) -> dict[Target, Device]:
-    """Returns, for each target of the kernels with a device in this machine, that device."""
+    """Returns a device of this machine for each target of the kernels, as far as there is one."""
     found: dict[Target, Device] = {}
     for target in dict.fromkeys(target for kernel in kernels for target in _targets(kernel)):
         for device in devices_of_kind(target.kind):
