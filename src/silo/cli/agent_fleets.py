@@ -25,7 +25,10 @@ def wait_seconds(value: float) -> float:
 def open_fleet(
     commands: list[str], ray: str | None, gpus: int | None, device: str | None, wait_s: float
 ) -> AbstractContextManager[Fleet | None]:
-    """Returns a context of agents that ``commands`` start, or of actors on Ray; of None to use this machine."""
+    """Returns a context of agents that ``commands`` start, or of actors on Ray.
+
+    The context yields None if neither is asked for: this machine is used.
+    """
     if ray is not None:
         return _fleet_on_ray(ray, gpus, device, wait_s)
     if not commands:

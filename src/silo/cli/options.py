@@ -1,6 +1,6 @@
 """Options that several commands share, the text about exit codes, and completion of values for shells.
 
-Completion reads only texts and file names: no kernel's file is imported, and neither numpy nor a compiler.
+Completion reads only texts and file names. It imports no kernel's file, no numpy and no compiler.
 """
 
 from __future__ import annotations

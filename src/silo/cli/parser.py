@@ -31,7 +31,7 @@ __all__ = [
     "usage_error",
 ]
 
-# The maximum of columns in help texts; a narrower terminal reduces it.
+# The largest number of columns in help texts; a narrower terminal reduces it.
 _HELP_COLUMNS = 100
 CONTEXT: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": _HELP_COLUMNS}
 
