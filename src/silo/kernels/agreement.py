@@ -36,7 +36,7 @@ class DecidedConfig:
 
     @property
     def place(self) -> str:
-        """The subject of the decision, for messages."""
+        """What the decision is about: the kernel, target and bucket, for messages."""
         return f"{self.kernel}{f'[{self.bucket}]' if self.bucket else ''} for {self.target}"
 
 

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
-# Returns the bundle that the code is from, as it was read, with its signature. The signature is read only if the code
-# is not trusted for another reason.
+# Returns the file of the bundle that the code is from, with its signature. It is called only if nothing else makes the
+# code trusted, because the signature has to be read.
 Signed: TypeAlias = "Callable[[], SignedFile]"
 
 
@@ -257,7 +257,7 @@ class BundledKernel:
 
     @cached_property
     def _guard(self) -> tuple[tuple[str, ...], HeldExtents | None]:
-        """The scalars whose exact value is part of the guard code, and the extents that are."""
+        """The scalars and the extents whose exact values are part of the guard code."""
         return guard_of(self._kernel)
 
     def warmup(self, *args: object, **kwargs: object) -> CompiledKernel:
@@ -323,7 +323,7 @@ class BundledKernel:
     def choose(self, call: SeenCall, device: Device) -> BundleVariant:
         """Returns the variant that serves a call on a device.
 
-        NoVariantError, if none does, has the reason against each.
+        If none does, raises NoVariantError with the reason for each variant.
         """
         return self._kernel[self._chosen(call, device)]
 
@@ -341,7 +341,7 @@ class BundledKernel:
         return self._kernel[number].artifact.compiler
 
     def _rejections(self, call: SeenCall, device: Device) -> list[str]:
-        """Returns a line for each variant with the reason against it.
+        """Returns the reasons why no variant serves a call: a line for each variant.
 
         Variants for another device's target share one line.
         """

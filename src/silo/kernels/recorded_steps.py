@@ -323,9 +323,9 @@ class _FormRecorder:
         return (Source.CONSTANT, cast("float", self._arguments[name])) if held else (Source.GIVEN, name)
 
     def _array(self, number: int, kernel: Kernel, place: int, one: SeenLaunch) -> tuple[Source, str]:
-        """Finds the argument that an array is.
+        """Finds the argument that is the array of a launch.
 
-        The array is not a tracer because the function does not accept tracers.
+        Needed because the array is not a tracer: the function does not accept tracers.
         """
         for name, value in self._arguments.items():
             if value is one.arguments[place]:
