@@ -39,8 +39,8 @@ __all__ = ["BackgroundSearches", "begin_search", "pause_after", "searches"]
 
 _log = logging.getLogger("silo")
 
-# The searches that may wait at a time. A waiting search holds a copy of its arrays, so if a process calls more kernels
-# than this at once, the searches of the others are left to later processes.
+# The largest number of waiting searches. A waiting search holds a copy of its arrays, so if a process calls more
+# kernels than this at once, the searches of the others are left to later processes.
 _MOST_WAITING = 8
 # A process that gets little CPU time takes long for any config. The limit only ends runs that would never finish.
 _RUN_LIMIT_S = 120.0

@@ -139,7 +139,7 @@ def _joined(kind: OpKind, nodes: Sequence[Node]) -> Node:
     return make(kind, _joined(kind, nodes[:half]), _joined(kind, nodes[half:]))
 
 
-# The numerics of code that no front end reads: it may sum in any order.
+# The numerics of code that no front end reads: as if it summed in any order.
 _UNKNOWN = Numerics(ordered=("code of which nothing is known",), stored=frozenset())
 
 

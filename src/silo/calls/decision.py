@@ -137,7 +137,7 @@ def may_switch(context: CallContext) -> Decision:
 
 
 def unfinished(study_key: StudyKey, context: CallContext) -> Unfinished | None:
-    """Returns the progress of a study whose first calls were cut off, or ended early, before all configs were measured.
+    """Returns the progress of a study that was cut off, or ended early, before its first calls measured every config.
 
     Returns None for other studies.
     """
@@ -174,7 +174,10 @@ def _to_go_on(study_key: StudyKey, context: CallContext, mode: TuneMode) -> str:
 
 
 def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
-    """Returns the config that a lock has for this study, and the one that it predicts from others; one is None."""
+    """Returns two configs: the one that a lock has for this study, and the one that it predicts from others.
+
+    One is None.
+    """
     if advice is None:
         return None, None
     return (advice.config, None) if advice.exact else (None, advice.config)

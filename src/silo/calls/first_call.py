@@ -260,7 +260,7 @@ def _scope(
 ) -> tuple[SearchSpace, SessionScope]:
     """Returns the configs to measure.
 
-    If the study was decided under an earlier compiler, only the contenders of then.
+    If the study was decided under an earlier compiler, these are only the best configs of that decision.
     """
     contenders = contenders_of(study, study_key.records, context.reach)
     tried = {trial.config.order_key for trial in study_key.trials(context.specialization, context.bucket)}

@@ -109,8 +109,8 @@ def led(path: Path, subject: str, written: Callable[[], T | None], decide: Calla
             return found
         with _lease(path) as lease:
             if lease.held:
-                # The former leader may have written the decision after written() was called above, before it released
-                # the lease.
+                # The former leader may have written the decision after written() was called above and before it
+                # released the lease.
                 found = written()
                 return decide() if found is None else found
             waited_s = time.monotonic() - begin
@@ -129,7 +129,7 @@ def led(path: Path, subject: str, written: Callable[[], T | None], decide: Calla
 
 
 def _written(path: Path, study_key: StudyKey, context: CallContext) -> Config | None:
-    """Returns the lock file's decision on exactly this study, or None."""
+    """Returns the lock file's decision on this study itself, not a prediction; None without one."""
     if not path.exists():
         return None
     advice = read_lock(path).advise(study_key.study(context.specialization, context.bucket), context.reach)

@@ -80,7 +80,7 @@ class Resolver:
         self._guesses: dict[tuple[str, Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)
         self._compilers: dict[Target, Accepted] = {}  # decisions of _serves() that accepted a target
-        self._told: set[str] = set()  # reasons why calls are not tuned that were logged already
+        self._told: set[str] = set()  # reasons why calls are not tuned, each of which is logged once
 
     @cached_property
     def native(self) -> Launcher:
@@ -239,7 +239,7 @@ class Resolver:
         return [*lines, found.text]
 
     def _progress(self, context: CallContext) -> list[str]:
-        """Returns a line about first calls that were cut off before they measured all configs, if there are any."""
+        """Returns a line about first calls that were cut off before all configs were measured, if there were any."""
         found = unfinished(self.problem(context), context)
         return [] if found is None else [f"measured: {found}"]
 
@@ -277,7 +277,7 @@ class Resolver:
     def understand(self, call: SeenCall, device: Device | None = None) -> CallContext:
         """Returns the types, facts, device and candidates of a call.
 
-        Without ``device``, its arrays decide the device.
+        Without ``device``, the call's arrays decide the device.
         """
         kernel = self._kernel
         if device is None:
@@ -342,7 +342,7 @@ class Resolver:
     def same_bits(
         self, context: CallContext, configs: tuple[Config, ...]
     ) -> tuple[tuple[Config, ...], dict[bytes, str]]:
-        """Returns the configs whose results are bitwise equal to the first config's, and why each other is left out."""
+        """Returns the configs whose results are bitwise equal to the first config's, and why others are left out."""
         if not context.deterministic or len(configs) == 1:
             return configs, {}
         judged = self._numerics.judge([self.variant(context, config) for config in configs])
@@ -352,7 +352,7 @@ class Resolver:
     def _guessed(
         self, call: SeenCall, device: Device, signature: Signature, specialization: Specialization
     ) -> BoundSpace:
-        """Returns the inferred space for a call that leaves block sizes open, of a kernel that declares no space.
+        """Returns the inferred space of a kernel that declares none, for a call that leaves block sizes open.
 
         Raises SpaceError if no space can be inferred.
         """
