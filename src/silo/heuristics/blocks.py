@@ -80,7 +80,7 @@ def spread_by_scores(
 
 # ---- Sizes of reductions: the rows, the reduced elements, and the score of each dimension ----
 
-# The elements of a block that holds several whole rows, at most (PyTorch 2.13).
+# The largest number of elements in a block that holds several whole rows (PyTorch 2.13).
 MAX_PERSISTENT = 4096
 
 
@@ -189,7 +189,8 @@ def reduction_config(
     aim = _aim(math.prod(blocks.values()), hints)
     _grow(blocks, hints, aim)
     if num_warps is None:
-        # Four elements for each thread. For contiguous rows only the row counts, because blocks of x are short then.
+        # Four elements for each thread. If rows are contiguous, a block holds few rows, so only their length is
+        # counted.
         num_warps = (r if reduction_hint is ReductionHint.INNER else math.prod(blocks.values())) // 128
     most = 16 if r <= 8192 else 32
     warps = clamp_warps(num_warps, target, most=most, least=min_warps, register_intensive=register_intensive)

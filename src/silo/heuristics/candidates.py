@@ -188,7 +188,7 @@ class Draft:
         self._rejected: list[str] = []
 
     def add(self, made: Config | Rejected, reason: str) -> HeuristicCandidate | None:
-        """Adds a config, or stores the reason if it was rejected."""
+        """Adds a config. If it was rejected, stores the reason instead."""
         if isinstance(made, Rejected):
             self._rejected.append(f"{reason}: {made.reason}")
             return None
@@ -246,9 +246,9 @@ def _blocks(config: Config) -> dict[str, int]:
 def descriptor_filter(
     candidates: Candidates, facts: KernelFacts, target: TargetFacts, *, whole_row: int = 0
 ) -> Candidates:
-    """Keeps only configs whose blocks are as large as tensor descriptors require, after a config that certainly is.
+    """Keeps only configs whose blocks are as large as tensor descriptors require, after one config that certainly is.
 
-    That config is the first one with its block sizes raised. A persistent reduction, whose rows have ``whole_row``
+    This one is the first config with its block sizes raised. A persistent reduction, whose rows have ``whole_row``
     elements, has no block sizes of reduced dimensions, so their minimums do not count. Raises SpaceError if a minimum
     is for a block that the configs lack, or exceeds the largest block.
     """

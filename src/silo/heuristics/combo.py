@@ -76,8 +76,9 @@ class ComboLayout:
     """The plan for tuning a combo.
 
     ``base`` is the config to start with. ``groups`` come largest first: the configs of each are tried with everything
-    else unchanged. ``launches`` are the warps and stages to try at the end. ``limits`` are the largest useful block
-    sizes in a descent. ``space`` expresses all of this as a space: the groups, then the launches.
+    else unchanged. ``launches`` are the warps and stages to try at the end. ``limits`` are the largest block sizes that
+    are useful when the tuner changes one block size at a time. ``space`` expresses all of this as a space: the groups,
+    then the launches.
     """
 
     base: HeuristicCandidate
@@ -157,7 +158,7 @@ def combo(
 class _Naming:
     """The combo's names for the block sizes of its sub-kernels.
 
-    ``known`` are the combo's parameters; None: every name is one.
+    ``known`` are the combo's parameters. None: every name counts as a parameter.
     """
 
     kernels: Sequence[SubKernel]
@@ -228,7 +229,10 @@ def _steps(
     limits: Mapping[tuple[int, str], int],
     naming: _Naming,
 ) -> Iterator[Steps]:
-    """Yields the changes that a descent may make: each block size of a group, except those that groups share."""
+    """Yields the block sizes that a tuner may change one at a time. One change applies to all members of a group.
+
+    A block size that several groups have in common is not changed.
+    """
     users = {naming.name(index, dimension): set[int]() for index, dimension in limits}
     for number, group in enumerate(groups):
         for index, dimension in limits:
@@ -242,7 +246,7 @@ def _steps(
 
 
 def _sizes(kernel: SubKernel, dimension: str, limit: int) -> tuple[int, ...]:
-    """Returns the block sizes that a descent may try: powers of two from the smallest that the kernel allows."""
+    """Returns the values to try for a block size: powers of two from the smallest allowed to ``limit``."""
     facts = kernel.facts
     least = facts.min_rblock if is_reduction(dimension) else facts.min_xblock if dimension == "x" else 1
     least = max(least, facts.descriptor_minimums.get(block_name(dimension), 1))
@@ -250,7 +254,7 @@ def _sizes(kernel: SubKernel, dimension: str, limit: int) -> tuple[int, ...]:
 
 
 def _fitting(kernels: Sequence[SubKernel], first: Sequence[Mapping[str, Value]], naming: _Naming) -> Iterator[Node]:
-    """Yields constraints that limit each sub-kernel's block to the elements that Triton allows, for any combination."""
+    """Yields constraints that keep each sub-kernel's block within Triton's limit of elements, in any combination."""
     for index, kernel in enumerate(kernels):
         own = [naming.name(index, dimension) for dimension in naming.own(first[index], index)]
         row = kernel.hints.rnumel if kernel.kind == "persistent_reduction" else 1

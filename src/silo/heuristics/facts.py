@@ -213,10 +213,10 @@ class TuningEffort:
     """The number of configs wanted, and whether results must be bitwise equal everywhere.
 
     Attributes:
-        tune: more than one config for pointwise kernels.
-        exhaustive: every config of the heuristic (PyTorch's max-autotune).
-        deterministic: one config for a reduction, so that sums are made in one order.
-        batch_invariant: the same order for any number of rows; implies ``deterministic``.
+        tune: whether to try more than one config for pointwise kernels.
+        exhaustive: whether to try every config of the heuristic (PyTorch's max-autotune).
+        deterministic: whether a reduction gets only one config, so that sums are made in one order.
+        batch_invariant: whether sums are made in the same order for any number of rows; implies ``deterministic``.
     """
 
     tune: bool = True

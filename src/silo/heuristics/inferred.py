@@ -29,7 +29,7 @@ __all__ = [
 
 # ---- Usual names of block sizes and sizes, and their meaning ----
 
-# The role of a parameter for the number of block rows that are processed together, so that they share data they read.
+# The role of a parameter that says how many rows of blocks are processed together, so that they read shared data once.
 GROUP = "group"
 _BLOCK = "(?:BLOCK|TILE|BLK)"
 _FORMS = (
@@ -99,7 +99,7 @@ def size_name(role: str, arguments: Sequence[str]) -> str | None:
 
 # ---- Inferring the heuristic from the names of block sizes and from the kernel's code ----
 
-# The number of block rows that a matrix product processes together, if the kernel has a parameter for it.
+# The value of that parameter in kernels that multiply matrices.
 _GROUP_ROWS = 8
 # For kernels with block sizes of exactly these roles: the dimension of each role.
 _POINTWISE: tuple[dict[str, str], ...] = (

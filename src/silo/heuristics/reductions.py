@@ -151,7 +151,10 @@ def reduction(
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes configs for one kernel: block sizes of tiles follow from their scores, those of rows are passed."""
+    """Makes configs for one kernel.
+
+    Block sizes of tiles follow from their scores; block sizes of rows are arguments.
+    """
 
     target: TargetFacts
     sizes: SizeHints
@@ -278,7 +281,7 @@ def _outer(draft: Draft, make: _Maker) -> None:
 
 _ROWS = (1, 8, 32, 128)
 _ROWS_HIP = (1, 4, 8, 16, 32, 64, 128, 256)
-# The number of rows that a batch-invariant kernel assumes at least, because its results must not depend on the number.
+# The smallest number of rows that a batch-invariant kernel assumes. Its results must not depend on the number.
 _BATCH_INVARIANT_ROWS = 4096
 
 
@@ -388,7 +391,7 @@ def _many_contiguous(target: TargetFacts, sizes: SizeHints, facts: KernelFacts) 
     return made, "Intel: many contiguous rows, as many warps as their elements ask for"
 
 
-# ---- Cooperative reductions: RSPLIT programs share one row and synchronize at a barrier across the grid ----
+# ---- Cooperative reductions: RSPLIT programs share one row, and wait for one another ----
 
 
 def cooperative_reduction(
@@ -399,10 +402,11 @@ def cooperative_reduction(
 ) -> Candidates:
     """Returns configs of a cooperative reduction; RSPLIT is the number of programs that share a row.
 
-    Programs wait for one another, so no more may be started than run at once: RSPLIT times the rows exceeds the
-    multiprocessors only if the rows alone do, and RSPLIT is 1 then. With ``facts.persistent`` a program holds its share
-    of a row in one block. The launch must be cooperative. The values follow PyTorch 2.13
-    (``triton_heuristics.cooperative_reduction``). Raises SpaceError for other dimensions than x and r.
+    Programs wait for one another, so no more may be started than run at once. RSPLIT times the number of rows is
+    therefore at most the number of multiprocessors; if there are more rows than that, RSPLIT is 1. With
+    ``facts.persistent`` a program holds its share of a row in one block. The launch must be cooperative. The values
+    follow PyTorch 2.13 (``triton_heuristics.cooperative_reduction``). Raises SpaceError for other dimensions than x and
+    r.
 
     >>> facts = KernelFacts(loads=2, reductions=1)
     >>> print(cooperative_reduction("cuda:sm_90", {"x": 2, "r": 1 << 20}, facts)[0].config)

@@ -119,7 +119,7 @@ def cooperative_fits(hints: SizeHints | Mapping[str, int]) -> Decision:
 # The best number of programs for each thread: few enough that a program reuses the data it loads, and enough that all
 # threads end at about the same time.
 _EACH = 4
-# The penalty for each halving of the programs below the number of threads, because a thread without a program is idle.
+# The penalty each time that the number of programs falls to half of the number of threads, because threads are idle.
 _IDLE = 4.0
 
 
@@ -128,10 +128,10 @@ def promising_configs(
 ) -> tuple[Config, ...]:
     """Returns at most ``limit`` of ``configs``, most promising first.
 
-    The best configs have about four programs for each thread. Configs with about as many programs are ordered by the
-    product of their numbers, the middle first, then by how much these numbers differ: a square tile reuses more data
-    than a long one. Configs for which ``programs_of`` returns None are left out. If all grids are equal, the result is
-    empty, because nothing is known about such a space.
+    The best configs have about four programs for each thread. Configs with about the same number of programs are
+    ordered by the product of their values, the middle one first, then by how much their values differ: a square tile
+    reuses more data than a long one. Configs for which ``programs_of`` returns None are left out. If all grids are
+    equal, the result is empty, because nothing is known about such a space.
 
     >>> from silo.core.config import Config
     >>> space = [Config.of(BLOCK=block) for block in (16, 64, 256, 1024)]
