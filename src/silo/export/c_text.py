@@ -435,7 +435,7 @@ def _argument(
 
 
 def _grid(function: ExportedFunction, case: CaseRecipe) -> str:
-    """Returns the grid of a case if it is the same with every config that a call may get."""
+    """Returns the grid of a case. It must be the same with every config that a call may get."""
     if case.grid is None:
         raise _LeftOutError("neither the bundle nor the case says its grid")
     values = {name: one.value for name, one in case.arguments if isinstance(one, ScalarRecipe)}

@@ -65,11 +65,10 @@ _OF_TYPE: dict[type, OperationArgument] = {
 class GivenArgument:
     """One argument of an operation.
 
-    ``called`` is the kernel's name for it, ``place`` its position among all parameters.
-
-    ``name`` is an identifier of Python, C and C++. ``optional``: None may be passed. ``dtypes`` are the dtypes of a
-    tensor's elements, ``values`` the constants that code exists for. ``block`` is the name of the argument for a
-    descriptor's block shape, "" for other arguments.
+    ``called`` is the kernel's name for it, and ``place`` its position among all parameters. ``name`` is an identifier
+    of Python, C and C++. ``optional``: None may be passed. ``dtypes`` are the dtypes of a tensor's elements, and
+    ``values`` the constants that code exists for. ``block`` is the name of the argument for a descriptor's block shape,
+    "" for other arguments.
     """
 
     called: str

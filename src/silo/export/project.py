@@ -346,8 +346,7 @@ def export_files(
     return {**core, "silo/LICENSE": licence(), **frameworks, **made, f"{name}.silo": bundle}
 
 
-# -- CPU code that is compiled into the program
-# ---------------------------------------------------------------------------
+# -- CPU code that is compiled into the program ------------------------------------------------------------------------
 
 
 def _place(one: CpuSource) -> str:
@@ -404,8 +403,7 @@ def _for_machines(lines: Sequence[tuple[str, str]]) -> str:
     return "".join(parts)
 
 
-# -- The build files and the README
-# ---------------------------------------------------------------------------------------
+# -- The build files and the README ------------------------------------------------------------------------------------
 
 
 def _by_level(sources: Sequence[CpuSource]) -> dict[tuple[str, tuple[str, ...]], list[CpuSource]]:
