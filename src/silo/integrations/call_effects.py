@@ -33,7 +33,7 @@ def effects_of(
     pointers = [name for name in names if signature[name].kind in POINTING]
     if mutates is not None:
         return _as_said(kernel.name, pointers, mutates)
-    found = {name: facts.effects.get(name, signature[name].effect) for name in pointers}
+    effects = {name: facts.effects.get(name, signature[name].effect) for name in pointers}
     unknown = [name for name in pointers if name not in facts.effects and signature[name].effect is Effect.BOTH]
     if unknown:
         raise SourceError(
@@ -43,7 +43,7 @@ def effects_of(
     shown = facts.shows_its_memory
     if not shown:
         raise _hides(kernel.name, kernel.location, shown.reason, pointers)
-    return found
+    return effects
 
 
 def said_effects(kernel: str, location: str, code: Artifact, mutates: Collection[str] | None) -> dict[str, Effect]:

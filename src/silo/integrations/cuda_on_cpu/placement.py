@@ -42,17 +42,17 @@ def put(owners: tuple[Any, ...], name: str, function: Callable[..., Any]) -> Non
     """
     for owner in owners:
         original = getattr(owner, name, None)
-        made: Any = function
+        replacement: Any = function
         if isinstance(function, FunctionType):
-            made = FunctionType(
+            replacement = FunctionType(
                 function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
             )
-            made.__kwdefaults__ = function.__kwdefaults__
+            replacement.__kwdefaults__ = function.__kwdefaults__
         elif isinstance(function, BuiltinMethodType):
-            made = _calling(function)
-        if original is not None and isinstance(made, FunctionType):
-            named_as(made, original)
-        setattr(owner, name, made)
+            replacement = _calling(function)
+        if original is not None and isinstance(replacement, FunctionType):
+            named_as(replacement, original)
+        setattr(owner, name, replacement)
 
 
 def _calling(function: Callable[..., Any]) -> Callable[..., Any]:

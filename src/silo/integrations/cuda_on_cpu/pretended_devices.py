@@ -65,9 +65,9 @@ def device_for(name: str | None) -> PretendedDevice:
     """
     if name is None:
         return _PLAIN
-    found = DEVICES.get(name.strip().lower())
-    if found is None:
+    device = DEVICES.get(name.strip().lower())
+    if device is None:
         near = difflib.get_close_matches(name.strip().lower(), DEVICES, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise SettingsError(f"--pretend (SILO_PRETEND) knows no device {name!r}: {', '.join(DEVICES)}{hint}")
-    return found
+    return device

@@ -111,7 +111,7 @@ def properties_of(device: PretendedDevice) -> SimpleNamespace:
 
 def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN401
     """Replaces the functions of ``torch.cuda`` and ``torch.accelerator`` that describe devices and memory."""
-    cuda, accelerator, found = torch.cuda, torch.accelerator, properties_of(device)
+    cuda, accelerator, properties = torch.cuda, torch.accelerator, properties_of(device)
 
     def of_device(value: Any) -> Callable[..., Any]:  # noqa: ANN401
         def answer(device: Any = None) -> Any:  # noqa: ANN401
@@ -135,7 +135,7 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
     def free_and_all(device: Any = None) -> tuple[int, int]:  # noqa: ANN401
         index_of(device)
         here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-        return min(here, found.total_memory), found.total_memory
+        return min(here, properties.total_memory), properties.total_memory
 
     def statistics(device: Any = None) -> collections.defaultdict[str, int]:  # noqa: ANN401
         index_of(device)
@@ -176,14 +176,14 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
 
     put((cuda, cuda._utils), "_get_device_index", device_index)  # noqa: SLF001
     put((cuda, accelerator), "synchronize", of_device(None))
-    put((cuda,), "get_device_properties", of_device(found))
+    put((cuda,), "get_device_properties", of_device(properties))
     put((cuda,), "get_device_capability", of_device(device.capability))
     put((cuda,), "get_device_name", of_device(device.name))
-    put((cuda,), "get_arch_list", lambda: [f"sm_{found.major}{found.minor}"])
+    put((cuda,), "get_arch_list", lambda: [f"sm_{properties.major}{properties.minor}"])
     put((cuda,), "set_sync_debug_mode", nothing)
     for name in ("utilization", "memory_usage", "temperature", "power_draw", "device_memory_used"):
         put((cuda,), name, of_device(0))
-    put((cuda,), "clock_rate", of_device(found.clock_rate // 1000))
+    put((cuda,), "clock_rate", of_device(properties.clock_rate // 1000))
     runtime = SimpleNamespace(
         cudaProfilerStart=constant(0), cudaProfilerStop=constant(0), cudaDeviceSynchronize=constant(0)
     )

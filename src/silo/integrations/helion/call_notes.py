@@ -43,8 +43,8 @@ class NotedCall:
             UnsupportedError, ArgumentError, ToolchainError: as for a launch.
             CaseError: ``expected`` names a parameter that is not an array.
         """
-        made = silo_kernel(self.kernel, self.arguments, self.grid, self.block)
-        names = made.kernel.source.signature.names[: len(self.arguments)]
+        kernel = silo_kernel(self.kernel, self.arguments, self.grid, self.block)
+        names = kernel.kernel.source.signature.names[: len(self.arguments)]
         arrays = {name: one for name, one in zip(names, self.arguments, strict=True) if hasattr(one, "shape")}
         wanted = dict(expected or {})
         for name in wanted:
@@ -65,8 +65,8 @@ class NotedCall:
                 grid=self.grid,
             )
 
-        made.cases()(noted)
-        return made
+        kernel.cases()(noted)
+        return kernel
 
 
 class CallNotes:

@@ -112,12 +112,12 @@ class _Fields:
 
     def names(self, count: int) -> tuple[str, ...]:
         value = self.left.pop("kernel_args", ())
-        found = tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else ()
-        if len(found) != count or not all(isinstance(one, str) and one.isidentifier() for one in found):
+        elements = tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else ()
+        if len(elements) != count or not all(isinstance(one, str) and one.isidentifier() for one in elements):
             raise UnsupportedError(
                 f"{self.kernel}: kernel_args of its plan {self.kind} are {value!r}, not {count} names"
             )
-        return cast("tuple[str, ...]", found)
+        return cast("tuple[str, ...]", elements)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         return bool(self.left.pop(name, default))
@@ -171,7 +171,7 @@ def _operands(fields: _Fields) -> OperandDescription:
     cluster = (fields.number("cluster_m", 1), fields.number("cluster_n", 1), 1)
     for name in ("m_size", "n_size", "k_total_size", "lhs_name", "rhs_name"):  # read by Helion's own checks only
         fields.left.pop(name, None)
-    made = OperandDescription(
+    description = OperandDescription(
         left=fields.number("lhs_idx", least=0),
         right=fields.number("rhs_idx", least=0),
         tile=tile,
@@ -186,7 +186,7 @@ def _operands(fields: _Fields) -> OperandDescription:
         names=fields.names(4),
     )
     fields.finish()
-    return made
+    return description
 
 
 def _store(fields: _Fields) -> StoreDescription:
@@ -195,7 +195,7 @@ def _store(fields: _Fields) -> StoreDescription:
         box = (fields.number("epi_tile_m"), fields.number("epi_tile_n"))
         if fields.number("d_store_box_n") != box[1]:
             raise UnsupportedError(f"{fields.kernel}: its plan {_STORE} stores boxes that are not its tile's width")
-    made = StoreDescription(
+    description = StoreDescription(
         result=fields.number("d_idx", least=0),
         tile=(fields.number("bm"), fields.number("bn")),
         box=box,
@@ -204,7 +204,7 @@ def _store(fields: _Fields) -> StoreDescription:
         names=fields.names(2),
     )
     fields.finish()
-    return made
+    return description
 
 
 def host_lines(plan: MatmulDescription, names: Sequence[str], shapes: Mapping[int, tuple[int, ...]]) -> tuple[str, ...]:
@@ -213,33 +213,34 @@ def host_lines(plan: MatmulDescription, names: Sequence[str], shapes: Mapping[in
     The variables have the names of the kernel parameters. ``names`` are the names of the host function's arguments;
     ``shapes`` maps an array's position to its shape.
     """
-    one = plan.operands
-    left, right = names[one.left], names[one.right]
-    atom_left, tensor_left, atom_right, tensor_right = one.names
-    group = "TWO" if one.two_blocks else "ONE"
+    operands = plan.operands
+    left, right = names[operands.left], names[operands.right]
+    atom_left, tensor_left, atom_right, tensor_right = operands.names
+    group = "TWO" if operands.two_blocks else "ONE"
     lines = [
         (
-            f"mma = blackwell.make_trivial_tiled_mma({one.dtype}, {one.dtype}, {_major(one.left_k_major)}, "
-            f"{_major(one.right_k_major)}, {one.accumulator}, tcgen05.CtaGroup.{group}, {one.tile[:2]}, "
+            f"mma = blackwell.make_trivial_tiled_mma({operands.dtype}, {operands.dtype}, "
+            f"{_major(operands.left_k_major)}, {_major(operands.right_k_major)}, {operands.accumulator}, "
+            f"tcgen05.CtaGroup.{group}, {operands.tile[:2]}, "
             "tcgen05.OperandSource.SMEM)"
         ),
-        f"across = cute.tiled_divide(cute.make_layout({one.cluster}), (mma.thr_id.shape,))",
-        f"left_tiles = {_tiles('a', one, one.left_k_major, usual=True)}",
-        f"right_tiles = {_tiles('b', one, one.right_k_major, usual=False)}",
+        f"across = cute.tiled_divide(cute.make_layout({operands.cluster}), (mma.thr_id.shape,))",
+        f"left_tiles = {_tiles('a', operands, operands.left_k_major, usual=True)}",
+        f"right_tiles = {_tiles('b', operands, operands.right_k_major, usual=False)}",
         # The matmul reads its right operand as N by K, so it is transposed.
         f"turned = cute.make_tensor({right}.iterator, cute.select({right}.layout, mode=[1, 0]))",
         (
             f"{atom_left}, {tensor_left} = cute.nvgpu.make_tiled_tma_atom_A("
-            f"blackwell.cluster_shape_to_tma_atom_A({one.cluster}, mma.thr_id), {left}, "
-            f"cute.slice_(left_tiles, (None, None, None, 0)), {one.tile}, mma, across.shape)"
+            f"blackwell.cluster_shape_to_tma_atom_A({operands.cluster}, mma.thr_id), {left}, "
+            f"cute.slice_(left_tiles, (None, None, None, 0)), {operands.tile}, mma, across.shape)"
         ),
         (
             f"{atom_right}, {tensor_right} = cute.nvgpu.make_tiled_tma_atom_B("
-            f"blackwell.cluster_shape_to_tma_atom_B({one.cluster}, mma.thr_id), turned, "
-            f"cute.slice_(right_tiles, (None, None, None, 0)), {one.tile}, mma, across.shape)"
+            f"blackwell.cluster_shape_to_tma_atom_B({operands.cluster}, mma.thr_id), turned, "
+            f"cute.slice_(right_tiles, (None, None, None, 0)), {operands.tile}, mma, across.shape)"
         ),
     ]
-    for place in (one.left, one.right, *([plan.store.result] if plan.store else [])):
+    for place in (operands.left, operands.right, *([plan.store.result] if plan.store else [])):
         if len(shapes.get(place, ())) != 2:
             raise UnsupportedError(f"{names[place]} of a matmul has {len(shapes.get(place, ()))} axes, not 2")
     if plan.store is not None:
@@ -301,21 +302,21 @@ def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMar
         UnsupportedError: a plan that Silo does not serve.
     """
     names = [one.name for one in parameters]
-    given = list(names)
+    parameter_names = list(names)
     lines: list[str] = []
     cluster, pdl = marks.cluster, marks.pdl
     if marks.plans:
         plan = read_plans(kernel, marks.plans, len(names))
         shapes = {place: (0,) * one.rank for place, one in enumerate(parameters) if one.rank is not None}
         lines += host_lines(plan, names, shapes)
-        given += [*plan.operands.names, *(plan.store.names if plan.store else ())]
+        parameter_names += [*plan.operands.names, *(plan.store.names if plan.store else ())]
         pdl = pdl or plan.operands.pdl
         if cluster is None and plan.operands.cluster != (1, 1, 1):
             cluster = plan.operands.cluster
     launch_arguments = [f"grid={grid}", f"block={block}"]
     if any(one.name == STREAM for one in parameters):
         launch_arguments.append(f"stream={STREAM}")
-        given.remove(STREAM)
+        parameter_names.remove(STREAM)
     if cluster is not None:
         launch_arguments.append(f"cluster={cluster}")
     if pdl:
@@ -328,7 +329,7 @@ def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMar
         carveout = -1
     if carveout is not None:
         launch_arguments.append(f"preferred_smem_carveout={carveout}")
-    lines.append(f"device_function({', '.join(given)}).launch({', '.join(launch_arguments)})")
+    lines.append(f"device_function({', '.join(parameter_names)}).launch({', '.join(launch_arguments)})")
     head = ", ".join(f"{one.name}: {one.annotation}" for one in parameters)
     return "".join(["@cute.jit\n", f"def {kernel}({head}):\n", *(f"    {line}\n" for line in lines)])
 

@@ -66,26 +66,26 @@ class KernelsOfHelion:
         """
         types: list[object] = []
         empty = False
-        for one in arguments:
-            shape = getattr(one, "shape", None)
+        for argument in arguments:
+            shape = getattr(argument, "shape", None)
             if shape is None:
-                types.append(type(one))
+                types.append(type(argument))
             else:
-                types.append(getattr(one, "dtype", None))
+                types.append(getattr(argument, "dtype", None))
                 empty = empty or 0 in shape
         key = (id(kernel), block, empty, *types)
-        said = marks_said(kernel)
+        marks_text = marks_said(kernel)
         found = self._made.get(key)
-        if found is not None and found.said == said and (not found.own or found.own == _own(arguments, grid)):
+        if found is not None and found.said == marks_text and (not found.own or found.own == _own(arguments, grid)):
             return found.made
         marks = launch_marks(kernel)
-        made = silo_kernel(kernel, arguments, grid, block, dynamic=empty)
+        new_kernel = silo_kernel(kernel, arguments, grid, block, dynamic=empty)
         with self._lock:
             self._made.pop(key, None)
-            self._made[key] = _Made(kernel, said, () if marks.plain else _own(arguments, grid), made)
+            self._made[key] = _Made(kernel, marks_text, () if marks.plain else _own(arguments, grid), new_kernel)
             while len(self._made) > _KEPT:
                 del self._made[next(iter(self._made))]
-        return made
+        return new_kernel
 
 
 def _own(arguments: Sequence[object], grid: Axes) -> tuple[object, ...]:
@@ -125,15 +125,15 @@ def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[st
     if len(arguments) > len(parameters):
         parameter_names = ", ".join(parameters) or "no parameters"
         raise ArgumentError(f"{name_of(kernel)}: {len(arguments)} arguments, and the kernel has {parameter_names}")
-    found: dict[str, Value] = {}
+    types: dict[str, Value] = {}
     for place, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
         if hasattr(argument, "shape"):
-            found[name] = f"*{_element(kernel, place, argument)}"
+            types[name] = f"*{_element(kernel, place, argument)}"
         elif _is_constexpr(parameters[name].annotation):
-            found[name] = _CONSTANT
+            types[name] = _CONSTANT
         else:
-            found[name] = _SCALARS[cast("type[bool | int | float]", type(argument))][0]
-    return found
+            types[name] = _SCALARS[cast("type[bool | int | float]", type(argument))][0]
+    return types
 
 
 def _element(kernel: object, place: int, array: Any) -> str:  # noqa: ANN401  # of any library

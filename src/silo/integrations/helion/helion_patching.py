@@ -95,10 +95,10 @@ def _runtime() -> Any:  # noqa: ANN401  # a module
 
 
 def _chosen(runtime: Any, backends: Sequence[str]) -> tuple[str, ...]:  # noqa: ANN401
-    there = {backend: hasattr(runtime, name) for backend, (name, _) in LAUNCHERS.items()}
+    present = {backend: hasattr(runtime, name) for backend, (name, _) in LAUNCHERS.items()}
     for backend in backends:
-        if not there.get(backend):
-            why = "Silo has no launcher" if backend not in there else "this Helion has no launcher"
-            available = ", ".join(name for name, is_there in there.items() if is_there)
+        if not present.get(backend):
+            why = "Silo has no launcher" if backend not in present else "this Helion has no launcher"
+            available = ", ".join(name for name, is_there in present.items() if is_there)
             raise UnsupportedError(f"{why} for Helion's backend {backend!r}; there are {available}")
-    return tuple(backends or (name for name, is_there in there.items() if is_there))
+    return tuple(backends or (name for name, is_there in present.items() if is_there))

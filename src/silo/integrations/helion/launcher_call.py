@@ -102,25 +102,25 @@ def marks_said(kernel: object) -> tuple[object, ...]:
 
 def launch_marks(kernel: object) -> LaunchMarks:
     """Reads and checks Helion's attributes of a kernel. Raises UnsupportedError for a malformed attribute."""
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         name: getattr(kernel, attribute) for attribute, name in _ATTRIBUTES.items() if hasattr(kernel, attribute)
     }
-    cluster: Any = found.pop("cluster", None)
+    cluster: Any = attributes.pop("cluster", None)
     if cluster is not None:
         whole = isinstance(cluster, tuple) and [type(one) for one in cast("tuple[object, ...]", cluster)] == [int] * 3
         if not whole or min(cast("Axes", cluster)) < 1:
             raise UnsupportedError(f"{name_of(kernel)}: a cluster is three positive integers, not {cluster!r}")
     for name in ("min_blocks", "carveout"):
-        value = found.get(name)
+        value = attributes.get(name)
         if value is not None and (type(value) is not int or value < 0):
             raise UnsupportedError(f"{name_of(kernel)}: {name} is a natural number, not {describe(value)}")
     plans: Sequence[Mapping[str, Any]] = getattr(kernel, _PLANS, ())
     return LaunchMarks(
         cluster=None if cluster == (1, 1, 1) else cast("Axes | None", cluster),
-        dynamic=found.get("dynamic") is True,
-        pdl=found.get("pdl") is True,
-        min_blocks=found.get("min_blocks") or 0,
-        carveout=found.get("carveout"),
+        dynamic=attributes.get("dynamic") is True,
+        pdl=attributes.get("pdl") is True,
+        min_blocks=attributes.get("min_blocks") or 0,
+        carveout=attributes.get("carveout"),
         plans=tuple(plans),
     )
 

@@ -74,21 +74,21 @@ def _serving(kernel: object, args: tuple[object, ...], block: Axes) -> Any:  # n
     if found is not None:
         return found.made
     text, name = generated_text(kernel, args, block)
-    made = maker("metal")(text, kernel=name, group_size=block)
+    silo_kernel = maker("metal")(text, kernel=name, group_size=block)
     with _lock:
-        _made[key] = _Made(kernel, made)
+        _made[key] = _Made(kernel, silo_kernel)
         while len(_made) > _KEPT:
             del _made[next(iter(_made))]
-    return made
+    return silo_kernel
 
 
 def generated_text(kernel: object, args: tuple[object, ...], block: Axes) -> tuple[str, str]:
     """Returns the text that Helion generates for these arguments, and the kernel's name in it."""
-    own: Any = copy.copy(kernel)  # so that Helion's own cache on the kernel stays unchanged
-    own._compiled = {}  # noqa: SLF001
-    own.required_threads_per_threadgroup = block
+    copied: Any = copy.copy(kernel)  # so that Helion's own cache on the kernel stays unchanged
+    copied._compiled = {}  # noqa: SLF001
+    copied.required_threads_per_threadgroup = block
     with _lock, _texts():
-        text, name = own(*args)
+        text, name = copied(*args)
     cast("Any", kernel).msl_source = text  # Helion's own launch sets this too
     return text, name
 

@@ -129,24 +129,24 @@ def specs_of(
 
     As in Helion, ``blocks`` and ``scalars`` count only tensors; the other sequences count all arguments.
     """
-    found: list[ArgSpec | str] = []
+    specs: list[ArgSpec | str] = []
     tensors = 0
-    for place, one in enumerate(args):
+    for position, one in enumerate(args):
         if not hasattr(one, "shape"):
-            found.append("constexpr")
+            specs.append("constexpr")
             continue
         spec = blocks[tensors] if blocks else None
         shape = tuple(int(size) for size in one.shape)
-        written = place in outputs
-        role = "in" if not written else "inout" if place in inplace else "out"
-        own_pads = tuple((axis, multiple, more) for other, axis, multiple, more in pads if other == place)
-        whole = spec is None or place in in_hbm
+        written = position in outputs
+        role = "in" if not written else "inout" if position in inplace else "out"
+        own_pads = tuple((axis, multiple, more) for other, axis, multiple, more in pads if other == position)
+        whole = spec is None or position in in_hbm
         padded = _padded(shape, own_pads)
-        found.append(
+        specs.append(
             ArgSpec(
                 block=None if whole or spec is None else _block(spec[0], padded),
                 dims=() if whole or spec is None else tuple(_dim(one) for one in spec[1]),
-                space="hbm" if place in in_hbm else "smem" if tensors in scalars else "vmem",
+                space="hbm" if position in in_hbm else "smem" if tensors in scalars else "vmem",
                 role=role,
                 pad=own_pads,
                 dtype=str(one.dtype).removeprefix("torch.") if role == "out" else None,
@@ -154,7 +154,7 @@ def specs_of(
             )
         )
         tensors += 1
-    return tuple(found)
+    return tuple(specs)
 
 
 def _padded(shape: tuple[int, ...], pads: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
@@ -214,7 +214,7 @@ def _serving(
     found = _made.get(key)
     if found is not None:
         return found.made
-    made = maker("pallas")(
+    silo_kernel = maker("pallas")(
         kernel,
         args=specs,
         scheme="fori" if in_hbm or scratch else "default",
@@ -223,10 +223,10 @@ def _serving(
         name=name_of(kernel),
     )
     with _lock:
-        _made[key] = _Made(kernel, made)
+        _made[key] = _Made(kernel, silo_kernel)
         while len(_made) > _KEPT:
             del _made[next(iter(_made))]
-    return made
+    return silo_kernel
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401

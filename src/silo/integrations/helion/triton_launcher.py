@@ -108,14 +108,14 @@ def launcher(
 def _helions(name: str, host_work: list[str]) -> Any:  # noqa: ANN401  # a function
     """Returns Helion's own launcher, for a kernel with work on the host. Logs this once for each kernel."""
     try:
-        own: Any = import_module("helion.runtime.triton.launcher").default_launcher
+        launcher: Any = import_module("helion.runtime.triton.launcher").default_launcher
     except ImportError as error:
         raise PackageError(
             f"{name}: {', '.join(host_work)} is work of Helion's own launcher, and Helion is not installed: "
             "pip install helion"
         ) from error
     _notices.once(name, f"{name}: {', '.join(host_work)} is work that Helion's own launcher does, so it launches")
-    return own
+    return launcher
 
 
 def _errors() -> Any:  # noqa: ANN401  # a module
@@ -183,9 +183,9 @@ def _serving(kernel: object) -> Any:  # noqa: ANN401  # the type that silo.kerne
     found = _made.get(id(kernel))
     if found is not None:
         return found[1]
-    made = make_kernel(kernel)
+    silo_kernel = make_kernel(kernel)
     with _lock:
-        _made[id(kernel)] = (kernel, made)
+        _made[id(kernel)] = (kernel, silo_kernel)
         while len(_made) > _KEPT:
             del _made[next(iter(_made))]
-    return made
+    return silo_kernel

@@ -83,12 +83,12 @@ def jax_call(
             f"{callee.name}: out= says of each parameter that the call makes what it is like, {{'out': 'x'}}, and not "
             f"{requested!r}"
         )
-    made = dict(out or {})
-    given = callee.completed(named(callee, args, kwargs, tuple(made)))
-    arrays, scalars, options = _sorted_out(jax, callee, given)
+    outputs = dict(out or {})
+    arguments = callee.completed(named(callee, args, kwargs, tuple(outputs)))
+    arrays, scalars, options = _sorted_out(jax, callee, arguments)
     aliases = (aliases,) if isinstance(aliases, str) else tuple(aliases)
     operands = tuple(_described(jax, callee, name, value) for name, value in arrays.items())
-    results = _results(jax, callee, made, aliases, given, operands)
+    results = _results(jax, callee, outputs, aliases, arguments, operands)
     form = JaxCallForm(
         kernel=callee,
         operands=operands,
@@ -165,19 +165,19 @@ def _described(jax: Any, kernel: Callee, name: str, value: Any) -> ArrayForm:  #
 
 def _shape(kernel: Callee, name: str, shape: Any) -> tuple[int, ...]:  # noqa: ANN401
     """Returns the extents of an array. Raises SourceError if jax does not know them while it traces."""
-    found: list[int] = []
+    extents: list[int] = []
     for extent in shape:
         try:
-            found.append(extent.__index__())
+            extents.append(extent.__index__())
         except Exception as error:  # jax raises different error types for different kinds of symbolic extents
             raise SourceError(
                 f"{kernel.name} ({kernel.location}): the shape of {name} is {tuple(shape)}, of which {extent} is not "
                 "known while jax traces, and a launch is made for one shape: give extents as plain integers (export "
                 "the program for fixed shapes, or once for each size)"
             ) from error
-    if any(extent < 0 for extent in found):
-        raise ArgumentError(f"{kernel.name}: the shape of {name} is {tuple(found)}, of which an extent is negative")
-    return tuple(found)
+    if any(extent < 0 for extent in extents):
+        raise ArgumentError(f"{kernel.name}: the shape of {name} is {tuple(extents)}, of which an extent is negative")
+    return tuple(extents)
 
 
 def _results(
@@ -206,12 +206,12 @@ def _results(
             f"{kernel.name}: the call returns nothing, and a program of jax keeps only what it returns: name what "
             "the kernel makes in out=, what it updates in aliases="
         )
-    found = {name: _made(jax, kernel, name, spec, given, {one.name: one for one in operands})
+    forms = {name: _made(jax, kernel, name, spec, given, {one.name: one for one in operands})
              for name, spec in made.items()}  # fmt: skip
     for name in dict.fromkeys(aliases):
         one = operands[places[name]]
-        found[name] = ArrayForm(name, one.dtype, one.shape, places[name])
-    return tuple(found[name] for name in names if name in found)
+        forms[name] = ArrayForm(name, one.dtype, one.shape, places[name])
+    return tuple(forms[name] for name in names if name in forms)
 
 
 def _made(
@@ -324,27 +324,27 @@ def require_results(form: JaxCallForm, effects: Mapping[str, Effect]) -> None:
     Raises:
         SourceError: another array is written to, a result is not written, or a new array is read first.
     """
-    kernel, results = form.kernel, {one.name: one for one in form.results}
-    where = f"{kernel.name} ({kernel.location})"
-    operands = {one.name for one in form.operands}
+    kernel, results = form.kernel, {result.name: result for result in form.results}
+    kernel_place = f"{kernel.name} ({kernel.location})"
+    operands = {operand.name for operand in form.operands}
     for name, effect in effects.items():
         if effect.writes and name not in results:
             cure = f"aliases=({name!r},), which returns its new value" if name in operands else f"out={{{name!r}: ...}}"
-            raise SourceError(f"{where} writes to {name}, and arrays of jax do not change: say {cure}")
-    for name, one in results.items():
+            raise SourceError(f"{kernel_place} writes to {name}, and arrays of jax do not change: say {cure}")
+    for name, result in results.items():
         effect = effects.get(name)
         if effect is None:
             raise SourceError(
-                f"{where}: the kernel takes {name} as a value and not as an array, so the call cannot return it"
+                f"{kernel_place}: the kernel takes {name} as a value and not as an array, so the call cannot return it"
             )
         if not effect.writes:
             raise SourceError(
-                f"{where} does not write to {name}, which the call returns: take it out of out= or aliases="
+                f"{kernel_place} does not write to {name}, which the call returns: take it out of out= or aliases="
             )
-        if effect.reads and one.alias < 0 and form.mutates is None:
+        if effect.reads and result.alias < 0 and form.mutates is None:
             raise SourceError(
-                f"{where} may read {name} before it writes (it adds to it, or reads it back), and out= makes {name} "
-                f"with nothing in it: pass what it begins with, jax.numpy.zeros(...), and name it in "
+                f"{kernel_place} may read {name} before it writes (it adds to it, or reads it back), and out= makes "
+                f"{name} with nothing in it: pass what it begins with, jax.numpy.zeros(...), and name it in "
                 f"aliases=({name!r},)"
             )
 
@@ -368,16 +368,16 @@ def _primitive() -> Any:  # noqa: ANN401  # jax.extend.core.Primitive
     mlir: Any = import_module("jax.interpreters.mlir")
     batching: Any = import_module("jax.interpreters.batching")
     ad: Any = import_module("jax.interpreters.ad")
-    made = core.Primitive(TARGET)
-    made.multiple_results = True
-    made.def_impl(_run)
-    made.def_abstract_eval(_types)
-    mlir.register_lowering(made, _refuse_platform)
+    primitive = core.Primitive(TARGET)
+    primitive.multiple_results = True
+    primitive.def_impl(_run)
+    primitive.def_abstract_eval(_types)
+    mlir.register_lowering(primitive, _refuse_platform)
     for platform in ("cpu", "cuda"):
-        mlir.register_lowering(made, functools.partial(_lower, platform), platform=platform)
-    batching.primitive_batchers[made] = functools.partial(_batch, made)
-    ad.primitive_jvps[made] = _refuse_gradient
-    return made
+        mlir.register_lowering(primitive, functools.partial(_lower, platform), platform=platform)
+    batching.primitive_batchers[primitive] = functools.partial(_batch, primitive)
+    ad.primitive_jvps[primitive] = _refuse_gradient
+    return primitive
 
 
 @functools.lru_cache(maxsize=_MOST_EAGER)
@@ -396,10 +396,10 @@ def _run(*arrays: Any, form: JaxCallForm) -> Any:  # noqa: ANN401
 
 def _types(*operands: Any, form: JaxCallForm) -> list[Any]:  # noqa: ANN401
     core: Any = import_module("jax.core")
-    made = [core.ShapedArray((*form.batch, *one.shape), _jax_dtype(one.dtype)) for one in form.results]
+    types = [core.ShapedArray((*form.batch, *one.shape), _jax_dtype(one.dtype)) for one in form.results]
     varying: list[Any] = [getattr(getattr(one, "mat", None), "varying", ()) for one in operands]
     if not any(varying):
-        return made
+        return types
     if len(set(varying)) != 1:
         raise ArgumentError(
             f"{form.kernel.name}: within jax.shard_map its arrays vary over other axes of the mesh "
@@ -414,7 +414,7 @@ def _types(*operands: Any, form: JaxCallForm) -> list[Any]:  # noqa: ANN401
             ),
             manual_axis_type=operands[0].mat,
         )
-        for one in made
+        for one in types
     ]
 
 
@@ -456,10 +456,10 @@ def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form
         for one, place, is_mapped in zip(arrays, places, mapped, strict=True)
     ]
     if form.vmap_method in ("sequential", "sequential_unrolled") or len(form.batch) == _MOST_AXES:
-        made = _looped(jax, primitive, moved, mapped, form)
+        outputs = _looped(jax, primitive, moved, mapped, form)
     else:
         updated = form.aliased  # updated in place, so each example needs its own copy
-        given = [
+        batched_arguments = [
             one
             if is_mapped
             else jax.numpy.broadcast_to(
@@ -467,8 +467,8 @@ def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form
             )
             for number, (one, is_mapped) in enumerate(zip(moved, mapped, strict=True))
         ]
-        made = primitive.bind(*given, form=form.batched(size))
-    return made, [0] * len(made)
+        outputs = primitive.bind(*batched_arguments, form=form.batched(size))
+    return outputs, [0] * len(outputs)
 
 
 def _looped(jax: Any, primitive: Any, arrays: Sequence[Any], mapped: Sequence[bool], form: JaxCallForm) -> Any:  # noqa: ANN401

@@ -128,14 +128,14 @@ class JaxCallForm:
         Raises:
             ArgumentError: an argument is missing.
         """
-        place = (HOST_MEMORY, 0) if device.memory.is_host else (_CUDA_MEMORY, device.index)
+        device_place = (HOST_MEMORY, 0) if device.memory.is_host else (_CUDA_MEMORY, device.index)
         arrays, scalars = self.arrays, dict(self.scalars)
         arguments = tuple(
             self._array(arrays[one.name]) if one.name in arrays else self._scalar(one, scalars.get(one.name))
             for one in self.kernel.signature.parameters
         )
         options = {name: scalar.value for name, scalar in self.options}
-        return SeenCall(self.kernel.name, arguments, options, place, None if callable(self.grid) else self.grid)
+        return SeenCall(self.kernel.name, arguments, options, device_place, None if callable(self.grid) else self.grid)
 
     def _array(self, array: ArrayForm) -> CallArgument:
         return CallArgument(
@@ -219,13 +219,13 @@ def named(kernel: Callee, args: Sequence[object], kwargs: Mapping[str, object], 
         raise ArgumentError(
             f"{kernel.name} was given {len(args)} arguments, and takes {len(names)} here: {', '.join(names)}"
         )
-    given: dict[str, Any] = dict(zip(names, args, strict=False))
+    arguments: dict[str, Any] = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
-        if name in given or name in made:
+        if name in arguments or name in made:
             what = "is an output that the call makes" if name in made else "was given twice"
             raise ArgumentError(f"{kernel.name}: {name} {what}")
-        given[name] = value
-    return given
+        arguments[name] = value
+    return arguments
 
 
 @frozen

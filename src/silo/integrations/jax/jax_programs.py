@@ -189,8 +189,8 @@ def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCo
     """
     kernel = form.kernel
     call = form.call(device)
-    found = kernel.code(call, device)
-    artifact = found.artifact
+    code = kernel.code(call, device)
+    artifact = code.artifact
     variant = artifact.variant
     config = {**variant.config.as_dict(), **variant.specialization.constant_values}
     if callable(form.grid):
@@ -209,9 +209,9 @@ def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCo
         operands=tuple(_recorded(variant, one) for one in form.operands),
         results=tuple(_recorded(variant, one) for one in form.results),
         grid=grid,
-        packed=found.packed,
+        packed=code.packed,
     )
-    return record, found
+    return record, code
 
 
 def _whole(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # from a user's function
@@ -272,11 +272,11 @@ def load_record(name: str) -> CallRecord:
     store = session().store
     for data in store.records.read(f"jax-{name}"):
         try:
-            found = CallRecord.from_json(data)
+            record = CallRecord.from_json(data)
         except ValueError as error:
             raise StoreError(f"the record of the call {name[:16]} in the store is damaged: {error}") from error
-        if found.digest == name:
-            return found
+        if record.digest == name:
+            return record
     raise StoreError(
         f"a program of jax names the call {name[:16]}, and the store {store.root or '(in memory)'} has none of that "
         "digest: run the program that exported it once with this store (SILO_HOME), or copy its store here"
@@ -389,13 +389,13 @@ def device_of(platform: str, kernel: str, index: int = 0) -> Device:
         )
     if kind == "cpu":
         return device_named("cpu")
-    found = [one for one in devices_of_kind(kind) if one.index == index]
-    if not found:
+    devices = [one for one in devices_of_kind(kind) if one.index == index]
+    if not devices:
         raise DeviceError(
             f"{kernel}: a program of jax for {platform} is made where such a device is, whose code is chosen then; "
             f"this machine has no {kind}:{index}"
         )
-    return found[0]
+    return devices[0]
 
 
 def record_of(form: JaxCallForm, device: Device) -> str:

@@ -114,14 +114,14 @@ def _grid_of(name: str, meta: dict[str, Any], config: Any) -> _Grid | None:  # n
             f"grid of the chosen config ({_call.state.reason}): give the kernel one config"
         )
     try:
-        made: Any = import_module("torch._inductor.runtime.triton_heuristics").GridExpr.from_meta(
+        expressions: Any = import_module("torch._inductor.runtime.triton_heuristics").GridExpr.from_meta(
             meta, config, mode="cpp"
         )
     except (AssertionError, AttributeError, KeyError, TypeError) as error:  # another version of torch may raise these
         raise UnsupportedError(
             f"{name}: torch has no grid in C++ for the chosen config {config}: give the kernel one config"
         ) from error
-    return _Grid(tuple(made.prefix), (str(made.x_grid), str(made.y_grid), str(made.z_grid)))
+    return _Grid(tuple(expressions.prefix), (str(expressions.x_grid), str(expressions.y_grid), str(expressions.z_grid)))
 
 
 def _with_grid(plain: Callable[..., None]) -> Callable[..., None]:

@@ -34,8 +34,8 @@ def named_arguments(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, 
     names = kernel.source.signature.names
     if len(args) > len(names):
         raise ArgumentError(f"{kernel.name} was given {len(args)} arguments, and has {len(names)}: {', '.join(names)}")
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    odd = [name for name in given if name not in kernel.argument_names]
+    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+    odd = [name for name in arguments if name not in kernel.argument_names]
     if odd:
         raise ArgumentError(
             f"{kernel.name} is called without a grid while torch traces, so it becomes an operator, which takes "
@@ -45,11 +45,11 @@ def named_arguments(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, 
     missing = [
         name
         for name in kernel.argument_names
-        if name not in given and isinstance(kernel.source.signature[name].default, NoDefault)
+        if name not in arguments and isinstance(kernel.source.signature[name].default, NoDefault)
     ]
     if missing:
         raise ArgumentError(f"{kernel.name}: the call leaves out {', '.join(missing)}")
-    return {name: given[name] for name in kernel.argument_names if name in given}
+    return {name: arguments[name] for name in kernel.argument_names if name in arguments}
 
 
 def operator_for(

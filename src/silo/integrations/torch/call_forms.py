@@ -93,11 +93,11 @@ def call_parts(
     names = kernel.source.signature.names
     if len(args) > len(names):
         raise ArgumentError(f"{kernel.name} was given {len(args)} arguments, and has {len(names)}: {', '.join(names)}")
-    given = dict(zip(names, args, strict=False))
-    twice = [name for name in kwargs if name in given]
+    passed = dict(zip(names, args, strict=False))
+    twice = [name for name in kwargs if name in passed]
     if twice:
         raise ArgumentError(f"{kernel.name} was given {', '.join(twice)} twice")
-    given |= {name: value for name, value in kwargs.items() if name in names}
+    passed |= {name: value for name, value in kwargs.items() if name in names}
     options = {name: value for name, value in kwargs.items() if name not in names}
     odd = [name for name in options if not is_option(name)]
     if odd:
@@ -109,11 +109,11 @@ def call_parts(
     missing = [
         name
         for name in names
-        if name not in given and name not in kernel.launcher_names and isinstance(signature[name].default, NoDefault)
+        if name not in passed and name not in kernel.launcher_names and isinstance(signature[name].default, NoDefault)
     ]
     if missing:
         raise ArgumentError(f"{kernel.name}: the call leaves out {', '.join(missing)}")
-    ordered = {name: given[name] for name in names if name in given}
+    ordered = {name: passed[name] for name in names if name in passed}
     constant = {name for name in ordered if signature[name].kind is ParameterKind.CONSTEXPR}
     return (
         {name: value for name, value in ordered.items() if name not in constant},
@@ -158,7 +158,7 @@ def traced_grids(
             256.
     """
     configs: list[dict[str, Any]] = _configs(kernel, given) if depends else [{}]
-    found: dict[tuple[str, ...], int] = {}
+    grid_numbers: dict[tuple[str, ...], int] = {}
     numbers: list[T] = []
     ranks: list[int] = []
     rows: list[tuple[dict[str, str], int]] = []
@@ -167,11 +167,11 @@ def traced_grids(
         if not 1 <= len(axes) <= _AXES:
             raise ArgumentError(f"{kernel.name}: a grid has one to three axes, and this one has {len(axes)}")
         key = tuple(map(word, axes))
-        if key not in found:
-            found[key] = len(ranks)
+        if key not in grid_numbers:
+            grid_numbers[key] = len(ranks)
             ranks.append(len(axes))
             numbers += axes
-        rows.append(({name: repr(value) for name, value in config.items()}, found[key]))
+        rows.append(({name: repr(value) for name, value in config.items()}, grid_numbers[key]))
     if len(ranks) == 1:
         return GridForm(tuple(ranks)), numbers
     names = _deciding(rows)
@@ -191,16 +191,16 @@ def _configs(kernel: Kernel, given: Collection[str]) -> list[dict[str, Any]]:
             f"{kernel.name}: its grid is a function of the config, and a heuristic makes the configs for each call, so "
             f"they are not known while torch traces: {advice}"
         )
-    made: dict[str, dict[str, Any]] = {}
+    configs: dict[str, dict[str, Any]] = {}
     for config in kernel.space.configs():
         left = {name: value for name, value in config.as_dict().items() if name not in given}
-        made.setdefault(repr(left), left)
-        if len(made) > _MOST_CONFIGS:
+        configs.setdefault(repr(left), left)
+        if len(configs) > _MOST_CONFIGS:
             raise ArgumentError(
                 f"{kernel.name}: its grid is a function of the config, and its space has more than {_MOST_CONFIGS} "
                 f"configs, for each of which torch would trace it: {advice}"
             )
-    return list(made.values())
+    return list(configs.values())
 
 
 def _deciding(rows: Sequence[tuple[dict[str, str], int]]) -> tuple[str, ...]:

@@ -156,11 +156,11 @@ def _traced_with_grid(
     is_plain = isinstance(grid, lists.BaseListVariable) or _is_integer(grid)
 
     def evaluate(config: Mapping[str, object]) -> list[Any]:
-        found = grid
+        traced_grid = grid
         if not is_plain:
             built = {name: tracker.build(tx, value) for name, value in config.items()}
-            found = tracer.call_grid(grid, {**call, **constants, **options, **built}, tx).realize()
-        axes = found.unpack_var_sequence(tx) if isinstance(found, lists.BaseListVariable) else [found]
+            traced_grid = tracer.call_grid(grid, {**call, **constants, **options, **built}, tx).realize()
+        axes = traced_grid.unpack_var_sequence(tx) if isinstance(traced_grid, lists.BaseListVariable) else [traced_grid]
         return [_axis(kernel, axis.realize()) for axis in axes]
 
     given = {*call, *fixed, *chosen}

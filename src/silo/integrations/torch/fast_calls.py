@@ -84,7 +84,7 @@ class QuietCalls:
         """
         if not self._questions:
             return lambda *args, **kwargs: otherwise(args, kwargs)
-        made = native.OperatorCall(
+        call = native.OperatorCall(
             self._count,
             launch,
             otherwise,
@@ -100,8 +100,8 @@ class QuietCalls:
             like,
             places,
         )
-        self._natives.append(made)
-        return made
+        self._natives.append(call)
+        return call
 
     def is_quiet(self, args: tuple[Any, ...]) -> bool:
         """Returns whether torch only has to run the call: no trace, mode, transform or gradient is active."""

@@ -105,18 +105,18 @@ def _computed_from(node: Any, storage: Callable[[Any], int | None]) -> set[int |
 
     The value's own storage is not included.
     """
-    found: set[int | None] = set()
+    storages: set[int | None] = set()
     seen: set[Any] = set()
     waiting = [node]
     while waiting:
-        one = waiting.pop()
-        if one in seen:
+        operand = waiting.pop()
+        if operand in seen:
             continue
-        seen.add(one)
-        found.add(storage(one))
-        if one.op == "call_function" and _namespace(one.target) in ("aten", "prims"):
-            waiting += one.all_input_nodes
-    return found - {storage(node), None}
+        seen.add(operand)
+        storages.add(storage(operand))
+        if operand.op == "call_function" and _namespace(operand.target) in ("aten", "prims"):
+            waiting += operand.all_input_nodes
+    return storages - {storage(node), None}
 
 
 def _namespace(target: Any) -> str:  # noqa: ANN401
@@ -153,19 +153,19 @@ def _operands(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
     kwargs = node.kwargs
     if node.target is higher.auto_functionalized_v2:
         written = {f"{_WRITTEN}{index}": base for index, base in enumerate(kwargs["_all_bases"])}
-        given = {name: value for name, value in kwargs.items() if name != "_all_bases"}
+        unwritten = {name: value for name, value in kwargs.items() if name != "_all_bases"}
     elif node.target is higher.auto_functionalized:
         changed = {one.name for one in node.args[0]._schema.arguments if one.alias_info and one.alias_info.is_write}  # noqa: SLF001
         written = {f"{_WRITTEN}{name}": kwargs[name] for name in kwargs if name in changed}
-        given = {name: value for name, value in kwargs.items() if name not in changed}
+        unwritten = {name: value for name, value in kwargs.items() if name not in changed}
     elif node.target is higher.triton_kernel_wrapper_functional:
         cloned = kwargs["tensors_to_clone"]
         written = {f"{_WRITTEN}{name}": kwargs["kwargs"][name] for name in cloned}
-        given = {name: value for name, value in kwargs["kwargs"].items() if name not in cloned}
+        unwritten = {name: value for name, value in kwargs["kwargs"].items() if name not in cloned}
     else:
         return []
-    found: list[tuple[str, Any]] = []
-    for name, value in {**given, **written}.items():
+    operands: list[tuple[str, Any]] = []
+    for name, value in {**unwritten, **written}.items():
         parts: Any = enumerate(cast("Any", value)) if isinstance(value, list | tuple) else [("", value)]
-        found += [(f"{name} {at}", one) for at, one in parts if isinstance(one, torch.fx.Node)]
-    return found
+        operands += [(f"{name} {at}", one) for at, one in parts if isinstance(one, torch.fx.Node)]
+    return operands

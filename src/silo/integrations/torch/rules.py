@@ -67,25 +67,25 @@ def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any
     def rule(info: Any, given_dims: Sequence[int | None], *given: Any) -> tuple[Any, Any]:  # noqa: ANN401
         args = list(operator.filled(given))
         in_dims = [
-            place if one.kind is OperatorKind.TENSOR else None  # torch passes a list for the grid
-            for one, place in zip_longest(operator.arguments, given_dims)
+            in_dim if one.kind is OperatorKind.TENSOR else None  # torch passes a list for the grid
+            for one, in_dim in zip_longest(operator.arguments, given_dims)
         ]
-        for one, place in zip(operator.arguments, in_dims, strict=True):
-            if one.writes and place is None:
+        for one, in_dim in zip(operator.arguments, in_dims, strict=True):
+            if one.writes and in_dim is None:
                 raise ArgumentError(
                     f"{operator.name} writes to {one.name}, which is one tensor for the whole batch of torch.vmap, "
                     "so that examples would overwrite each other: make it inside vmap, from something that has the "
                     "batch"
                 )
-        for index, (value, place) in enumerate(zip(args, in_dims, strict=True)):
-            if dense[index] and place is None and value is not None:
+        for index, (value, in_dim) in enumerate(zip(args, in_dims, strict=True)):
+            if dense[index] and in_dim is None and value is not None:
                 args[index] = value.contiguous()  # copies at most once, for the whole batch
-        made = [_run_one(operator, dense, args, in_dims, number) for number in range(info.batch_size)]
+        results = [_run_one(operator, dense, args, in_dims, number) for number in range(info.batch_size)]
         if not operator.outputs:
             return None, None
         if len(operator.outputs) == 1:
-            return torch.stack(made), 0
-        return tuple(torch.stack(column) for column in zip(*made, strict=True)), (0,) * len(operator.outputs)
+            return torch.stack(results), 0
+        return tuple(torch.stack(column) for column in zip(*results, strict=True)), (0,) * len(operator.outputs)
 
     return rule
 
@@ -96,13 +96,13 @@ def _run_one(
     """Runs the operator on example ``number`` of the batch."""
     values: list[Any] = []
     copied: list[tuple[Any, Any]] = []
-    for one, is_dense, value, place in zip(operator.arguments, dense, args, in_dims, strict=True):
-        if place is None:
+    for declared, is_dense, value, in_dim in zip(operator.arguments, dense, args, in_dims, strict=True):
+        if in_dim is None:
             values.append(value)
             continue
-        view = value.select(place, number)
+        view = value.select(in_dim, number)
         example = view.contiguous() if is_dense else view
-        if one.writes and example is not view:
+        if declared.writes and example is not view:
             copied.append((view, example))
         values.append(example)
     made = operator.overload(*values)
@@ -189,7 +189,7 @@ class Outputs:
         if isinstance(spec, str):
             return self._torch.empty_like(values[self._arguments.index(spec)])
         try:
-            made = spec(_Arguments(self._arguments, values))
+            output = spec(_Arguments(self._arguments, values))
         except Exception as error:
             if type(error).__name__ in _DATA_DEPENDENT:
                 raise SourceError(
@@ -198,12 +198,12 @@ class Outputs:
                     "argument, or pass a tensor that is large enough"
                 ) from error
             raise
-        if not isinstance(made, self._torch.Tensor):
+        if not isinstance(output, self._torch.Tensor):
             raise ArgumentError(
-                f"{self._operator}: out= makes {name} by a function that returned a {type(made).__name__}; it "
+                f"{self._operator}: out= makes {name} by a function that returned a {type(output).__name__}; it "
                 "returns a tensor"
             )
-        return cast("Any", made)
+        return cast("Any", output)
 
     def refuse_aliases(self, made: Sequence[Any], values: Sequence[Any]) -> None:
         """Raises ArgumentError, which names both, if an output shares memory with an argument or another output."""

@@ -38,15 +38,15 @@ class HookPoint:
     def connect(self, module: Any, replacing: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:  # noqa: ANN401
         """Replaces the method by ``replacing(method)``, once. If its parameters differ, only logs the reason."""
         owner: Any = getattr(module, self._owner, None) if self._owner else module
-        found: Any = getattr(owner, self._method, None)
-        if getattr(found, "of_silo", False):
+        plain: Any = getattr(owner, self._method, None)
+        if getattr(plain, "of_silo", False):
             return
-        if found is None or list(inspect.signature(found).parameters) != self._parameters:
+        if plain is None or list(inspect.signature(plain).parameters) != self._parameters:
             torch: Any = import_module("torch")
             self.state = Rejected(f"torch {torch.__version__} {self._changed}")
             logging.getLogger("silo").log(self._level, "%s", self.state.reason)
             return
-        replaced: Any = replacing(found)
+        replaced: Any = replacing(plain)
         replaced.of_silo = True  # marks the replacement, so that connect() does not replace it again
         setattr(owner, self._method, replaced)
         self.state = Accepted(self._connected)

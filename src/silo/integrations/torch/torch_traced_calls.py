@@ -36,11 +36,11 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
         return False  # the launcher's own error names the remedy
     refuse_zeroing(kernel, "an operator of torch")
     names = kernel.source.signature.names
-    given = {name: value for name, value in zip(names, arguments, strict=True) if value is not ABSENT}
+    passed = {name: value for name, value in zip(names, arguments, strict=True) if value is not ABSENT}
     if grid is not None:
         if torch.compiler.is_exporting():
-            return _serve_in_export(torch, kernel, given, options, grid, batched=bool(wrapped))
-        _serve_with_grid(torch, kernel, given, options, grid)
+            return _serve_in_export(torch, kernel, passed, options, grid, batched=bool(wrapped))
+        _serve_with_grid(torch, kernel, passed, options, grid)
         return True
     if kernel.grid is None:
         return False  # the launcher's own error names the missing grid
@@ -49,8 +49,8 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
             f"{kernel.name} is called with {', '.join(options)} while torch traces, and operators take no options: set "
             "them in the kernel's space"
         )
-    plain = {name: value for name, value in given.items() if name in kernel.argument_names}
-    call = named_arguments(kernel, (), plain if len(plain) == len(given) else given)
+    plain = {name: value for name, value in passed.items() if name in kernel.argument_names}
+    call = named_arguments(kernel, (), plain if len(plain) == len(passed) else passed)
     operator = operator_for(kernel, {name: stand_in(torch, kernel, name, value) for name, value in call.items()})
     operator(**call)
     return True
