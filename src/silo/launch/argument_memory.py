@@ -172,13 +172,13 @@ def _elsewhere(name: str, device: str) -> str:
 
 def regions_of(allocations: Sequence[Allocation]) -> list[MemoryRegion]:
     """Joins allocations that overlap into regions, sorted by address."""
-    found: list[MemoryRegion] = []
-    for one in sorted(allocations, key=lambda one: one.low):
-        if found and one.low < found[-1].high:
-            found[-1] = MemoryRegion(found[-1].low, max(found[-1].high, one.high))
-        elif one.size:
-            found.append(MemoryRegion(one.low, one.high))
-    return found
+    regions: list[MemoryRegion] = []
+    for allocation in sorted(allocations, key=lambda one: one.low):
+        if regions and allocation.low < regions[-1].high:
+            regions[-1] = MemoryRegion(regions[-1].low, max(regions[-1].high, allocation.high))
+        elif allocation.size:
+            regions.append(MemoryRegion(allocation.low, allocation.high))
+    return regions
 
 
 def holding(regions: Sequence[MemoryRegion], allocation: Allocation) -> int:

@@ -292,16 +292,16 @@ def describe_call(call: SeenCall) -> str:
     from silo.core.argument_facts import describe  # noqa: PLC0415  # messages need it, and launches that work do not
 
     parts: list[str] = []
-    for one in call.arguments:
-        if one.kind is ValueKind.ABSENT:
+    for argument in call.arguments:
+        if argument.kind is ValueKind.ABSENT:
             continue
-        words = [f"{one.name}={describe(one.value)}"]
-        if one.kind in (ValueKind.INT, ValueKind.FLOAT, ValueKind.BOOL):
-            words.append(str(one.dtype))
-        if one.block_shape:
-            words.append(f"a tensor descriptor of {one.dtype}, block {list(one.block_shape)}")
+        words = [f"{argument.name}={describe(argument.value)}"]
+        if argument.kind in (ValueKind.INT, ValueKind.FLOAT, ValueKind.BOOL):
+            words.append(str(argument.dtype))
+        if argument.block_shape:
+            words.append(f"a tensor descriptor of {argument.dtype}, block {list(argument.block_shape)}")
         flags = ("aligned16", "divisible16", "equal1", "readonly", "range32")
-        words += [flag for flag in flags if getattr(one, flag)]
+        words += [flag for flag in flags if getattr(argument, flag)]
         parts.append(", ".join(words))
     parts += [f"{name}={describe(value)}" for name, value in call.options.items()]
     return f"{call.kernel}({'; '.join(parts)})"

@@ -142,7 +142,7 @@ def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
     maps: dict[str, list[TensorMap]] = {}
     for one in reversed(launch.tensor_maps):
         maps.setdefault(one.name, []).append(one)
-    found: dict[int, Packed] = {}
+    slots: dict[int, Packed] = {}
     for position, slot in enumerate(launch.layout):
         if slot.type is AbiType.TENSORMAP:
             if not (forms := maps.get(slot.name)):
@@ -152,12 +152,12 @@ def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
             if (problem := map_problem(form)) is not None:
                 raise DeviceError(f"{kernel}: the tensor map of '{slot.name}' cannot be encoded: {problem}")
             encoding = (form.element_type, form.element_bytes, form.swizzle, form.fp4_padded, form.box)
-            found[position] = (*encoding, form.axes) if form.axes else encoding
+            slots[position] = (*encoding, form.axes) if form.axes else encoding
         elif slot.member is not None:
-            found[position] = (slot.part, 0)
+            slots[position] = (slot.part, 0)
         elif slot.name in ranks:
-            found[position] = (slot.part or "base", ranks[slot.name])
-    return found
+            slots[position] = (slot.part or "base", ranks[slot.name])
+    return slots
 
 
 def _rank(layout: Sequence[LayoutSlot], name: str) -> int:

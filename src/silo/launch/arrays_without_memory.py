@@ -59,13 +59,13 @@ def explain_wrapped(value: object) -> str:
     if torch is None or not isinstance(value, torch.Tensor):
         return ""
     tensor: Any = value
-    for is_such, what in _KINDS:
+    for is_such, description in _KINDS:
         try:
             found = is_such(torch, tensor)
         except Exception:  # noqa: BLE001, S112  # private functions of torch, which versions lack; the next one is asked
             continue
         if found:
-            return what
+            return description
     return ""
 
 

@@ -41,23 +41,23 @@ def explain(setting: str, state: Mapping[str, int | str | Mapping[str, int] | No
     "Silo's own, 2 at most (16 CPUs by affinity, 2 by the control group's quota), awake for 50 us after a launch"
     """
     quota = f", {state['quota']} by the control group's quota" if state["quota"] else ""
-    own = (
+    own_threads = (
         f"Silo's own, {state['threads']} at most ({state['affinity']} CPUs by affinity{quota}),"
         f" awake for {state['spin']} us after a launch"
     )
     if setting == "own":
-        return own
+        return own_threads
     if state["runtimes"] == "several":
-        return f"{own}; several OpenMP runtimes are loaded, and which one is in use cannot be told"
+        return f"{own_threads}; several OpenMP runtimes are loaded, and which one is in use cannot be told"
     if state["runtimes"] == "none":
-        return f"{own}; no OpenMP runtime is loaded"
+        return f"{own_threads}; no OpenMP runtime is loaded"
     if not state["team"]:
-        return f"{own}: this process was forked from one that had loaded {state['runtime']}"
+        return f"{own_threads}: this process was forked from one that had loaded {state['runtime']}"
     if setting == "openmp":
-        return f"{state['team']} of {state['runtime']} (SILO_POOL=openmp); where they cannot be used, {own}"
+        return f"{state['team']} of {state['runtime']} (SILO_POOL=openmp); where they cannot be used, {own_threads}"
     return (
-        f"{own}, or {state['team']} of {state['runtime']} while its threads are on the CPUs, which other libraries'"
-        f" calls keep them{_counted(state['picks'])}"
+        f"{own_threads}, or {state['team']} of {state['runtime']} while its threads are on the CPUs, which other "
+        f"libraries' calls keep them{_counted(state['picks'])}"
     )
 
 

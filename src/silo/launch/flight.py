@@ -75,10 +75,10 @@ def start(*, arrays: bool = False) -> None:
         SettingsError: the path of a report is too long.
     """
     global _started  # noqa: PLW0603  # the recorder is the process's
-    given = settings()
-    path = Path("crash.silo") if given.flight_file is None else Path(given.flight_file)
+    current = settings()
+    path = Path("crash.silo") if current.flight_file is None else Path(current.flight_file)
     try:
-        native.flight_start(_describe, str(absolute_path(path)), given.flight_launches, given.flight_bytes)
+        native.flight_start(_describe, str(absolute_path(path)), current.flight_launches, current.flight_bytes)
     except ValueError as error:
         raise SettingsError(f"SILO_FLIGHT: {error}") from error
     if _started:
@@ -87,8 +87,8 @@ def start(*, arrays: bool = False) -> None:
     if arrays:
         on_launch(_keep_integers)
     _watch_exceptions()
-    if given.flight_hang_s > 0:
-        threading.Thread(target=_watch_hangs, args=(given.flight_hang_s,), name="silo-flight", daemon=True).start()
+    if current.flight_hang_s > 0:
+        threading.Thread(target=_watch_hangs, args=(current.flight_hang_s,), name="silo-flight", daemon=True).start()
 
 
 def apply_setting() -> None:
@@ -118,12 +118,14 @@ def state() -> tuple[int, bool]:
 
 def _write(cause: str, text: str, path: str | os.PathLike[str] | None = None) -> Path:
     try:
-        made = native.flight_write(cause, text) if path is None else native.flight_write(cause, text, os.fspath(path))
+        written_path = (
+            native.flight_write(cause, text) if path is None else native.flight_write(cause, text, os.fspath(path))
+        )
     except OSError as error:
         if not _started:
             raise SettingsError("no launches are kept: set SILO_FLIGHT=1") from error
         raise SettingsError(f"the last launches cannot be written: {error}") from error
-    return Path(made)
+    return Path(written_path)
 
 
 # ---- descriptions
@@ -140,7 +142,7 @@ def _describe(
     """Returns the description of a kernel as JSON. Native code calls this at the kernel's first launch."""
     if driver != "cpu":
         _gpus.add((driver, device[1]))
-    found, reason = description_of(tag)
+    description, reason = description_of(tag)
     members: dict[str, JSON] = {
         "kernel": kernel,
         "parameters": [[name, address] for name, address in parameters],
@@ -149,7 +151,7 @@ def _describe(
         "device": list(device),
         "reason": reason,
     }
-    return canonical_json({**members, **found})
+    return canonical_json({**members, **description})
 
 
 def description_of(tag: object) -> tuple[Mapping[str, JSON], str]:
@@ -160,12 +162,12 @@ def description_of(tag: object) -> tuple[Mapping[str, JSON], str]:
     reason = "nothing here has the text of its code"
     for describe in _describers:
         try:
-            found = describe(tag)
+            description = describe(tag)
         except SiloError as error:
             reason = str(error)
             continue
-        if found is not None:
-            return found, ""
+        if description is not None:
+            return description, ""
     return {}, reason
 
 
@@ -205,13 +207,13 @@ def _events_behind_launches() -> list[native.GpuEvent]:
 
     The caller queries the events to see whether earlier launches are done.
     """
-    made: list[native.GpuEvent] = []
+    events: list[native.GpuEvent] = []
     for kind, index in tuple(_gpus):
         with contextlib.suppress(SiloError, ValueError):  # the device is lost, or its driver has no events
             event = native.GpuEvent(kind, index)
             event.record(0)
-            made.append(event)
-    return made
+            events.append(event)
+    return events
 
 
 def _waits(event: native.GpuEvent) -> bool:

@@ -32,12 +32,12 @@ def copy(to: Any, data: object, stream: int = 0, at: int = -1) -> None:  # noqa:
             "a plan records copies of a whole Buffer to another: of bytes, and of parts, it would keep what was there"
             " when it was recorded"
         )
-    if (where := _place(to)) != _place(data):
+    if (memory := _place(to)) != _place(data):
         raise ArgumentError("a plan records copies within host memory and within one GPU's, not from one to the other")
     size = _bytes(to)
     if size != _bytes(data):
         raise ArgumentError("a Buffer is copied from one of as many bytes")
-    _launch("copy", where, stream, to, data, size)
+    _launch("copy", memory, stream, to, data, size)
 
 
 def fill(to: Any, byte: int, stream: int = 0) -> None:  # noqa: ANN401  # as above

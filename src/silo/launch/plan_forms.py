@@ -144,13 +144,13 @@ class FormMaker:
 
     def __post_init__(self) -> None:
         self._slots = {name: index for index, name in enumerate(self.arguments)}
-        self._arrays = {name: found for name, value in self.arguments.items() if (found := _array(value)) is not None}
+        self._arrays = {name: array for name, value in self.arguments.items() if (array := _array(value)) is not None}
 
-        for name, found in self._arrays.items():
-            low, high = found.reach
+        for name, array in self._arrays.items():
+            low, high = array.reach
             uses = [use for first, last, use in self.work.memory if first < high and low < last]
             if uses:
-                self.tied[name] = (uses[0], found.address)
+                self.tied[name] = (uses[0], array.address)
                 self.trail.used.setdefault(name, uses[0])
         self._kept += self.work.keeps
 
@@ -162,11 +162,11 @@ class FormMaker:
     def _merged(self, launches: Sequence[SeenLaunch], work: TorchWork | None = None) -> list[SeenLaunch | TorchNode]:
         """Returns launches and captured operations in the order of execution."""
         nodes = (work or self.work).nodes
-        found: list[tuple[int, int, int, SeenLaunch | TorchNode]] = [
+        entries: list[tuple[int, int, int, SeenLaunch | TorchNode]] = [
             *((number, 1, 0, one) for number, one in enumerate(launches)),
             *((one.at, 0, order, one) for order, one in enumerate(nodes)),
         ]
-        return [one for *_, one in sorted(found, key=lambda each: each[:3])]
+        return [one for *_, one in sorted(entries, key=lambda each: each[:3])]
 
     @property
     def tensors(self) -> dict[str, str]:
@@ -191,14 +191,24 @@ class FormMaker:
         regions = self._regions()  # after self._sources: by then every launch has added its memory
         described = [self._described(number, *pair) for number, pair in enumerate(pairs)]
         rows = zip(sources, grids, described, strict=True)
-        for one in self._merged(self.first):
-            if isinstance(one, TorchNode):
-                self._nodes.append((one.graph, one.name, one.device))
+        for launch in self._merged(self.first):
+            if isinstance(launch, TorchNode):
+                self._nodes.append((launch.graph, launch.name, launch.device))
                 continue
             (values, places), axes, descriptors = next(rows)
             memories = tuple(self._memory(place, regions) for place in places)
             self._nodes.append(
-                (one.binding, one.launcher, one.slots, one.codes, values, one.dims, axes, memories, descriptors)
+                (
+                    launch.binding,
+                    launch.launcher,
+                    launch.slots,
+                    launch.codes,
+                    values,
+                    launch.dims,
+                    axes,
+                    memories,
+                    descriptors,
+                )
             )
         for name, (_, address) in self.tied.items():
             self.checks.append((self._given(name), address))
@@ -347,23 +357,23 @@ class FormMaker:
 
         The entry of a parameter that is no tensor descriptor is None.
         """
-        found: list[object] = []
-        for place, code in enumerate(one.codes):
+        description: list[object] = []
+        for position, code in enumerate(one.codes):
             if code >> 56 != _DESCRIPTOR:
-                found.append(None)
+                description.append(None)
                 continue
-            was, then = one.described[one.slots[place]], other.described[other.slots[place]]
-            given = other.arguments[place]
+            was, then = one.described[one.slots[position]], other.described[other.slots[position]]
+            argument = other.arguments[position]
             axes = [
-                tuple(self._extent(number, one, place, *three) for three in zip(members, a, b, strict=True))
-                for members, a, b in ((given.shape, was[3], then[3]), (given.strides, was[4], then[4]))
+                tuple(self._extent(number, one, position, *three) for three in zip(members, a, b, strict=True))
+                for members, a, b in ((argument.shape, was[3], then[3]), (argument.strides, was[4], then[4]))
             ]
             if was[1:3] != then[1:3]:
-                raise ArgumentError(self._unexplained(number, one, place, "another kind of descriptor"))
-            for extent in given.block_shape:
+                raise ArgumentError(self._unexplained(number, one, position, "another kind of descriptor"))
+            for extent in argument.block_shape:
                 self._use(extent, f"the block of a tensor descriptor of {one.launcher.name}")
-            found.append((*was, self._base(number, one, other, place)[0], *axes))
-        return tuple(found)
+            description.append((*was, self._base(number, one, other, position)[0], *axes))
+        return tuple(description)
 
     def _extent(self, number: int, one: SeenLaunch, place: int, given: object, was: int, then: int) -> int:
         """Returns the index of the value of a descriptor's extent or stride; -1 for a constant."""
@@ -482,12 +492,12 @@ class FormMaker:
         return int(struct.unpack("<Q", struct.pack("<d", value))[0])
 
     def _wanted(self, name: str, value: object) -> tuple[object, ...]:
-        found = self._arrays.get(name)
-        if found is not None:
+        array = self._arrays.get(name)
+        if array is not None:
             held = name in self.trail.used
-            place = (found.device[0], found.device[1], found.readonly, len(found.sizes))
-            extents = (found.sizes, found.strides) if held else (None, None)
-            return (_ARRAY_KIND, found.code, found.bits, *place, *extents, None)
+            place = (array.device[0], array.device[1], array.readonly, len(array.sizes))
+            extents = (array.sizes, array.strides) if held else (None, None)
+            return (_ARRAY_KIND, array.code, array.bits, *place, *extents, None)
         kind = _INT_KIND if type(value) is int else _FLOAT_KIND if type(value) is float else _OTHER_KIND
         return (kind, 0, 0, 0, 0, False, -1, None, None, value if kind == _OTHER_KIND else None)
 

@@ -213,21 +213,21 @@ def watched_events(torch: Any, note: Callable[[Any, Any, bool], bool]) -> Genera
         return
     names = {"record": False, "wait": True}
     with _patching:
-        count, own = _patched.get(kind, (0, {}))
+        count, methods = _patched.get(kind, (0, {}))
         if count == 0:
-            own = {name: getattr(kind, name) for name in names}
+            methods = {name: getattr(kind, name) for name in names}
             for name, waits in names.items():
-                setattr(kind, name, _following(torch, own[name], waits=waits))
-        _patched[kind] = (count + 1, own)
+                setattr(kind, name, _following(torch, methods[name], waits=waits))
+        _patched[kind] = (count + 1, methods)
     outer, _this_thread.note = _this_thread.note, note
     try:
         yield
     finally:
         _this_thread.note = outer
         with _patching:
-            count, own = _patched[kind]
-            _patched[kind] = (count - 1, own)
+            count, methods = _patched[kind]
+            _patched[kind] = (count - 1, methods)
             if count == 1:
-                for name, method in own.items():
+                for name, method in methods.items():
                     setattr(kind, name, method)
                 del _patched[kind]

@@ -90,22 +90,22 @@ class CudaCapture:
         Returns its results (not computed yet), the object that owns the graph, and the graph.
         """
         torch = self._torch
-        made = torch.cuda.CUDAGraph(keep_graph=True)
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.device(device):
             own = self._streams.get((device, stream))
             if own is None:
                 own = self._streams[device, stream] = torch.cuda.Stream(device)
             with torch.cuda.stream(own):
-                made.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
                     result = call()
                 except BaseException:
                     # capture_end fails after a call that broke the capture; the call's own error is the useful one
                     with suppress(RuntimeError):
-                        made.capture_end()
+                        graph.capture_end()
                     raise
-                made.capture_end()
-        return result, made, made.raw_cuda_graph()
+                graph.capture_end()
+        return result, graph, graph.raw_cuda_graph()
 
     def allocate(self, call: Callable[[], Any], device: int, stream: int) -> tuple[Any, Any]:
         """Calls ``call`` so that its new memory is in the pool.
@@ -369,22 +369,22 @@ class TorchWork:
             self.temporaries[low] = max(high - low, self.temporaries.get(low, 0))
 
     def _note(self, shown: str, inputs: Iterable[Any], results: Iterable[Any]) -> None:
-        places = {id(one): _place(one) for one in inputs}
-        for one in inputs:
-            low, high = places[id(one)]
+        places = {id(tensor): _place(tensor) for tensor in inputs}
+        for tensor in inputs:
+            low, high = places[id(tensor)]
             self.memory.append((low, high, shown))
             if low in self.temporaries or low == high:
                 continue
-            self.keeps.append(one)
-            text = f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)} at {low:#x}"
+            self.keeps.append(tensor)
+            text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)} at {low:#x}"
             self._used.setdefault(text, (low, high, shown))
             if low not in self._fresh:
                 self.outside.append(low)
-        known = {low for low, _ in places.values()}
-        for one in results:
-            low, high = _place(one)
+        known_addresses = {low for low, _ in places.values()}
+        for tensor in results:
+            low, high = _place(tensor)
             self.memory.append((low, high, shown))
-            if low not in known:
+            if low not in known_addresses:
                 self._new(low, high, pooled=True)
 
     def _refuse(self, shown: str, reason: str, cause: BaseException | None = None) -> NoReturn:

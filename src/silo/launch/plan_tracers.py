@@ -104,11 +104,11 @@ class TracedInt(native.StandIn, Known, Operators[Any]):
 
     def _compare(self, sign: str, other: object) -> bool:
         plain = _plain(other)
-        known = isinstance(plain, int)
+        is_int = isinstance(plain, int)
         result = _OPERATORS[sign](self.stands_for, plain)
         if result is NotImplemented:
             return result
-        if known:
+        if is_int:
             try:
                 node = make(_COMPARED[sign], self._node, as_node(other))
             except ExpressionError:

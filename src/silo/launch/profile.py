@@ -127,11 +127,11 @@ class LaunchProfile:
         for key, moved, begin, end in pending:
             try:
                 end.synchronize()
-                taken = end.elapsed_ns(begin)
+                elapsed_ns = end.elapsed_ns(begin)
             except (LaunchError, DeviceError):  # the device is lost; the program has seen the error already
                 self._add(key, 0, 0, untimed=1)
             else:
-                self._add(key, taken, moved)
+                self._add(key, elapsed_ns, moved)
 
     def _add(self, key: tuple[str, str], time_ns: int, moved: int, *, untimed: int = 0) -> None:
         with self._lock:

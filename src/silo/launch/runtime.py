@@ -381,15 +381,15 @@ def load_library_code(
     if isinstance(loader, Rejected):
         raise DeviceError(f"{name}: its code, of kind {kind}, cannot be loaded: {loader.reason}")
     require_consent(consent, launch, blob, kind, name)
-    what = f"{name}: the loader of {kind} ({loader.load})"
+    loader_name = f"{name}: the loader of {kind} ({loader.load})"
     try:
         call = cast("Loader", load_place(loader.load))(device, launch, blob, name)
     except SiloError:
         raise
     except Exception as error:
-        raise DeviceError(f"{what} failed: {type(error).__name__}: {error}") from error
+        raise DeviceError(f"{loader_name} failed: {type(error).__name__}: {error}") from error
     if not callable(call):
-        raise DeviceError(f"{what} gave nothing that can be called, but {type(call).__name__}")
+        raise DeviceError(f"{loader_name} gave nothing that can be called, but {type(call).__name__}")
     code = LibraryCode(call, device.target.kind, device.index, device.memory.types)
     return LoadedKernel(code, launch.entry, name)
 

@@ -46,11 +46,11 @@ def fill_into(recipe: ArrayRecipe, out: object) -> None:
 def _tabulate(program: bytes, shape: tuple[int, ...], out: object) -> None:
     error, number = native.tabulate(program, shape, out)
     if error:
-        place: list[int] = []
+        indices: list[int] = []
         for extent in reversed(shape):
             number, index = divmod(number, extent)
-            place.insert(0, index)
-        raise ExpressionError(f"at {place}: {EvalError(error).name.lower()}")
+            indices.insert(0, index)
+        raise ExpressionError(f"at {indices}: {EvalError(error).name.lower()}")
 
 
 def fill(recipe: ArrayRecipe) -> NDArray[Any]:

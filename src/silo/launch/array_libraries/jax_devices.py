@@ -19,11 +19,11 @@ def count(jax: Any, kind: str) -> int:  # noqa: ANN401  # the module
 
 def describe(jax: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
     """Returns jax's description of a device."""
-    found = jax.devices(kind)[index]
-    statistics: dict[str, Any] = found.memory_stats() or {}
+    device = jax.devices(kind)[index]
+    statistics: dict[str, Any] = device.memory_stats() or {}
     return LibraryDevice(
-        model=str(found.device_kind),
-        arch=str(found.device_kind).lower().removeprefix("tpu ").replace(" ", ""),
-        sm_count=int(getattr(found, "num_cores", 1)),
+        model=str(device.device_kind),
+        arch=str(device.device_kind).lower().removeprefix("tpu ").replace(" ", ""),
+        sm_count=int(getattr(device, "num_cores", 1)),
         facts={"memory_bytes": statistics.get("bytes_limit")},
     )

@@ -195,12 +195,14 @@ def materialize(recipe: ArrayRecipe, library: str | None = None, place: Place = 
         DeviceError: the device is missing, or its memory is exhausted.
     """
     chosen = library_named(default_library(place) if library is None else library)
-    what = f"an array of shape {list(recipe.shape)} and dtype {recipe.dtype}"
-    refuse_large(recipe.bytes_to_make, what)
+    array = f"an array of shape {list(recipe.shape)} and dtype {recipe.dtype}"
+    refuse_large(recipe.bytes_to_make, array)
     try:
         return chosen.make(recipe, place)
     except MemoryError as error:
-        raise CaseError(f"{what} takes {_size(recipe.bytes_to_make)}, and this machine has not as much left") from error
+        raise CaseError(
+            f"{array} takes {_size(recipe.bytes_to_make)}, and this machine has not as much left"
+        ) from error
 
 
 def refuse_large(needed: int, what: str) -> None:

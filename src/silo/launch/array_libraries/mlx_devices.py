@@ -17,10 +17,10 @@ def count(mx: Any, kind: str) -> int:  # noqa: ANN401  # the module mlx.core
 def describe(mx: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
     """Returns MLX's description of the GPU, which lacks the number of cores."""
     del kind, index  # a Mac has one GPU
-    found: dict[str, Any] = mx.device_info(mx.gpu) if hasattr(mx, "device_info") else mx.metal.device_info()
+    properties: dict[str, Any] = mx.device_info(mx.gpu) if hasattr(mx, "device_info") else mx.metal.device_info()
     return LibraryDevice(
-        model=str(found.get("device_name", "Apple's GPU")),
+        model=str(properties.get("device_name", "Apple's GPU")),
         arch="",
         sm_count=1,
-        facts={"memory_bytes": int(found["memory_size"]) if "memory_size" in found else None},
+        facts={"memory_bytes": int(properties["memory_size"]) if "memory_size" in properties else None},
     )
