@@ -143,35 +143,37 @@ def build_bundle(
     begin = time.monotonic()
     packing = Packing.parse(configs)
     require_place(output)
-    given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
+    given_targets = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
     shared = session()
     start_early_worker(
-        shared, [one for one in files if isinstance(one, Path)], given or (resolve_target("cpu"),), output
+        shared, [one for one in files if isinstance(one, Path)], given_targets or (resolve_target("cpu"),), output
     )
     collected = collect(files, kernels)
-    found = collected.kernels
+    declared = collected.kernels
     given_variants = {
-        one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)
+        one.name: _given_variants(one.source, given_targets) for one in declared if isinstance(one.source, BringsCode)
     }
-    concrete = given or _usual_targets([one.source for one in found if one.name not in given_variants])
+    concrete = given_targets or _usual_targets([one.source for one in declared if one.name not in given_variants])
     # Raises before anything is compiled. Code that exists already keeps its own targets, unless the caller names
     # targets.
     paired = {
-        one.name: partial(_builds, one.source) for one in found if given is not None or one.name not in given_variants
+        one.name: partial(_builds, one.source)
+        for one in declared
+        if given_targets is not None or one.name not in given_variants
     }
     pairs = pair_kernels(paired, concrete)
     mode = tune or settings().tune
-    here = _devices_for(concrete)
+    devices = _devices_for(concrete)
     report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
     limits = CaseLimits(budget=Budget(seconds=budget_s))
     planned = [
         _Planned(kernel, (), (), {}, given_variants[kernel.name])
         if kernel.name in given_variants
-        else _plan(kernel, pairs.targets[kernel.name], here, mode, limits, packing, report_tuning)
-        for kernel in found
+        else _plan(kernel, pairs.targets[kernel.name], devices, mode, limits, packing, report_tuning)
+        for kernel in declared
     ]
     codes = compile_plans(shared, [(one.kernel.source, one.variants) for one in planned], packing, report)
-    kept = {one.kernel.name: code.variants for one, code in zip(planned, codes, strict=True)}
+    variants_by_kernel = {one.kernel.name: code.variants for one, code in zip(planned, codes, strict=True)}
     plans, plan_remarks = _record_steps(collected, only=kernels is not None)
     documents: dict[str, bytes] = {}
     contents = BundleContents(
@@ -180,7 +182,7 @@ def build_bundle(
             for one, code in zip(planned, codes, strict=True)
         ),
         producer=(("silo", __version__),),
-        toolchain=_toolchain(found, pairs),
+        toolchain=_toolchain(declared, pairs),
         plans=plans,
     )
 
@@ -199,7 +201,7 @@ def build_bundle(
         compiled=sum(code.compiled for code in codes),
         reused=sum(code.reused for code in codes),
         seconds=time.monotonic() - begin,
-        rows=tuple(row for one in contents.kernels for row in _rows(one, kept[one.name])),
+        rows=tuple(row for one in contents.kernels for row in _rows(one, variants_by_kernel[one.name])),
         remarks=(*(remark for code in codes for remark in code.remarks), *plan_remarks),
         left_out=pairs.left_out,
         signature=settle_signature(output, before, written.header, key),
@@ -267,12 +269,12 @@ def _usual_targets(sources: Sequence[KernelSource]) -> tuple[Target, ...]:
 
     That is this machine's CPU; for a kind of source without CPU code, the first device here that it can run on.
     """
-    found: dict[Target, None] = {}
+    targets: dict[Target, None] = {}
     for source in {one.kind: one for one in sources}.values():
         cpu = resolve_target("cpu")
         others = () if _builds(source, cpu) else (one.target for one in all_devices() if _builds(source, one.target))
-        found[next(iter(others), cpu)] = None
-    return tuple(found)
+        targets[next(iter(others), cpu)] = None
+    return tuple(targets)
 
 
 def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[BuildVariant, ...]:
@@ -329,12 +331,12 @@ def _plan(
     plan: list[BuildVariant] = []
     spaces: dict[RulesKey, ConfigSet] = {}
     for canonical, target in distinct.items():
-        asked = _plan_kernel(kernel, studies, target, here.get(target))
-        for case in asked.cases:
+        planned = _plan_kernel(kernel, studies, target, here.get(target))
+        for case in planned.cases:
             key = (canonical, case.signature.without_effects(), case.specialization.extents)
             spaces[key] = ConfigSet((*spaces.get(key, ConfigSet(())), *(case.configs or ())))
         shared = plan_variants(
-            [asked],
+            [planned],
             [target],
             winners=winners,
             has_device=lambda target: target in here,
@@ -374,22 +376,22 @@ def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Chosen | None:
     locked = lock_advice(kernel, study_key, study.situation)
     if locked is not None and locked[1].exact and locked[1].config is not None:
         return Chosen(locked[1].config, Origin.LOCK)
-    where = (study.situation.specialization, study.bucket, study.situation.reach)
-    winner = study_key.winner(*where)
+    situation = (study.situation.specialization, study.bucket, study.situation.reach)
+    winner = study_key.winner(*situation)
     if winner is None:
         kernel.resolver.carry(study.situation)
-        winner = study_key.winner(*where)
+        winner = study_key.winner(*situation)
     return None if winner is None else Chosen(winner.config, Origin.BUCKET)
 
 
 def _devices_for(targets: Sequence[Target]) -> dict[Target, Device]:
     """Returns, for each target with a device in this machine, a device to measure on."""
-    found: dict[Target, Device] = {}
+    devices: dict[Target, Device] = {}
     for target in targets:
         for device in devices_of_kind(target.kind):
             if device.target.arch == target.device_arch:
-                found.setdefault(target, device)
-    return found
+                devices.setdefault(target, device)
+    return devices
 
 
 def _canonical(kernel: Kernel, target: Target) -> Target:
@@ -444,12 +446,14 @@ def _key(entry: _Planned) -> tuple[str, ...]:
 def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str, bytes]) -> BundleKernel:
     kernel = entry.kernel
     variants: dict[Variant, BundleVariant] = {}
-    for one in entry.variants:
-        labels = one.cases if one.generic else one.leads
-        chosen = [entry.winners.get((kernel.name, label, one.variant.target)) for label in labels]
+    for planned in entry.variants:
+        labels = planned.cases if planned.generic else planned.leads
+        chosen = [entry.winners.get((kernel.name, label, planned.variant.target)) for label in labels]
         measured = any(choice is not None and choice.origin.measured for choice in chosen)
         basis = Basis.MEASURED if measured else Basis.HEURISTIC
-        variants.setdefault(one.variant, BundleVariant(code.artifacts[one.variant], "; ".join(one.reasons), basis))
+        variants.setdefault(
+            planned.variant, BundleVariant(code.artifacts[planned.variant], "; ".join(planned.reasons), basis)
+        )
     recipes = _recipes(entry)
     cases = trials = None
     if recipes:  # code that exists already has no cases and needs none
@@ -521,12 +525,14 @@ def _allowed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
 
 def _trials(entry: _Planned) -> tuple[JSON, ...]:
     """Returns the stored trials of every study that chose a winner, each with its study."""
-    found: dict[str, tuple[JSON, ...]] = {}
+    documents_by_key: dict[str, tuple[JSON, ...]] = {}
     for study in entry.tuned:
         study_key = entry.kernel.resolver.problem(study.situation)
         made = study_key.study(study.situation.specialization, study.bucket)
-        found[made.key] = tuple(pair_to_document(made, trial) for trial in read_trials(made, study_key.records))
-    return tuple(document for documents in found.values() for document in documents)
+        documents_by_key[made.key] = tuple(
+            pair_to_document(made, trial) for trial in read_trials(made, study_key.records)
+        )
+    return tuple(document for documents in documents_by_key.values() for document in documents)
 
 
 def _rules(entry: _Planned) -> list[BundleRules]:
@@ -536,19 +542,20 @@ def _rules(entry: _Planned) -> list[BundleRules]:
     """
     tables: dict[RulesKey, dict[Bucket, Config]] = {}
     first: dict[RulesKey, Config] = {}
-    keys = {rules_key(one.variant) for one in entry.variants}
+    keys = {rules_key(planned.variant) for planned in entry.variants}
     packed = {
-        key: ConfigSet(one.variant.config for one in entry.variants if rules_key(one.variant) == key) for key in keys
+        key: ConfigSet(planned.variant.config for planned in entry.variants if rules_key(planned.variant) == key)
+        for key in keys
     }
-    for one in entry.variants:
-        variant = one.variant
+    for planned in entry.variants:
+        variant = planned.variant
         key = rules_key(variant)
         first.setdefault(key, variant.config)
         table = tables.setdefault(key, {})
-        if one.generic:
+        if planned.generic:
             continue
         for study in entry.studies:
-            if study.case.label in one.leads:
+            if study.case.label in planned.leads:
                 table.setdefault(study.bucket, variant.config)
     objective = wanted_objective()
     samples = {key: _samples(entry, key, objective) for key in first}
@@ -586,7 +593,7 @@ def _samples(entry: _Planned, key: RulesKey, objective: Objective) -> tuple[Samp
     """Returns the measured buckets of one target, signature and extents; empty if the cases' constexprs differ."""
     kernel = entry.kernel
     target, signature, extents = key
-    found: dict[Bucket, Sample] = {}
+    samples: dict[Bucket, Sample] = {}
     constants: list[tuple[tuple[str, Value], ...]] = []
     for study in entry.tuned:
         context = study.situation
@@ -600,8 +607,8 @@ def _samples(entry: _Planned, key: RulesKey, objective: Objective) -> tuple[Samp
         trials = study_key.trials(context.specialization, study.bucket, context.reach)
         sample = Sample.of_trials(study.bucket, trials, objective)
         if sample is not None:
-            found.setdefault(study.bucket, sample)
-    return tuple(found.values()) if all(identity_of(one) == identity_of(constants[0]) for one in constants) else ()
+            samples.setdefault(study.bucket, sample)
+    return tuple(samples.values()) if all(identity_of(one) == identity_of(constants[0]) for one in constants) else ()
 
 
 def _toolchain(kernels: Sequence[Kernel], pairs: Pairs) -> tuple[tuple[str, str], ...]:

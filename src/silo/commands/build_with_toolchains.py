@@ -143,14 +143,14 @@ def find_environment(name: ToolchainName, *, download: bool, report: Callable[[s
     folder = made_folder(name)
     _refuse_shared(folder)
     if not (folder / _STAMP).is_file():
-        what = f"the wheel {name.label}, without the packages that it depends on"
+        wheel = f"the wheel {name.label}, without the packages that it depends on"
         if not download:
             raise ToolchainError(
-                f"{name.label} is not installed here: with --download pip fetches {what}, from the package index that "
+                f"{name.label} is not installed here: with --download pip fetches {wheel}, from the package index that "
                 f"pip is set up for, into {folder}; or name an environment that has it: "
                 f"--toolchain {name.package}{name.version}=/path/to/venv"
             )
-        report(f"downloading {what}, into {folder}")
+        report(f"downloading {wheel}, into {folder}")
         _download(name, folder)
     return Environment(name, sys.executable, str(folder))
 
@@ -182,13 +182,13 @@ def _named_folder(name: ToolchainName) -> Environment:
 def _download(name: ToolchainName, folder: Path) -> None:
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as error:
         raise ToolchainError(f"cannot make a folder for {name.label} in {folder.parent}: {error.strerror}") from None
     try:
         command = [sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
         # Only wheels are accepted, because installing a source distribution would run its code here.
-        command += ["--no-deps", "--only-binary", ":all:", "--quiet", "--target", str(made), name.label]
+        command += ["--no-deps", "--only-binary", ":all:", "--quiet", "--target", str(temporary), name.label]
         try:
             done = subprocess.run(  # the label is a checked package name and version
                 command, capture_output=True, text=True, check=False, timeout=_PIP_SECONDS
@@ -202,16 +202,16 @@ def _download(name: ToolchainName, folder: Path) -> None:
                 f"environment that has it: --toolchain {name.package}{name.version}=/path/to/venv\n"
                 + "\n".join(f"  {line}" for line in lines)
             )
-        (made / _STAMP).write_text(f"{name.label}\n", encoding="utf-8")
+        (temporary / _STAMP).write_text(f"{name.label}\n", encoding="utf-8")
         try:
-            made.rename(folder)
+            temporary.rename(folder)
         except OSError:
             if not (folder / _STAMP).is_file():  # otherwise another build was faster
                 raise
     except OSError as error:
         raise ToolchainError(f"cannot unpack {name.label} into {folder}: {error.strerror}") from None
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 OnStage = Callable[[str, int, int], None]
@@ -283,12 +283,14 @@ def build_with_toolchains(
         remarks: list[str] = []
         measured: set[str] = set()
         for target, device in _devices(contents.kernels).items() if mode.measures else ():
-            own = [one.name for one in contents.kernels if target in _targets(one) and one.cases is not None]
-            if own:
+            measured_kernels = [
+                one.name for one in contents.kernels if target in _targets(one) and one.cases is not None
+            ]
+            if measured_kernels:
                 tuned, _ = tune_bundle(
                     joined,
                     device,
-                    own,
+                    measured_kernels,
                     CaseLimits(budget=Budget(seconds=budget_s)),
                     trust=False,
                     key=None,
@@ -297,7 +299,7 @@ def build_with_toolchains(
                 require_winners(tuned)
                 measured.add(str(target))
                 remarks += [f"{one.kernel} {one.case}: {line}" for one in tuned for line in one.outcome.remarks]
-        made = merge_bundles([joined], output, key=key)
+        merged = merge_bundles([joined], output, key=key)
     with open_bundle(output) as bundle:
         contents = bundle.contents()
         names_of = compiler_names(
@@ -306,8 +308,8 @@ def build_with_toolchains(
     left_out = {(one["kernel"], one["target"], one["reason"]): None for part in built for one in part["left_out"]}
     return BuildSummary(
         path=str(output),
-        size_bytes=made.size_bytes,
-        identity=made.identity,
+        size_bytes=merged.size_bytes,
+        identity=merged.identity,
         variants=sum(len(kernel.variants) for kernel in contents.kernels),
         blobs=len({ref.sha256 for kernel in contents.kernels for ref in kernel.refs}),
         compiled=sum(part["compiled"] for part in built),
@@ -316,7 +318,7 @@ def build_with_toolchains(
         rows=tuple(row for kernel in contents.kernels for row in _rows(kernel, names_of, measured)),
         remarks=tuple(dict.fromkeys((*(line for part in built for line in part["remarks"]), *remarks))),
         left_out=tuple(LeftOut(*one) for one in left_out),
-        signature=made.signature,
+        signature=merged.signature,
         plans=tuple(plan.name for plan in contents.plans),
     )
 
@@ -360,33 +362,33 @@ def _targets(kernel: BundleKernel) -> tuple[Target, ...]:
 
 def _devices(kernels: Sequence[BundleKernel]) -> dict[Target, Device]:
     """Returns a device of this machine for each target of the kernels, as far as there is one."""
-    found: dict[Target, Device] = {}
+    devices: dict[Target, Device] = {}
     for target in dict.fromkeys(target for kernel in kernels for target in _targets(kernel)):
         for device in devices_of_kind(target.kind):
             if device.target.arch == target.device_arch:
-                found.setdefault(target, device)
-    return found
+                devices.setdefault(target, device)
+    return devices
 
 
 def _rows(kernel: BundleKernel, names: Mapping[str, str], measured: set[str]) -> list[BuildRow]:
     rows: list[BuildRow] = []
     for target in _targets(kernel):
-        own = [one for one in kernel.variants if one.artifact.variant.target == target]
+        variants = [one for one in kernel.variants if one.artifact.variant.target == target]
         coverage = [one for one in kernel.coverage if one.target == target]
         chosen: dict[str, None] = {}
         for rules in kernel.rules:
             if rules.target == target:
                 pairs = zip(rules.rules.rules, rules.rule_compilers, strict=True)
                 chosen |= {f"{config} by {names[name]}" if name else str(config): None for (_, config), name in pairs}
-        serves = (one.artifact.variant.specialization for one in own)
+        serves = (one.artifact.variant.specialization for one in variants)
         rows.append(
             BuildRow(
                 kernel.name,
                 str(target),
-                len(own),
+                len(variants),
                 sum(one.packed for one in coverage),
                 sum(one.space for one in coverage),
-                "; ".join(chosen) or str(own[0].artifact.variant.config),
+                "; ".join(chosen) or str(variants[0].artifact.variant.config),
                 "measured" if str(target) in measured else "first toolchain",
                 tuple(dict.fromkeys(one.served for one in serves if one.made_for_some)),
             )

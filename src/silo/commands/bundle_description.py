@@ -278,15 +278,15 @@ def _cases_by_bucket(
     recipes: Sequence[CaseRecipe], key: Sequence[str], extents: Mapping[str, ArrayExtents]
 ) -> Counter[tuple[object, ...]]:
     """Counts, for each bucket, the cases whose arrays have these extents. Cases in one bucket share a decision."""
-    found: Counter[tuple[object, ...]] = Counter()
+    counts: Counter[tuple[object, ...]] = Counter()
     for recipe in recipes:
         shapes = {name: one.shape for name, one in recipe.arguments if isinstance(one, ArrayRecipe)}
         if any(isinstance(one, Extents) and shapes.get(name) != one.shape for name, one in extents.items()):
             continue
         values = {name: one.value for name, one in recipe.arguments if isinstance(one, ScalarRecipe)}
         if all(name in values for name in key):
-            found[tuple(bucket_of([values[name] for name in key]))] += 1
-    return found
+            counts[tuple(bucket_of([values[name] for name in key]))] += 1
+    return counts
 
 
 def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[object, tuple[object, ...], bytes], int]:

@@ -58,12 +58,12 @@ def _own_folder() -> Path:
 def store_usage() -> dict[str, int | str]:
     """Returns the store's folder, and the number of files and bytes of each part."""
     root = _own_folder()
-    found = store.usage(root)
+    usage = store.usage(root)
     result: dict[str, int | str] = {"root": str(root)}
     for part in store.PARTS:
-        result[part] = found.files[part]
-        result[f"{part}_bytes"] = found.size_bytes[part]
-    result["total_bytes"] = found.total_bytes
+        result[part] = usage.files[part]
+        result[f"{part}_bytes"] = usage.size_bytes[part]
+    result["total_bytes"] = usage.total_bytes
     return result
 
 
@@ -86,11 +86,11 @@ class StoreStats:
 def store_stats() -> StoreStats:
     """Returns the size of the store by kernel, and how often code was found in it."""
     root = _own_folder()
-    found = store.usage(root)
+    usage = store.usage(root)
     kernels = store.kernel_usage(root, losing_artifacts(session().store.records))
-    code = sum(found.size_bytes[part] for part in ("blobs", "artifacts", "jobs", "files"))
-    records = found.size_bytes["records"]
-    return StoreStats(str(root), found.total_bytes, code, records, settings().store_bytes, kernels, counted(root))
+    code = sum(usage.size_bytes[part] for part in ("blobs", "artifacts", "jobs", "files"))
+    records = usage.size_bytes["records"]
+    return StoreStats(str(root), usage.total_bytes, code, records, settings().store_bytes, kernels, counted(root))
 
 
 def prune_store(max_bytes: int | None, *, losers: bool = False, older_s: float = 0.0) -> store.Pruned:

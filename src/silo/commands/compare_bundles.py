@@ -120,15 +120,15 @@ class BundleComparison:
 
     def to_json(self) -> dict[str, JSON]:
         """Returns the JSON form that ``silo diff --json`` prints."""
-        found: dict[str, Any] = asdict(self)
-        for case in found["cases"]:
+        document: dict[str, Any] = asdict(self)
+        for case in document["cases"]:
             if case["ratio"] is not None:
                 case["ratio"]["speed"] = case["ratio"]["speed"].value
             numbers: dict[str, Any] = case["numbers"] or {}
             for name, value in numbers.items():
                 if isinstance(value, float) and not math.isfinite(value):
                     numbers[name] = str(value)  # JSON lacks infinities and NaN
-        return found
+        return document
 
     def tables(self) -> list[Table]:
         """Returns tables of the cases and of the code, without empty ones."""
@@ -137,19 +137,19 @@ class BundleComparison:
 
     def lines(self) -> list[str]:
         """Returns sentences about the bundles as a whole."""
-        found = [
+        lines = [
             f"{self.old}: {format_bytes(self.old_bytes)}; {self.new}: {format_bytes(self.new_bytes)}",
             f"{self.same_code} variants have the same code in both",
         ]
         tools = sorted({*self.old_tools, *self.new_tools})
-        found += [
+        lines += [
             f"{name} {self.old_tools.get(name, 'absent')} -> {self.new_tools.get(name, 'absent')}"
             for name in tools
             if self.old_tools.get(name) != self.new_tools.get(name)
         ]
-        found += [f"kernel added: {name}" for name in self.kernels_added]
-        found += [f"kernel removed: {name}" for name in self.kernels_removed]
-        return found
+        lines += [f"kernel added: {name}" for name in self.kernels_added]
+        lines += [f"kernel removed: {name}" for name in self.kernels_removed]
+        return lines
 
     def markdown(self) -> str:
         """Formats the comparison as Markdown for a pull request."""
@@ -216,11 +216,11 @@ def compare_bundles(
     Raises:
         SiloError: a file cannot be read, its native code is not trusted, or the device is not here.
     """
-    with ExitStack() as kept:
+    with ExitStack() as folders:
         environments = toolchains or ("", "")
         if len(environments) != 2:
             raise ToolchainError("a comparison has two toolchains: name one for the old and one for the new file")
-        with_one = partial(_bundle_of, device=device, kept=kept, download=download, progress=progress)
+        with_one = partial(_bundle_of, device=device, kept=folders, download=download, progress=progress)
         paths = [with_one(path, toolchain=one) for path, one in zip((old, new), environments, strict=True)]
         rows = [describe_bundle(path, None) for path in paths]
         loaded = [load(path, trust=trust) for path in paths]
@@ -295,14 +295,14 @@ def _bundle_of(
     from silo.commands.build_with_toolchains import build_with_toolchains  # noqa: PLC0415
 
     folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="silo-diff-")))
-    made, targets = folder / f"{path.stem}.silo", [device or "cpu"]
+    built, targets = folder / f"{path.stem}.silo", [device or "cpu"]
     if toolchain:
         build_with_toolchains(
-            [path], made, [toolchain], download=download, targets=targets, tune="cached", report=progress
+            [path], built, [toolchain], download=download, targets=targets, tune="cached", report=progress
         )
     else:
-        build_bundle([path], made, targets=targets, tune="cached")
-    return made
+        build_bundle([path], built, targets=targets, tune="cached")
+    return built
 
 
 def _chosen(loaded: Kernels, kernels: Sequence[str] | None) -> list[str]:
@@ -335,14 +335,14 @@ def _variants(kernel: BundledKernel) -> dict[_Key, BundleVariant]:
     """
     variants = kernel.contents.variants
     counts = Counter(map(_key_of, variants))
-    names = compiler_names((one.artifact.compiler for one in variants), kernel.bundle.manifest.toolchain)
-    found: dict[_Key, BundleVariant] = {}
-    for one in variants:
-        key = _key_of(one)
+    names = compiler_names((variant.artifact.compiler for variant in variants), kernel.bundle.manifest.toolchain)
+    by_key: dict[_Key, BundleVariant] = {}
+    for variant in variants:
+        key = _key_of(variant)
         if counts[key] > 1:
-            key = (*key[:3], f"{key[3]} by {names[one.artifact.compiler]}")
-        found[key] = one
-    return found
+            key = (*key[:3], f"{key[3]} by {names[variant.artifact.compiler]}")
+        by_key[key] = variant
+    return by_key
 
 
 def _key_of(one: BundleVariant) -> _Key:
@@ -536,12 +536,12 @@ def _distance(old: NDArray[Any], new: NDArray[Any]) -> float | None:
     import numpy as np  # noqa: PLC0415  # only if results differ
 
     try:
-        one, other = old.astype(np.float64), new.astype(np.float64)
+        first, other = old.astype(np.float64), new.astype(np.float64)
     except (TypeError, ValueError):
         return None
     with np.errstate(invalid="ignore"):
-        distance = np.abs(one - other)
-    alike = (one == other) | (np.isnan(one) & np.isnan(other))
+        distance = np.abs(first - other)
+    alike = (first == other) | (np.isnan(first) & np.isnan(other))
     return float(np.max(np.where(alike, 0.0, np.where(np.isnan(distance), np.inf, distance)), initial=0.0))
 
 

@@ -77,13 +77,13 @@ def _alone(examiner: Examiner, fleet: Fleet, kernel: CrashKernel, suspect: Suspe
     except SiloError as error:
         return AloneOnDevice(kernel.name, suspect.numbers, "unknown", f"it cannot be launched: {error}")
     try:
-        found = fleet.ask(Turn(), kernel.name, lambda connection: launch_on(connection, sent))
+        result = fleet.ask(Turn(), kernel.name, lambda connection: launch_on(connection, sent))
     except LaunchTimeoutError as error:
         return AloneOnDevice(kernel.name, suspect.numbers, "hangs", str(error))
     except SiloError as error:
         return AloneOnDevice(kernel.name, suspect.numbers, "faults", str(error))
-    if found.beside:
-        arrays = ", ".join(names[place] for _, place in found.beside)
+    if result.beside:
+        arrays = ", ".join(names[place] for _, place in result.beside)
         return AloneOnDevice(kernel.name, suspect.numbers, "writes beside", f"the memory of {arrays}")
     return AloneOnDevice(kernel.name, suspect.numbers, "ends")
 
@@ -101,21 +101,21 @@ def _sent(
     variant = Variant(kernel.name, "", signature, Specialization(), Config.of(), job.target)
     blob = compiled.blob
     artifact = Artifact(variant, compiled.launch, blob_ref(blob.kind, blob.data), (), job.compiler, "")
-    given = {name: one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True)}
+    values = {name: value for (name, _), value in zip(kernel.parameters, launch.arguments, strict=True)}
     lows: list[int] = []
     names: list[str] = []
     arguments: list[Any] = []
     for slot in info.layout:
-        one = given[slot.name]
+        value = values[slot.name]
         if slot.type is not AbiType.POINTER:
-            arguments.append(number_of(one, slot.type))
-        elif one.size == 0:
-            arguments.append(one.word)  # a null pointer
+            arguments.append(number_of(value, slot.type))
+        elif value.size == 0:
+            arguments.append(value.word)  # a null pointer
         else:
-            if one.low not in lows:
-                lows.append(one.low)
+            if value.low not in lows:
+                lows.append(value.low)
                 names.append(slot.name)
-            arguments.append({"array": lows.index(one.low), "at": one.word - one.low})
+            arguments.append({"array": lows.index(value.low), "at": value.word - value.low})
     bases = examiner.bases(launch)
     arrays = tuple((bases[low].tobytes(), low % 256) for low in lows)
     sent = SentLaunch(0, launch.grid, tuple(arguments))

@@ -82,12 +82,12 @@ def likeness_of(report: CrashReport, launch: RecordedLaunch) -> object:
     kernel = report.kernels[launch.kernel]
     first: dict[int, int] = {}
     arguments: list[object] = []
-    for (_, address), one in zip(kernel.parameters, launch.arguments, strict=bool(kernel.parameters)):
+    for (_, address), argument in zip(kernel.parameters, launch.arguments, strict=bool(kernel.parameters)):
         if address:
-            shared = first.setdefault(one.low, len(first))  # arguments in the same allocation get the same number
-            arguments.append((one.word - one.low, one.size, one.low % 256, shared, one.view))
+            shared = first.setdefault(argument.low, len(first))  # arguments in the same allocation get the same number
+            arguments.append((argument.word - argument.low, argument.size, argument.low % 256, shared, argument.view))
         else:
-            arguments.append(one.word)
+            arguments.append(argument.word)
     kept = tuple(report.content(array) for array in report.arrays if array.launch == launch.number)
     text: object = kernel.members.get("text") or launch.kernel
     options = repr(kernel.members.get("options"))  # the compile options matter when a device runs the launch
@@ -122,16 +122,16 @@ def unchecked_reason(report: CrashReport, launch: RecordedLaunch) -> str:
     places = list(_placed(kernel, launch))
     if len(places) != len(kernel.members.get("elements", ())):
         return "its text has other parameters than its launch"
-    for (kind, one), slot in zip(places, layout_of(kernel).layout, strict=True):
-        if one is None:
+    for (kind, argument), slot in zip(places, layout_of(kernel).layout, strict=True):
+        if argument is None:
             return f"the argument {slot.name} was not kept"
-        if kind is not AbiType.POINTER or (one.word == 0 and one.size == 0):
+        if kind is not AbiType.POINTER or (argument.word == 0 and argument.size == 0):
             continue
-        if one.size == 0:
+        if argument.size == 0:
             return f"the size of the memory behind {slot.name} is unknown"
-        if not one.low <= one.word <= one.low + one.size:
+        if not argument.low <= argument.word <= argument.low + argument.size:
             return f"{slot.name} points outside of the memory of its own array"
-        sizes[one.low] = max(sizes.get(one.low, 0), one.size)
+        sizes[argument.low] = max(sizes.get(argument.low, 0), argument.size)
     if sum(sizes.values()) > MOST_BYTES:
         return f"its arrays have {sum(sizes.values())} bytes, and a check takes up to {MOST_BYTES}"
     return ""
@@ -147,17 +147,17 @@ def _unkept(report: CrashReport, launch: RecordedLaunch, positions: Sequence[int
     layout = layout_of(kernel).layout
     places = [one for _, one in _placed(kernel, launch)]
     changed = {places[index].low for index in kernel.members["written"] if _has_address(places, index)}  # type: ignore[union-attr]
-    found: list[str] = []
+    names: list[str] = []
     for index in positions:
         if index < 0:
-            found.append("memory that no argument names")
+            names.append("memory that no argument names")
             continue
         one = places[index]
         kept = None if one is None else contents.get(one.low)
         # A copy that was made while the kernel ran may contain the kernel's own results.
         if one is None or kept is None or kept.size != one.size or (not kept.copy and one.low in changed):
-            found.append(layout[index].name)
-    return found
+            names.append(layout[index].name)
+    return names
 
 
 def _has_address(places: Sequence[Argument | None], index: int) -> bool:

@@ -66,17 +66,17 @@ class CrashExamination:
         """Returns the examination as text: the cause, the named faults, and the undecided launches."""
         cause = self.report.cause
         where = f" in {cause.kernel}" if cause.kernel else ""
-        made = [f"{self.report.path}: {cause.kind}{where}: {cause.text}; {len(self.report.launches)} launches"]
-        made += [f"{one.text}\n  {_numbers(one)}" for one in self.named]
-        made += [
+        lines = [f"{self.report.path}: {cause.kind}{where}: {cause.text}; {len(self.report.launches)} launches"]
+        lines += [f"{one.text}\n  {_numbers(one)}" for one in self.named]
+        lines += [
             f"{one.kernel}: undecided: {one.text}\n  {_numbers(one)}"
             for one in self.verdicts
             if one.outcome == "undecided" and one.kind != "values"
         ]
         addresses = sum(len(one.numbers) for one in self.verdicts if one.kind == "values")
         clean = sum(len(one.numbers) for one in self.verdicts if one.outcome == "clean")
-        made.append(f"{clean} launches are clean; of {addresses} the accesses are right, and the values were not kept")
-        return made
+        lines.append(f"{clean} launches are clean; of {addresses} the accesses are right, and the values were not kept")
+        return lines
 
     def advice(self) -> str:
         """Returns the next step to take if no fault was named."""
@@ -255,17 +255,17 @@ class Examiner:
         return None
 
     def _arguments(self, kernel: CrashKernel, launch: RecordedLaunch, info: LaunchInfo) -> dict[str, object]:
-        given = {name: one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True)}
+        values = {name: value for (name, _), value in zip(kernel.parameters, launch.arguments, strict=True)}
         bases = self.bases(launch)
-        made: dict[str, object] = {}
+        arguments: dict[str, object] = {}
         for slot in info.layout:
-            one = given[slot.name]
+            value = values[slot.name]
             if slot.type is AbiType.POINTER:
-                base = bases[one.low]
-                made[slot.name] = base[one.word - one.low :] if one.size else base
+                base = bases[value.low]
+                arguments[slot.name] = base[value.word - value.low :] if value.size else base
             else:
-                made[slot.name] = number_of(one, slot.type)
-        return made
+                arguments[slot.name] = number_of(value, slot.type)
+        return arguments
 
     def bases(self, launch: RecordedLaunch) -> dict[int, NDArray[Any]]:
         """Makes an array for each allocation of a launch, with the kept bytes or with random ones.

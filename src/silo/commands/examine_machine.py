@@ -79,12 +79,12 @@ def _cpu_threads() -> str:
 
 
 def _devices() -> list[Finding]:
-    found = [Finding(_device_name(device), "ok", f"{device.target}: {device.model}") for device in all_devices()]
+    findings = [Finding(_device_name(device), "ok", f"{device.target}: {device.model}") for device in all_devices()]
     for name, rejected in broken_plugins():
-        found.append(Finding(f"device {name}", "missing", rejected.reason, "a device plug-in is broken"))
+        findings.append(Finding(f"device {name}", "missing", rejected.reason, "a device plug-in is broken"))
     for name, rejected in absent_devices():
-        found.append(Finding(f"device {name}", "optional", rejected.reason, "only to run kernels on such a GPU"))
-    return found
+        findings.append(Finding(f"device {name}", "optional", rejected.reason, "only to run kernels on such a GPU"))
+    return findings
 
 
 def _device_name(device: Device) -> str:
@@ -104,11 +104,11 @@ def _compilers() -> list[Finding]:
     """Examines the compilers for this machine's CPU, and for the targets that a complete installation compiles for."""
     from silo.compile.toolchain import Toolchain  # noqa: PLC0415
 
-    toolchain, found = Toolchain(), list[Finding]()
+    toolchain, findings = Toolchain(), list[Finding]()
     compiled = {name: kind for name, kind in kinds().items() if isinstance(kind, NeedsCompilers)}
     for name, kind in compiled.items():
         targets = [device.target for device in devices_of_kind("cpu")] + [*map(Target.parse, kind.example_targets)]
-        what = "compile" if len(compiled) == 1 else f"compile {name} kernels"
+        purpose = "compile" if len(compiled) == 1 else f"compile {name} kernels"
         lacking = _package_lacking(kind)
         for target in targets:
             # Only compilers that are declared for these kernels and this hardware.
@@ -125,15 +125,15 @@ def _compilers() -> list[Finding]:
                 for compiler, decision in decisions.items()
                 if isinstance(decision, Rejected)
             )
-            part = f"{what} for {target}"
+            part = f"{purpose} for {target}"
             # the compiler works, but only the kind's own package can make its input from a kernel
             if accepted and lacking:
-                found.append(Finding(part, "optional", lacking, "bundles run without; needed to build them"))
+                findings.append(Finding(part, "optional", lacking, "bundles run without; needed to build them"))
             elif accepted:
-                found.append(Finding(part, "ok", f"by {accepted[0]}"))
+                findings.append(Finding(part, "ok", f"by {accepted[0]}"))
             else:
-                found.append(Finding(part, "optional", reasons, "bundles run without; needed to build them"))
-    return found
+                findings.append(Finding(part, "optional", reasons, "bundles run without; needed to build them"))
+    return findings
 
 
 def _package_lacking(kind: SourceKind) -> str:
@@ -280,17 +280,17 @@ def _remote() -> list[Finding]:
     from silo.store.remote.address import RemoteAddress  # noqa: PLC0415
     from silo.store.remote.client import RemoteClient  # noqa: PLC0415  # few users have one
 
-    place = RemoteAddress.parse(settings().remote or "")
+    address = RemoteAddress.parse(settings().remote or "")
     try:
-        client = RemoteClient(place, writes=False)
+        client = RemoteClient(address, writes=False)
         latency_s = client.latency_s()
         if settings().remote_mode == "write":
             client.probe_write()
     except RemoteError as error:
-        return [Finding("remote store", "missing", f"{place.name}: {error}", "until then everything is made here")]
+        return [Finding("remote store", "missing", f"{address.name}: {error}", "until then everything is made here")]
     mode = "read and written" if settings().remote_mode == "write" else "only read"
-    plain = "" if place.scheme not in ("http", "redis") else ", not encrypted"
-    return [Finding("remote store", "ok", f"{place.name}: {latency_s * 1000:.1f} ms a question, {mode}{plain}")]
+    plain = "" if address.scheme not in ("http", "redis") else ", not encrypted"
+    return [Finding("remote store", "ok", f"{address.name}: {latency_s * 1000:.1f} ms a question, {mode}{plain}")]
 
 
 def _strange_settings() -> list[Finding]:

@@ -85,19 +85,19 @@ class ExportOptions:
 
         An option that the record lacks gets its default.
         """
-        known = {**cls().to_json(), **record.options}
+        options = {**cls().to_json(), **record.options}
 
         def texts(data: JSON) -> tuple[str, ...] | None:
             return tuple(map(str, cast("Sequence[JSON]", data))) if isinstance(data, Sequence) else None
 
-        namespace = known["namespace"]
+        namespace = options["namespace"]
         return cls(
-            kernels=texts(known["kernels"]),
-            targets=texts(known["targets"]),
+            kernels=texts(options["kernels"]),
+            targets=texts(options["targets"]),
             namespace=namespace if isinstance(namespace, str) else None,
-            tests=known["tests"] is not False,
-            cpu_source=known["cpu_source"] is True,
-            torch=known["torch"] is True,
+            tests=options["tests"] is not False,
+            cpu_source=options["cpu_source"] is True,
+            torch=options["torch"] is True,
         )
 
 
@@ -239,7 +239,7 @@ def _cpu_sources(
     """Returns the C text of each CPU object in ``cut``, the exported part of the bundle."""
     flags = cast("_ReadsFlags", part_of(COMPILERS, "cpu", "object_build"))
     included = {kernel.name for kernel in cut.kernels}
-    found: dict[tuple[str, str], CpuSource] = {}
+    sources: dict[tuple[str, str], CpuSource] = {}
     for kernel in contents.kernels:
         for one in kernel.variants if kernel.name in included else ():
             artifact, target = one.artifact, one.artifact.variant.target
@@ -254,13 +254,13 @@ def _cpu_sources(
             entry = artifact.launch.entry
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", entry):
                 raise BundleError(f"kernel {kernel.name}: the entry {entry!r} of its code for {target} is no name of C")
-            if (artifact.blob.sha256, entry) not in found:
+            if (artifact.blob.sha256, entry) not in sources:
                 contract = artifact.variant.config.as_dict().get("enable_fp_fusion", True) is not False
-                found[artifact.blob.sha256, entry] = CpuSource(
+                sources[artifact.blob.sha256, entry] = CpuSource(
                     artifact.blob.sha256,
                     entry,
                     decoded(text, bundle.blob(text.sha256)),
                     target.arch,
                     flags.source_flags(target, contract=contract),
                 )
-    return list(found.values())
+    return list(sources.values())

@@ -108,21 +108,21 @@ def judge_candidates(
     with contextlib.ExitStack() as held:
         if fleet is None and device not in ("cpu", None):
             fleet = held.enter_context(local_fleet(device))
-        made = held.enter_context(
+        judging = held.enter_context(
             Judge(task, device=device, allow_weak=allow_weak, seconds=seconds, targets=parsed, fleet=fleet)
         )
-        made.prepare()
+        judging.prepare()
         begun()
-        yield from made.judge(submissions, jobs=jobs)
+        yield from judging.judge(submissions, jobs=jobs)
 
 
 def _target(text: str) -> Target:
-    found = Target.parse(text)
-    if found.kind == "cpu" or not found.arch:
+    target = Target.parse(text)
+    if target.kind == "cpu" or not target.arch:
         raise ArgumentError(
             f"targets of a judgement are GPUs with their architecture, such as cuda:sm_90a, not {text!r}"
         )
-    return found
+    return target
 
 
 def _submission(source: str | Path, number: int) -> Submission:

@@ -128,15 +128,15 @@ class LaunchChecks:
         )
 
     def _kernel(self, event: LaunchEvent) -> CrashKernel:
-        held = self._kernels.get(id(event.tag))
-        if held is None or held[0] is not event.tag:
+        entry = self._kernels.get(id(event.tag))
+        if entry is None or entry[0] is not event.tag:
             members, reason = description_of(event.tag)
             kernel = CrashKernel(event.kernel, (), event.device, reason, members)
             if members.get("text"):
                 names = tuple((name, kind is AbiType.POINTER) for name, kind in _slots(kernel))
                 kernel = CrashKernel(event.kernel, names, event.device, "", members)
-            held = self._kernels[id(event.tag)] = (event.tag, kernel)
-        return held[1]
+            entry = self._kernels[id(event.tag)] = (event.tag, kernel)
+        return entry[1]
 
 
 def _slots(kernel: CrashKernel) -> Iterator[tuple[str, AbiType]]:

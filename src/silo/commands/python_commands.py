@@ -135,13 +135,13 @@ def tune(
     from silo.status_line import working  # noqa: PLC0415
     from silo.tuner.objective import Objective  # noqa: PLC0415
 
-    place = _place(what)
+    source = _place(what)
     changes: dict[str, Any] = {} if deterministic is None else {"deterministic": deterministic}
     if objective is not None or constraints:
         changes["objective"] = str(Objective.of(objective or "time", constraints))
-    with override(**changes), working(f"tuning {_title(place)}") as task:
+    with override(**changes), working(f"tuning {_title(source)}") as task:
         rows = tune_path(
-            place,
+            source,
             device=device,
             kernels=kernels,
             searcher=searcher,
@@ -154,7 +154,7 @@ def tune(
         )
     if failures := [row.failure for row in rows if row.failure]:
         raise TuneError("\n".join(failures))
-    return TuneResults(_title(place), rows, "" if lock is None else str(lock))
+    return TuneResults(_title(source), rows, "" if lock is None else str(lock))
 
 
 def run(

@@ -67,8 +67,14 @@ def write_reports(
         ToolchainError: Jinja2 is not installed.
         StoreError: the folder cannot be written.
     """
-    found = {one.name: one for one in collect_kernels([path], kernels)} if kind_of(path) is not PlaceKind.BUNDLE else {}
-    studies = studies_of_kernels(list(found.values()), device) if found else kept_studies(path, device, kernels)
+    kernels_by_name = (
+        {one.name: one for one in collect_kernels([path], kernels)} if kind_of(path) is not PlaceKind.BUNDLE else {}
+    )
+    studies = (
+        studies_of_kernels(list(kernels_by_name.values()), device)
+        if kernels_by_name
+        else kept_studies(path, device, kernels)
+    )
     if not studies:
         where = f" on {device}" if device else ""
         raise TuneError(f"{path}: nothing was measured{where} yet, so there is nothing to report; run silo tune {path}")
@@ -79,7 +85,7 @@ def write_reports(
     by_kernel: dict[str, list[StudyReport]] = {}
     for stored in studies:
         report = study_report(stored, known_ceilings(stored.study.device), wanted_objective())
-        code = _code(path, found.get(stored.study.kernel), stored, report)
+        code = _code(path, kernels_by_name.get(stored.study.kernel), stored, report)
         by_kernel.setdefault(stored.study.kernel, []).append(replace(report, code=code))
     others: dict[str, list[OtherSizes]] = {}
     for study, learnt in generalizations(studies):
@@ -147,14 +153,14 @@ def write_fleet_report(
         moment = None if since is None else seconds_of(since)
     except ValueError as error:
         raise TuneError(f"--since {error}") from None
-    found = decisions_in(stores, kernel=kernel, device=device, since_s=moment)
-    if not found:
+    decisions = decisions_in(stores, kernel=kernel, device=device, since_s=moment)
+    if not decisions:
         raise TuneError("no trials are there, so there is nothing to report: run silo tune with SILO_REMOTE set")
-    names = list(dict.fromkeys(one.store for one in found))
+    names = list(dict.fromkeys(one.store for one in decisions))
     named = "" if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
-    page = fleet_page(names, [_study(one) for one in found], named.removesuffix(" 00:00"))
+    page = fleet_page(names, [_study(one) for one in decisions], named.removesuffix(" 00:00"))
     write_texts(output.parent, {output.name: page})
-    return sorted((one.row for one in found), key=lambda row: (row.kernel, row.device, row.sizes, row.decided))
+    return sorted((one.row for one in decisions), key=lambda row: (row.kernel, row.device, row.sizes, row.decided))
 
 
 def _study(one: StoredDecision) -> FleetStudy:

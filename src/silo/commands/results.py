@@ -147,19 +147,19 @@ class BuildSummary:
 
     def lines(self) -> tuple[str, ...]:
         """Returns the remarks, the kernels that were left out, and the size and origin of the code."""
-        found = [
+        lines = [
             f"{row.kernel} for {row.target} serves only " + " | ".join(row.serves) for row in self.rows if row.serves
         ]
-        found += [*self.remarks, *map(str, self.left_out)]
+        lines += [*self.remarks, *map(str, self.left_out)]
         if any(row.configs < row.space and row.measured != "measured" for row in self.rows):
-            found.append("what is not packed cannot be measured on the device: --configs all packs it")
-        found.append(
+            lines.append("what is not packed cannot be measured on the device: --configs all packs it")
+        lines.append(
             f"{self.path}: {format_bytes(self.size_bytes)}, {self.variants} variants, {self.blobs} blobs, "
             f"{self.compiled} compiled, {self.reused} from the store, {self.seconds:.1f} s"
         )
         if self.plans:
-            found.append(f"{self.path}: plans {', '.join(self.plans)}")
-        return (*found, *([f"{self.path}: {self.signature}"] if self.signature else []))
+            lines.append(f"{self.path}: plans {', '.join(self.plans)}")
+        return (*lines, *([f"{self.path}: {self.signature}"] if self.signature else []))
 
     def __repr__(self) -> str:
         """Returns the table and the lines, as the command prints them."""

@@ -150,18 +150,18 @@ def run_cases(
         CaseError: there is no case to run.
         SiloError: the file cannot be read, its host code is not trusted, or the device is not here.
     """
-    found = None if device is None else device_named(device)
-    if check and found is not None and found != device_named("cpu"):
+    named_device = None if device is None else device_named(device)
+    if check and named_device is not None and named_device != device_named("cpu"):
         raise DeviceError(f"checking runs on the CPU, not on {device}: leave --device out")
     watch = watch or _All()
     rows = _Rows(watch)
     if not isinstance(path, Path) or kind_of(path) is not PlaceKind.BUNDLE:
         with override(**({} if tune is None else {"tune": tune})):
             for kernel in collect_kernels([path], kernels):
-                _run_kernel(kernel, found, arrays, rows, check=check)
+                _run_kernel(kernel, named_device, arrays, rows, check=check)
     else:
         loaded = load(path, trust=trust)
-        chosen = {name: found or loaded[name].host_device() for name in kernels or tuple(loaded)}
+        chosen = {name: named_device or loaded[name].host_device() for name in kernels or tuple(loaded)}
         for name, on in chosen.items():
             loaded[name].require_consent(on)
         _require_code(path, loaded, chosen)

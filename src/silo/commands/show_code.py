@@ -84,11 +84,11 @@ def code_of(
         CaseError: a kernel without cases, or without the named case.
         ToolchainError: a tool that makes the form is missing; the text names the package to install.
     """
-    asked = _Asked(form, target, case, _values(config))
+    request = _Asked(form, target, case, _values(config))
     if kind_of(path) is PlaceKind.BUNDLE:
         with open_bundle(path) as bundle:
-            return list(_of_bundle(bundle, kernels, asked))
-    return [_of_kernel(kernel, asked) for kernel in collect_kernels([path], kernels)]
+            return list(_of_bundle(bundle, kernels, request))
+    return [_of_kernel(kernel, request) for kernel in collect_kernels([path], kernels)]
 
 
 # The forms that a report page shows: the text of the front end and the output of the compiler.
@@ -127,7 +127,7 @@ def forms_of_bundle(path: Path, kernel: str, target: Target, config: Config) -> 
 
 def _texts(forms: CodeForms, artifact: Artifact) -> tuple[tuple[str, str], ...]:
     made = DISASSEMBLED.get(artifact.blob.kind)
-    found: list[tuple[str, str]] = []
+    texts: list[tuple[str, str]] = []
     for name in _PAGE_FORMS:
         if name not in set(forms) and name != made:
             continue
@@ -136,19 +136,19 @@ def _texts(forms: CodeForms, artifact: Artifact) -> tuple[tuple[str, str], ...]:
         except ToolchainError:  # the disassembler is not installed
             continue
         if isinstance(text, str):
-            found.append((name, text))
-    return tuple(found)
+            texts.append((name, text))
+    return tuple(texts)
 
 
 def _values(config: str | None) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in (config or "").split(","):
         name, equals, value = part.partition("=")
         if part.strip() and not (equals and name.strip()):
             raise SpaceError(f"--config {config}: write what silo inspect prints, for example BLOCK=128, num_warps=4")
         if part.strip():
-            found[name.strip()] = value.strip()
-    return found
+            values[name.strip()] = value.strip()
+    return values
 
 
 def _of_kernel(kernel: Kernel, asked: _Asked) -> CodeListing:

@@ -103,13 +103,13 @@ def untrust_key(name: str) -> list[KeyRow]:
     keys = session().store.trust.keys
     number = name.upper() if re.fullmatch(r"[0-9A-Fa-f]{16}", name) and not Path(name).exists() else None
     text = None if number is not None else read_public_key(name).text
-    found = [row for row in map(_key_row, keys.trusted()) if row.id == number or row.key == text]
-    if not found:
+    rows = [row for row in map(_key_row, keys.trusted()) if row.id == number or row.key == text]
+    if not rows:
         raise StoreError(f"the key {name} is not trusted; see silo trust --list")
-    for row in found:
+    for row in rows:
         keys.untrust(row.key, int(time.time()))
         session().store.trust.take_back(sealed_origin(row.id))
-    return found
+    return rows
 
 
 def _key_row(entry: KeyEntry) -> KeyRow:
@@ -165,28 +165,28 @@ def untrust(names: Sequence[str]) -> int:
         StoreError: a name is neither a file nor the sha256 of trusted code.
     """
     ledger = session().store.trust
-    found: set[str] = set()
-    taken = 0
+    digests: set[str] = set()
+    withdrawn = 0
     for name in names:
         if name.partition(":")[0].lower() in REMOTE_SCHEMES:
             from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # see above
 
-            taken += ledger.distrust_remote(RemoteAddress.parse(name).name)
+            withdrawn += ledger.distrust_remote(RemoteAddress.parse(name).name)
             continue
         path = Path(name)
         if path.exists() or not _SHA256.fullmatch(name):
             with open_bundle(path) as bundle:
                 vouched = (*_codes(bundle), *_cases(bundle), *_texts(bundle), *_plans(bundle))
-                found.update(one.digest for one, _ in vouched)
-                taken += ledger.keys.untrust_file(signed_file(bundle, path), int(time.time()))
+                digests.update(one.digest for one, _ in vouched)
+                withdrawn += ledger.keys.untrust_file(signed_file(bundle, path), int(time.time()))
             continue
         rows = [one for one in ledger.trusted() if one.digest.startswith(name) or one.blob.startswith(name)]
         if not rows and len(name) < 64:
             raise StoreError(f"{name} is not a file, and no sha256 of what is trusted begins so; see silo trust --list")
-        found.update(one.digest or one.blob for one in rows)
+        digests.update(one.digest or one.blob for one in rows)
         if len(name) == 64:
-            found.add(name)
-    return taken + (ledger.untrust(found) if found else 0)
+            digests.add(name)
+    return withdrawn + (ledger.untrust(digests) if digests else 0)
 
 
 def trusted_code() -> list[TrustRow]:

@@ -52,12 +52,12 @@ def row_of(tuned: TunedCase) -> TuneRow:
         reason = unmet or "no config can be used" + (
             f"; {first.config}: {first.message.splitlines()[0]}" if first else ""
         )
-        made = TuneRow(kernel, case, None, None, outcome.measured, outcome.reused, outcome.failures, reason)
-        return replace(made, remarks=remarks)
-    made = TuneRow(
+        row = TuneRow(kernel, case, None, None, outcome.measured, outcome.reused, outcome.failures, reason)
+        return replace(row, remarks=remarks)
+    row = TuneRow(
         kernel, case, str(winner.config), winner.median_ns, outcome.measured, outcome.reused, outcome.failures
     )
-    return replace(made, reason=winner.reason, remarks=remarks)
+    return replace(row, reason=winner.reason, remarks=remarks)
 
 
 def _rows(tuned: Sequence[TunedCase]) -> list[TuneRow]:
@@ -111,17 +111,17 @@ def tune_path(
     anew = set[str]() if remeasure else None
     limits = CaseLimits(searcher, Budget(evaluations, budget_s), lock, fleet=fleet, anew=anew)
     limits = replace(limits, devices=() if device is None else devices_named(device))
-    found: Device | None = limits.devices[0] if limits.devices else None
+    chosen_device: Device | None = limits.devices[0] if limits.devices else None
     if fleet is not None:
         if device is not None:
             raise DeviceError(
                 f"--device {device}: agents measure, each on its own device: silo agent --device {device}"
             )
-        found = fleet.device
+        chosen_device = fleet.device
     require_numpy("tuning, which compares results,")
     session().reach_remote()
     with leased(progress or _silent) as report:
-        return _tuned_rows(path, found, kernels, limits, trust=trust, lock=lock, key=key, report=report)
+        return _tuned_rows(path, chosen_device, kernels, limits, trust=trust, lock=lock, key=key, report=report)
 
 
 @contextmanager
@@ -316,7 +316,7 @@ def _named(
 def _tasks(schedule: Schedule) -> tuple[list[Task], dict[tuple[Path, str], Kernel]]:
     """Returns the tasks in the order of the schedule, and the kernels by file and name."""
     kernels: dict[tuple[Path, str], Kernel] = {}
-    found: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     for entry in schedule.kernels:
         for kernel in collect_kernels([entry.file], entry.names or None):
             kernels[entry.file, kernel.name] = kernel
@@ -324,10 +324,10 @@ def _tasks(schedule: Schedule) -> tuple[list[Task], dict[tuple[Path, str], Kerne
             for device in schedule.devices:
                 for label in filter(entry.takes, labels):
                     task = Task(entry.file, kernel.name, label, device, entry.weight)
-                    found.setdefault(task.key, task)
-    if not found:
+                    tasks.setdefault(task.key, task)
+    if not tasks:
         raise TuneError(f"{schedule.path}: no case of its kernels has a label that its patterns (cases) match")
-    return list(found.values()), kernels
+    return list(tasks.values()), kernels
 
 
 def _turn(
@@ -359,12 +359,12 @@ def _turn(
 def _task_rows(
     schedule: Schedule, tasks: Sequence[Task], histories: dict[str, History], now: dict[str, int]
 ) -> list[TaskRow]:
-    found: list[TaskRow] = []
+    rows: list[TaskRow] = []
     for task in tasks:
         history = histories.get(task.key, History())
         first = next((turn.best_ns for turn in history.turns if turn.best_ns is not None), None)
         best = history.best_ns
-        found.append(
+        rows.append(
             TaskRow(
                 task.kernel,
                 task.case,
@@ -378,4 +378,4 @@ def _task_rows(
                 history.turns[-1].message if history.turns else "",
             )
         )
-    return found
+    return rows
