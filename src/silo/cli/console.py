@@ -121,14 +121,14 @@ def print_table(table: Table) -> None:
         return
     from rich.table import Table as Drawn  # noqa: PLC0415
 
-    made = Drawn(
+    drawn = Drawn(
         title=one_line(table.title), title_justify="left", title_style="bold", header_style="bold", pad_edge=False
     )
     for column in table.columns:
-        made.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
+        drawn.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
     for row in table.cells():
-        made.add_row(*row)
-    console.print(made)
+        drawn.add_row(*row)
+    console.print(drawn)
 
 
 def is_asked_on_a_terminal() -> bool:

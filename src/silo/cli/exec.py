@@ -49,17 +49,17 @@ def with_report_place(words: Sequence[str], valued: Container[str]) -> list[str]
         words: the command line after ``silo exec``.
         valued: the options that take a value, so that the next word is not the program.
     """
-    made: list[str] = []
+    result: list[str] = []
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "-c", "--"):
         word = rest.pop(0)
         if word == "--report":
             named = len(rest) > 1 and _is_report_file(rest[0])
-            made.append(f"--report={rest.pop(0) if named else '-'}")
+            result.append(f"--report={rest.pop(0) if named else '-'}")
         else:
-            made.append(word)
-            made += [rest.pop(0)] if word in valued and rest else []
-    return made + rest
+            result.append(word)
+            result += [rest.pop(0)] if word in valued and rest else []
+    return result + rest
 
 
 def _is_report_file(word: str) -> bool:

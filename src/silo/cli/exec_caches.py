@@ -109,17 +109,17 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _keep(record: Path, folders: Mapping[str, Path]) -> None:
-    found: dict[str, dict[str, bytes]] = {}
+    files_by_cache: dict[str, dict[str, bytes]] = {}
     for name, folder in folders.items():
-        found[name], refused = cached_files(folder, CACHES[name])
+        files_by_cache[name], refused = cached_files(folder, CACHES[name])
         for path, reason in refused:
             say(f"{os.fspath(path)} of {CACHES[name].project} is not recorded: {reason}", stderr=True)
     try:
-        added, signature = add_caches(record, found)
+        added, signature = add_caches(record, files_by_cache)
     except BundleError as error:
         say(f"the caches of other runtimes are not recorded: {error}", stderr=True)
         return
     if signature:
         say(signature, stderr=True)
-    counts = ", ".join(f"{len(files)} of {CACHES[name].project}" for name, files in found.items())
+    counts = ", ".join(f"{len(files)} of {CACHES[name].project}" for name, files in files_by_cache.items())
     say(f"{record.name}: {added} new files of caches; files left by the program: {counts}", stderr=True)

@@ -62,11 +62,11 @@ def help_command(
     """Show the help of a command, or of all commands, as --help does."""
     at: Any = context.parent
     for name in command or ():
-        found = at.command.get_command(at, name) if isinstance(at.command, CommandGroup) else None
-        if found is None:
+        subcommand = at.command.get_command(at, name) if isinstance(at.command, CommandGroup) else None
+        if subcommand is None:
             commands = at.command.list_commands(at) if isinstance(at.command, CommandGroup) else ()
             raise click.BadParameter(f"there is no command {' '.join(command or ())!r}{nearest_word(name, commands)}")
-        at = click.Context(found, info_name=name, parent=at)
+        at = click.Context(subcommand, info_name=name, parent=at)
     say_lines(at.get_help())
 
 

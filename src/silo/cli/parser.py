@@ -112,11 +112,11 @@ class LazyCommand:
     def command(self, name: str) -> click.Command:
         """Imports and returns the command."""
         module, _, there = self.place.partition(":")
-        found: Any = getattr(import_module(module), there)
-        if isinstance(found, click.Command):
-            return found
+        function: Any = getattr(import_module(module), there)
+        if isinstance(function, click.Command):
+            return function
         cls: type[Command] = getattr(import_module(module), self.cls) if self.cls else Command
-        return command_from(found, name, cls=cls, context=self.context or {}, line=self.line)
+        return command_from(function, name, cls=cls, context=self.context or {}, line=self.line)
 
 
 class CommandGroup(click.Group):

@@ -164,17 +164,17 @@ def rows_of(attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]) -
     """
     rows: dict[int, dict[str, Any]] = {}
     while True:
-        made = attempt(None, tuple(rows))
-        rows |= made.rows
-        if not made.crashed:
-            if not made.done:
-                raise click.exceptions.Exit(made.code)
+        result = attempt(None, tuple(rows))
+        rows |= result.rows
+        if not result.crashed:
+            if not result.done:
+                raise click.exceptions.Exit(result.code)
             break
-        if made.in_flight is None and not made.rows:
-            say_error(f"the process that runs the cases ended before a case began: {made.how}")
+        if result.in_flight is None and not result.rows:
+            say_error(f"the process that runs the cases ended before a case began: {result.how}")
             raise click.exceptions.Exit(3)
-        rows |= _blamed(made, attempt)
-        if made.done:
+        rows |= _blamed(result, attempt)
+        if result.done:
             break
     return [rows[number] for number in sorted(rows)]
 
@@ -186,7 +186,7 @@ def _blamed(
 
     Returns rows for it and for the running case.
     """
-    found: dict[int, dict[str, Any]] = {}
+    rows: dict[int, dict[str, Any]] = {}
     last = made.in_flight
     if last is not None and not made.rows:
         return {last.number: _crashed(last, made.how)}
@@ -195,12 +195,12 @@ def _blamed(
         alone = attempt((number,), ())
         if alone.crashed:
             begun = alone.in_flight or _begun(number, alone.rows.get(number) or made.rows[number])
-            return found | {number: _crashed(begun, alone.how)}
+            return rows | {number: _crashed(begun, alone.how)}
         if number in alone.rows and last is not None and number == last.number:
-            found |= alone.rows  # another case crashed the process, so this row is right
+            rows |= alone.rows  # another case crashed the process, so this row is right
     if last is not None:
-        found[last.number] = _crashed(last, f"{made.how}, after other cases and not alone")
-    return found
+        rows[last.number] = _crashed(last, f"{made.how}, after other cases and not alone")
+    return rows
 
 
 def _begun(number: int, row: dict[str, Any]) -> Begun:
