@@ -108,15 +108,15 @@ def _row_to_json(row: DecidedConfig) -> JSON:
 
 
 def _gathered(all_gather: Callable[[bytes], Sequence[bytes]], own: bytes) -> list[bytes]:
-    given: object = all_gather(own)
-    answers: list[object] = list(given) if isinstance(given, list | tuple) else []
-    found = [bytes(one) for one in answers if isinstance(one, bytes | bytearray)]
-    if len(found) != len(answers) or own not in found:
+    gathered: object = all_gather(own)
+    answers: list[object] = list(gathered) if isinstance(gathered, list | tuple) else []
+    decisions_of_ranks = [bytes(one) for one in answers if isinstance(one, bytes | bytearray)]
+    if len(decisions_of_ranks) != len(answers) or own not in decisions_of_ranks:
         raise ArgumentError(
             "all_gather gives a list of the bytes of every rank, this one's among them, not "
-            f"{type(given).__name__} of {len(answers)}"
+            f"{type(gathered).__name__} of {len(answers)}"
         )
-    return found
+    return decisions_of_ranks
 
 
 def _read(rank: int, text: bytes) -> list[DecidedConfig]:
@@ -124,39 +124,39 @@ def _read(rank: int, text: bytes) -> list[DecidedConfig]:
         if len(text) > _MOST_BYTES:
             raise ValueError(f"{len(text)} bytes")  # noqa: TRY301
         rows = parse_json(text)
-        found: list[DecidedConfig] = []
+        decided: list[DecidedConfig] = []
         for row in rows if isinstance(rows, list) else ():
             match row:
                 case [str(kernel), str(source), str(target), str(bucket), str(config)]:
-                    found.append(DecidedConfig(kernel, source, target, bucket, config))
+                    decided.append(DecidedConfig(kernel, source, target, bucket, config))
                 case _:
                     raise ValueError("not a decision")  # noqa: TRY301
     except ValueError as error:
         raise ArgumentError(f"all_gather gave something else than the decisions of rank {rank}: {error}") from error
-    return found
+    return decided
 
 
 def _difference(ranks: Sequence[Sequence[DecidedConfig]]) -> str:
     """Describes the first difference between rank 0 and another rank, in the order of kernels."""
     of_rank = [_by_place(rows) for rows in ranks]
-    places = sorted({place for one in of_rank for place in one})
-    for place in places:
-        first = of_rank[0].get(place, ())
+    places = sorted({subject for one in of_rank for subject in one})
+    for subject in places:
+        first = of_rank[0].get(subject, ())
         for number, one in enumerate(of_rank):
-            other = one.get(place, ())
+            other = one.get(subject, ())
             if other != first:
-                return _told(place[0], (0, first), (number, other))
+                return _told(subject[0], (0, first), (number, other))
     return "ranks do not agree, and their lists do not say where: they run different versions of Silo"
 
 
 def _by_place(rows: Sequence[DecidedConfig]) -> dict[tuple[str, ...], tuple[str, ...]]:
     """Returns the decided configs, with their sources, for each kernel, target and bucket."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    configs: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
-        found.setdefault((row.place, row.kernel, row.target, row.bucket), []).append(
+        configs.setdefault((row.place, row.kernel, row.target, row.bucket), []).append(
             f"{row.config} of {row.source[:19]}"
         )
-    return {place: tuple(sorted(decided)) for place, decided in found.items()}
+    return {place: tuple(sorted(decided)) for place, decided in configs.items()}
 
 
 def _told(place: str, one: tuple[int, tuple[str, ...]], other: tuple[int, tuple[str, ...]]) -> str:

@@ -74,13 +74,13 @@ class Kernels:
         self._kernels: dict[str, BundledKernel] = {}
 
     def __getitem__(self, name: str) -> BundledKernel:
-        found = self._kernels.get(name)
-        if found is None:
+        bundled = self._kernels.get(name)
+        if bundled is None:
             kernel = self._bundle.open_kernel(name)
-            found = self._kernels[name] = _callable_kernel(
+            bundled = self._kernels[name] = _callable_kernel(
                 self._bundle, kernel, self._origin, trust=self._trust, signed=self._signed
             )
-        return found
+        return bundled
 
     if TYPE_CHECKING:
 
@@ -391,13 +391,13 @@ class BundledKernel:
         """
         if self._trust:
             return
-        here = [
+        numbers = [
             number
             for group in self._kernel.code
             if is_host_code(group.blob_kind) and device.runs(group.target, group.blob_kind)
             for number in group.numbers
         ]
-        if not here:
+        if not numbers:
             return
         from silo.store.store import store_of  # noqa: PLC0415  # code for GPUs needs no store
 
@@ -405,7 +405,7 @@ class BundledKernel:
             number for group in self._kernel.code if is_host_code(group.blob_kind) for number in group.numbers
         )
         codes = {number: host_code(self._kernel[number], self._calls) for number in native}
-        wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
+        wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(numbers)]
         cases = host_cases(self._kernel.head, codes.values())
         store_of(settings()).trust.require(
             [*wanted, *(() if cases is None else (cases,))],
@@ -471,11 +471,11 @@ class BundledKernel:
 def _scalars(call: SeenCall, signature: Signature) -> dict[str, Value]:
     """Returns the values of scalar arguments by name, with defaults for omitted ones."""
     values: dict[str, Value] = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
-    for one in call.arguments:
-        if one.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT):
-            values[one.name] = one.number
-        elif one.kind is ValueKind.CONSTANT:
-            values[one.name] = cast("Value", one.value)
+    for argument in call.arguments:
+        if argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT):
+            values[argument.name] = argument.number
+        elif argument.kind is ValueKind.CONSTANT:
+            values[argument.name] = cast("Value", argument.value)
     return values
 
 

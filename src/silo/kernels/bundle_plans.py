@@ -48,14 +48,14 @@ class BundledPlans(Mapping[str, Plan]):
         self._made: dict[str, Plan] = {}
 
     def __getitem__(self, name: str) -> Plan:
-        found = self._made.get(name)
-        if found is None:
+        plan = self._made.get(name)
+        if plan is None:
             recorded = self._recorded.get(name)
             if recorded is None:
                 names = ", ".join(self._recorded) or "none"
                 raise BundleError(f"{self._bundle} holds no plan {name!r}; it holds: {names}")
-            found = self._made.setdefault(name, self._plan(recorded))
-        return found
+            plan = self._made.setdefault(name, self._plan(recorded))
+        return plan
 
     def __contains__(self, name: object) -> bool:
         return name in self._recorded
@@ -78,19 +78,19 @@ class BundledPlans(Mapping[str, Plan]):
         return Plan(recorded.name, recorded.parameters, run)
 
     def _launch(self, launch: RecordedLaunch, named: Mapping[str, Any]) -> None:
-        given: dict[str, Any] = dict(launch.options)
-        for one in launch.arguments:
-            match one.source:
+        arguments: dict[str, Any] = dict(launch.options)
+        for argument in launch.arguments:
+            match argument.source:
                 case Source.GIVEN:
-                    given[one.parameter] = named[cast("str", one.what)]
+                    arguments[argument.parameter] = named[cast("str", argument.what)]
                 case Source.COMPUTED:
-                    given[one.parameter] = _computed(cast("Node", one.what), named)
+                    arguments[argument.parameter] = _computed(cast("Node", argument.what), named)
                 case Source.CONSTANT:
-                    given[one.parameter] = one.what
+                    arguments[argument.parameter] = argument.what
         kernel = self._kernels[launch.kernel]
         if launch.grid is not None:
             kernel = kernel[tuple(_computed(axis, named) for axis in launch.grid)]
-        kernel(**given)
+        kernel(**arguments)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  # whatever a call gives

@@ -49,11 +49,11 @@ def collect(places: Sequence[Place], names: Sequence[str] | None = None) -> Coll
     steps: dict[str, Step] = {}
     for place in places:
         if isinstance(place, Kernel):
-            found, module = [place], None
+            kernels_here, module = [place], None
         else:
             module = load_module(place)
-            found = _kernels_in(place, module)
-        for kernel in found:
+            kernels_here = _kernels_in(place, module)
+        for kernel in kernels_here:
             other = by_name.setdefault(kernel.name, kernel)
             if other is not kernel:
                 raise SourceError(
@@ -73,13 +73,13 @@ def collect(places: Sequence[Place], names: Sequence[str] | None = None) -> Coll
 
 
 def _kernels_in(place: Path, module: ModuleType) -> list[Kernel]:
-    found = list(dict.fromkeys(_kernels_of(module)))
-    if not found:
+    kernels = list(dict.fromkeys(_kernels_of(module)))
+    if not kernels:
         raise SourceError(
             f"{place} defines no kernel: {_advice()}"
             + ("; it is a package: name a module in it" if hasattr(module, "__path__") else "")
         )
-    return found
+    return kernels
 
 
 def _advice() -> str:
@@ -94,13 +94,13 @@ def _kernels_of(module: ModuleType) -> Iterator[Kernel]:
 
     def within(members: Mapping[str, Any]) -> Iterator[Kernel]:
         for value in tuple(members.values()):
-            one = value.__func__ if isinstance(value, staticmethod) else value
-            kernel = kernel_of(one)
+            member = value.__func__ if isinstance(value, staticmethod) else value
+            kernel = kernel_of(member)
             if kernel is not None:
                 refuse_zeroing(kernel, "a bundle, or a case,")
                 yield kernel
-            elif isinstance(one, type) and one.__module__ == module.__name__ and one not in classes:
-                classes.append(one)
-                yield from within(vars(one))
+            elif isinstance(member, type) and member.__module__ == module.__name__ and member not in classes:
+                classes.append(member)
+                yield from within(vars(member))
 
     yield from within(vars(module))

@@ -110,7 +110,7 @@ class Kernel(DeclaredKernel):
             location = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
             names = (*self.argument_names, *(n for n in self.source.signature.names if n not in self.argument_names))
             ordered = tuple(name for name in self.source.signature.names if name in names)
-            made = CaseFunction(
+            case_function = CaseFunction(
                 self.name,
                 ordered,
                 self.config_names,
@@ -121,7 +121,7 @@ class Kernel(DeclaredKernel):
                 open_blocks=self.open_blocks,
                 written=self.declared_writes,
             )
-            self.case_functions.append(made)
+            self.case_functions.append(case_function)
             return function
 
         return register
@@ -404,7 +404,7 @@ def _make(
         _check_space(source, made_space)
         _check_chosen(source, made_space, made_key)
     free = made_space is None and rule is None and declared.open_blocks
-    known = Kernel(
+    kernel_object = Kernel(
         source,
         space=made_space,
         rule=rule,
@@ -424,19 +424,19 @@ def _make(
     )
     given_grid = declared.grid if grid is None else grid
     if given_grid is not None:
-        known.grid = traced_grid(known, cast("GridLike", given_grid))
+        kernel_object.grid = traced_grid(kernel_object, cast("GridLike", given_grid))
     if isinstance(kind, HasLaunchHooks):
         show_launches(kind)
     return kind.wrap(
         source,
-        lambda: known.launcher,
+        lambda: kernel_object.launcher,
         {
-            "cases": known.cases,
-            "warmup": known.warmup,
-            "compiled": known.compiled,
-            "bind": known.bind,
-            "explain": known.explain,
-            "kernel": known,
+            "cases": kernel_object.cases,
+            "warmup": kernel_object.warmup,
+            "compiled": kernel_object.compiled,
+            "bind": kernel_object.bind,
+            "explain": kernel_object.explain,
+            "kernel": kernel_object,
         },
     )
 
@@ -610,11 +610,11 @@ class _Shown:
     def _enter(self, event: LaunchEvent) -> Callable[[], object] | None:
         from silo.calls.resolver import Resolved  # noqa: PLC0415  # loaded by the first call
 
-        found = event.tag
-        if not isinstance(found, Resolved) or id(kind_named(found.kernel.source.kind)) != id(self._kind):
+        resolved = event.tag
+        if not isinstance(resolved, Resolved) or id(kind_named(resolved.kernel.source.kind)) != id(self._kind):
             return None
         arguments = {**event.config, **event.arguments}
-        launch = SeenLaunch(found.kernel.source, arguments, event.grid, event.stream, lambda: _metadata(found))
+        launch = SeenLaunch(resolved.kernel.source, arguments, event.grid, event.stream, lambda: _metadata(resolved))
         return self._kind.enter_launch(launch)
 
 

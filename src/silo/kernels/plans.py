@@ -107,21 +107,21 @@ class Plan(native.LaunchPlan):
         It is None for the plan of a block, which cannot be run again. ``pool`` is torch's handle of the memory pool for
         the function's work; None: the plan has a pool for itself.
         """
-        made = super().__new__(cls, name, names)
-        made._name = name
-        made._function = function
-        made._lock = Mutex()
-        made._recordings = 0
-        made._kernels = ()
-        made._fixed = {}
-        made._memory = {}
-        made._tensors = {}
-        made._arrays = {}
-        made._temporaries = 0
-        made._pool = pool
-        made._logged = False
-        made._full = False
-        return made
+        plan = super().__new__(cls, name, names)
+        plan._name = name
+        plan._function = function
+        plan._lock = Mutex()
+        plan._recordings = 0
+        plan._kernels = ()
+        plan._fixed = {}
+        plan._memory = {}
+        plan._tensors = {}
+        plan._arrays = {}
+        plan._temporaries = 0
+        plan._pool = pool
+        plan._logged = False
+        plan._full = False
+        return plan
 
     _name: str
     _function: Callable[[tuple[Any, ...]], object] | None
@@ -197,11 +197,11 @@ class Plan(native.LaunchPlan):
         with self._lock:
             logged, self._logged = self._logged, True
         if not logged:
-            held = "".join(f"; {name} is held: {use}" for name, use in self._fixed.items())
+            held_arguments = "".join(f"; {name} is held: {use}" for name, use in self._fixed.items())
             logging.getLogger("silo").info(
                 "plan %s: arguments that no recorded form serves; the function runs and is recorded again%s",
                 self._name,
-                held,
+                held_arguments,
             )
 
     def learn(self, arguments: tuple[Any, ...]) -> object:
@@ -307,18 +307,18 @@ def _follow(
     failure: Exception | None = None
     for follow_arrays, follow_numbers in ((True, True), (False, True), (False, False)):
         trail = Trail()
-        given: list[Any] = []
-        for one, value in named.items():
-            made = stand_in_for(one, value, trail)
+        arguments: list[Any] = []
+        for parameter, value in named.items():
+            tracer = stand_in_for(parameter, value, trail)
             # torch reports its work on a real tensor, so a tensor needs no tracer; arrays of other libraries do.
-            followed = follow_arrays or not is_of_torch(value) if isinstance(made, TracedArray) else follow_numbers
-            given.append(made if followed else value)
-            if made is not value and not followed:
-                trail.used[one] = f"a function that takes no stand-ins: {failure}"
+            followed = follow_arrays or not is_of_torch(value) if isinstance(tracer, TracedArray) else follow_numbers
+            arguments.append(tracer if followed else value)
+            if tracer is not value and not followed:
+                trail.used[parameter] = f"a function that takes no stand-ins: {failure}"
         launches: list[Any] = []
         try:
             with torch_work(name, launches, pool=pool) as work, _recording(launches, first, dry=True):
-                function(tuple(given))
+                function(tuple(arguments))
         except ArgumentError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever a program raises of an object that it does not know
@@ -445,12 +445,12 @@ def planning(*, pool: object = None, **arguments: object) -> Generator[Plan]:
         raise ArgumentError("a plan is being recorded in this thread: make the inner plan before it")
     shared = pool_handle(pool)
     refuse_capture("planning", arguments.values())
-    made = Plan("planning", tuple(arguments), pool=shared)
+    plan = Plan("planning", tuple(arguments), pool=shared)
     launches: list[Any] = []
     with torch_work("planning", launches, run=True, pool=shared) as work, _recording(launches):
-        yield made
+        yield plan
     seen = seen_launches(launches)
     trail = Trail()
     for name in arguments:
         trail.used[name] = "a block, which is not followed"
-    made.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail, (work, work))
+    plan.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail, (work, work))

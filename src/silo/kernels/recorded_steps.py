@@ -137,14 +137,14 @@ def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
     forms: list[RecordedForm] = []
     names: tuple[str, ...] = ()
     for number, example in enumerate(one.examples):
-        given = example()
-        if not isinstance(given, tuple | Mapping):
+        passed = example()
+        if not isinstance(passed, tuple | Mapping):
             raise SourceError(
-                f"{one.location}: example {number + 1} of the step {one.name} gives {type(given).__name__}: it gives"
+                f"{one.location}: example {number + 1} of the step {one.name} gives {type(passed).__name__}: it gives"
                 " the arguments as a tuple, or as a mapping by name"
             )
-        positional = cast("tuple[object, ...]", given if isinstance(given, tuple) else ())
-        named = cast("Mapping[str, object]", {} if isinstance(given, tuple) else given)
+        positional = cast("tuple[object, ...]", passed if isinstance(passed, tuple) else ())
+        named = cast("Mapping[str, object]", {} if isinstance(passed, tuple) else passed)
         these = (*names_of_arguments(one.function, len(positional), named), *named)
         if names and these != names:
             raise SourceError(f"{one.location}: the examples of the step {one.name} give {names} and {these}")
@@ -165,15 +165,15 @@ def _record(
     def run(values: tuple[Any, ...]) -> object:
         return one.function(*values[:positional], **dict(zip(names[positional:], values[positional:], strict=True)))
 
-    found: list[RecordedForm] = []
+    forms: list[RecordedForm] = []
 
     def seen(named: Mapping[str, object], first: list[SeenLaunch], second: list[SeenLaunch], trail: Trail) -> None:
-        found.append(_FormRecorder(one, kernels_by_id, named, trail).form(first, second))
+        forms.append(_FormRecorder(one, kernels_by_id, named, trail).form(first, second))
 
     plan = _RecordingPlan(one.name, names, run)
     plan.seen = seen
     plan.learn(arguments)
-    return found[0]
+    return forms[0]
 
 
 class _FormRecorder:
@@ -297,13 +297,13 @@ class _FormRecorder:
     def _source(
         self, number: int, kernel: Kernel, place: int, one: SeenLaunch, other: SeenLaunch
     ) -> tuple[Source, str | Node | Value]:
-        given, kind = other.arguments[place], one.codes[place] >> 56
-        if isinstance(given, TracedArray) and kind == _POINTER:
-            return Source.GIVEN, given.argument
-        if isinstance(given, TracedFloat) and kind == _FLOAT:
-            return self._given(given.argument)
-        if isinstance(given, TracedInt) and kind == _INT:
-            node = self._plain(given.node)
+        argument, kind = other.arguments[place], one.codes[place] >> 56
+        if isinstance(argument, TracedArray) and kind == _POINTER:
+            return Source.GIVEN, argument.argument
+        if isinstance(argument, TracedFloat) and kind == _FLOAT:
+            return self._given(argument.argument)
+        if isinstance(argument, TracedInt) and kind == _INT:
+            node = self._plain(argument.node)
             if isinstance(node, Const):
                 return Source.CONSTANT, node.value
             return (Source.GIVEN, node.name) if isinstance(node, Argument) else (Source.COMPUTED, node)
@@ -316,7 +316,7 @@ class _FormRecorder:
             )
         if kind == _POINTER:
             return self._array(number, kernel, place, one)
-        return Source.CONSTANT, self._constant(number, kernel, kernel.source.signature.names[place], given)
+        return Source.CONSTANT, self._constant(number, kernel, kernel.source.signature.names[place], argument)
 
     def _given(self, name: str) -> tuple[Source, str | Value]:
         held = name in self._trail.used

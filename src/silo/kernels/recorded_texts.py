@@ -48,13 +48,13 @@ def _of_source(kernel: DeclaredKernel, artifact: Artifact) -> Mapping[str, JSON]
     if not isinstance(compiler, GivesCheckedText):
         raise UnsupportedError(f"Silo makes no text of {kernel.source.kind} kernels that a report can hold")
     text, layout = compiler.text_to_check(kernel.source, variant)
-    found = _described(compiler, text, LaunchInfo(artifact.launch.entry, layout), artifact)
+    description = _described(compiler, text, LaunchInfo(artifact.launch.entry, layout), artifact)
     code = HostCode(
-        text_sha256(text), str(found["form"]), LaunchInfo.from_json(found["launch"]), text=text_sha256(text)
+        text_sha256(text), str(description["form"]), LaunchInfo.from_json(description["launch"]), text=text_sha256(text)
     )
     with suppress(SiloError):  # if the store cannot be written, silo crash will require --trust
         session().store.trust.note_built(code)
-    return found
+    return description
 
 
 def _of_bundle(served: ServedVariant) -> Mapping[str, JSON]:
