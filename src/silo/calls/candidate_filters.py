@@ -59,19 +59,19 @@ def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple
     if not isinstance(source, PrunesConfigs) or not kernel.prunes or configs.size < 2:
         return configs, {}
     where = f"{kernel.name} ({kernel.location}): prune_configs_by"
-    given = {**call.values, **call.options, "warmup": False}
+    arguments = {**call.values, **call.options, "warmup": False}
     if call.grid is not None:
-        given["grid"] = call.grid
+        arguments["grid"] = call.grid
     try:
-        left = source.prune(configs.listed, given)
+        allowed = source.prune(configs.listed, arguments)
     except Exception as error:  # a user's function may raise anything
         raise SpaceError(f"{where} failed on this call: {type(error).__name__}: {error}") from error
-    if not left:
+    if not allowed:
         raise SpaceError(f"{where} leaves none of {configs.size} configs for this call; it has to leave one at least")
-    for config in left:
+    for config in allowed:
         if strange := sorted(set(config.as_dict()) - set(kernel.config_names)):
             raise SpaceError(f"{where} gave the config {config}, and no config of the space sets {', '.join(strange)}")
-    kept = ConfigSet(left)
+    kept = ConfigSet(allowed)
     return kept, {config.order_key: PRUNED for config in configs.listed if config not in kept}
 
 
@@ -185,11 +185,11 @@ class NumericsOf:
     def judge(self, variants: Sequence[Variant]) -> dict[bytes, Decision]:
         """Returns, for each config by its order key, whether its results have the same bits as the first variant's."""
         configs: list[Config] = [variant.config for variant in variants]
-        found = [self._of(variants[0])]
+        numerics = [self._of(variants[0])]
         # If the first config sums, no other config counts as equal, so the others need not be lowered.
-        sums = isinstance(found[0], str) or bool(found[0].ordered)
-        found += [found[0] if sums else self._of(variant) for variant in variants[1:]]
-        return dict(zip([config.order_key for config in configs], same_bits(configs, found), strict=True))
+        sums = isinstance(numerics[0], str) or bool(numerics[0].ordered)
+        numerics += [numerics[0] if sums else self._of(variant) for variant in variants[1:]]
+        return dict(zip([config.order_key for config in configs], same_bits(configs, numerics), strict=True))
 
     def _of(self, variant: Variant) -> Numerics | str:
         values = (*variant.config.values, *variant.specialization.constants)
@@ -214,13 +214,13 @@ def same_bits(configs: Sequence[Config], numerics: Sequence[Numerics | str]) -> 
 
 
 def _same_bits(first: tuple[Config, Numerics | str], other: tuple[Config, Numerics | str]) -> Decision:
-    base, own = first[1], other[1]
-    for what, found in (("the first config", base), ("it", own)):
-        if isinstance(found, str):
-            return Rejected(f"{what} does not compile: {found}")
-        if found.ordered:
-            return Rejected(f"the kernel has {' and '.join(found.ordered)}, so the order of summing may be another")
-    if isinstance(base, str) or isinstance(own, str) or base.stored != own.stored:
+    base, other_numerics = first[1], other[1]
+    for what, numerics in (("the first config", base), ("it", other_numerics)):
+        if isinstance(numerics, str):
+            return Rejected(f"{what} does not compile: {numerics}")
+        if numerics.ordered:
+            return Rejected(f"the kernel has {' and '.join(numerics.ordered)}, so the order of summing may be another")
+    if isinstance(base, str) or isinstance(other_numerics, str) or base.stored != other_numerics.stored:
         return Rejected("it stores other values than the first config")
     ours, theirs = first[0].as_dict(), other[0].as_dict()
     for name in sorted({option.name for option in declared_options() if option.arithmetic}):

@@ -203,14 +203,14 @@ def frozen_error(kernel: DeclaredKernel, study_key: StudyKey, context: CallConte
     study = study_key.study(context.specialization, context.bucket)
     locked = lock_advice(kernel, study_key, context)
     if locked is None:
-        what, near = "the store holds no measurement of it", neighbours(study, study_key.records)
+        reason, near = "the store holds no measurement of it", neighbours(study, study_key.records)
         mend = "measure it (silo tune)"
     else:
         path, advice = locked
-        what, near = f"the lock {path} does not say: {advice.reason}", advice.refused
+        reason, near = f"the lock {path} does not say: {advice.reason}", advice.refused
         mend = f"decide it (silo tune FILE --lock {path})"
     lines = [
-        f"{study} ({study.device}): tuning is frozen and no config is known; {what}",
+        f"{study} ({study.device}): tuning is frozen and no config is known; {reason}",
         *near_lines(near),
         f"  {mend}, or set SILO_TUNE=cached to use the best guess",
     ]

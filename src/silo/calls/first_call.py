@@ -328,20 +328,20 @@ def _copies(context: CallContext) -> dict[str, object] | None:
 
     None if an array cannot be copied.
     """
-    made: dict[int, object] = {}
+    copies: dict[int, object] = {}
     result: dict[str, object] = {}
     for name, value in context.call.values.items():
         if name in context.given:
             continue
         array = array_behind(value)
         if array is not None:
-            if id(array) not in made:
+            if id(array) not in copies:
                 try:
-                    made[id(array)] = duplicate(array)
+                    copies[id(array)] = duplicate(array)
                 except ArgumentError as error:
                     _log.info("%s is not tuned on this call: %s: %s", context.call.kernel, name, error)
                     return None
-            result[name] = made[id(array)] if array is value else with_base(value, made[id(array)])
+            result[name] = copies[id(array)] if array is value else with_base(value, copies[id(array)])
         else:
             result[name] = value
     return result

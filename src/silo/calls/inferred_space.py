@@ -72,11 +72,11 @@ def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple
         if declared is None or read & set(rule.placed):
             return
         written = ", ".join(str(axis) for axis in declared)
-        what = f"the declared grid ({written})"
+        grid_text = f"the declared grid ({written})"
     else:
-        what = f"the grid {grid!r} of the call"
+        grid_text = f"the grid {grid!r} of the call"
     raise SpaceError(
-        f"{kernel.name}: the call leaves {', '.join(rule.placed)} open, and {what} does not depend on it: "
+        f"{kernel.name}: the call leaves {', '.join(rule.placed)} open, and {grid_text} does not depend on it: "
         f"pass a function, {kernel.name}[lambda meta: (silo.cdiv(..., meta[{rule.placed[0]!r}]),)](...), or the value"
     )
 

@@ -105,14 +105,14 @@ def led(path: Path, subject: str, written: Callable[[], T | None], decide: Calla
     """
     begin = time.monotonic()
     while True:
-        if (found := written()) is not None:
-            return found
+        if (decision := written()) is not None:
+            return decision
         with _lease(path) as lease:
             if lease.held:
                 # The former leader may have written the decision after written() was called above and before it
                 # released the lease.
-                found = written()
-                return decide() if found is None else found
+                decision = written()
+                return decide() if decision is None else decision
             waited_s = time.monotonic() - begin
             if waited_s > settings().leader_wait_s:
                 raise FrozenError(

@@ -211,13 +211,13 @@ class Resolver:
             return f"{describe_call(context.call)}\n{frozen_error(kernel, self.problem(context), context)}"
         variant = self.variant(context, decision.config)
         compiler = compiler_identity(kernel.source.kind, variant.target)
-        known = session().store.artifacts.get(variant.artifact_key(compiler))
+        artifact = session().store.artifacts.get(variant.artifact_key(compiler))
         lines = [
             describe_call(context.call),
             f"device: {context.device.target} ({context.device.model})",
             "assumes: " + (", ".join(variant.specialization.assumptions) or "nothing"),
             f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
-            f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
+            f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if artifact else "not compiled yet"),
             *self._expected(context, decision),
             *self._heuristic(context),
             *self._progress(context),
@@ -230,13 +230,13 @@ class Resolver:
         if decision.origin is not Origin.RULE:
             return []
         study_key = self.problem(context)
-        found = study_key.generalization(context.specialization, context.reach)
-        if found is None:
+        generalization = study_key.generalization(context.specialization, context.reach)
+        if generalization is None:
             return []
-        expected = found.expect(tuple(context.values[name] for name in study_key.key))
+        expected = generalization.expect(tuple(context.values[name] for name in study_key.key))
         # the rule may name another compiler's winner for this very size
         lines = [f"loss: {expected}"] if expected.config == decision.config else []
-        return [*lines, found.text]
+        return [*lines, generalization.text]
 
     def _progress(self, context: CallContext) -> list[str]:
         """Returns a line about first calls that were cut off before all configs were measured, if there were any."""
@@ -294,8 +294,8 @@ class Resolver:
         if deterministic and rule is not None:
             rule = rule.deterministic
         config_names = set(kernel.config_names if rule is None else rule.config_names)
-        given = {name: value for name, value in specialization.constants if name in config_names}
-        given.update({name: kernel.source.constant(value) for name, value in call.options.items()})
+        given_constants = {name: value for name, value in specialization.constants if name in config_names}
+        given_constants.update({name: kernel.source.constant(value) for name, value in call.options.items()})
         values: dict[str, Value] = {
             one.name: one.number
             for one in call.arguments
@@ -314,7 +314,7 @@ class Resolver:
         integers = {name: key_values[name] for name in key if isinstance(key_values.get(name), int)}
         space = kernel.space if rule is None else rule.space(device.target, device.facts(), key_values)
         specialization = specialization.with_constants(constants)
-        searched, left_out = self._searched(space, integers, given), dict[bytes, str]()
+        searched, left_out = self._searched(space, integers, given_constants), dict[bytes, str]()
         if kernel.prunes:
             searched, left_out = prune(kernel, call, searched)
         context = CallContext(
@@ -323,7 +323,7 @@ class Resolver:
             signature=signature,
             specialization=specialization,
             values=cast("Mapping[str, Value]", key_values),
-            given=given,
+            given=given_constants,
             searched=searched,
             space=space,
             key=key,
@@ -360,11 +360,11 @@ class Resolver:
 
         kept = {name: value for name, value in specialization.constants if name not in self._kernel.open_blocks}
         specialization = specialization.with_constants(kept)
-        known = (self._kernel.source.fingerprint, signature, specialization)
-        if known not in self._guesses:
-            self._guesses[known] = guess_space(self._kernel, device.target, signature, specialization)
-        check_grid(self._kernel, self._guesses[known], call.grid, self._kernel.grid)
-        return self._guesses[known]
+        key = (self._kernel.source.fingerprint, signature, specialization)
+        if key not in self._guesses:
+            self._guesses[key] = guess_space(self._kernel, device.target, signature, specialization)
+        check_grid(self._kernel, self._guesses[key], call.grid, self._kernel.grid)
+        return self._guesses[key]
 
     def _searched(self, space: SearchSpace, integers: Mapping[str, Value], given: Mapping[str, Value]) -> SearchSpace:
         try:
@@ -418,11 +418,11 @@ class Resolver:
         def can_measure() -> Decision:
             if not can_tune:
                 return Rejected("explaining measures nothing")
-            found = measurable(self._kernel, context, self.variant(context, context.candidates[0]))
-            if isinstance(found, Rejected) and found.reason not in self._told:
-                self._told.add(found.reason)
-                announce(f"{self._kernel.name} is not tuned on calls such as this one: {found.reason}")
-            return found
+            decision = measurable(self._kernel, context, self.variant(context, context.candidates[0]))
+            if isinstance(decision, Rejected) and decision.reason not in self._told:
+                self._told.add(decision.reason)
+                announce(f"{self._kernel.name} is not tuned on calls such as this one: {decision.reason}")
+            return decision
 
         def carry() -> tuple[Config, ...]:
             if can_tune if can_compile is None else can_compile:
