@@ -59,7 +59,7 @@ def spread_by_scores(
     """
     total = sum(scores.values())
     even = total == 0
-    left = {dimension: (1.0 if even else score / total) for dimension, score in scores.items()}
+    scores_left = {dimension: (1.0 if even else score / total) for dimension, score in scores.items()}
     blocks: dict[str, int] = {}
     for dimension, score in scores.items():
         unscored = score == 0 and not even and not is_reduction(dimension)
@@ -67,13 +67,13 @@ def spread_by_scores(
     count = 1
     for size in blocks.values():
         count *= size
-    while count < elements and left:
-        dimension = max(left, key=lambda name: left[name])
+    while count < elements and scores_left:
+        dimension = max(scores_left, key=lambda name: scores_left[name])
         if blocks[dimension] >= min(max_block(dimension, target), hints[dimension]):
-            del left[dimension]
+            del scores_left[dimension]
             continue
         blocks[dimension] *= 2
-        left[dimension] /= 2
+        scores_left[dimension] /= 2
         count *= 2
     return blocks
 
@@ -247,12 +247,12 @@ def _grow(blocks: dict[str, int], hints: SizeHints, aim: int) -> None:
 
 def _spread(r: int, hints: SizeHints, target: TargetFacts) -> dict[str, int] | Rejected:
     """Distributes ``r`` reduced elements over the reduced dimensions, the last one first."""
-    left = min(r, hints.rnumel)
+    elements_left = min(r, hints.rnumel)
     blocks: dict[str, int] = {}
     for dimension in reversed(hints.reduced):
-        blocks[dimension] = min(hints[dimension], max_block(dimension, target), left)
-        left //= blocks[dimension]
-    if left > 1:
+        blocks[dimension] = min(hints[dimension], max_block(dimension, target), elements_left)
+        elements_left //= blocks[dimension]
+    if elements_left > 1:
         held = " x ".join(f"{name}={size}" for name, size in blocks.items())
         return Rejected(f"{r} reduced elements do not fit one block; {held} is the most")
     return {dimension: blocks[dimension] for dimension in hints.reduced}
@@ -354,12 +354,12 @@ def lookup(
 
     SpaceError for an incomplete entry.
     """
-    found = table.get(lookup_key(hints, source))
-    if found is None:
+    members = table.get(lookup_key(hints, source))
+    if members is None:
         return None
-    missing = [name for name in ("num_warps", "num_stages") if name not in found]
+    missing = [name for name in ("num_warps", "num_stages") if name not in members]
     if missing:
-        raise SpaceError(f"the entry {dict(found)} of a lookup table lacks {', '.join(missing)}")
+        raise SpaceError(f"the entry {dict(members)} of a lookup table lacks {', '.join(missing)}")
     draft = Draft("lookup")
-    draft.add(Config.of(found), "the user's lookup table")
+    draft.add(Config.of(members), "the user's lookup table")
     return draft.done()

@@ -154,25 +154,25 @@ class Candidates(Sequence[HeuristicCandidate]):
         A name given as "" is dropped, because the kernel has that block size as a literal. Raises SpaceError if two
         names become equal. Options keep their names.
         """
-        made: list[HeuristicCandidate] = []
+        renamed: list[HeuristicCandidate] = []
         for candidate in self.found:
             members = candidate.config.as_dict()
             kept = {name: names.get(name, name) for name in members if names.get(name, name)}
             if len(set(kept.values())) < len(kept):
                 raise SpaceError(f"two blocks of {candidate.config} would have one name: {', '.join(kept.values())}")
-            made.append(replace(candidate, config=Config.of({kept[name]: members[name] for name in kept})))
-        return replace(self, found=_distinct(made))
+            renamed.append(replace(candidate, config=Config.of({kept[name]: members[name] for name in kept})))
+        return replace(self, found=_distinct(renamed))
 
     def for_target(self, target: TargetFacts) -> Candidates:
         """Returns the candidates without options that do not apply to the target, such as a GPU's options on a CPU."""
         if target.kind != "cpu":
             return self
         own = options_for_targets(target.kind)
-        kept = [
+        reduced = [
             replace(one, config=Config(one.config.values, tuple(o for o in one.config.options if o[0] in own)))
             for one in self.found
         ]
-        return replace(self, found=_distinct(kept))
+        return replace(self, found=_distinct(reduced))
 
     def __str__(self) -> str:
         lines = [f"{self.kind}:", *(f"  {candidate}" for candidate in self.found)]
@@ -288,18 +288,18 @@ def deterministic_filter(candidates: Candidates, facts: KernelFacts, effort: Tun
     """
     if not effort.one_order or len(candidates) == 1:
         return candidates
-    left = list(candidates)
-    left = [one for one in left if not 0 <= _number(one.config, "R0_BLOCK") <= 4] or left
+    remaining = list(candidates)
+    remaining = [one for one in remaining if not 0 <= _number(one.config, "R0_BLOCK") <= 4] or remaining
     if not facts.contiguous_reduction:
-        left = [one for one in left if _number(one.config, "XBLOCK") != 1] or left
+        remaining = [one for one in remaining if _number(one.config, "XBLOCK") != 1] or remaining
     for name in ("R0_BLOCK", "num_warps", "XBLOCK"):
-        if len(left) > 1:
-            left = _second_largest(left, lambda one, name=name: _number(one.config, name))
-    kept = left[0]
+        if len(remaining) > 1:
+            remaining = _second_largest(remaining, lambda one, name=name: _number(one.config, name))
+    winner = remaining[0]
     draft = Draft(candidates.kind)
-    draft.add(kept.config, f"{kept.reason}; the one config of deterministic mode")
+    draft.add(winner.config, f"{winner.reason}; the one config of deterministic mode")
     for candidate in candidates:
-        if candidate is not kept:
+        if candidate is not winner:
             draft.reject(candidate, "deterministic mode keeps one config")
     return _with_rejected(draft.done(), candidates)
 

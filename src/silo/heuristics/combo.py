@@ -115,25 +115,25 @@ def combo(
     """
     if not kernels:
         raise SpaceError("a combo without sub-kernels has no config")
-    known = TargetFacts.of(target)
-    found = [_HEURISTICS[kernel.kind](known, kernel.hints, kernel.facts, effort) for kernel in kernels]
-    first = [made[0].config.as_dict() for made in found]
+    facts_of_target = TargetFacts.of(target)
+    candidates = [_HEURISTICS[kernel.kind](facts_of_target, kernel.hints, kernel.facts, effort) for kernel in kernels]
+    first = [made[0].config.as_dict() for made in candidates]
     naming = _Naming(kernels, names)
     members: dict[str, Value] = {}
     for index, config in enumerate(first):
         members |= naming.members(config, index)
-    launches = dict.fromkeys(_launch(one.config) for made in found for one in made)
-    warps = max(_launch(made[0].config)[0] for made in found)
-    stages = max(_launch(made[0].config)[1] for made in found)
+    launches = dict.fromkeys(_launch(one.config) for made in candidates for one in made)
+    warps = max(_launch(made[0].config)[0] for made in candidates)
+    stages = max(_launch(made[0].config)[1] for made in candidates)
     launches.setdefault((warps, stages))
-    if known.kind == "cpu":
+    if facts_of_target.kind == "cpu":
         launches.clear()
     else:
         members |= {"num_warps": warps, "num_stages": stages}
     ordered = sorted(_groups(kernels, grouped=grouped), key=lambda group: -kernels[group[0]].hints.numel)
-    groups = tuple(_group(group, found[group[0]], naming) for group in ordered)
+    groups = tuple(_group(group, candidates[group[0]], naming) for group in ordered)
     limits = {
-        (index, dimension): min(max_block(dimension, known), kernels[index].hints[dimension])
+        (index, dimension): min(max_block(dimension, facts_of_target), kernels[index].hints[dimension])
         for index in range(len(kernels))
         for dimension in naming.own(first[index], index)
     }
@@ -143,7 +143,7 @@ def combo(
         choices.append(tuple(Config.of(num_warps=warps, num_stages=stages) for warps, stages in launches))
     steps = list(_steps(kernels, ordered, limits, naming))
     if launches:
-        most = _MOST_THREADS // known.warp_size
+        most = _MOST_THREADS // facts_of_target.warp_size
         steps.append(Steps(("num_warps",), tuple(1 << power for power in range(most.bit_length()))))
     return ComboLayout(
         base=HeuristicCandidate(base, "each sub-kernel's first blocks, the most warps and stages of any"),
@@ -179,7 +179,7 @@ class _Naming:
 
     def members(self, config: Mapping[str, Value], index: int) -> dict[str, Value]:
         """Returns the block sizes and HIP options of a sub-kernel under the combo's names, without warps and stages."""
-        found: dict[str, Value] = {}
+        members: dict[str, Value] = {}
         for usual, value in config.items():
             if usual in ("num_warps", "num_stages"):
                 continue
@@ -187,8 +187,8 @@ class _Naming:
             if is_option(usual) or (name and not self._is_own(name, index)):
                 name = usual
             if name:
-                found[name] = value
-        return found
+                members[name] = value
+        return members
 
     def _is_own(self, name: str, index: int) -> bool:
         return self.known is None or name in self.known or name in self.kernels[index].names.values()
@@ -215,11 +215,11 @@ def _groups(kernels: Sequence[SubKernel], *, grouped: bool) -> list[list[int]]:
 
 def _group(members: Sequence[int], candidates: Candidates, naming: _Naming) -> ComboGroup:
     configs: dict[Config, HeuristicCandidate] = {}
-    for one in candidates:
+    for candidate in candidates:
         values: dict[str, Value] = {}
         for index in members:
-            values |= naming.members(one.config.as_dict(), index)
-        configs.setdefault(Config.of(values), HeuristicCandidate(Config.of(values), one.reason))
+            values |= naming.members(candidate.config.as_dict(), index)
+        configs.setdefault(Config.of(values), HeuristicCandidate(Config.of(values), candidate.reason))
     return ComboGroup(tuple(members), tuple(configs.values()))
 
 

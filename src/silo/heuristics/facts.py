@@ -87,7 +87,7 @@ class SizeHints:
         """
         if isinstance(sizes, SizeHints):
             return sizes
-        found: dict[str, int] = {}
+        rounded: dict[str, int] = {}
         for name, size in sizes.items():
             dimension = _ALIASES.get(name, name)
             if dimension not in DIMENSIONS:
@@ -96,12 +96,12 @@ class SizeHints:
                 raise SpaceError(f"the size hint {name}={size!r} is not an integer")
             if size < 0:
                 raise SpaceError(f"the size hint {name}={size} is negative; it counts elements")
-            if dimension in found:
+            if dimension in rounded:
                 raise SpaceError(f"two size hints are for the dimension {dimension}: {', '.join(sizes)}")
-            found[dimension] = 1 << max(size - 1, 0).bit_length()
-        ordered = tuple((name, found[name]) for name in DIMENSIONS if name in found)
+            rounded[dimension] = 1 << max(size - 1, 0).bit_length()
+        ordered = tuple((name, rounded[name]) for name in DIMENSIONS if name in rounded)
         for before, after in (("x", "y"), ("y", "z"), ("r0_", "r1_")):
-            if after in found and before not in found:
+            if after in rounded and before not in rounded:
                 raise SpaceError(
                     f"there is a size hint for {after} and none for {before}; name dimensions in that order"
                 )
@@ -268,11 +268,11 @@ class TargetFacts:
         named = Target.parse(target) if isinstance(target, str) else target
         if named.kind in _WITHOUT_BLOCKS:
             raise SpaceError(f"no heuristic knows the target {named}: they choose blocks for cuda, hip, xpu and cpu")
-        known = device or {}
-        units = known.get("sm_count", 0)
+        device_facts = device or {}
+        units = device_facts.get("sm_count", 0)
         # A CPU reports one lane per warp. Its block sizes are chosen as for 32 lanes, and options that count warps are
         # left out.
-        warp = known.get("warp_size", 0) if named.kind != "cpu" else 32
+        warp = device_facts.get("warp_size", 0) if named.kind != "cpu" else 32
         return cls(
             kind=named.kind,
             arch=named.arch,

@@ -213,13 +213,13 @@ class BoundSpace:
     def hints(self, values: Mapping[str, Value]) -> dict[str, int]:
         """Returns the sizes of one call's bucket by dimension. Raises SpaceError for a size that is not an integer."""
         buckets = {name: bucket_of([values.get(name)])[0] for name in self.reads}
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for dimension, node in self.sizes:
             try:
-                found[dimension] = max(evaluate(node, Bindings(values=buckets)), 0)
+                sizes[dimension] = max(evaluate(node, Bindings(values=buckets)), 0)
             except ExpressionError as error:
                 raise SpaceError(f"{self.kernel}: the size {dimension} for the heuristic: {error}") from None
-        return found
+        return sizes
 
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> Space:
         """Returns the space of one call. Raises SpaceError if the constraints exclude every config."""

@@ -74,7 +74,7 @@ def open_blocks(signature: Signature, computed: Collection[str] = ()) -> tuple[s
 
     ``computed`` are set by ``triton.heuristics``. Empty if no block size is among them.
     """
-    found = tuple(
+    blocks = tuple(
         parameter.name
         for parameter in signature.parameters
         if parameter.kind is ParameterKind.CONSTEXPR
@@ -82,7 +82,7 @@ def open_blocks(signature: Signature, computed: Collection[str] = ()) -> tuple[s
         and parameter.name not in computed
         and role_of(parameter.name) is not None
     )
-    return found if any(role_of(name) != GROUP for name in found) else ()
+    return blocks if any(role_of(name) != GROUP for name in blocks) else ()
 
 
 def open_sizes(signature: Signature) -> tuple[str, ...]:
@@ -147,12 +147,12 @@ def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
     """Returns the use of blocks with these sizes, from the traits of the kernel's code."""
     blocks: dict[str, BlockUse] = {}
     for name, length in lengths.items():
-        found = None if role_of(name) == GROUP else traits.blocks.get(length)
-        if found is None:
+        block = None if role_of(name) == GROUP else traits.blocks.get(length)
+        if block is None:
             blocks[name] = BlockUse()
             continue
-        limit = found.limits[0] if found.limits else ""
-        blocks[name] = BlockUse(limit, found.reduced or found.scanned, stepped=found.stepped, placed=found.placed)
+        limit = block.limits[0] if block.limits else ""
+        blocks[name] = BlockUse(limit, block.reduced or block.scanned, stepped=block.stepped, placed=block.placed)
     return KernelUse(
         blocks=blocks,
         loads=traits.loads,
@@ -196,12 +196,12 @@ class _Kernel:
     def size(self, block: str) -> str:
         """Returns the argument that holds the number of elements in a block's dimension."""
         use = self.use.blocks[block]
-        found = use.limit or size_name(role_of(block) or "", self.key)
-        if not found:
+        argument = use.limit or size_name(role_of(block) or "", self.key)
+        if not argument:
             raise self.refuse(f"nothing says how far {block} goes (no mask compares it with an argument)")
-        if found not in self.key:
-            raise self.refuse(f"{block} goes up to {found}, which is not in the key: add key=[{found!r}, ...]")
-        return found
+        if argument not in self.key:
+            raise self.refuse(f"{block} goes up to {argument}, which is not in the key: add key=[{argument!r}, ...]")
+        return argument
 
 
 def guess(name: str, use: KernelUse, arguments: Sequence[str], key: Sequence[str]) -> tuple[HeuristicSpace, str]:
@@ -252,14 +252,14 @@ def _product(
     ):
         if not good:
             raise kernel.refuse(f"it looks like a product of matrices, but of {block} {how}")
-    made = space(
+    heuristic = space(
         "native_matmul",
         {"x": kernel.size(n), "y": kernel.size(m), "r": kernel.size(k)},
         names={"XBLOCK": n, "YBLOCK": m, "R0_BLOCK": k},
         facts=facts,
         constants=groups,
     )
-    return made, f"guessed: tl.dot with blocks {m}, {n}, {k} is a product of matrices"
+    return heuristic, f"guessed: tl.dot with blocks {m}, {n}, {k} is a product of matrices"
 
 
 def _rows(
@@ -271,14 +271,14 @@ def _rows(
         raise kernel.refuse(
             f"rows lie along {', '.join(along)}, and there are several along {', '.join(rows) or 'none'}"
         )
-    made = space(
+    heuristic = space(
         "persistent_reduction" if whole else "reduction",
         {"x": kernel.size(rows[0]) if rows else 1, "r": kernel.size(along[0])},
         names={"R0_BLOCK": along[0], "XBLOCK": rows[0] if rows else ""},
         facts=facts,
     )
     how = f"{along[0]} holds whole rows" if whole else f"it reduces along {along[0]} in a loop"
-    return made, f"guessed: {how}, {f'several by {rows[0]}' if rows else 'one a program'}"
+    return heuristic, f"guessed: {how}, {f'several by {rows[0]}' if rows else 'one a program'}"
 
 
 def _pointwise(kernel: _Kernel, blocks: Mapping[str, str], facts: KernelFacts) -> tuple[HeuristicSpace, str]:
@@ -287,10 +287,10 @@ def _pointwise(kernel: _Kernel, blocks: Mapping[str, str], facts: KernelFacts) -
     if dimensions is None:
         raise kernel.refuse("they are no known set of dimensions")
     by_dimension = {dimensions[role]: block for block, role in blocks.items()}
-    made = space(
+    heuristic = space(
         "pointwise",
         {dimension: kernel.size(by_dimension[dimension]) for dimension in ("x", "y", "z") if dimension in by_dimension},
         names={f"{dimension.upper()}BLOCK": block for dimension, block in by_dimension.items()},
         facts=facts,
     )
-    return made, "guessed: neither tl.dot nor a reduction over a block, so it is pointwise"
+    return heuristic, "guessed: neither tl.dot nor a reduction over a block, so it is pointwise"

@@ -30,13 +30,13 @@ def pointwise(
     XBLOCK=256, num_stages=1, num_warps=4: a block for 1024 elements, 256 of them a warp
     XBLOCK=128, num_stages=1, num_warps=4: half of it, 64 elements a warp
     """
-    known, sizes = TargetFacts.of(target), SizeHints.of(hints)
+    facts_of_target, sizes = TargetFacts.of(target), SizeHints.of(hints)
     if sizes.reduced:
         raise SpaceError(f"a pointwise kernel reduces nothing, and there are size hints for {', '.join(sizes.reduced)}")
     draft = Draft("pointwise")
     fill = (_one, _two, _three)[len(sizes.parallel) - 1]
-    fill(draft, known, sizes, facts, effort)
-    return descriptor_filter(draft.done(), facts, known).for_target(known)
+    fill(draft, facts_of_target, sizes, facts, effort)
+    return descriptor_filter(draft.done(), facts, facts_of_target).for_target(facts_of_target)
 
 
 def _span(hints: SizeHints) -> int:

@@ -87,7 +87,7 @@ def native_matmul(
     >>> len(native_matmul("cuda:sm_90", {"x": 4096, "y": 4096, "r": 4096}))
     19
     """
-    known, sizes = TargetFacts.of(target), SizeHints.of(hints)
+    facts_of_target, sizes = TargetFacts.of(target), SizeHints.of(hints)
     if sizes.reduced != ("r0_",) or "y" not in sizes:
         raise SpaceError(f"a product of matrices has sizes x, y and r (and z for batches), not {sizes}")
     inner = max(sizes.rnumel, MIN_DOT_BLOCK)
@@ -107,9 +107,9 @@ def native_matmul(
             f"an inner dimension of {inner} does not fit one block beside 16 x 16 elements: {MAX_ELEMENTS} fit; "
             "use a kernel that loops over it"
         )
-    made = descriptor_filter(draft.done(), facts, known, whole_row=inner if persistent else 0)
-    made = deterministic_filter(made, facts, effort)
-    return replace(made, kind="native matmul").for_target(known)
+    candidates = descriptor_filter(draft.done(), facts, facts_of_target, whole_row=inner if persistent else 0)
+    candidates = deterministic_filter(candidates, facts, effort)
+    return replace(candidates, kind="native matmul").for_target(facts_of_target)
 
 
 def _shrink(blocks: dict[str, int], inner: int) -> None:
@@ -237,11 +237,13 @@ def _beside_persistent(candidates: Candidates, facts: KernelFacts) -> Candidates
     if facts.longest_persistent <= 0:
         return candidates
     draft = Draft(candidates.kind)
-    for one in candidates:
-        if _rows_of(one) * facts.longest_persistent <= MAX_PERSISTENT:
-            draft.add(one.config, one.reason)
+    for candidate in candidates:
+        if _rows_of(candidate) * facts.longest_persistent <= MAX_PERSISTENT:
+            draft.add(candidate.config, candidate.reason)
         else:
-            draft.reject(one, f"with rows of {facts.longest_persistent} in one block it would compile for very long")
+            draft.reject(
+                candidate, f"with rows of {facts.longest_persistent} in one block it would compile for very long"
+            )
     if not draft.count:
         least = min(candidates, key=_rows_of)
         draft.add(least.config, f"{least.reason}; the fewest rows there are")
@@ -375,7 +377,7 @@ def _many_contiguous(target: TargetFacts, sizes: SizeHints, facts: KernelFacts) 
     x, rnumel = sizes["x"], sizes.rnumel
     if not target.is_xpu:
         # One warp reduces a row without shared memory.
-        made = reduction_config(
+        config = reduction_config(
             target,
             sizes,
             min(1024 // rnumel, 8),
@@ -385,10 +387,10 @@ def _many_contiguous(target: TargetFacts, sizes: SizeHints, facts: KernelFacts) 
             register_intensive=True,
             reduction_hint=facts.reduction_hint,
         )
-        return made, "many contiguous rows: one warp for a few of them, no shared memory"
+        return config, "many contiguous rows: one warp for a few of them, no shared memory"
     rows = 1 if x // 8 < 128 or facts.loads + facts.stores >= 5 else 8
-    made = reduction_config(target, sizes, rows, rnumel, register_intensive=True)
-    return made, "Intel: many contiguous rows, as many warps as their elements ask for"
+    config = reduction_config(target, sizes, rows, rnumel, register_intensive=True)
+    return config, "Intel: many contiguous rows, as many warps as their elements ask for"
 
 
 # ---- Cooperative reductions: RSPLIT programs share one row, and wait for one another ----
@@ -421,14 +423,14 @@ def cooperative_reduction(
     row = share.rnumel if facts.persistent else 0
     own = replace(facts, dynamic_sizes=0)
     make = persistent_candidates if facts.persistent else looped_candidates
-    made = make("cooperative reduction", facts_of_target, share, own, effort)
+    candidates = make("cooperative reduction", facts_of_target, share, own, effort)
     reason = f"{split} programs share a row: {split} x {sizes['x']} of {facts_of_target.units} multiprocessors"
     found = tuple(
-        replace(one, config=changed(one.config, RSPLIT=split), reason=f"{one.reason}; {reason}") for one in made
+        replace(one, config=changed(one.config, RSPLIT=split), reason=f"{one.reason}; {reason}") for one in candidates
     )
-    made = descriptor_filter(replace(made, found=found), facts, facts_of_target, whole_row=row)
-    made = deterministic_filter(made, facts, effort)
-    return enforce_minimums(made, facts, facts_of_target, whole_row=row).for_target(facts_of_target)
+    candidates = descriptor_filter(replace(candidates, found=found), facts, facts_of_target, whole_row=row)
+    candidates = deterministic_filter(candidates, facts, effort)
+    return enforce_minimums(candidates, facts, facts_of_target, whole_row=row).for_target(facts_of_target)
 
 
 # ---- Mix-order reductions: one kernel reduces along rows, and along columns over RSPLIT_SIZE rows per program ----
@@ -458,16 +460,16 @@ def mix_order(
         raise SpaceError(f"a mix-order reduction needs facts with rsplit_size, a power of two; it is {split}")
     if len(sizes.sizes) != 2:
         raise SpaceError(f"a mix-order reduction has sizes x and r, not {sizes}")
-    made = persistent_candidates("mix-order reduction", facts_of_target, sizes, facts, effort)
-    made = descriptor_filter(made, facts, facts_of_target, whole_row=sizes.rnumel)
+    candidates = persistent_candidates("mix-order reduction", facts_of_target, sizes, facts, effort)
+    candidates = descriptor_filter(candidates, facts, facts_of_target, whole_row=sizes.rnumel)
     rnumel = sizes["r0_"]
     least = facts.descriptor_minimums.get("XBLOCK", 1)
     block = max(min(max(split // 32, 4 if rnumel <= 512 else 1), 16, split), least)
     if block > split:
         raise SpaceError(f"descriptors ask for XBLOCK={least} at least, and it has to divide rsplit_size={split}")
     stages = min(max(split // block // 4, 1), (2 if rnumel > 8192 else 3) if facts.several_stages else 1)
-    draft = Draft(made.kind)
-    for candidate in made:
+    draft = Draft(candidates.kind)
+    for candidate in candidates:
         config = changed(candidate.config, RSPLIT_SIZE=split, XBLOCK=block, NUM_STAGES=stages)
         reason = f"{block} of the {split} rows of a program at a time, {stages} in flight"
         before = dict(config.options)["num_warps"]
@@ -482,7 +484,7 @@ def mix_order(
             if effort.exhaustive and before < (16 if facts_of_target.is_hip else 32):
                 draft.add(changed(config, num_warps=before * 2), f"{reason}; twice the warps for long rows")
     done = draft.done()
-    return deterministic_filter(replace(done, rejected=made.rejected), facts, effort).for_target(facts_of_target)
+    return deterministic_filter(replace(done, rejected=candidates.rejected), facts, effort).for_target(facts_of_target)
 
 
 # ---- Split scans: a long row is scanned by many programs, each of which waits for the sum of its predecessors ----
@@ -509,13 +511,13 @@ def split_scan(
     if facts.descriptor_minimums.get("XBLOCK", 1) > 1:
         raise SpaceError("descriptors ask for a longer XBLOCK than 1, and a split scan has one row a program")
     rows = sizes.replaced(x=1)
-    made = looped_candidates("split scan", facts_of_target, rows, replace(facts, dynamic_sizes=0), effort)
-    draft = Draft(made.kind)
-    for one in made:
-        block = one.config.as_dict()["R0_BLOCK"]
+    candidates = looped_candidates("split scan", facts_of_target, rows, replace(facts, dynamic_sizes=0), effort)
+    draft = Draft(candidates.kind)
+    for candidate in candidates:
+        block = candidate.config.as_dict()["R0_BLOCK"]
         assert isinstance(block, int)
         raised = max(block, facts.min_scan_block)
-        reason = one.reason if raised == block else f"{one.reason}; raised to {raised}"
-        draft.add(changed(one.config, R0_BLOCK=raised), reason)
-    made = descriptor_filter(replace(draft.done(), rejected=made.rejected), facts, facts_of_target)
-    return deterministic_filter(made, facts, effort).for_target(facts_of_target)
+        reason = candidate.reason if raised == block else f"{candidate.reason}; raised to {raised}"
+        draft.add(changed(candidate.config, R0_BLOCK=raised), reason)
+    candidates = descriptor_filter(replace(draft.done(), rejected=candidates.rejected), facts, facts_of_target)
+    return deterministic_filter(candidates, facts, effort).for_target(facts_of_target)
