@@ -111,12 +111,12 @@ def enumeration(library: ExportedLibrary, function: ExportedFunction, one: Taken
 
 def enumerations(library: ExportedLibrary) -> list[tuple[ExportedFunction, Taken]]:
     """Returns the constants that become enums, once for each kernel: all signatures of a kernel have the same."""
-    found: dict[tuple[str, str], tuple[ExportedFunction, Taken]] = {}
+    constants: dict[tuple[str, str], tuple[ExportedFunction, Taken]] = {}
     for function in library.functions:
         for one in function.parameters:
             if one.role is ParameterRole.CHOICE:
-                found.setdefault((function.name, one.name), (function, one))
-    return list(found.values())
+                constants.setdefault((function.name, one.name), (function, one))
+    return list(constants.values())
 
 
 # -- Comments ----------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _parameter_line(one: Taken, shapes: str) -> str:
 
 def _shapes(cases: Sequence[CaseRecipe], function: ExportedFunction) -> dict[str, str]:
     """Returns examples for each parameter from the cases: shapes of arrays, values of numbers."""
-    found: dict[str, dict[str, None]] = {}
+    examples: dict[str, dict[str, None]] = {}
     for case in cases:
         if not function.takes(case):
             continue
@@ -192,8 +192,8 @@ def _shapes(cases: Sequence[CaseRecipe], function: ExportedFunction) -> dict[str
             elif isinstance(value := getattr(array, "value", None), int | float):
                 text = f"{value}"
             if text:
-                found.setdefault(name, {})[text] = None
-    return {name: _listed(list(texts)[:3]) for name, texts in found.items()}
+                examples.setdefault(name, {})[text] = None
+    return {name: _listed(list(texts)[:3]) for name, texts in examples.items()}
 
 
 def folded(head: str, items: Sequence[str], tail: str) -> str:
@@ -312,12 +312,12 @@ def _operator(one: ExportedPlan, form: RecordedForm, types: Sequence[str]) -> st
     names = Names(["stream", "arguments", "call"])
     given = [names.give(parameter) for parameter in one.plan.parameters]
     parameters = [f"{type_}{name}" for type_, name in zip(types, given, strict=True)]
-    made = [_argument(argument, name) for argument, name in zip(form.arguments, given, strict=True)]
-    rows = "".join(f"            {row},\n" for row in made) or "            silo_absent_argument(),\n"
+    arguments = [_argument(argument, name) for argument, name in zip(form.arguments, given, strict=True)]
+    rows = "".join(f"            {row},\n" for row in arguments) or "            silo_absent_argument(),\n"
     return (
         folded("    void operator()", [*parameters, "void *stream = nullptr"], " {\n")
         + f"        const silo_argument arguments[] = {{\n{rows}        }};\n"
-        + f"        call(arguments, {len(made)}, stream);\n    }}\n\n"
+        + f"        call(arguments, {len(arguments)}, stream);\n    }}\n\n"
     )
 
 

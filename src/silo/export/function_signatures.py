@@ -143,11 +143,11 @@ def functions_of(
         BundleError: a C program cannot call a kernel; the text has the reason.
     """
     names = Names(["open", "close", "warmup"])
-    found: list[ExportedFunction] = []
+    functions: list[ExportedFunction] = []
     for kernel in kernels:
         name = names.give(kernel.name)
-        found += _functions(kernel, name, cases.get(kernel.name, ()))
-    return _with_c_names(found)
+        functions += _functions(kernel, name, cases.get(kernel.name, ()))
+    return _with_c_names(functions)
 
 
 def _refused(kernel: BundleKernel, reason: str) -> BundleError:
@@ -155,15 +155,15 @@ def _refused(kernel: BundleKernel, reason: str) -> BundleError:
 
 
 def _functions(kernel: BundleKernel, name: str, cases: Sequence[CaseRecipe]) -> list[ExportedFunction]:
-    for one in kernel.variants:
-        blob = one.artifact.blob.kind
+    for packed in kernel.variants:
+        blob = packed.artifact.blob.kind
         if blob not in _LAUNCHED:
             raise _refused(
                 kernel,
-                f"its code for {one.artifact.variant.target} is of kind {blob}, which a library runs and no driver; "
+                f"its code for {packed.artifact.variant.target} is of kind {blob}, which a library runs and no driver; "
                 "leave the kernel out by naming the others (-k NAME), or name other targets with --target",
             )
-    variants = [one.artifact.variant for one in kernel.variants]
+    variants = [packed.artifact.variant for packed in kernel.variants]
     shaped = _shaped(kernel, variants)
     constants = _constants(kernel, variants, cases)
     groups: dict[tuple[_Kind, ...], list[Variant]] = {}
@@ -174,14 +174,16 @@ def _functions(kernel: BundleKernel, name: str, cases: Sequence[CaseRecipe]) -> 
         groups.setdefault(kinds, []).append(variant)
     taken = Names(["queue", "grid", "error"])
     names = {parameter.name: taken.give(parameter.name) for parameter in kernel.signature.parameters}
-    found: list[ExportedFunction] = []
-    for kinds, (served, nullable) in _merged(groups).items():
+    functions: list[ExportedFunction] = []
+    for kinds, (served_variants, nullable) in _merged(groups).items():
         parameters = tuple(
-            _taken(parameter, names[parameter.name], kind, served, constants, null=at in nullable)
+            _taken(parameter, names[parameter.name], kind, served_variants, constants, null=at in nullable)
             for at, (parameter, kind) in enumerate(zip(kernel.signature.parameters, kinds, strict=True))
         )
-        found.append(ExportedFunction(kernel.name, name, "", parameters, kernel.grid is not None, tuple(served)))
-    return found
+        functions.append(
+            ExportedFunction(kernel.name, name, "", parameters, kernel.grid is not None, tuple(served_variants))
+        )
+    return functions
 
 
 _Kind = tuple[ParameterRole, DType | None, int]
@@ -201,20 +203,20 @@ def _constants(
     """Returns the constants that callers pass, each with the values that code exists for."""
     derived = {name for name, _ in kernel.derived}
     set_by_config = {*kernel.config_names, *(name for one in variants for name, _ in one.config.values)}
-    found: dict[str, tuple[Value, ...]] = {}
+    constants: dict[str, tuple[Value, ...]] = {}
     for parameter in kernel.signature.parameters:
         name = parameter.name
         if name in derived or name in set_by_config:
             continue
-        held = [
+        values_of_code = [
             one.specialization.constant_values[name]
             for one in variants
             if name in one.specialization.constant_values
             and one.signature[name].kind not in (ParameterKind.DESCRIPTOR, *_SCALARS)
         ]
-        if not held:
+        if not values_of_code:
             continue
-        values = sorted({identity_of(value): value for value in held}.values(), key=value_sort_key)
+        values = sorted({identity_of(value): value for value in values_of_code}.values(), key=value_sort_key)
         if cases and all(name not in dict(case.arguments) for case in cases) and _has_none(parameter):
             raise _refused(
                 kernel,
@@ -228,8 +230,8 @@ def _constants(
             is_tuple = bool(strange) and isinstance(strange[0], tuple)
             what = "a tuple" if is_tuple else "a function, a layout, or a number beyond 64 bits"
             raise _refused(kernel, f"its constant {name} is {what}, which no C program can give")
-        found[name] = tuple(values)
-    return found
+        constants[name] = tuple(values)
+    return constants
 
 
 def _has_none(parameter: Parameter) -> bool:
@@ -270,16 +272,16 @@ def _merged(
 
     Returns, for each remaining group, its variants and the positions of the arrays that may be None.
     """
-    found: dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]] = {}
+    merged: dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]] = {}
     for kinds, variants in groups.items():
         wider = [other for other in groups if other != kinds and all(map(_covers, other, kinds))]
         # The widest of the wider groups: those that no other wider group covers.
         tops = [one for one in wider if not any(other != one and all(map(_covers, other, one)) for other in wider)]
         for top in tops or [kinds]:
-            served, nullable = found.get(top, ([], frozenset[int]()))
+            served, nullable = merged.get(top, ([], frozenset[int]()))
             nulls = frozenset(at for at, (mine, its) in enumerate(zip(kinds, top, strict=True)) if mine != its)
-            found[top] = ([*served, *variants], nullable | nulls)
-    return found
+            merged[top] = ([*served, *variants], nullable | nulls)
+    return merged
 
 
 def _covers(wide: _Kind, narrow: _Kind) -> bool:
@@ -353,15 +355,15 @@ def _default(
 def _with_c_names(functions: Sequence[ExportedFunction]) -> tuple[ExportedFunction, ...]:
     """Sets the C names. C lacks overloads, so if a kernel has several signatures, the names contain the types."""
     by_name: dict[str, list[ExportedFunction]] = {}
-    for one in functions:
-        by_name.setdefault(one.name, []).append(one)
+    for function in functions:
+        by_name.setdefault(function.name, []).append(function)
     names = Names(["open", "close", "bundle", "kernel"])
-    found: list[ExportedFunction] = []
-    for one in functions:
-        types = _types(one, by_name[one.name])
-        found.append(replace(one, c_name=names.give(f"{one.name}_{types}" if types else one.name)))
-        names.give(f"{found[-1].c_name}_warmup")
-    return tuple(found)
+    renamed: list[ExportedFunction] = []
+    for function in functions:
+        types = _types(function, by_name[function.name])
+        renamed.append(replace(function, c_name=names.give(f"{function.name}_{types}" if types else function.name)))
+        names.give(f"{renamed[-1].c_name}_warmup")
+    return tuple(renamed)
 
 
 def _types(one: ExportedFunction, all_of_name: Sequence[ExportedFunction]) -> str:

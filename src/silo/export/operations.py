@@ -131,33 +131,33 @@ def _argument(place: int, column: Sequence[Taken], names: Names) -> GivenArgumen
     called = column[0].called
     kinds = set[OperationArgument]()
     values: list[Value] = []
-    for one in column:
-        if one.role is ParameterRole.CHOICE:
-            values += [choice.value for choice in one.choices]
-        elif one.role is not ParameterRole.LEFT:
-            kinds.add(_OF_ROLE[one.role])
+    for taken in column:
+        if taken.role is ParameterRole.CHOICE:
+            values += [choice.value for choice in taken.choices]
+        elif taken.role is not ParameterRole.LEFT:
+            kinds.add(_OF_ROLE[taken.role])
     kinds |= {_OF_TYPE[type(value)] for value in values if value is not None}
-    nullable = any(one.nullable or one.role is ParameterRole.NULL for one in column) or None in values
-    defaults = {type(one.default): one.default for one in column}
+    nullable = any(taken.nullable or taken.role is ParameterRole.NULL for taken in column) or None in values
+    defaults = {type(taken.default): taken.default for taken in column}
     return GivenArgument(
         called=called,
         name=names.give(f"{called}_" if iskeyword(called) else called),
         place=place,
         given=kinds.pop() if len(kinds) == 1 else OperationArgument.ANY,
         optional=nullable,
-        writes=any(one.writes for one in column if one.dtype is not None),
-        dtypes=tuple(_unique(one.dtype for one in column if one.dtype is not None)),
+        writes=any(taken.writes for taken in column if taken.dtype is not None),
+        dtypes=tuple(_unique(taken.dtype for taken in column if taken.dtype is not None)),
         values=tuple(_unique(values)),
         default=column[0].default if len(defaults) == 1 else NO_DEFAULT,
     )
 
 
 def _unique(values: Iterable[T]) -> list[T]:
-    found: list[T] = []
+    unique: list[T] = []
     for one in values:
-        if not any(type(other) is type(one) and identity_of(other) == identity_of(one) for other in found):
-            found.append(one)
-    return found
+        if not any(type(other) is type(one) and identity_of(other) == identity_of(one) for other in unique):
+            unique.append(one)
+    return unique
 
 
 # ---- The C++ source that makes kernels custom operators of torch, over its stable ABI ----
@@ -199,13 +199,13 @@ def schema(operation: ExportedOperation) -> str:
         free -= 1
     written = 0
     words: list[str] = []
-    for at, one in enumerate(positional):
-        type_ = _type(operation, one, written)
-        written += one.writes
-        default = _default(one) if at >= free else None
-        words.append(f"{type_} {one.name}" + (f"={default}" if default is not None else ""))
+    for at, argument in enumerate(positional):
+        type_ = _type(operation, argument, written)
+        written += argument.writes
+        default = _default(argument) if at >= free else None
+        words.append(f"{type_} {argument.name}" + (f"={default}" if default is not None else ""))
     words.append("*")
-    words += [f"SymInt[]? {one.block}=None" for one in positional if one.block]
+    words += [f"SymInt[]? {argument.block}=None" for argument in positional if argument.block]
     words.append("SymInt[]? grid=None")
     return f"{operation.name}({', '.join(words)}) -> ()"
 

@@ -135,22 +135,22 @@ def compare_folder(folder: Path, files: Mapping[str, bytes]) -> Differences:
     """
     record = read_record(folder)
     recorded: Mapping[str, str] = {} if record is None else record.files
-    found: dict[str, list[str]] = {}
+    differences: dict[str, list[str]] = {}
     for name in sorted({*files, *recorded}):
         wanted = _digest(files[name]) if name in files else None
-        held = _held(folder / name)
-        if held == wanted:
+        digest = _held(folder / name)
+        if digest == wanted:
             continue
-        if held is None:
+        if digest is None:
             kind = "missing"
         elif name not in recorded:
             kind = "foreign"
-        elif held != recorded[name]:
+        elif digest != recorded[name]:
             kind = "edited"
         else:
             kind = "stale" if wanted is not None else "superfluous"
-        found.setdefault(kind, []).append(name)
-    return Differences(**{kind: tuple(names) for kind, names in found.items()})
+        differences.setdefault(kind, []).append(name)
+    return Differences(**{kind: tuple(names) for kind, names in differences.items()})
 
 
 def _digest(data: bytes) -> str:
@@ -228,12 +228,12 @@ def native_sources(part: str, marker: str) -> dict[str, bytes]:
     Raises:
         PackageError: the files are missing.
     """
-    here = Path(__file__).parent
-    for folder in (here / part, here.parents[2] / "native" / part):
+    package = Path(__file__).parent
+    for folder in (package / part, package.parents[2] / "native" / part):
         if (folder / marker).is_file():
             return {path.name: path.read_bytes() for path in sorted(folder.glob("*.[ch]"))}
     raise PackageError(
-        f"libsilo's sources are neither in {here / part} nor in a source tree: install kernel-silo from its wheel"
+        f"libsilo's sources are neither in {package / part} nor in a source tree: install kernel-silo from its wheel"
     )
 
 
@@ -243,11 +243,11 @@ def licence() -> bytes:
     Raises:
         PackageError: the file is missing.
     """
-    here = Path(__file__).parent
-    for path in (here / "LICENSE", here.parents[2] / "LICENSE"):
+    folder = Path(__file__).parent
+    for path in (folder / "LICENSE", folder.parents[2] / "LICENSE"):
         if path.is_file():
             return path.read_bytes()
-    raise PackageError(f"the licence of libsilo's sources is not in {here}: install kernel-silo from its wheel")
+    raise PackageError(f"the licence of libsilo's sources is not in {folder}: install kernel-silo from its wheel")
 
 
 # ---- The folder for frameworks: the shared library, and torch's operators ----
@@ -494,32 +494,32 @@ def _example_call(library: ExportedLibrary, function: ExportedFunction) -> list[
     if not function.has_grid or all(target.kind != "cpu" for target in function.targets):
         return []
     for case in library.cases.get(function.kernel, ()):
-        given = dict(case.arguments)
-        plain = all(isinstance(one, ArrayRecipe | ScalarRecipe) for one in given.values())
+        recipes = dict(case.arguments)
+        plain = all(isinstance(recipe, ArrayRecipe | ScalarRecipe) for recipe in recipes.values())
         if not plain or not function.takes(case):
             continue
         lines, words, shown = list[str](), list[str](), ""
-        for one in function.parameters:
-            if not one.is_given:
+        for parameter in function.parameters:
+            if not parameter.is_given:
                 continue
-            recipe = given.get(one.called)
-            value = recipe.value if isinstance(recipe, ScalarRecipe) else one.default
+            recipe = recipes.get(parameter.called)
+            value = recipe.value if isinstance(recipe, ScalarRecipe) else parameter.default
             if isinstance(recipe, ArrayRecipe):
                 element = element_type(recipe.dtype)
-                if one.role is not ParameterRole.POINTER or element.startswith("silo_") or element == "bool":
+                if parameter.role is not ParameterRole.POINTER or element.startswith("silo_") or element == "bool":
                     return []
                 size = max(1, 1 + sum((n - 1) * s for n, s in zip(recipe.shape, recipe.element_strides, strict=True)))
-                lines.append(f"std::vector<{element}> {one.name}({size}, {'0' if one.writes else '1'});")
-                words.append(f"{one.name}.data()")
-                shown = one.name if one.writes and not shown else shown
-            elif one.role is ParameterRole.CHOICE:
-                held = (c.name for c in one.choices if type(c.value) is type(value) and c.value == value)
-                words.append(f"{library.namespace}::{function.name}_{one.name}::{next(held)}")
+                lines.append(f"std::vector<{element}> {parameter.name}({size}, {'0' if parameter.writes else '1'});")
+                words.append(f"{parameter.name}.data()")
+                shown = parameter.name if parameter.writes and not shown else shown
+            elif parameter.role is ParameterRole.CHOICE:
+                held = (c.name for c in parameter.choices if type(c.value) is type(value) and c.value == value)
+                words.append(f"{library.namespace}::{function.name}_{parameter.name}::{next(held)}")
             elif value is None or isinstance(value, NoDefault):
                 return []
             else:
                 words.append(
-                    number(float(value) if one.role is ParameterRole.FLOAT and isinstance(value, int) else value)
+                    number(float(value) if parameter.role is ParameterRole.FLOAT and isinstance(value, int) else value)
                 )
         lines.append(f"{library.namespace}::{function.name}({', '.join(['silo::cpu()', *words])});")
         if shown:

@@ -250,7 +250,7 @@ def _function(operation: ExportedOperation) -> str:
     words += ["*", *(f"{block}=None" for _, block in described), "grid=None"]
     tensors = [at for at, one in enumerate(arguments) if one.given is OperationArgument.TENSOR and not one.optional]
     written = tuple(at for at, one in enumerate(arguments) if one.writes)
-    given = ", ".join(one.name for one in arguments) + ("," if len(arguments) == 1 else "")
+    passed = ", ".join(one.name for one in arguments) + ("," if len(arguments) == 1 else "")
     blocks = ", ".join(f'"{block}": ({at}, {block})' for at, block in described)
     lines = [f"    {one.name}: {_words(one)}" for one in arguments]
     grid = "the number of programs along each axis" + ("; its own where it is left out" if operation.has_grid else "")
@@ -258,7 +258,7 @@ def _function(operation: ExportedOperation) -> str:
         f"\n\n_{operation.name} = Kernel(_LIBRARY, {operation.name!r}, {tensors[0] if tensors else -1}, {written!r})\n"
         f"\n\ndef {operation.name}({', '.join(words)}):\n"
         f'    """Launch the kernel.\n\n' + "\n".join([*lines, f"    grid: {grid}"]) + '\n    """\n'
-        f"    _{operation.name}(({given}), grid, {{{blocks}}})\n"
+        f"    _{operation.name}(({passed}), grid, {{{blocks}}})\n"
     )
 
 
