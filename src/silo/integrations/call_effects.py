@@ -24,7 +24,7 @@ def effects_of(
     """Returns the effect on each array among the arguments ``names``.
 
     ``mutates`` names the arrays that the kernel writes to, if the caller declares them; None: the lowered code decides.
-    ``signature`` and ``facts`` are those of the code that serves this form of call.
+    ``signature`` and ``facts`` describe the code that serves this form of call.
 
     Raises:
         ArgumentError: ``mutates`` contains a name that is not an array's.

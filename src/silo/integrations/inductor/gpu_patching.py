@@ -526,9 +526,7 @@ def connect(module: ModuleType) -> None:
 def judge_parts() -> Mapping[str, Decision]:
     """Returns, for each part, whether the installed torch has its hook points, and why not.
 
-    Empty without a CUDA device.
-
-    Imports torch's compiler if there is a CUDA device.
+    Imports torch's compiler. Without a CUDA device, imports nothing and returns an empty mapping.
 
     Raises:
         ImportError: torch, or its compiler, cannot be imported.
