@@ -95,11 +95,11 @@ class CallArgument:
     off_element: bool = False
 
     def extents(self, kind: ExtentKind) -> ArrayExtents | None:
-        """Returns the facts about the array's extents that decide the code, for code that depends on facts of ``kind``.
+        """Returns the array's extents as far as code depends on them; ``kind`` is how the code depends on extents.
 
         Returns None if the argument is not an array or if the guard does not hold the facts.
         """
-        from silo.core.extents import MAX_DYNAMIC_AXES, DynamicLayout, ExtentKind, Extents  # noqa: PLC0415  # few kernels have any  # noqa: PLC0415
+        from silo.core.extents import MAX_DYNAMIC_AXES, DynamicLayout, ExtentKind, Extents  # noqa: PLC0415  # few kernels have any
 
         if kind is not ExtentKind.DYNAMIC:
             strides = self.strides if kind is ExtentKind.LAYOUT else None

@@ -194,7 +194,7 @@ def _refuse_recording(what: str) -> None:
         )
 
 
-# The native type is the first base, so its members and its constructor override those of Buffer.
+# The native type is the first base, so its members and its constructor override the members of Buffer.
 class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatibleMethodOverride]  # the stubs say more
     __slots__ = ()
 

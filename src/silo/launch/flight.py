@@ -157,7 +157,7 @@ def _describe(
 def description_of(tag: object) -> tuple[Mapping[str, JSON], str]:
     """Returns the members that a registered function gives for a binding's tag, and "".
 
-    Without such a function, an empty mapping and the reason.
+    If the function is not registered, returns an empty mapping and the reason.
     """
     reason = "nothing here has the text of its code"
     for describe in _describers:

@@ -27,7 +27,7 @@ _state: Decision = Rejected("SILO_CHECK was not 1 when torch was loaded")
 
 
 def state() -> Decision:
-    """Returns whether new memory of torch holds the pattern; a rejection has the reason."""
+    """Returns whether torch fills new memory with the pattern; a rejection has the reason."""
     return _state
 
 

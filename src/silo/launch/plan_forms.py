@@ -297,8 +297,8 @@ class FormMaker:
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int] | int | None, ...]]:
         """Returns, for each parameter of a launch, its value and its memory.
 
-        The value is an index of ``values``, or -1 for a constant. The memory is the index of an argument, a range of
-        addresses, or None for a parameter that is no pointer.
+        The value is an index of ``values``, or -1 for a constant. The memory is the index of an argument, or a range of
+        addresses; for parameters other than pointers it is None.
         """
         if one.launcher is not other.launcher or one.codes != other.codes:
             raise ArgumentError(
@@ -355,7 +355,7 @@ class FormMaker:
     def _described(self, number: int, one: SeenLaunch, other: SeenLaunch) -> tuple[object, ...]:
         """Returns, for each parameter, its tensor descriptor as recorded, and the indices of its values that change.
 
-        The entry of a parameter that is no tensor descriptor is None.
+        The entries of other parameters are None.
         """
         description: list[object] = []
         for position, code in enumerate(one.codes):
@@ -386,7 +386,7 @@ class FormMaker:
     ) -> tuple[int, tuple[int, int] | int | None]:
         """Returns value and memory, as :meth:`_sources` does, for an array that is not a tracer.
 
-        Such an array is an argument, a part of an argument, or memory that the plan keeps.
+        The array is an argument, a part of an argument, or memory that the plan keeps.
         """
         address, then = addresses
         same = [name for name, value in self.arguments.items() if value is array]

@@ -98,7 +98,8 @@ class TracedInt(native.StandIn, Known, Operators[Any]):
             nodes = tuple(as_node(operand) for operand in operands)
             value = evaluate(Op(kind, tuple(Const(int(_plain(operand))) for operand in operands)), Bindings())
             node = make(kind, *nodes)
-        except (ExpressionError, TraceError):  # an operand or the result is no 64-bit integer
+        # an operand or the result does not fit into 64 bits, or is not an integer
+        except (ExpressionError, TraceError):
             return NotImplemented
         return TracedInt(value, node, self._trail) if not isinstance(node, Const) else value
 

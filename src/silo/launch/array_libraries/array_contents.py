@@ -56,7 +56,7 @@ def _tabulate(program: bytes, shape: tuple[int, ...], out: object) -> None:
 def fill(recipe: ArrayRecipe) -> NDArray[Any]:
     """Returns the elements of a recipe as a flat numpy array.
 
-    The values are those of ``core.generator.generate``, computed by the native module some hundred times faster.
+    The native module computes the same values as ``core.generator.generate``, some hundred times faster.
     """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
