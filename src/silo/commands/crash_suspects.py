@@ -167,9 +167,9 @@ def _has_address(places: Sequence[Argument | None], index: int) -> bool:
 def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Verdict:
     """Returns the verdict about a suspect after a check in which arrays without kept bytes had random values.
 
-    A fault is named only if the random values cannot have influenced it: they decide no address, mask, branch or loop,
-    and the kind of fault does not depend on values. A launch is clean if everything it reads was kept. An undecided
-    verdict with the ``kind`` "values" means that the accesses are right, but the values were not those of the launch.
+    A fault is named only if the random values cannot have influenced it: no address, mask, branch or loop depends on
+    them, and neither does the kind of fault. A launch is clean if everything it reads was kept. An undecided verdict
+    with the ``kind`` "values" means that the accesses are right, but values of the launch were not kept.
     """
     launch = suspect.launch
     kernel = report.kernels[launch.kernel]

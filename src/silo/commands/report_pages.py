@@ -31,8 +31,8 @@ __all__ = ["ReportRow", "write_fleet_report", "write_reports"]
 class ReportRow:
     """A study on a page.
 
-    ``ratio`` is the default config's time divided by the winner's. ``reached`` is the fraction of the speed of light.
-    Each is None if unknown.
+    ``ratio`` is the default config's time divided by the winner's. ``reached`` is the speed as a fraction of the
+    hardware's limit. Each is None if unknown.
     """
 
     page: str

@@ -174,7 +174,7 @@ def run_cases(
 
 
 def _require_code(path: Path, loaded: Kernels, chosen: Mapping[str, Device]) -> None:
-    """Raises ``DeviceError`` if the bundle has no code at all for the devices on which its kernels would run."""
+    """Raises ``DeviceError`` if the bundle lacks code for every device on which its kernels would run."""
     if any(loaded[name].serves(on) for name, on in chosen.items()):
         return
     targets = sorted({str(target) for name in chosen for target in loaded[name].targets})
