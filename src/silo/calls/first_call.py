@@ -245,8 +245,8 @@ def programs_of(
 def early_end_of(target: Target, effort: TimeSpent) -> EarlyEnd | None:
     """Returns when a call's search may end early; None if it has to use its budget.
 
-    A search ends early only on a CPU, where compiling takes most of its time, and once for a study: a search after one
-    that ended early measures the rest.
+    Searches end early only on a CPU, where compiling takes most of the time. They do so once for a study: the next
+    search measures the rest.
     """
     return None if target.kind != "cpu" or effort.ended_early else EarlyEnd()
 

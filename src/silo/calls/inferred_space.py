@@ -34,8 +34,8 @@ def guess_space(
 ) -> BoundSpace:
     """Infers a space for the block sizes that calls may leave open.
 
-    ``specialization`` is a call's, without values for these block sizes. Raises SpaceError, with the reason and the
-    values to pass, if no space can be inferred.
+    ``specialization`` is the specialization of a call, without values for these block sizes. Raises SpaceError, with
+    the reason and the values to pass, if no space can be inferred.
     """
     taken = {value for _, value in specialization.constants if isinstance(value, int)}
     lengths = [length for length in _LENGTHS if length not in taken]

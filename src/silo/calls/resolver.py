@@ -516,7 +516,7 @@ class Resolver:
             except BlobLostError as error:
                 _log.info("%s; it is compiled again", error)
                 binding = self._loaded(context, variant, decision)
-            if self._tuning_process != os.getpid():  # a candidate that is being measured is no decision
+            if self._tuning_process != os.getpid():  # a candidate that is being measured does not count as a decision
                 bucket = ", ".join(f"{name}={value}" for name, value in zip(context.key, context.bucket, strict=True))
                 decided[variant.kernel, variant.source, str(variant.target), bucket, str(config)] = None
             return binding
