@@ -246,11 +246,11 @@ def _blocks(config: Config) -> dict[str, int]:
 def descriptor_filter(
     candidates: Candidates, facts: KernelFacts, target: TargetFacts, *, whole_row: int = 0
 ) -> Candidates:
-    """Keeps only configs whose blocks are as large as tensor descriptors require, after one config that certainly is.
+    """Keeps only configs whose blocks are as large as tensor descriptors require, and adds one such config.
 
-    This one is the first config with its block sizes raised. A persistent reduction, whose rows have ``whole_row``
-    elements, has no block sizes of reduced dimensions, so their minimums do not count. Raises SpaceError if a minimum
-    is for a block that the configs lack, or exceeds the largest block.
+    The added config comes first: it is the first config with its block sizes raised. A persistent reduction, whose rows
+    have ``whole_row`` elements, has no block sizes of reduced dimensions, so their minimums do not count. Raises
+    SpaceError if a minimum is for a block that the configs lack, or exceeds the largest block.
     """
     least = {
         name: minimum for name, minimum in facts.descriptor_minimums.items() if not (whole_row and name.startswith("R"))

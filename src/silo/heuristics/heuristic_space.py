@@ -42,8 +42,8 @@ KINDS: dict[str, HeuristicFunction] = {
     "split_scan": split_scan,
     "native_matmul": native_matmul,
 }
-# Kinds of kernels whose rows are one block that no config sets. If the kernel has a constexpr for it, that gets the
-# row's length.
+# Kinds of kernels that process whole rows, so that no config sets the block size. If the kernel has a constexpr for it,
+# the constexpr gets the row's length.
 _WHOLE_ROWS = ("persistent_reduction", "mix_order")
 # Programs of a cooperative reduction wait for one another, so they must all run at once. With this option a driver
 # rejects a launch of more programs than that; without it such a launch would wait without end. It may happen because a
