@@ -253,7 +253,7 @@ def _is_finite(value: Value) -> bool:
 
 
 def torch_source(name: str, operations: Sequence[ExportedOperation]) -> str:
-    """Generates ``NAME_torch.cpp``. ``name`` is that of the exported library, and the namespace of the operators.
+    """Generates ``NAME_torch.cpp``. ``name`` is the name of the exported library and of the operators' namespace.
 
     Raises:
         BundleError: an argument has a type that torch lacks.
@@ -309,7 +309,7 @@ const struct silo_framework *{name}_framework(void) {{
 
 
 def frameworks_source(name: str, operations: Sequence[ExportedOperation]) -> str:
-    """Generates ``NAME_frameworks.c``. ``name`` is that of the exported library."""
+    """Generates ``NAME_frameworks.c``. ``name`` is the name of the exported library."""
     parts = [_TVM_FFI_HEAD.format(name=name, first=operations[0].name if operations else "")]
     return "".join([*parts, *(_function(name, one) for one in operations)])
 

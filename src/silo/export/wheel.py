@@ -223,7 +223,7 @@ def package_files(
 ) -> dict[str, bytes]:
     """Returns the modules of ``package`` by path.
 
-    ``name`` is that of the exported library. With ``torch``, the package calls torch's operators too.
+    ``name`` is the name of the exported library. With ``torch``, the package calls torch's operators too.
     """
     names = [one.name for one in operations]
     head = _HEAD.format(

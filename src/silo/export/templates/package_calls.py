@@ -63,7 +63,7 @@ def _class_of(module: str, name: str) -> Any:  # noqa: ANN401  # of a package th
 class Kernel:
     """A kernel of the library.
 
-    ``tensor`` is the position of a tensor argument, or -1; ``written`` those of the outputs.
+    ``tensor`` is the position of a tensor argument, or -1; ``written`` are the positions of the outputs.
     """
 
     def __init__(self, library: Library, name: str, tensor: int, written: tuple[int, ...]) -> None:
