@@ -1,4 +1,4 @@
-"""Generates the DSL host function of a kernel that needs more than a block and a cluster: the TMA atoms of a matmul.
+"""Generates the DSL host function of a matmul kernel, which needs TMA atoms besides a block and a cluster.
 
 Helion describes these needs in plans: dictionaries with a ``kind``, in a list on the kernel. Silo serves the plans of
 one matmul: its two operands, and the store of its result.

@@ -151,7 +151,7 @@ class CallRecord:
 
     @classmethod
     def from_json(cls, data: JSON) -> CallRecord:
-        """Reads a record from the result of :meth:`to_json`. ``ValueError`` for any other data."""
+        """Reads a record from the result of :meth:`to_json`. Raises ``ValueError`` for any other data."""
         members = read_object(data, ("artifact", "calls"), "a record of a call")
         names = ("schema", "parameters", "operands", "results", "grid")
         packed = isinstance(members["calls"], dict) and "packed" in members["calls"]
