@@ -114,7 +114,7 @@ class KernelObject:
     """One kernel of a loaded shared object."""
 
     def __init__(self, launch: LaunchInfo, library: ctypes.CDLL) -> None:
-        """Finds the kernel's entry in ``library``. ``LaunchError`` if it is absent."""
+        """Finds the kernel's entry in ``library``. Raises ``LaunchError`` if it is absent."""
         self.launch = launch
         self._library = library
         try:

@@ -25,7 +25,7 @@ class LaunchLog:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Opens the file, and creates it if necessary. ``SettingsError`` if that is impossible."""
+        """Opens the file, and creates it if necessary. Raises ``SettingsError`` if that is impossible."""
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:

@@ -306,7 +306,10 @@ class TorchWork:
         args: Sequence[Any],
         kwargs: dict[str, Any],
     ) -> int:
-        """Returns the index of the GPU that an operation runs on. ArgumentError if the operation cannot be a node."""
+        """Returns the index of the GPU that an operation runs on.
+
+        Raises ArgumentError if the operation cannot be a node.
+        """
         given = kwargs.get("device")
         devices: set[Any] = {one.device for one in inputs} | ({torch.device(given)} if given is not None else set())
         kinds: set[str] = {one.type for one in devices} or {"cpu"}

@@ -248,7 +248,7 @@ def make_triton_launcher(
 def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwargs: object) -> SeenCall:
     """Returns a call as the guard sees it, without launching it or calling a function of the user.
 
-    ``ArgumentError`` if the arguments do not fit.
+    Raises ``ArgumentError`` if the arguments do not fit.
     """
     return read_call(launcher.name, parameters.names, launcher.inspect(*args, **kwargs))
 

@@ -99,7 +99,7 @@ def _load(module: str) -> ArrayLibrary:
 
 
 def imported(package: str) -> Any:  # noqa: ANN401  # the module
-    """Imports a library by its package name. ``CaseError`` if it is not installed."""
+    """Imports a library by its package name. Raises ``CaseError`` if it is not installed."""
     try:
         return import_module(package)
     except ImportError as error:
@@ -143,7 +143,7 @@ class ArrayLibrary(Protocol):
         ...
 
     def make(self, recipe: ArrayRecipe, place: Place) -> Any:  # noqa: ANN401  # its array
-        """Makes the array of a recipe. ``CaseError`` if the library lacks the dtype, the layout or the place."""
+        """Makes the array of a recipe. Raises ``CaseError`` if the library lacks the dtype, the layout or the place."""
         ...
 
     def read(self, array: Any) -> NDArray[Any]:  # noqa: ANN401
@@ -160,7 +160,7 @@ class ArrayLibrary(Protocol):
     def write(self, array: Any, bits: NDArray[Any]) -> None:  # noqa: ANN401
         """Writes ``bits``, the result of :meth:`bits` for an array of equal shape, to ``array``.
 
-        ``ArgumentError`` if that is read-only.
+        Raises ``ArgumentError`` if that is read-only.
         """
         ...
 
@@ -206,7 +206,7 @@ def materialize(recipe: ArrayRecipe, library: str | None = None, place: Place = 
 
 
 def refuse_large(needed: int, what: str) -> None:
-    """``CaseError`` if arrays would take more memory than a case's arrays may."""
+    """Raises ``CaseError`` if arrays would take more memory than a case's arrays may."""
     allowed = case_allowance()
     if needed > allowed:
         why = "half of the memory that this process may use" if settings().case_bytes is None else "SILO_CASE_BYTES"

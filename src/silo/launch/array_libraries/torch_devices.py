@@ -19,7 +19,7 @@ def count(torch: Any, kind: str) -> int:  # noqa: ANN401  # the module
 
 
 def describe(torch: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """Returns torch's description of a device. ``DeviceError`` if torch does not report enough about it."""
+    """Returns torch's description of a device. Raises ``DeviceError`` if torch does not report enough about it."""
     return {"xpu": _xpu, "mtia": _mtia, "mps": _mps}[kind](torch, index)
 
 
