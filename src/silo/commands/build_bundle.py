@@ -583,7 +583,7 @@ def _rules(entry: _Planned) -> list[BundleRules]:
 def _space_size(entry: _Planned, key: RulesKey) -> int:
     """Returns how many configs the cases of one target, signature and extents have together.
 
-    0 if the cases have no choice of configs.
+    Returns 0 if the cases have no choice of configs.
     """
     size = len(entry.spaces.get(key, ()))
     return size if size > 1 else 0

@@ -101,7 +101,7 @@ def contents_of(report: CrashReport, launch: RecordedLaunch) -> dict[int, KeptAr
 
 
 def layout_of(kernel: CrashKernel) -> LaunchInfo:
-    """Returns the launch info of a kernel's text. ``ValueError`` if the report is damaged."""
+    """Returns the launch info of a kernel's text. Raises ``ValueError`` if the report is damaged."""
     return LaunchInfo.from_json(kernel.members["launch"])
 
 

@@ -54,7 +54,7 @@ def judge(
 ) -> Verdict | list[Verdict]:
     """Judges a kernel that a stranger wrote.
 
-    Its Python code runs in a sealed process, which only its text and launches leave.
+    Its Python code runs in a sealed process. Only the kernel's text and its launches come out of that process.
 
     >>> verdict = silo.judge("add_task.py", "candidate.py")         # doctest: +SKIP
     >>> verdict.accepted, verdict.stage, verdict.reasons            # doctest: +SKIP
