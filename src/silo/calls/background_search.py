@@ -85,7 +85,7 @@ class BackgroundSearches:
     def claim(self, study: str) -> bool:
         """Returns whether the caller has to submit the search of ``study``.
 
-        False if an earlier call has claimed it, or if many searches wait.
+        Returns False if an earlier call has claimed it, or if many searches wait.
         """
         with self._lock:
             if study in self._begun or len(self._queue) >= _MOST_WAITING:

@@ -218,7 +218,8 @@ def most_promising(
 ) -> tuple[Config, ...]:
     """Returns at most ``limit`` configs of a declared space, ordered by how promising their grids for this call are.
 
-    Empty for other devices than a CPU, for a space of groups, and for a space that a heuristic has ordered.
+    The result is empty for other devices than a CPU, for a space of groups, and for a space that a heuristic has
+    ordered.
     """
     if context.device.target.kind != "cpu" or context.rule is not None or space.grouped is not None:
         return ()
@@ -326,7 +327,7 @@ def _plain(argument: CallArgument) -> object:
 def _copies(context: CallContext) -> dict[str, object] | None:
     """Copies the call's arguments. Arguments that are the same array share its copy.
 
-    None if an array cannot be copied.
+    Returns None if an array cannot be copied.
     """
     copies: dict[int, object] = {}
     result: dict[str, object] = {}
