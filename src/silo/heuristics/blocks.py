@@ -352,7 +352,7 @@ def lookup(
 ) -> Candidates | None:
     """Returns the config that the table has for a kernel and some sizes, or None.
 
-    SpaceError for an incomplete entry.
+    Raises SpaceError for an incomplete entry.
     """
     members = table.get(lookup_key(hints, source))
     if members is None:

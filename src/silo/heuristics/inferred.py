@@ -72,7 +72,7 @@ def role_of(name: str) -> str | None:
 def open_blocks(signature: Signature, computed: Collection[str] = ()) -> tuple[str, ...]:
     """Returns the constexprs that a call may leave to a heuristic: those with a block size's name and no default.
 
-    ``computed`` are set by ``triton.heuristics``. Empty if no block size is among them.
+    ``computed`` are set by ``triton.heuristics``. The result is empty if no block size is among them.
     """
     blocks = tuple(
         parameter.name
