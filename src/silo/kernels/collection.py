@@ -34,8 +34,8 @@ def collect_kernels(places: Sequence[Place], names: Sequence[str] | None = None)
     """Returns the kernels of Python files and modules that ``silo.kernel`` and its like made, in order of definition.
 
     Kernels in classes are found too; a kernel written in a class is called ``Class.kernel``. With ``names``, only the
-    kernels with these names are returned. ``SourceError`` if a file cannot be run or holds no kernel, or if a name is
-    unknown or belongs to two kernels.
+    kernels with these names are returned. Raises ``SourceError`` if a file cannot be run or holds no kernel, or if a
+    name is unknown or belongs to two kernels.
     """
     return collect(places, names).kernels
 
@@ -43,7 +43,7 @@ def collect_kernels(places: Sequence[Place], names: Sequence[str] | None = None)
 def collect(places: Sequence[Place], names: Sequence[str] | None = None) -> Collected:
     """Returns the kernels as :func:`collect_kernels` does, and the steps of the same files.
 
-    ``SourceError`` also if two steps have one name.
+    Raises ``SourceError`` also if two steps have one name.
     """
     by_name: dict[str, Kernel] = {}
     steps: dict[str, Step] = {}

@@ -535,7 +535,7 @@ def _check_space(source: KernelSource, space: SearchSpace) -> None:
 
 
 def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
-    """Returns the declared grid as expressions. ``TraceError`` names the kernel and the remedy."""
+    """Returns the declared grid as expressions. If that fails, the ``TraceError`` names the kernel and the remedy."""
     config = (*known.config_names, *known.source.heuristics)
     if isinstance(grid, Grid):
         return _checked_grid(known, grid, config)
@@ -559,7 +559,7 @@ def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
 
 
 def _checked_grid(known: DeclaredKernel, grid: Grid, config: Sequence[str]) -> tuple[Node, ...]:
-    """Returns the axes of a ``Grid``. ``TraceError`` for a name that the kernel does not have."""
+    """Returns the axes of a ``Grid``. Raises ``TraceError`` for a name that the kernel does not have."""
     for axis in grid.axes:
         for leaf in leaves(axis):
             name = leaf.argument if isinstance(leaf, Extent | Stride | ItemSize) else leaf.name
