@@ -235,7 +235,10 @@ def command(
 
 
 def _checking(path: Path) -> dict[str, str]:
-    """Returns the environment variables for ``--check-launches``. ``BundleError`` if the report cannot be read."""
+    """Returns the environment variables for ``--check-launches``.
+
+    Raises ``BundleError`` if the report cannot be read.
+    """
     from silo.checking.crash_report import read_report  # noqa: PLC0415
     from silo.settings import absolute_path  # noqa: PLC0415
 
