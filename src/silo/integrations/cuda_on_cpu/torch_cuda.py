@@ -539,7 +539,7 @@ class Event:
 
 
 def replace_streams(torch: Any) -> None:  # noqa: ANN401
-    """Replaces the stream and event classes of ``torch.cuda``, and those of ``torch`` for any device."""
+    """Replaces the stream and event classes of ``torch.cuda``, and the classes of ``torch`` for any device."""
     cuda = torch.cuda
 
     def external(data_ptr: int, device: Any = None) -> Stream:  # noqa: ANN401

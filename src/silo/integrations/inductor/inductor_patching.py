@@ -55,7 +55,7 @@ _KEYS = "torch.compiler.config"
 # Inductor generates with these hook points.
 GRAPH_TAG = "silo-cpu/3"
 
-# Each with its first parameters, in order; further parameters after these are allowed.
+# The functions to replace, each with its first parameters in order; further parameters after these are allowed.
 _PLACES = (
     HookPoint(
         "", "cached_autotune", ("size_hints", "configs", "triton_meta", "heuristic_type", "filename", "inductor_meta")
@@ -171,7 +171,7 @@ def enable(
     Args:
         device: ``"cpu"`` or ``"cuda"``.
         decisions: for CUDA: keep the measured configs, and the choices between kernels of products and convolutions, in
-            Silo's store; use those of an earlier process, a lock file or a bundle, as ``SILO_TUNE`` says.
+            Silo's store; use the decisions of an earlier process, a lock file or a bundle, as ``SILO_TUNE`` says.
         launch: for CUDA: launch the code that Silo can read with Silo's launcher.
         record: for CUDA: add kernels to the program's recording, and take their code from the program's bundle.
         force: for CPUs: try a version of torch that is known not to work.
