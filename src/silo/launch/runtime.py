@@ -112,8 +112,8 @@ def make_launcher(
         exact: scalar parameters whose exact value is part of the guard code, because a derived constexpr depends on it.
         config_names: parameters that a config (or a heuristic) sets unless the caller does.
         open_key: as ``key``, but only for calls that omit some of ``config_names``.
-        counted: those of ``config_names`` that the grid depends on if a call omits them. Then the guard code also holds
-            whether the call's grid consists of integers.
+        counted: the names in ``config_names`` that the grid depends on if a call omits them. Then the guard code also
+            holds whether the call's grid consists of integers.
         grid: a tuple, list, int or callable to use if neither the call nor the binding has a grid.
         options: compile options accepted as keywords besides the parameters; the options of Silo's own compilers by
             default.
