@@ -66,7 +66,7 @@ class Option:
 
 
 class Argument:
-    """An argument of a command, in the annotation of a parameter. The parameters are those of :class:`Option`."""
+    """An argument of a command, in the annotation of a parameter. It has the parameters of :class:`Option`."""
 
     def __init__(self, *, metavar: str, help: str = "", complete: Completer | None = None) -> None:  # noqa: A002
         self.metavar, self.help, self.complete = metavar, help, complete
