@@ -244,7 +244,7 @@ class BundledKernel:
 
     @property
     def _options(self) -> tuple[str, ...]:
-        """The options that calls may pass: those of Silo's own compilers, and others that the bundle's configs have."""
+        """The options that calls may pass: options of Silo's own compilers, and others in the bundle's configs."""
         built_in = shipped_options()
         others = self._kernel.option_names.difference(built_in)
         return (*built_in, *(name for name in sorted(others) if is_option(name)))
