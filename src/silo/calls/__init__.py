@@ -1,1 +1,1 @@
-"""From a call without code to a config and its code. Imports no command."""
+"""Finds a config and its code for a call that the launcher cannot serve yet. Imports no command."""

@@ -1,8 +1,8 @@
-"""Searches beside the program: calls use the best known config until a search has found a better one.
+"""Searches in the background: calls use the best known config until a search has found a better one.
 
-One thread runs them, one after the other. Compiling and measuring happen in processes that only run on CPUs that no
-other process wants; lowering happens in this process, and in a program that is busy it takes a twentieth of the time.
-A search keeps a copy of its call's arguments, and the arrays themselves, until it ends.
+One thread runs the searches, one after the other. Compiling and measuring happen in processes that only use CPUs that
+are otherwise idle. Lowering happens in this process, and takes a twentieth of the time if the program's other threads
+are busy. A search keeps a copy of its call's arguments, and the arrays themselves, until it ends.
 """
 
 from __future__ import annotations
@@ -39,23 +39,24 @@ __all__ = ["BackgroundSearches", "begin_search", "pause_after", "searches"]
 
 _log = logging.getLogger("silo")
 
-# A search holds a copy of arrays while it waits for its turn: a process that calls more kernels than this at once
-# leaves the others to later processes.
+# The largest number of waiting searches. A waiting search holds a copy of its arrays, so if a process calls more
+# kernels than this at once, the searches of the others are left to later processes.
 _MOST_WAITING = 8
-# Processes that get few CPUs take long for any config: the limits only end those that never would.
+# A process that gets little CPU time takes long for any config. The limit only ends runs that would never finish.
 _RUN_LIMIT_S = 120.0
-# Lowering may take this part of the time, if the process's other threads are on CPUs for at least this part of it.
+# Lowering may take the fraction _SHARE of the time if the process's other threads are busy, that is, if they use CPUs
+# for at least the fraction _BUSY_SHARE of the time.
 _SHARE = 0.05
 _BUSY_SHARE = 0.2
 
 
 def pause_after(lowering_s: float, elapsed_s: float, others_s: float) -> float:
-    """Seconds to wait after lowering a config, so that other threads get Python's lock. Pure.
+    """Returns the seconds to wait after lowering a config, so that other threads get Python's lock.
 
     Args:
         lowering_s: The CPU time of the lowering.
         elapsed_s: The wall time since the last config was lowered.
-        others_s: The CPU time of the process's other threads in it.
+        others_s: The CPU time of the process's other threads during that time.
 
     >>> pause_after(0.02, 0.04, 0.0), round(pause_after(0.02, 0.04, 0.02), 3)
     (0.0, 0.38)
@@ -66,7 +67,7 @@ def pause_after(lowering_s: float, elapsed_s: float, others_s: float) -> float:
 
 
 class BackgroundSearches:
-    """The searches of a process: a queue, and a thread that runs while the queue has entries."""
+    """The background searches of a process: a queue, and a thread that runs while the queue has entries."""
 
     def __init__(self) -> None:
         self._lock = Mutex()
@@ -76,12 +77,16 @@ class BackgroundSearches:
         in_child(self._begin_anew)
 
     def _begin_anew(self) -> None:
-        # The parent's thread does not exist in a child, and it finishes the searches that it has begun.
+        # Called in a child after a fork. The thread exists only in the parent, which finishes the searches in the
+        # queue.
         self._queue = deque()
         self._thread = None
 
     def claim(self, study: str) -> bool:
-        """Whether the caller has to submit the search of ``study``: no earlier call did, and there are few searches."""
+        """Returns whether the caller has to submit the search of ``study``.
+
+        Returns False if an earlier call has claimed it, or if many searches wait.
+        """
         with self._lock:
             if study in self._begun or len(self._queue) >= _MOST_WAITING:
                 return False
@@ -89,16 +94,16 @@ class BackgroundSearches:
             return True
 
     def release(self, study: str) -> None:
-        """Gives a claim back: a later call may search."""
+        """Withdraws a claim, so that a later call may claim the search."""
         with self._lock:
             self._begun.discard(study)
 
     def submit(self, search: Callable[[], None]) -> None:
-        """Has ``search`` run after those that were submitted before; returns at once."""
+        """Queues ``search``, which runs after those that were submitted earlier. Returns at once."""
         with self._lock:
             self._queue.append(search)
             if self._thread is None:
-                # A daemon: a program ends without waiting, and every trial so far is stored.
+                # A daemon thread: the program ends without waiting for it, and every finished trial is stored.
                 self._thread = threading.Thread(target=self._run, name="silo-search", daemon=True)
                 self._thread.start()
 
@@ -115,7 +120,7 @@ class BackgroundSearches:
                 _log.exception("a search beside the program failed; its calls keep their config")
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until no search runs or waits; returns whether that is so."""
+        """Waits until no search runs or waits. Returns False if ``timeout_s`` passed before that."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout_s)
@@ -127,10 +132,10 @@ searches = BackgroundSearches()
 
 @dataclass
 class _PacedArtifacts(CompiledArtifacts):
-    """Compiles beside the program. Lowering leaves Python's lock to the program's other threads most of the time."""
+    """Compiles in the background. Lowering leaves Python's lock to the program's other threads most of the time."""
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Lowers each config, with pauses, and hands it to a worker at once."""
+        """Lowers each config and passes it to a worker at once, with pauses in between."""
         for config in configs:
             begin, process, own = time.monotonic(), time.process_time(), time.thread_time()
             super().prepare([config])
@@ -148,11 +153,11 @@ def begin_search(
     launcher: Launcher,
     lock: Mutex,
 ) -> Decision:
-    """Begins the search of a call's study, once in a process. Rejected: it can only run in the call itself.
+    """Begins the background search of a call's study, once in a process.
 
-    Copies the call's arguments before it returns. When the search ends with another config than ``decision``'s,
-    ``launcher`` forgets its bindings between two calls, so that the next call finds the winner. ``lock`` is held while
-    a config is lowered.
+    Rejected if the search can only run during the call itself. Copies the call's arguments before it returns. If the
+    search finds another config than ``decision``'s, ``launcher`` forgets its bindings between two calls, so that the
+    next call gets the winner. ``lock`` is held while a config is lowered.
     """
     study = study_key.study(context.specialization, context.bucket)
     if not searches.claim(study.key):
@@ -176,12 +181,13 @@ def begin_search(
         bench.close()
         searches.release(study.key)
         return Rejected(str(error))
-    compilation = Compilation(session().beside, kernel.source)  # no limit learned from other configs: CPUs are short
+    # without a time limit learned from other configs, because CPU time is short
+    compilation = Compilation(session().beside, kernel.source)
     artifacts = _PacedArtifacts(compilation, variant_of, lock)
     live = LiveSearch(kernel, context, study_key, variant_of, bench, artifacts, timeouts_count=False)
 
     def search() -> None:
-        outcome = live.run(Budget(), decision.origin)  # seconds would count the waits for CPUs
+        outcome = live.run(Budget(), decision.origin)  # without a limit in seconds, which would count waits for CPUs
         if outcome is None or (winner := outcome.require_winner().config) == decision.config:
             return
         announce(f"{study}: calls switch from {decision.config} to {winner}, which was measured beside the program")

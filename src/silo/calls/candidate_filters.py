@@ -1,11 +1,11 @@
-"""Configs left out at a call: by the author's function (``prune_configs_by``), and in deterministic mode.
+"""Filters the configs of a call: by the author's function (``prune_configs_by``), and in deterministic mode.
 
-Authors expect one call per key, so every value of the key is a miss. A bundle holds no Python code; it stores the
-configs that were allowed in its cases.
+Authors of pruners expect one call per key, so every value of the key is a miss. A bundle holds no Python code; it
+stores the configs that were allowed in its cases.
 
-Measurements differ from run to run and from rank to rank, so decisions based on them must not change results. If a
-kernel sums, its first config is used and nothing is measured. If it computes every element by itself, blocks, warps and
-stages are free (PyTorch Inductor, too, tunes these kernels in its deterministic mode).
+Measurements differ from run to run and from rank to rank, so in deterministic mode decisions based on them must not
+change results. If a kernel sums, its first config is used and nothing is measured. If it computes every element by
+itself, blocks, warps and stages are free (PyTorch Inductor, too, tunes these kernels in its deterministic mode).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PRUNED = "pruned by the author's prune_configs_by for this call"
 
 
 def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple[SearchSpace, dict[bytes, str]]:
-    """The configs that the author allows in a call, in the author's order, and the reason for each config left out.
+    """Returns the configs that the author's pruner allows in a call, in its order, and why each other is left out.
 
     Raises:
         SpaceError: the function raised, left no config, or returned a config with names that the space does not have.
@@ -59,28 +59,28 @@ def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple
     if not isinstance(source, PrunesConfigs) or not kernel.prunes or configs.size < 2:
         return configs, {}
     where = f"{kernel.name} ({kernel.location}): prune_configs_by"
-    given = {**call.values, **call.options, "warmup": False}
+    arguments = {**call.values, **call.options, "warmup": False}
     if call.grid is not None:
-        given["grid"] = call.grid
+        arguments["grid"] = call.grid
     try:
-        left = source.prune(configs.listed, given)
-    except Exception as error:  # whatever a user's function raises
+        allowed = source.prune(configs.listed, arguments)
+    except Exception as error:  # a user's function may raise anything
         raise SpaceError(f"{where} failed on this call: {type(error).__name__}: {error}") from error
-    if not left:
+    if not allowed:
         raise SpaceError(f"{where} leaves none of {configs.size} configs for this call; it has to leave one at least")
-    for config in left:
+    for config in allowed:
         if strange := sorted(set(config.as_dict()) - set(kernel.config_names)):
             raise SpaceError(f"{where} gave the config {config}, and no config of the space sets {', '.join(strange)}")
-    kept = ConfigSet(left)
+    kept = ConfigSet(allowed)
     return kept, {config.order_key: PRUNED for config in configs.listed if config not in kept}
 
 
 def allowed_configs(kernel: DeclaredKernel, situations: Sequence[CallContext]) -> tuple[tuple[str, Node], ...]:
-    """A condition for a bundle: the name of an integer config value, and the value that it must have in a call.
+    """Returns a condition for a bundle: the name of an integer config value, and the value that it must have in a call.
 
-    The expression is the config's own value if the author allowed the config in a case with the same values of the key,
-    and :data:`FORBIDDEN` otherwise. Returns an empty tuple if the same configs were allowed in all cases: the bundle
-    then allows them for every call.
+    The value is an expression. It equals the config's own value if the author allowed the config in a case with the
+    same values of the key, and :data:`FORBIDDEN` otherwise. Returns an empty tuple if the same configs were allowed in
+    all cases: the bundle then allows them for every call.
     """
     if not kernel.prunes or not situations:
         return ()
@@ -109,7 +109,7 @@ def allowed_configs(kernel: DeclaredKernel, situations: Sequence[CallContext]) -
 
 
 def _is(config: Config) -> Node:
-    """A condition that is true for this config and false for configs with other integer values."""
+    """Returns a condition that is true for this config and false for configs with other integer values."""
     values: Mapping[str, Value] = config.as_dict()
     return _all([_same(ConfigValue(name), value) for name, value in values.items() if _is_count(value)])
 
@@ -132,24 +132,24 @@ def _any(nodes: Sequence[Node]) -> Node:
 
 
 def _joined(kind: OpKind, nodes: Sequence[Node]) -> Node:
-    """Joins nodes into a balanced tree, because deep trees are rejected."""
+    """Joins conditions by AND or OR into a balanced tree, because deep trees are rejected."""
     if len(nodes) == 1:
         return nodes[0]
     half = len(nodes) // 2
     return make(kind, _joined(kind, nodes[:half]), _joined(kind, nodes[half:]))
 
 
-# Code that no front end reads may sum in any order.
+# The numerics of code that no front end reads: as if it summed in any order.
 _UNKNOWN = Numerics(ordered=("code of which nothing is known",), stored=frozenset())
 
 
 def is_deterministic(kernel: DeclaredKernel) -> bool:
-    """Whether results must have the same bits everywhere: the kernel's own ``deterministic=``, or else the setting."""
+    """Returns whether results must be bitwise equal everywhere: the kernel's ``deterministic=``, else the setting."""
     return settings().deterministic if kernel.deterministic is None else kernel.deterministic
 
 
 def only_reason(context: CallContext) -> str:
-    """The reason why a call has only one candidate; used only if it has one."""
+    """Returns why a call has only one candidate. For calls with one candidate only."""
     return deterministic_remark(context) or _plain_reason(context)
 
 
@@ -164,7 +164,7 @@ def _plain_reason(context: CallContext) -> str:
 
 
 def deterministic_remark(context: CallContext) -> str:
-    """The effect of deterministic mode on the candidates of a call, in words; "" without an effect."""
+    """Describes the effect of deterministic mode on the candidates of a call; "" without an effect."""
     rule = context.rule
     if not context.other_bits:
         ruled = context.deterministic and rule is not None and rule.made_by.kind != "pointwise"
@@ -176,20 +176,20 @@ def deterministic_remark(context: CallContext) -> str:
 
 
 class NumericsOf:
-    """The numerics of one kernel's variants. Compiler options do not change them, so variants share one lowering."""
+    """The numerics of a kernel's variants. Compiler options do not change them, so variants share one lowering."""
 
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel
         self._known: dict[object, Numerics | str] = {}
 
     def judge(self, variants: Sequence[Variant]) -> dict[bytes, Decision]:
-        """Decides for each config, by its order key, whether its results have the same bits as the first variant's."""
+        """Returns, for each config by its order key, whether its results have the same bits as the first variant's."""
         configs: list[Config] = [variant.config for variant in variants]
-        found = [self._of(variants[0])]
-        # If the first config sums, no other counts as equal, and none has to be lowered.
-        sums = isinstance(found[0], str) or bool(found[0].ordered)
-        found += [found[0] if sums else self._of(variant) for variant in variants[1:]]
-        return dict(zip([config.order_key for config in configs], same_bits(configs, found), strict=True))
+        numerics = [self._of(variants[0])]
+        # If the first config sums, no other config counts as equal, so the others need not be lowered.
+        sums = isinstance(numerics[0], str) or bool(numerics[0].ordered)
+        numerics += [numerics[0] if sums else self._of(variant) for variant in variants[1:]]
+        return dict(zip([config.order_key for config in configs], same_bits(configs, numerics), strict=True))
 
     def _of(self, variant: Variant) -> Numerics | str:
         values = (*variant.config.values, *variant.specialization.constants)
@@ -203,9 +203,9 @@ class NumericsOf:
 
 
 def same_bits(configs: Sequence[Config], numerics: Sequence[Numerics | str]) -> tuple[Decision, ...]:
-    """Decides for each config whether its results surely equal the first config's, with the reason. Pure.
+    """Returns, for each config, whether its results are certainly equal to the first config's, with the reason.
 
-    ``numerics`` are the kernel's numerics with each config, or the error of a config that does not compile.
+    ``numerics`` has the kernel's numerics with each config, or the error of a config that does not compile.
     """
     return tuple(
         Accepted("the first config") if place == 0 else _same_bits((configs[0], numerics[0]), (config, numerics[place]))
@@ -214,13 +214,13 @@ def same_bits(configs: Sequence[Config], numerics: Sequence[Numerics | str]) -> 
 
 
 def _same_bits(first: tuple[Config, Numerics | str], other: tuple[Config, Numerics | str]) -> Decision:
-    base, own = first[1], other[1]
-    for what, found in (("the first config", base), ("it", own)):
-        if isinstance(found, str):
-            return Rejected(f"{what} does not compile: {found}")
-        if found.ordered:
-            return Rejected(f"the kernel has {' and '.join(found.ordered)}, so the order of summing may be another")
-    if isinstance(base, str) or isinstance(own, str) or base.stored != own.stored:
+    base, other_numerics = first[1], other[1]
+    for what, numerics in (("the first config", base), ("it", other_numerics)):
+        if isinstance(numerics, str):
+            return Rejected(f"{what} does not compile: {numerics}")
+        if numerics.ordered:
+            return Rejected(f"the kernel has {' and '.join(numerics.ordered)}, so the order of summing may be another")
+    if isinstance(base, str) or isinstance(other_numerics, str) or base.stored != other_numerics.stored:
         return Rejected("it stores other values than the first config")
     ours, theirs = first[0].as_dict(), other[0].as_dict()
     for name in sorted({option.name for option in declared_options() if option.arithmetic}):

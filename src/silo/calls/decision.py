@@ -1,4 +1,4 @@
-"""The decision on a call's config, from the lock, the store and the mode."""
+"""Decides which config a call uses, from the lock, the store and the tuning mode."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ __all__ = [
     "unfinished",
 ]
 
-# Seconds of one first call. A CPU's configs compile and run fast, and with many workers most promising ones are known
-# soon; the comparison of the finalists and the config at which the time ends come on top.
+# The seconds that one first call may measure. On a CPU, configs compile and run fast, and with many workers most of the
+# promising configs are measured soon. Comparing the finalists, and the config that is running when the time ends, take
+# additional time.
 _BUDGET_S = 10.0
 _CPU_BUDGET_S = 1.5
 _SMALL_CPU_BUDGET_S = 4.0
 _MANY_WORKERS = 8
 
-_notices = Notices()  # reasons why a lock was not used, each logged once
+_notices = Notices()  # logs each reason why a lock was not used once
 
 
 def mode_of(kernel: DeclaredKernel) -> TuneMode:
-    """The kernel's tuning mode: its own ``tune=``, or else the setting."""
+    """Returns the kernel's tuning mode: its own ``tune=``, or else the setting."""
     return TuneMode(kernel.tune or settings().tune)
 
 
@@ -60,7 +61,7 @@ def decide_call(
     carry: Callable[[], tuple[Config, ...]],
     promising: Callable[[], Config | None],
 ) -> PolicyDecision:
-    """Decides whether a call uses a config, is tuned, or is refused.
+    """Decides whether a call uses a known config, is tuned, or is refused.
 
     ``promising`` returns the config of a declared space that is worth trying first, or None; it is called in
     ``background`` mode, whose calls use that config while nothing is measured. ``carry`` returns the configs that
@@ -68,9 +69,9 @@ def decide_call(
     (:func:`silo.measuring.earlier_studies.carry_decision`). Both are called only for a study without a winner.
 
     In ``frozen`` mode with a lock, only the lock is read: every process that reads it launches the same config,
-    whatever its store holds.
+    regardless of its store.
     """
-    # silo.calls.leader decides the calls themselves; this path serves explain() and other readers
+    # In leader mode, calls are decided by silo.calls.leader; this function serves explain() and other readers.
     if mode is TuneMode.LEADER:
         mode = TuneMode.CACHED
     if mode is TuneMode.BACKGROUND and not may_switch(context):
@@ -118,15 +119,15 @@ def decide_call(
         unfinished=_to_go_on(study_key, context, mode) if winner is not None and mode.measures else "",
     )
     decision = decided()
-    # Only here, because measurable() may have to lower the kernel.
+    # Called only if the call would be tuned, because can_measure() may have to lower the kernel.
     return decided(can_measure=can_measure()) if decision.action in (Action.TUNE, Action.BESIDE) else decision
 
 
 def may_switch(context: CallContext) -> Decision:
     """Decides whether a process may change the config of calls like this one between two calls.
 
-    Not in deterministic mode, and only on a CPU: a search on a GPU would share it with the launches, and a switch
-    could fall into the capture of a graph.
+    It may not in deterministic mode. And it may only on a CPU: a search on a GPU would share the GPU with the launches,
+    and a switch could fall into the capture of a graph.
     """
     if context.deterministic:
         return Rejected("a process in deterministic mode keeps its configs")
@@ -136,7 +137,10 @@ def may_switch(context: CallContext) -> Decision:
 
 
 def unfinished(study_key: StudyKey, context: CallContext) -> Unfinished | None:
-    """The progress of a study whose first calls were cut off, or ended early, with configs left; otherwise None."""
+    """Returns the progress of a study that was cut off, or ended early, before its first calls measured every config.
+
+    Returns None for other studies.
+    """
     bucket = context.bucket
     effort = read_effort(study_key.study(context.specialization, bucket), study_key.records)
     if not (effort.is_cut_off or effort.ended_early):
@@ -148,7 +152,7 @@ def unfinished(study_key: StudyKey, context: CallContext) -> Unfinished | None:
 
 
 def call_budget_s(target: Target) -> float:
-    """Seconds that one first call may spend on measuring, by the setting, or by the kind of its device."""
+    """Returns the seconds that one first call may measure: the setting, or a default for the kind of device."""
     budget_s = settings().tune_budget_s
     if budget_s is not None:
         return budget_s
@@ -158,7 +162,7 @@ def call_budget_s(target: Target) -> float:
 
 
 def tuning_allowance_s(target: Target) -> float:
-    """Seconds that all first calls together may spend on one study."""
+    """Returns the seconds that all first calls together may spend on one study."""
     return max(settings().tune_total_s, call_budget_s(target))
 
 
@@ -170,14 +174,17 @@ def _to_go_on(study_key: StudyKey, context: CallContext, mode: TuneMode) -> str:
 
 
 def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
-    """The config that a lock names for this study, and the config that it predicts from other studies."""
+    """Returns two configs: the one that a lock has for this study, and the one that it predicts from others.
+
+    One is None.
+    """
     if advice is None:
         return None, None
     return (advice.config, None) if advice.exact else (None, advice.config)
 
 
 def lock_advice(kernel: DeclaredKernel, study_key: StudyKey, context: CallContext) -> tuple[Path, Advice] | None:
-    """The path of the lock and its advice on a call, or None without a lock."""
+    """Returns the path of the lock and its advice on a call, or None without a lock."""
     found = lock_of(kernel)
     if found is None:
         return None
@@ -192,18 +199,18 @@ def _tell(kernel: str, path: Path, advice: Advice) -> None:
 
 
 def frozen_error(kernel: DeclaredKernel, study_key: StudyKey, context: CallContext) -> FrozenError:
-    """The error of a frozen call without a config; it lists the stored results that are nearest."""
+    """Returns the error of a frozen call without a config. It lists the nearest stored results."""
     study = study_key.study(context.specialization, context.bucket)
     locked = lock_advice(kernel, study_key, context)
     if locked is None:
-        what, near = "the store holds no measurement of it", neighbours(study, study_key.records)
+        reason, near = "the store holds no measurement of it", neighbours(study, study_key.records)
         mend = "measure it (silo tune)"
     else:
         path, advice = locked
-        what, near = f"the lock {path} does not say: {advice.reason}", advice.refused
+        reason, near = f"the lock {path} does not say: {advice.reason}", advice.refused
         mend = f"decide it (silo tune FILE --lock {path})"
     lines = [
-        f"{study} ({study.device}): tuning is frozen and no config is known; {what}",
+        f"{study} ({study.device}): tuning is frozen and no config is known; {reason}",
         *near_lines(near),
         f"  {mend}, or set SILO_TUNE=cached to use the best guess",
     ]

@@ -1,4 +1,4 @@
-"""Tuning at a first call, on copies of the caller's own arguments."""
+"""Tunes a kernel during a first call, on copies of the caller's own arguments."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ __all__ = [
 
 _log = logging.getLogger("silo")
 
-_PROMISING = 7  # configs that are tried after the first one, before a search learns from times
+_PROMISING = 7  # configs that are tried after the first one, before the search learns from times
 
 
 def measurable(kernel: DeclaredKernel, context: CallContext, variant: Variant) -> Decision:
-    """Decides whether the candidates can be measured on copies of this call's arguments; ``variant`` is any of them."""
+    """Returns whether candidates can be measured on copies of the call's arguments; ``variant`` is any candidate's."""
     if kernel.grid is None and context.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
     if kernel.zeroed_always is None:
@@ -98,7 +98,7 @@ def tune_live(
     launcher: Any,  # noqa: ANN401  # the kernel's launcher without a check
     unmeasured: Origin,
 ) -> Config | None:
-    """The winner's config from :func:`tuned_live`, or None if no config works."""
+    """Tunes a call like :func:`tuned_live`, and returns the winner's config, or None if no config works."""
     outcome = tuned_live(kernel, context, study_key, variant_of, launcher, unmeasured)
     return None if outcome is None else outcome.require_winner().config
 
@@ -113,8 +113,8 @@ def tuned_live(
 ) -> TuneOutcome | None:
     """Tunes one call within the budget, logs one line, and returns the outcome, or None if no config works.
 
-    ``unmeasured`` names the source of the config that is used in that case. The caller's arrays are only read:
-    candidates run on copies.
+    ``unmeasured`` is the decision source of the config that is used if no config works. The caller's arrays are only
+    read: candidates run on copies.
     """
     bench = _bench(kernel, context, launcher)
     if bench is None:
@@ -154,7 +154,7 @@ class LiveSearch:
         Logs one line. Returns None, with a warning that ``unmeasured`` is used, if no config works.
         """
         study, study_key = self.study, self.study_key
-        # before this call is recorded as begun
+        # must run before the call of _note() below records that this study has begun
         space, scope = _scope(self.kernel, self.context, study_key, study, self.variant_of)
         objective = wanted_objective()
         early = early_end_of(self.context.device.target, read_effort(study, study_key.records))
@@ -191,20 +191,20 @@ class LiveSearch:
         return outcome
 
     def _programs(self, space: SearchSpace) -> dict[bytes, float] | None:
-        """The number of programs of this call with each config; None for a space of groups."""
+        """Returns the number of programs of this call with each config; None for a space of groups."""
         if space.grouped is not None:
             return None
         counted = programs_of(self.kernel, self.context, self.variant_of)
         return {config.order_key: float(count) for config in space.listed if (count := counted(config))}
 
     def _seeds(self, space: SearchSpace) -> tuple[Seed, ...]:
-        """The configs to try first: by earlier knowledge, or else by their grids on a CPU."""
+        """Returns the configs to try first: those that earlier studies suggest; else, on a CPU, by their grids."""
         locked = lock_of(self.kernel)
         found = study_seeds(self.study, space, self.study_key.records, locked[0] if locked else None)
         if found:
             return found
         promising = most_promising(self.kernel, self.context, space, self.variant_of, _PROMISING)
-        # The first config comes first: the results of the others are compared with its result.
+        # The space's first config comes first, because the results of the others are compared with its result.
         order = dict.fromkeys((space.listed[0], *promising)) if promising else ()
         return tuple(Seed(config, reason="promising by its grid") for config in order)
 
@@ -216,9 +216,10 @@ def most_promising(
     variant_of: Callable[[Config], Variant],
     limit: int,
 ) -> tuple[Config, ...]:
-    """At most ``limit`` configs of a declared space, most promising first by the grids that this call gets with them.
+    """Returns at most ``limit`` configs of a declared space, ordered by how promising their grids for this call are.
 
-    Empty for other devices than a CPU, for a space of groups, and for a space that a heuristic has ordered.
+    The result is empty for other devices than a CPU, for a space of groups, and for a space that a heuristic has
+    ordered.
     """
     if context.device.target.kind != "cpu" or context.rule is not None or space.grouped is not None:
         return ()
@@ -231,22 +232,22 @@ def most_promising(
 def programs_of(
     kernel: DeclaredKernel, context: CallContext, variant_of: Callable[[Config], Variant]
 ) -> Callable[[Config], int | None]:
-    """A function that returns the number of programs of a call with a config, or None if the config's grid fails."""
+    """Returns a function that counts the programs of a call with a config; None if the config's grid fails."""
 
     def counted(config: Config) -> int | None:
         try:
             return math.prod(call_grid_of(kernel, context, variant_of(config)))
         except SiloError:
-            return None  # a launch with this config fails with the reason
+            return None  # a launch with this config will raise the reason
 
     return counted
 
 
 def early_end_of(target: Target, effort: TimeSpent) -> EarlyEnd | None:
-    """The limits of an early end for a call's search; None: it measures what its budget allows.
+    """Returns when a call's search may end early; None if it has to use its budget.
 
-    Only on a CPU, where compiling takes most of a search, and once for a study: a search after one that ended early
-    measures the rest.
+    Searches end early only on a CPU, where compiling takes most of the time. They do so once for a study: the next
+    search measures the rest.
     """
     return None if target.kind != "cpu" or effort.ended_early else EarlyEnd()
 
@@ -258,7 +259,10 @@ def _scope(
     study: Study,
     variant_of: Callable[[Config], Variant],
 ) -> tuple[SearchSpace, SessionScope]:
-    """The configs to measure: only the contenders if the study was decided under an earlier compiler."""
+    """Returns the configs to measure.
+
+    If the study was decided under an earlier compiler, these are only the best configs of that decision.
+    """
     contenders = contenders_of(study, study_key.records, context.reach)
     tried = {trial.config.order_key for trial in study_key.trials(context.specialization, context.bucket)}
     is_begun = read_effort(study, study_key.records).is_cut_off
@@ -278,7 +282,7 @@ def _show(task: Task, progress: Progress) -> None:
 
 
 def _bench(kernel: DeclaredKernel, context: CallContext, launcher: Any) -> Bench | None:  # noqa: ANN401
-    """The bench that runs the candidates; None, with a log line, if the arguments cannot be copied."""
+    """Makes the bench that runs the candidates. Returns None, and logs why, if the arguments cannot be copied."""
     call = context.call
     confined = benches_on(
         kernel.name,
@@ -296,7 +300,7 @@ def _bench(kernel: DeclaredKernel, context: CallContext, launcher: Any) -> Bench
     grid = call.grid
 
     def launcher_of(config: Config, artifact: Artifact) -> Callable[[], object]:
-        del artifact  # the launcher compiles the config
+        del artifact  # unused, because the launcher compiles the config itself
         named = {**arguments, **config.as_dict(), **({} if grid is None else {"grid": grid})}
         return lambda: launcher(**named)
 
@@ -304,38 +308,41 @@ def _bench(kernel: DeclaredKernel, context: CallContext, launcher: Any) -> Bench
 
 
 def call_grid_of(kernel: DeclaredKernel, context: CallContext, variant: Variant) -> tuple[int, ...]:
-    """The grid of a call with one variant."""
+    """Returns the grid of a call with one variant."""
     call, values = context.call, {**variant.specialization.constant_values, **variant.config.as_dict()}
     return grid_at(kernel.grid, call.grid, call.values, values, context.device.facts())
 
 
 def call_arguments(context: CallContext) -> dict[str, object]:
-    """The arguments of a call by name, as candidates get them."""
+    """Returns the arguments of a call by name, as candidates receive them."""
     arguments = context.call.arguments
     return {one.name: _plain(one) for one in arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
 
 
 def _plain(argument: CallArgument) -> object:
-    """The argument's value; a scalar of an array library becomes a Python scalar."""
+    """Returns the argument's value; a scalar of an array library becomes a Python scalar."""
     return argument.number if argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT) else argument.value
 
 
 def _copies(context: CallContext) -> dict[str, object] | None:
-    """The call's arguments with their arrays copied. Arguments that share one array share its copy."""
-    made: dict[int, object] = {}
+    """Copies the call's arguments. Arguments that are the same array share its copy.
+
+    Returns None if an array cannot be copied.
+    """
+    copies: dict[int, object] = {}
     result: dict[str, object] = {}
     for name, value in context.call.values.items():
         if name in context.given:
             continue
         array = array_behind(value)
         if array is not None:
-            if id(array) not in made:
+            if id(array) not in copies:
                 try:
-                    made[id(array)] = duplicate(array)
+                    copies[id(array)] = duplicate(array)
                 except ArgumentError as error:
                     _log.info("%s is not tuned on this call: %s: %s", context.call.kernel, name, error)
                     return None
-            result[name] = made[id(array)] if array is value else with_base(value, made[id(array)])
+            result[name] = copies[id(array)] if array is value else with_base(value, copies[id(array)])
         else:
             result[name] = value
     return result

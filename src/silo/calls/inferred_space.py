@@ -1,4 +1,4 @@
-"""The space inferred from a kernel's lowered form, for calls that leave block sizes open."""
+"""Infers the space of a kernel from its lowered form, for calls that leave block sizes open."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["check_grid", "guess_space"]
 
 _NAMED = (Argument, ConfigValue)
 
-# Trial lengths, a different length for each block; 16 is the least that tl.dot takes.
+# Block sizes to lower the kernel with, a different one for each block. 16 is the smallest that tl.dot accepts.
 _LENGTHS = tuple(1 << power for power in range(4, 15))
 _GROUP_ROWS = 8
 
@@ -32,10 +32,10 @@ _GROUP_ROWS = 8
 def guess_space(
     kernel: DeclaredKernel, target: Target, signature: Signature, specialization: Specialization
 ) -> BoundSpace:
-    """Infers a space for the blocks that calls may leave open.
+    """Infers a space for the block sizes that calls may leave open.
 
-    ``specialization`` is a call's, without values for these blocks. Raises SpaceError, with the reason and the values
-    to give, if none can be inferred.
+    ``specialization`` is the specialization of a call, without values for these block sizes. Raises SpaceError, with
+    the reason and the values to pass, if no space can be inferred.
     """
     taken = {value for _, value in specialization.constants if isinstance(value, int)}
     lengths = [length for length in _LENGTHS if length not in taken]
@@ -44,7 +44,7 @@ def guess_space(
             f"{kernel.name}: no heuristic can be guessed for {len(kernel.open_blocks)} open blocks: give the values "
             "in the call, or silo.kernel a space="
         )
-    # Two trials with different lengths: a constant of the kernel may equal a block's length by chance, but not twice.
+    # Two trials with different block sizes, because a constant of the kernel may equal a block size by chance once.
     trials = [
         {
             name: _GROUP_ROWS if role_of(name) == GROUP else lengths[index + shift]
@@ -60,10 +60,10 @@ def guess_space(
 
 
 def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple[Node, ...] | None) -> None:
-    """Raises SpaceError if the grid of a call does not depend on the blocks that it has to count.
+    """Raises SpaceError if the grid of a call does not depend on the block sizes that it has to depend on.
 
-    ``grid`` is the call's own grid, or None if the call uses the ``declared`` grid of the kernel or of a case. Every
-    call is checked, because the guard contains whether the grid consists of integers.
+    ``grid`` is the grid that the call passes, or None if the call uses the ``declared`` grid of the kernel or of a
+    case. This detects every wrong call, because the guard code holds whether the grid consists of integers.
     """
     if not rule.placed or callable(grid):
         return
@@ -72,11 +72,11 @@ def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple
         if declared is None or read & set(rule.placed):
             return
         written = ", ".join(str(axis) for axis in declared)
-        what = f"the declared grid ({written})"
+        grid_text = f"the declared grid ({written})"
     else:
-        what = f"the grid {grid!r} of the call"
+        grid_text = f"the grid {grid!r} of the call"
     raise SpaceError(
-        f"{kernel.name}: the call leaves {', '.join(rule.placed)} open, and {what} does not depend on it: "
+        f"{kernel.name}: the call leaves {', '.join(rule.placed)} open, and {grid_text} does not depend on it: "
         f"pass a function, {kernel.name}[lambda meta: (silo.cdiv(..., meta[{rule.placed[0]!r}]),)](...), or the value"
     )
 

@@ -1,7 +1,7 @@
 """Leader mode: one of many processes measures and writes the lock file, and the others wait.
 
-The leader is the process that holds the lease: a lock of the operating system on a file beside the lock file. The
-system releases it when the process ends, for whatever reason, and the next process continues from the stored trials. No
+The leader is the process that holds the lease: an operating system lock on a file beside the lock file. The system
+releases it when the process ends, for whatever reason, and the next process continues from the stored trials. No
 process waits inside a collective operation.
 """
 
@@ -36,7 +36,7 @@ __all__ = ["led", "led_config"]
 T = TypeVar("T")
 
 _LOOK_S = 0.1
-_SILENT_S = 10.0  # seconds; a shorter wait is not logged
+_SILENT_S = 10.0  # seconds after which a wait is logged
 _notices = Notices()
 
 
@@ -55,7 +55,7 @@ def led_config(
     can_measure: Callable[[], Decision],
     tuned: Callable[[], TuneOutcome | None],
 ) -> Config:
-    """The config that the lock file has for a call, or will have once the leader has measured.
+    """Returns the config that the lock file has for a call, or will have once the leader has measured.
 
     Raises:
         SettingsError: no lock file is named.
@@ -77,7 +77,7 @@ def led_config(
                 f"{study}: leader mode has no decision in {path}, and this call cannot be measured "
                 f"({able.reason}); write one with silo tune --lock"
             )
-        update_lock(path, [])  # creates the file, so that an unwritable place fails before measuring
+        update_lock(path, [])  # creates the file, so that an unwritable path fails before measuring
         outcome = tuned()
         rows = [] if outcome is None else update_lock(path, [outcome])
         decided = rows[0].config if rows else None
@@ -89,12 +89,14 @@ def led_config(
 
 
 def led(path: Path, subject: str, written: Callable[[], T | None], decide: Callable[[], T]) -> T:
-    """The decision in a lock file, or the result of ``decide``, which one process calls while the others wait.
+    """Returns the decision in a lock file.
+
+    Without a decision, one process calls ``decide`` while the others wait for it.
 
     Args:
-        path: the lock file; the lease lies beside it.
+        path: the lock file; the lease is a file beside it.
         subject: the decision's subject, for messages.
-        written: returns the lock file's decision, None without one.
+        written: returns the lock file's decision, or None.
         decide: measures, writes the decision to the lock file, and returns it.
 
     Raises:
@@ -103,13 +105,14 @@ def led(path: Path, subject: str, written: Callable[[], T | None], decide: Calla
     """
     begin = time.monotonic()
     while True:
-        if (found := written()) is not None:
-            return found
+        if (decision := written()) is not None:
+            return decision
         with _lease(path) as lease:
             if lease.held:
-                # The former leader may have written the decision between the check above and getting the lease.
-                found = written()
-                return decide() if found is None else found
+                # The former leader may have written the decision after written() was called above and before it
+                # released the lease.
+                decision = written()
+                return decide() if decision is None else decision
             waited_s = time.monotonic() - begin
             if waited_s > settings().leader_wait_s:
                 raise FrozenError(
@@ -126,7 +129,7 @@ def led(path: Path, subject: str, written: Callable[[], T | None], decide: Calla
 
 
 def _written(path: Path, study_key: StudyKey, context: CallContext) -> Config | None:
-    """The lock file's decision on exactly this study, if it has one."""
+    """Returns the lock file's decision on this study itself, not a prediction; None without one."""
     if not path.exists():
         return None
     advice = read_lock(path).advise(study_key.study(context.specialization, context.bucket), context.reach)
@@ -135,7 +138,7 @@ def _written(path: Path, study_key: StudyKey, context: CallContext) -> Config | 
 
 @contextlib.contextmanager
 def _lease(path: Path) -> Generator[_Lease]:
-    """Tries to get the lease beside a lock file; if this process gets it, it holds it until the block ends."""
+    """Tries to get the lease beside a lock file, and yields whether it did. The lease is held until the block ends."""
     try:
         target = output_place(path)
         descriptor = open_own(target.with_name(f"{target.name}.lease"), os.O_RDWR | os.O_CREAT)

@@ -1,4 +1,4 @@
-"""The resolver: serves the calls of a kernel that its launcher cannot serve yet."""
+"""The resolver of a kernel: decides and compiles code for the calls that its launcher cannot serve yet."""
 
 from __future__ import annotations
 
@@ -53,13 +53,14 @@ __all__ = ["Resolved", "Resolver"]
 _log = logging.getLogger("silo")
 
 
-# Decisions that calls of this process were bound to: kernel, source, target, bucket, config (silo.kernels.agreement).
+# The decisions that this process's calls were bound to: kernel, source, target, bucket, config. Read by
+# silo.kernels.agreement.
 decided: dict[tuple[str, str, str, str, str], None] = {}
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The artifact that serves a call and the decision for it: the tag of the call's binding."""
+    """The artifact that serves a call, and the decision that chose it. It is the tag of the call's binding."""
 
     artifact: Artifact
     decision: PolicyDecision
@@ -67,32 +68,33 @@ class Resolved:
 
 
 class Resolver:
-    """Handles the misses of one kernel's launcher: picks a config, compiles it and loads the code."""
+    """Handles the misses of one kernel's launcher: decides on a config, compiles it and loads the code."""
 
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel
-        # Reentrant: tuning launches candidates through the same launcher, so handling one miss may cause another.
+        # Reentrant, because tuning launches candidates through the same launcher, so one miss may cause another.
         self._lock = Mutex()
-        # id of the process that is tuning, or 0; a child made by fork meanwhile has another id
+        # The id of the process that is tuning, or 0. After a fork the child has another id, so it does not count as
+        # tuning.
         self._tuning_process = 0
         self._guesses: dict[tuple[str, Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)
-        self._compilers: dict[Target, Accepted] = {}  # the compiler found for each target
-        self._told: set[str] = set()  # logged reasons why calls are not tuned
+        self._compilers: dict[Target, Accepted] = {}  # decisions of _serves() that accepted a target
+        self._told: set[str] = set()  # reasons why calls are not tuned, each of which is logged once
 
     @cached_property
     def native(self) -> Launcher:
-        """The native launcher."""
+        """The native launcher of the kernel."""
         return guarded_launcher(self._kernel, self._on_miss, release_gil=self._kernel.release_gil)
 
     def launcher_on(self, device: Device) -> Launcher:
-        """A launcher whose calls run on ``device``, whatever device their arrays and the kernel's kind would choose."""
+        """Makes a launcher whose calls run on ``device``, even if their arrays would choose another device."""
         return guarded_launcher(
             self._kernel, partial(self._on_miss, device=device), release_gil=self._kernel.release_gil
         )
 
     def launcher_accepting(self, accept: Callable[[Artifact], None]) -> Launcher | HeuristicLauncher:
-        """A launcher that passes the code of each new call context to ``accept``, which may raise to forbid its use."""
+        """Makes a launcher that passes the artifact for each new guard code to ``accept``, which may raise."""
 
         def on_miss(call: SeenCall) -> Binding:
             binding = self._on_miss(call)
@@ -102,7 +104,7 @@ class Resolver:
         return self._complete(guarded_launcher(self._kernel, on_miss, release_gil=self._kernel.release_gil))
 
     def lowered_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Variant, CodeFacts]:
-        """Lowers a call with the first config: returns its variant and the facts of its code. Compiles nothing.
+        """Lowers a call with the first config. Returns its variant and the facts of its code. Compiles nothing.
 
         An array argument may be given as its dtype, as in :meth:`compiled`.
         """
@@ -114,13 +116,16 @@ class Resolver:
         return variant, lowered(self._kernel.source, variant).facts
 
     def lowered_on(self, call: SeenCall, device: Device) -> tuple[Variant, CodeFacts]:
-        """Lowers a described call on ``device`` without arrays: returns its variant and the facts of its code."""
+        """Lowers ``call``, a description without arrays, for ``device``.
+
+        Returns its variant and the facts of its code.
+        """
         context = self.understand(call, device)
         variant = self.variant(context, self.decide(context, can_tune=False, mode=TuneMode.OFF).config)
         return variant, lowered(self._kernel.source, variant).facts
 
     def compiled_on(self, call: SeenCall, device: Device) -> Artifact:
-        """The code for a described call, with the best known config. Measures nothing.
+        """Returns the code for ``call``, a description without arrays, with the best known config. Measures nothing.
 
         Raises:
             FrozenError: tuning is frozen and no config is known.
@@ -131,17 +136,17 @@ class Resolver:
 
     @cached_property
     def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or a Python object that wraps it
-        """The launcher that checks nothing."""
+        """The launcher of calls without checking mode."""
         launcher = self._unzeroed
         return ZeroingLauncher(launcher, self.native, self._kernel) if self._kernel.zeroed else launcher
 
     @cached_property
     def _unzeroed(self) -> Launcher | HeuristicLauncher:
-        """Like :attr:`direct`, without zeroing arguments: tuning zeroes them outside of the measured time."""
+        """Like :attr:`direct`, but without zeroing arguments: tuning zeroes them outside of the measured time."""
         return self._complete(self.native)
 
     def _complete(self, launcher: Launcher) -> Launcher | HeuristicLauncher:
-        """Wraps a launcher so that the kernel's heuristics written in Python run first, if it has some."""
+        """Wraps a launcher so that the kernel's heuristics written in Python, if there are any, run first."""
         return HeuristicLauncher(launcher, self._kernel) if self._kernel.derived.opaque else launcher
 
     def compiled(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> CompiledKernel:
@@ -156,13 +161,13 @@ class Resolver:
     def _stood_in(
         self, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> tuple[tuple[object, ...], Mapping[str, object]]:
-        """The arguments, with an array in place of each dtype."""
+        """Returns the arguments with an array in place of each dtype."""
         from silo.building.code_forms import default_place, stand_in  # noqa: PLC0415  # few programs call this
 
-        if self._kernel.extents is not None:  # a dtype cannot replace an array whose shape decides the code
+        if self._kernel.extents is not None:  # the array's shape decides the code, so a dtype is not sufficient
             return args, kwargs
         parameters = self._kernel.source.signature.parameters
-        # a dtype is an ordinary value of these
+        # for these parameters a dtype is an ordinary value
         constant = {one.name for one in parameters if one.kind is ParameterKind.CONSTEXPR}
 
         def placed(name: str, value: object) -> object:
@@ -173,7 +178,7 @@ class Resolver:
         return ordered, {name: placed(name, value) for name, value in kwargs.items()}
 
     def bind(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """A launcher without a guard for calls like this one."""
+        """Returns a launcher without a guard for calls like this one."""
         named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
         binding = self.native.resolve(*args, **named)
         resolved = cast("Resolved", binding.tag)
@@ -192,7 +197,7 @@ class Resolver:
         kernel = self._kernel
         named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
         context = self.understand(inspect_call(self.native, kernel.source.signature, *args, **named))
-        if isinstance(kernel.source, BringsCode):  # the source carries its code: no config to decide
+        if isinstance(kernel.source, BringsCode):  # such a source has finished code, so there is no config to decide
             device = context.device
             return "\n".join(
                 [
@@ -206,13 +211,13 @@ class Resolver:
             return f"{describe_call(context.call)}\n{frozen_error(kernel, self.problem(context), context)}"
         variant = self.variant(context, decision.config)
         compiler = compiler_identity(kernel.source.kind, variant.target)
-        known = session().store.artifacts.get(variant.artifact_key(compiler))
+        artifact = session().store.artifacts.get(variant.artifact_key(compiler))
         lines = [
             describe_call(context.call),
             f"device: {context.device.target} ({context.device.model})",
             "assumes: " + (", ".join(variant.specialization.assumptions) or "nothing"),
             f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
-            f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
+            f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if artifact else "not compiled yet"),
             *self._expected(context, decision),
             *self._heuristic(context),
             *self._progress(context),
@@ -221,31 +226,31 @@ class Resolver:
         return "\n".join(lines)
 
     def _expected(self, context: CallContext, decision: PolicyDecision) -> list[str]:
-        """The explanation's lines on a config that dispatch rules predict: its expected loss, and its rivals."""
+        """Returns lines about a config that dispatch rules predict: its expected loss, and its rivals."""
         if decision.origin is not Origin.RULE:
             return []
         study_key = self.problem(context)
-        found = study_key.generalization(context.specialization, context.reach)
-        if found is None:
+        generalization = study_key.generalization(context.specialization, context.reach)
+        if generalization is None:
             return []
-        expected = found.expect(tuple(context.values[name] for name in study_key.key))
-        # the rule may be another compiler's winner of this very size
+        expected = generalization.expect(tuple(context.values[name] for name in study_key.key))
+        # the rule may name another compiler's winner for this very size
         lines = [f"loss: {expected}"] if expected.config == decision.config else []
-        return [*lines, found.text]
+        return [*lines, generalization.text]
 
     def _progress(self, context: CallContext) -> list[str]:
-        """The explanation's line on first calls that were cut off."""
+        """Returns a line about first calls that were cut off before all configs were measured, if there were any."""
         found = unfinished(self.problem(context), context)
         return [] if found is None else [f"measured: {found}"]
 
     def _heuristic(self, context: CallContext) -> list[str]:
-        """The explanation of the heuristic that made the space, if one did."""
+        """Returns the explanation of the heuristic that made the space, if a heuristic did."""
         if context.rule is None:
             return []
         return [context.rule.explain(context.device.target, context.device.facts(), context.values)]
 
     def _rivals(self, context: CallContext, chosen: Config) -> list[str]:
-        """The reason why each other config of the space was not chosen, a line each."""
+        """Returns a line for each other config of the space, with the reason why it was not chosen."""
         study_key = self.problem(context)
         bucket = context.bucket
         winner = study_key.winner(context.specialization, bucket)
@@ -270,7 +275,10 @@ class Resolver:
         return lines
 
     def understand(self, call: SeenCall, device: Device | None = None) -> CallContext:
-        """The types, facts, device and candidates of a call. Without ``device``, its arrays decide the device."""
+        """Returns the types, facts, device and candidates of a call.
+
+        Without ``device``, the call's arrays decide the device.
+        """
         kernel = self._kernel
         if device is None:
             device = device_for(kernel.name, call.device, self._serves)
@@ -286,8 +294,8 @@ class Resolver:
         if deterministic and rule is not None:
             rule = rule.deterministic
         config_names = set(kernel.config_names if rule is None else rule.config_names)
-        given = {name: value for name, value in specialization.constants if name in config_names}
-        given.update({name: kernel.source.constant(value) for name, value in call.options.items()})
+        given_constants = {name: value for name, value in specialization.constants if name in config_names}
+        given_constants.update({name: kernel.source.constant(value) for name, value in call.options.items()})
         values: dict[str, Value] = {
             one.name: one.number
             for one in call.arguments
@@ -306,7 +314,7 @@ class Resolver:
         integers = {name: key_values[name] for name in key if isinstance(key_values.get(name), int)}
         space = kernel.space if rule is None else rule.space(device.target, device.facts(), key_values)
         specialization = specialization.with_constants(constants)
-        searched, left_out = self._searched(space, integers, given), dict[bytes, str]()
+        searched, left_out = self._searched(space, integers, given_constants), dict[bytes, str]()
         if kernel.prunes:
             searched, left_out = prune(kernel, call, searched)
         context = CallContext(
@@ -315,7 +323,7 @@ class Resolver:
             signature=signature,
             specialization=specialization,
             values=cast("Mapping[str, Value]", key_values),
-            given=given,
+            given=given_constants,
             searched=searched,
             space=space,
             key=key,
@@ -326,7 +334,7 @@ class Resolver:
         )
         if not deterministic:
             return context
-        # A space of groups is reduced to the configs that it lists: the code of their combinations was not examined.
+        # A space of groups is reduced to its listed configs, because the code of combinations was not examined.
         candidates, other_bits = self.same_bits(context, context.candidates)
         reasons = {key: f"deterministic mode: {reason}" for key, reason in other_bits.items()}
         return replace(context, searched=ConfigSet(candidates), left_out={**left_out, **reasons}, other_bits=other_bits)
@@ -334,7 +342,7 @@ class Resolver:
     def same_bits(
         self, context: CallContext, configs: tuple[Config, ...]
     ) -> tuple[tuple[Config, ...], dict[bytes, str]]:
-        """The configs whose results have the bits of the first config's, and the reason for each config left out."""
+        """Returns the configs whose results are bitwise equal to the first config's, and why others are left out."""
         if not context.deterministic or len(configs) == 1:
             return configs, {}
         judged = self._numerics.judge([self.variant(context, config) for config in configs])
@@ -344,16 +352,19 @@ class Resolver:
     def _guessed(
         self, call: SeenCall, device: Device, signature: Signature, specialization: Specialization
     ) -> BoundSpace:
-        """The space inferred for a call that leaves blocks open, if its kernel declares none. Raises SpaceError."""
+        """Returns the inferred space of a kernel that declares none, for a call that leaves block sizes open.
+
+        Raises SpaceError if no space can be inferred.
+        """
         from silo.calls.inferred_space import check_grid, guess_space  # noqa: PLC0415  # most kernels declare a space
 
         kept = {name: value for name, value in specialization.constants if name not in self._kernel.open_blocks}
         specialization = specialization.with_constants(kept)
-        known = (self._kernel.source.fingerprint, signature, specialization)
-        if known not in self._guesses:
-            self._guesses[known] = guess_space(self._kernel, device.target, signature, specialization)
-        check_grid(self._kernel, self._guesses[known], call.grid, self._kernel.grid)
-        return self._guesses[known]
+        key = (self._kernel.source.fingerprint, signature, specialization)
+        if key not in self._guesses:
+            self._guesses[key] = guess_space(self._kernel, device.target, signature, specialization)
+        check_grid(self._kernel, self._guesses[key], call.grid, self._kernel.grid)
+        return self._guesses[key]
 
     def _searched(self, space: SearchSpace, integers: Mapping[str, Value], given: Mapping[str, Value]) -> SearchSpace:
         try:
@@ -362,7 +373,7 @@ class Resolver:
             raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
 
     def problem(self, context: CallContext) -> StudyKey:
-        """The study key of a call: the part of its study that calls of other sizes share."""
+        """Returns the study key of a call: the part of its study that calls of other sizes share."""
         kernel = self._kernel
         target = context.device.target
         return StudyKey(
@@ -400,18 +411,18 @@ class Resolver:
     ) -> PolicyDecision:
         """Decides whether a call uses a config, is tuned, or is refused.
 
-        ``can_compile``: whether configs are compiled to find out if trials of an earlier compiler still hold; by
-        default as ``can_tune``.
+        ``can_compile``: whether configs may be compiled to find out whether trials of an earlier compiler still hold;
+        by default as ``can_tune``.
         """
 
         def can_measure() -> Decision:
             if not can_tune:
                 return Rejected("explaining measures nothing")
-            found = measurable(self._kernel, context, self.variant(context, context.candidates[0]))
-            if isinstance(found, Rejected) and found.reason not in self._told:
-                self._told.add(found.reason)
-                announce(f"{self._kernel.name} is not tuned on calls such as this one: {found.reason}")
-            return found
+            decision = measurable(self._kernel, context, self.variant(context, context.candidates[0]))
+            if isinstance(decision, Rejected) and decision.reason not in self._told:
+                self._told.add(decision.reason)
+                announce(f"{self._kernel.name} is not tuned on calls such as this one: {decision.reason}")
+            return decision
 
         def carry() -> tuple[Config, ...]:
             if can_tune if can_compile is None else can_compile:
@@ -439,16 +450,16 @@ class Resolver:
         return carry_decision(study, context.reach, artifacts, session().store)
 
     def chosen(self, context: CallContext, *, mode: TuneMode | None = None) -> Chosen:
-        """The config for a call, without measuring. Raises FrozenError if none may be used."""
+        """Returns the config for a call, without measuring. Raises FrozenError if no config may be used."""
         decision = self.decide(context, can_tune=False, mode=mode, can_compile=True)
         if decision.action is Action.REFUSE:
             raise frozen_error(self._kernel, self.problem(context), context)
         return Chosen(decision.config, decision.origin)
 
     def variant(self, context: CallContext, config: Config) -> Variant:
-        """The variant of a call with one config. Derived constexprs count as given by the caller."""
+        """Returns the variant of a call with a config. Derived constexprs count as values that the caller passed."""
         kernel = self._kernel
-        # tracing the derived values' functions treated an open block as an argument
+        # an open block size is an argument in the traced functions of derived values
         values = {**config.as_dict(), **context.values}
         derived = derive(kernel.derived, values, config.as_dict(), context.device.facts())
         own = {name: value for name, value in derived.items() if name not in context.specialization.constant_values}
@@ -464,7 +475,7 @@ class Resolver:
         )
 
     def with_grid(self, context: CallContext, config: Config, specialization: Specialization) -> Specialization:
-        """The specialization with the grid of a call with one config added, if the grid decides the code."""
+        """Adds the call's grid with this config to the specialization, if the grid decides the code."""
         extents = self._kernel.source.extents
         if extents is None or not extents.grid:
             return specialization
@@ -474,7 +485,7 @@ class Resolver:
         return replace(specialization, grid=grid)
 
     def _serves(self, device: Device) -> Decision:
-        """Decides whether an installed compiler serves a device; a compiler that was found is remembered."""
+        """Returns whether an installed compiler serves a device, and remembers the compiler that was found."""
         if device.target not in self._compilers:
             try:
                 compiler = select_compiler(self._kernel.source.kind, device.target)
@@ -505,13 +516,13 @@ class Resolver:
             except BlobLostError as error:
                 _log.info("%s; it is compiled again", error)
                 binding = self._loaded(context, variant, decision)
-            if self._tuning_process != os.getpid():  # a candidate that is being measured is not a decision
+            if self._tuning_process != os.getpid():  # a candidate that is being measured does not count as a decision
                 bucket = ", ".join(f"{name}={value}" for name, value in zip(context.key, context.bucket, strict=True))
                 decided[variant.kernel, variant.source, str(variant.target), bucket, str(config)] = None
             return binding
 
     def _led(self, context: CallContext, device: Device | None) -> PolicyDecision | None:
-        """The decision of leader mode; None in other modes, or if the call has only one candidate."""
+        """Returns the decision of leader mode; None in other modes, or if the call has only one candidate."""
         kernel = self._kernel
         if mode_of(kernel) is not TuneMode.LEADER or self._tuning_process == os.getpid():
             return None
@@ -541,9 +552,10 @@ class Resolver:
         return PolicyDecision(Action.USE, config, Origin.LOCK, "the lock's entry, which the leader wrote")
 
     def _begin_search(self, context: CallContext, decision: PolicyDecision) -> PolicyDecision:
-        """Loads the decision's config, so that its compile comes first, then begins a search beside the program.
+        """Begins a background search for a call.
 
-        Returns the decision for the call: to tune in it, if nothing can be measured beside the program.
+        Loads the decision's config first, so that it is compiled before the search's configs. Returns the decision for
+        the call: to tune during the call if nothing can be measured in the background.
         """
         from silo.calls.background_search import begin_search  # noqa: PLC0415  # few programs use this mode
 
@@ -565,7 +577,7 @@ class Resolver:
         return self._bind(context, self._compiled(variant), decision)
 
     def _compiled(self, variant: Variant) -> Artifact:
-        """The artifact of a variant; logs a line if it had to be compiled."""
+        """Returns the artifact of a variant. Logs a line if it had to be compiled."""
         compilation = Compilation(session(), self._kernel.source)
         with working(f"compiling {variant.kernel} for {variant.target}") as task:
             artifact = compilation.artifact(variant)
@@ -609,7 +621,7 @@ class Resolver:
 
 
 def _what(call: SeenCall, name: str) -> str:
-    """The kind of object that a call passed for a parameter, in words."""
+    """Describes the kind of object that a call passed for a parameter."""
     kind = next((one.kind for one in call.arguments if one.name == name), ValueKind.ABSENT)
     words = {
         ValueKind.ABSENT: "missing",

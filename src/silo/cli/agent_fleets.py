@@ -1,4 +1,4 @@
-"""The agents that the options ``--agent`` and ``--ray`` of a command name."""
+"""Starts the agents that the options ``--agent`` and ``--ray`` of a command name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["open_fleet", "wait_seconds"]
 
 
 def wait_seconds(value: float) -> float:
-    """Checks a time to wait for agents; raises a usage error for none."""
+    """Checks a number of seconds to wait for agents. A usage error unless it is positive and finite."""
     if not 0 < value < float("inf"):
         raise click.BadParameter(f"{value:g} seconds are no time to wait; give more than 0")
     return value
@@ -25,7 +25,10 @@ def wait_seconds(value: float) -> float:
 def open_fleet(
     commands: list[str], ray: str | None, gpus: int | None, device: str | None, wait_s: float
 ) -> AbstractContextManager[Fleet | None]:
-    """The agents that commands start, or the actors on Ray; None for this machine's devices."""
+    """Returns a context of agents that ``commands`` start, or of actors on Ray.
+
+    The context yields None if neither is asked for: this machine is used.
+    """
     if ray is not None:
         return _fleet_on_ray(ray, gpus, device, wait_s)
     if not commands:
@@ -38,7 +41,10 @@ def open_fleet(
 
 @contextmanager
 def _fleet_on_ray(address: str, gpus: int | None, device: str | None, wait_s: float) -> Generator[Fleet]:
-    """Redirects standard output to standard error, because Ray reports lost actors among the results and events."""
+    """Starts actors on Ray, with standard output redirected to standard error.
+
+    Ray reports lost actors on standard output, where they would mix with results and events.
+    """
     from silo.tuning.agents.ray_agents import ray_fleet  # noqa: PLC0415  # heavy, and few tunes have agents
 
     with redirect_stdout(sys.stderr), ray_fleet(address, gpus, device=device, wait_s=wait_s) as fleet:

@@ -17,7 +17,7 @@ from silo.settings import override
 
 __all__ = ["command"]
 
-# The numbers are repeated from silo.compile.build_list, which is not imported for --help. A test compares them.
+# The numbers are repeated from silo.compile.build_list, which --help must not import. A test compares them.
 _CONFIGS = (
     "How many configs of each case to pack. Default: for targets without a device here, the whole space, up to 128 "
     "configs of each case and 64 MiB of code of each kernel, so that silo tune K.silo on the device finds the best; "

@@ -41,14 +41,14 @@ def stats(*, json: Json = False) -> None:
     """Show the size of the store by kernel, its limit, the age of the code, and how often it was found."""
     from silo.commands.cache_actions import store_stats  # noqa: PLC0415
 
-    found = store_stats()
+    usage = store_stats()
     if json:
-        print_json(asdict(found))
+        print_json(asdict(usage))
         return
-    limit = f"of at most {format_bytes(found.limit_bytes)} (SILO_STORE_BYTES)" if found.limit_bytes else "no limit"
-    say(f"{found.root}: {format_bytes(found.total_bytes)} on disk, {limit}")
-    say(f"code: {format_bytes(found.code_bytes)}; trials, which are always kept: {format_bytes(found.records_bytes)}")
-    lookups, asked = found.lookups, found.lookups.hits + found.lookups.misses
+    limit = f"of at most {format_bytes(usage.limit_bytes)} (SILO_STORE_BYTES)" if usage.limit_bytes else "no limit"
+    say(f"{usage.root}: {format_bytes(usage.total_bytes)} on disk, {limit}")
+    say(f"code: {format_bytes(usage.code_bytes)}; trials, which are always kept: {format_bytes(usage.records_bytes)}")
+    lookups, asked = usage.lookups, usage.lookups.hits + usage.lookups.misses
     if asked:
         say(
             f"look-ups of code: {lookups.hits} hits, {lookups.misses} misses ({lookups.hits / asked:.0%} hits) in "
@@ -63,7 +63,7 @@ def stats(*, json: Json = False) -> None:
             format_bytes(one.losing_bytes),
             _day(one.used_s),
         ]
-        for one in found.kernels
+        for one in usage.kernels
     ]
     columns = ["kernel", "configs", "with code", "size", "of losing configs", "last used"]
     print_table(Table("the store by kernel", columns, cells, right=columns[1:5]))
@@ -103,17 +103,17 @@ def prune(
     age_s = 0.0 if older is None else _parse_age(older)
     from silo.commands.cache_actions import prune_remote_store, prune_store  # noqa: PLC0415
 
-    found = (prune_remote_store if remote else prune_store)(most, losers=losers, older_s=age_s)
+    pruned = (prune_remote_store if remote else prune_store)(most, losers=losers, older_s=age_s)
     if json:
-        print_json(asdict(found))
+        print_json(asdict(pruned))
         return
-    say(f"removed {format_bytes(found.freed_bytes)}: {found.blobs} blobs, {found.entries} entries")
-    trials = f", {format_bytes(found.records_bytes)} of these trials" if found.records_bytes else ""
-    say(f"left {format_bytes(found.left_bytes)}{trials}")
+    say(f"removed {format_bytes(pruned.freed_bytes)}: {pruned.blobs} blobs, {pruned.entries} entries")
+    trials = f", {format_bytes(pruned.records_bytes)} of these trials" if pruned.records_bytes else ""
+    say(f"left {format_bytes(pruned.left_bytes)}{trials}")
 
 
 def _parse_bytes(text: str) -> int:
-    """A number of bytes: 2GB, 500M, 1.5GiB, 4096. All units are powers of 1024."""
+    """Parses a number of bytes such as 2GB, 500M, 1.5GiB or 4096. All units are powers of 1024."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
     if found is None:
         raise click.BadParameter(f"{text!r} is not a size; write 2GB or 500M")
@@ -121,7 +121,7 @@ def _parse_bytes(text: str) -> int:
 
 
 def _parse_age(text: str) -> float:
-    """Seconds: 30d, 12h, 45m, 90s, 2w."""
+    """Parses a duration such as 30d, 12h, 45m, 90s or 2w, and returns seconds."""
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhdw])", text.strip().lower())
     if found is None:
         raise click.BadParameter(f"{text!r} is not an age; write 30d or 12h")

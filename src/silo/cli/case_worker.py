@@ -1,6 +1,6 @@
-"""The process that runs cases for ``silo run`` (``python -m silo.cli.case_worker``), started by that command.
+"""The process that runs cases for ``silo run`` (``python -m silo.cli.case_worker``), which starts it.
 
-It is the command itself, except that it writes rows to a pipe instead of printing a table.
+It runs the same command, but writes rows to a pipe instead of printing a table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["PipedRows", "main"]
 
 
 class PipedRows:
-    """Chooses the cases that are run here, and writes their results to a pipe.
+    """Selects the cases that this process runs, and writes their results to a pipe.
 
     Implements :class:`silo.commands.run_cases.CaseWatch`.
     """
@@ -32,19 +32,19 @@ class PipedRows:
         self._rows = int(chosen["rows"])
 
     def wants(self, number: int) -> bool:
-        """Whether the case with this number is run."""
+        """Returns whether to run the case with this number."""
         return number not in self._but and (self._only is None or number in self._only)
 
     def begun(self, number: int, kernel: str, case: str) -> None:
-        """Report that a case begins."""
+        """Writes that a case begins."""
         self._write({"begun": number, "kernel": kernel, "case": case})
 
     def over(self, number: int, outcome: CaseOutcome) -> None:
-        """Report that a case is over, and its arrays are freed."""
+        """Writes that a case is over and its arrays are freed."""
         self._write({"over": number, "row": asdict(outcome)})
 
     def done(self) -> None:
-        """Report that all cases are over."""
+        """Writes that all cases are over."""
         self._write({"done": True})
 
     def _write(self, message: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ class PipedRows:
 
 
 def main() -> None:
-    """Run the command line; ``sys.argv``: the choice of cases as JSON, then the arguments of ``silo``."""
+    """Runs the command line. ``sys.argv`` has the selection of cases as JSON, then the arguments of ``silo``."""
     die_with_parent()
     from silo.cli import run  # noqa: PLC0415  # the command line of both processes
     from silo.cli.main import main as command_line  # noqa: PLC0415

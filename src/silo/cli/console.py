@@ -1,7 +1,7 @@
-"""Output of the commands: lines, tables, JSON, exit codes.
+"""Prints the output of commands: lines, tables and JSON; defines the exit codes.
 
 All output is sanitized here: file names and texts in bundles come from others, and must neither send escape sequences
-to a terminal nor contain markup for the library that draws tables. That library, rich, need not be installed.
+to a terminal nor contain markup for rich, the library that draws tables. rich need not be installed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "show_on_line",
 ]
 
-_MESSAGE_COLUMNS = 100  # of a message on a terminal
+_MESSAGE_COLUMNS = 100  # the width to which a message on a terminal is wrapped
 
 
 class ExitCode(IntEnum):
@@ -56,7 +56,7 @@ def rich_console(*, stderr: bool = False) -> Console | None:
         return None
 
     class Plain(Console):
-        """Prints every string, alone or in a table, as plain sanitized text."""
+        """A console of rich that prints every string, alone or in a table, as plain sanitized text."""
 
         def render_str(self, text: str, **how: Any) -> Text:  # noqa: ANN401  # the library's signature
             styles = {name: how[name] for name in ("style", "justify", "overflow") if name in how}
@@ -66,24 +66,27 @@ def rich_console(*, stderr: bool = False) -> Console | None:
 
 
 def _width() -> int:
-    """COLUMNS, then the terminal; without either, logs and pipes are not wrapped at 80 columns."""
+    """Returns the width of output: COLUMNS, else the terminal's.
+
+    Without either it is large, so that logs are not wrapped.
+    """
     import shutil  # noqa: PLC0415  # completion does without
 
     return shutil.get_terminal_size((200, 50)).columns
 
 
 def say(line: str, *, stderr: bool = False) -> None:
-    """Print one line."""
+    """Prints one line."""
     _write(one_line(line), stderr=stderr)
 
 
 def say_lines(text: str, *, stderr: bool = False) -> None:
-    """Print a text of several lines."""
+    """Prints a text of several lines."""
     _write(printable(text), stderr=stderr)
 
 
 def say_error(message: str) -> None:
-    """Print the reason why a command failed. On a terminal, long lines are wrapped between words."""
+    """Prints why a command failed. On a terminal, long lines are wrapped between words."""
     text = printable(f"error: {message}")
     if sys.stderr.isatty():
         import textwrap  # noqa: PLC0415  # only for errors on a terminal
@@ -103,7 +106,7 @@ def _write(text: str, *, stderr: bool) -> None:
 
 
 def show_on_line(text: str, shown: int) -> int:
-    """Put a text in the place of the last line of standard error, which has ``shown`` columns; returns its columns."""
+    """Replaces the last line on standard error, which has ``shown`` columns; returns the columns of the new text."""
     text = text[: _width() - 1]
     sys.stderr.write("\r" + text.ljust(shown) + ("" if text else "\r"))
     sys.stderr.flush()
@@ -111,30 +114,30 @@ def show_on_line(text: str, shown: int) -> int:
 
 
 def print_table(table: Table) -> None:
-    """Print a table on standard output: drawn by rich if it is installed, else as plain text."""
+    """Prints a table on standard output: drawn by rich if it is installed, else as plain text."""
     console = rich_console()
     if console is None:
         _write(table.text(_width()), stderr=False)
         return
     from rich.table import Table as Drawn  # noqa: PLC0415
 
-    made = Drawn(
+    drawn = Drawn(
         title=one_line(table.title), title_justify="left", title_style="bold", header_style="bold", pad_edge=False
     )
     for column in table.columns:
-        made.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
+        drawn.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
     for row in table.cells():
-        made.add_row(*row)
-    console.print(made)
+        drawn.add_row(*row)
+    console.print(drawn)
 
 
 def is_asked_on_a_terminal() -> bool:
-    """Whether standard input is a terminal, at which a person may mistype."""
+    """Returns whether standard input is a terminal, so that a person may mistype."""
     return sys.stdin.isatty()
 
 
 def ask_secret(prompt: str) -> str | None:
-    """Returns a line that is not shown: from the terminal, else the next of standard input; None at its end."""
+    """Reads a line without echo from the terminal, or else from standard input. Returns None at the end of input."""
     if is_asked_on_a_terminal():
         import getpass  # noqa: PLC0415  # used by few commands
 
@@ -147,12 +150,12 @@ def ask_secret(prompt: str) -> str | None:
 
 
 def print_listing(text: str) -> None:
-    """Print code, which may be long, on standard output."""
+    """Prints code, which may be long, on standard output."""
     sys.stdout.write(printable(text.rstrip("\n")) + "\n")
 
 
 def print_json(data: object) -> None:
-    """Print indented JSON on standard output."""
+    """Prints indented JSON on standard output."""
     import json  # noqa: PLC0415  # completion does without
 
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)
@@ -160,7 +163,7 @@ def print_json(data: object) -> None:
 
 
 def log_to_stderr(level: int) -> None:
-    """Show log messages from a level on, on standard error."""
+    """Prints log messages of at least ``level`` on standard error."""
     import logging  # noqa: PLC0415  # completion does without
 
     class Printable(logging.Formatter):

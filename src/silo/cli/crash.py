@@ -57,29 +57,29 @@ def command(
         raise click.BadParameter("--most is a number of launches above 0")
     from silo.commands.examine_crash import examine_crash  # noqa: PLC0415  # heavy: only if it runs
 
-    found = examine_crash(path, trust=trust, most=most, seconds=seconds)
+    examination = examine_crash(path, trust=trust, most=most, seconds=seconds)
     alone: list[AloneOnDevice] = []
     if device is not None:
         from silo.commands.crash_device import launch_suspects  # noqa: PLC0415  # it starts an agent
         from silo.commands.crash_suspects import suspects_of  # noqa: PLC0415
 
-        suspects = suspects_of(found.report)[:most]
-        alone += launch_suspects(found.report, suspects, device, trust=trust, seconds=seconds)
+        suspects = suspects_of(examination.report)[:most]
+        alone += launch_suspects(examination.report, suspects, device, trust=trust, seconds=seconds)
     joined: list[JoinedFinding] = []
     if sanitizer is not None:
         from silo.commands.sanitizer_log import join_findings, read_sanitizer_log  # noqa: PLC0415
 
-        joined += join_findings(read_sanitizer_log(sanitizer), found.verdicts)
+        joined += join_findings(read_sanitizer_log(sanitizer), examination.verdicts)
     if json:
-        rows = {"cause": asdict(found.report.cause), "verdicts": [asdict(one) for one in found.verdicts]}
+        rows = {"cause": asdict(examination.report.cause), "verdicts": [asdict(one) for one in examination.verdicts]}
         more = {} if device is None else {"device": [asdict(one) for one in alone]}
         print_json({**rows, **more, **({} if sanitizer is None else {"sanitizer": [asdict(one) for one in joined]})})
     else:
         for one in (*alone, *joined):
             say_lines(str(one))
-        for line in found.lines():
+        for line in examination.lines():
             say_lines(line)
-        if not found.named:
-            say(found.advice())
-    if found.named or any(one.wrong for one in alone):
+        if not examination.named:
+            say(examination.advice())
+    if examination.named or any(one.wrong for one in alone):
         raise click.exceptions.Exit(ExitCode.FAILED)

@@ -12,7 +12,10 @@ __all__ = ["main"]
 
 
 def main(words: list[str]) -> None:
-    """Check the launches of a report whose numbers follow its path; a line of JSON for each."""
+    """Checks launches of a report and prints a line of JSON for each.
+
+    ``words`` are the report's path and their numbers.
+    """
     trust = words[:1] == ["--trust"]
     path, *numbers = words[trust:]
     for line in serve(Path(path), [int(one) for one in numbers], trust=trust):

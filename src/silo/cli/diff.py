@@ -13,7 +13,7 @@ from silo.cli.parser import Argument, Option
 
 __all__ = ["command"]
 
-_SLOWER = 2.0  # percent: the default limit, half of which is the margin of equal times
+_SLOWER = 2.0  # percent by which a case may be slower by default; times within half of this count as equal
 
 
 def _percent(value: str | None) -> str | None:
@@ -77,7 +77,7 @@ def command(
     from silo.commands.compare_bundles import compare_bundles, failures  # noqa: PLC0415  # heavy: only if it runs
 
     percent = None if fail_slower is None else float(fail_slower.removesuffix("%"))
-    found = compare_bundles(
+    comparison = compare_bundles(
         old,
         new,
         device=device,
@@ -92,16 +92,16 @@ def command(
         download=download,
         progress=lambda label: None if quiet or json else say(f"comparing {label}", stderr=True),
     )
-    refused = failures(found, percent, fail_numbers)
-    for path, text in ((markdown, found.markdown), (html, found.html)):
+    refused = failures(comparison, percent, fail_numbers)
+    for path, text in ((markdown, comparison.markdown), (html, comparison.html)):
         if path is not None:
             path.write_text(text(), encoding="utf-8")
     if json:
-        print_json({**found.to_json(), "refused": refused})
+        print_json({**comparison.to_json(), "refused": refused})
     elif not quiet:
-        for line in found.lines():
+        for line in comparison.lines():
             say(line)
-        for table in found.tables():
+        for table in comparison.tables():
             print_table(table)
     for reason in refused:
         say(f"refused: {reason}", stderr=True)

@@ -16,11 +16,11 @@ from silo.cli.parser import Argument, Command, Option
 
 __all__ = ["ExecCommand", "command", "interpreter_options", "with_report_place"]
 
-_PYTHON = re.compile(r"python(3(\.\d+)?)?")  # a command line copied with its first word
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")  # accepts a command line that was copied together with its first word
 
 
 def interpreter_options(words: Sequence[str], given: Sequence[str]) -> list[str]:
-    """The options that Python itself was given, which hold for the program too.
+    """Returns the options that this Python was started with, which the program gets too.
 
     >>> interpreter_options(["python", "-O", "-W", "error", "-m", "silo", "exec", "-m", "silo"], ["exec", "-m", "silo"])
     ['-O', '-W', 'error']
@@ -29,14 +29,14 @@ def interpreter_options(words: Sequence[str], given: Sequence[str]) -> list[str]
 
     Args:
         words: the command line of this process.
-        given: the part of it that is for the program that Python runs here.
+        given: the end of that command line that follows the name of this program.
     """
     own = list(words[1 : len(words) - len(given)])
     return own[:-2] if own[-2:-1] == ["-m"] else own[:-1]
 
 
 def with_report_place(words: Sequence[str], valued: Container[str]) -> list[str]:
-    """The words of ``silo exec``, a ``--report`` without a file as ``--report=-``: the table on standard error.
+    """Replaces ``--report`` without a file by ``--report=-``, which prints the table on standard error.
 
     The word after ``--report`` is the file, unless it is an option, the last word, or a Python script that exists.
 
@@ -46,20 +46,20 @@ def with_report_place(words: Sequence[str], valued: Container[str]) -> list[str]
     ['--report=r.jsonl', 'train.py']
 
     Args:
-        words: what follows ``silo exec``.
-        valued: the options that take a value, which is not the program.
+        words: the command line after ``silo exec``.
+        valued: the options that take a value, so that the next word is not the program.
     """
-    made: list[str] = []
+    result: list[str] = []
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "-c", "--"):
         word = rest.pop(0)
         if word == "--report":
             named = len(rest) > 1 and _is_report_file(rest[0])
-            made.append(f"--report={rest.pop(0) if named else '-'}")
+            result.append(f"--report={rest.pop(0) if named else '-'}")
         else:
-            made.append(word)
-            made += [rest.pop(0)] if word in valued and rest else []
-    return made + rest
+            result.append(word)
+            result += [rest.pop(0)] if word in valued and rest else []
+    return result + rest
 
 
 def _is_report_file(word: str) -> bool:
@@ -70,10 +70,10 @@ def _is_report_file(word: str) -> bool:
 
 
 class ExecCommand(Command):
-    """``silo exec``, whose ``--report`` may stand without a file."""
+    """The command ``silo exec``, whose ``--report`` takes an optional file."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; a word before the program that looks like an option is a usage error."""
+        """Parses the command line. An unknown option before the program is a usage error."""
         valued = {name for one in self.params if not getattr(one, "is_flag", True) for name in one.opts}
         rest = super().parse_args(ctx, with_report_place(args, valued))
         program = ctx.params.get("program") or [""]
@@ -195,10 +195,10 @@ def command(
         from silo.core.plugins import load_place  # noqa: PLC0415
 
         journal_of = cast("Callable[[Path], Path]", load_place("silo.kinds.triton.programs.records.journal:journal_of"))
-        if bundle.exists() or not journal_of(bundle).exists():  # a recording may have its journal alone
+        if bundle.exists() or not journal_of(bundle).exists():  # a recording may exist as its journal alone
             from silo.cli.exec_caches import served_variables  # noqa: PLC0415
 
-            # This also reads the bundle, so that a fault of it is reported before the program runs.
+            # Reads the bundle, so that an error in it is reported before the program runs.
             changes |= served_variables(bundle, program_environment(), frozen=frozen)
         changes |= {"SILO_BUNDLE": str(absolute_path(bundle)), "SILO_FROZEN": "1" if frozen else "0"}
     if lock is not None:
@@ -235,16 +235,23 @@ def command(
 
 
 def _checking(path: Path) -> dict[str, str]:
-    """The variables for ``--check-launches``. Raises ``BundleError`` if the report cannot be read."""
+    """Returns the environment variables for ``--check-launches``.
+
+    Raises ``BundleError`` if the report cannot be read.
+    """
     from silo.checking.crash_report import read_report  # noqa: PLC0415
     from silo.settings import absolute_path  # noqa: PLC0415
 
-    read_report(path)  # so that a fault of it is reported before the program runs
+    read_report(path)  # so that an error in it is reported before the program runs
     return {"SILO_FLIGHT": "1", "SILO_FLIGHT_CHECK": str(absolute_path(path))}
 
 
 def _covering(words: list[str], record: Path | None) -> str:
-    """The variable for ``--cover``. Raises ``SettingsError`` if a word is invalid, or nothing is recorded."""
+    """Returns the value of the environment variable for ``--cover``.
+
+    Raises:
+        SettingsError: a word is invalid, or nothing is recorded.
+    """
     from silo.core.plugins import load_place  # noqa: PLC0415
     from silo.errors import SettingsError  # noqa: PLC0415
 
@@ -257,7 +264,10 @@ def _covering(words: list[str], record: Path | None) -> str:
 
 
 def _stand_in(on: str | None, pretend: str | None) -> dict[str, str]:
-    """The variables of a program whose cuda is the CPU; one line on standard error says so."""
+    """Returns the environment variables for ``--on cpu``, which makes the CPU serve ``cuda``.
+
+    Reports it on standard error.
+    """
     from silo.core.plugins import load_place  # noqa: PLC0415
     from silo.errors import SettingsError  # noqa: PLC0415
     from silo.variables import STAND_INS  # noqa: PLC0415
@@ -278,7 +288,7 @@ def _stand_in(on: str | None, pretend: str | None) -> dict[str, str]:
 
 
 def _require_cpu(on: str | None) -> None:
-    """Raise ``SettingsError`` if kernels would run on a GPU, which does not check them."""
+    """Raises ``SettingsError`` if kernels would run on a GPU, where launches are not checked."""
     from silo.core.plugins import load_place  # noqa: PLC0415
     from silo.errors import SettingsError  # noqa: PLC0415
     from silo.settings import triton_mode  # noqa: PLC0415

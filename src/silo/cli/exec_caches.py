@@ -1,4 +1,4 @@
-"""Caches of other runtimes under ``silo exec``: new folders while recording, folders of the store while serving."""
+"""Caches of other runtimes under ``silo exec``. Recording fills new folders; serving uses folders in the store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def names_of(text: str) -> list[str]:
-    """The caches that ``--caches`` names, each once.
+    """Parses the value of ``--caches``: names of caches, without duplicates.
 
     >>> names_of("deep_gemm, flashinfer_cubins,deep_gemm")
     ['deep_gemm', 'flashinfer_cubins']
@@ -44,12 +44,13 @@ def names_of(text: str) -> list[str]:
 
 
 def served_variables(path: Path, given: Mapping[str, str], *, frozen: bool) -> dict[str, str]:
-    """Write the caches that the bundle at ``path`` carries, and return the variables that name their folders.
+    """Writes the caches in a bundle to folders, and returns the environment variables that name the folders.
 
-    A variable that is set in ``given`` keeps its value, and a line on standard error says that its cache is not served.
+    A variable that is set in ``given`` keeps its value, and a line on standard error reports that its cache is not
+    served.
 
     Raises:
-        BundleError: the bundle cannot be read, or a file of it may not be carried.
+        BundleError: the bundle cannot be read, or holds a file that may not be in a cache.
     """
     changes: dict[str, str] = {}
     with open_bundle(path) as bundle:
@@ -69,10 +70,10 @@ def served_variables(path: Path, given: Mapping[str, str], *, frozen: bool) -> d
 
 
 def record_run(command: Sequence[str], environment: Mapping[str, str], record: Path, names: Sequence[str]) -> int:
-    """Run a program with new folders for the caches ``names``, and add the files that it leaves there to ``record``.
+    """Runs a program with new folders for the caches ``names``, and adds the files in them to ``record`` afterwards.
 
-    The folders begin with the files that ``record`` carries. Returns the exit code of the program: 128 and the number
-    of the signal if a signal ended it, as shells count.
+    The folders begin with the files that ``record`` already holds. Returns the exit code of the program; if a signal
+    ended it, 128 plus the number of the signal, as in shells.
     """
     with own_folder("silo-caches-") as parent:
         folders = {name: Path(parent, name) for name in names}
@@ -91,7 +92,7 @@ def record_run(command: Sequence[str], environment: Mapping[str, str], record: P
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a program to its end; signals to this process are passed on."""
+    """Runs a program to its end, and passes signals of this process on to it."""
     process = subprocess.Popen(command, env=environment)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
@@ -108,17 +109,17 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _keep(record: Path, folders: Mapping[str, Path]) -> None:
-    found: dict[str, dict[str, bytes]] = {}
+    files_by_cache: dict[str, dict[str, bytes]] = {}
     for name, folder in folders.items():
-        found[name], refused = cached_files(folder, CACHES[name])
+        files_by_cache[name], refused = cached_files(folder, CACHES[name])
         for path, reason in refused:
             say(f"{os.fspath(path)} of {CACHES[name].project} is not recorded: {reason}", stderr=True)
     try:
-        added, signature = add_caches(record, found)
+        added, signature = add_caches(record, files_by_cache)
     except BundleError as error:
         say(f"the caches of other runtimes are not recorded: {error}", stderr=True)
         return
     if signature:
         say(signature, stderr=True)
-    counts = ", ".join(f"{len(files)} of {CACHES[name].project}" for name, files in found.items())
+    counts = ", ".join(f"{len(files)} of {CACHES[name].project}" for name, files in files_by_cache.items())
     say(f"{record.name}: {added} new files of caches; files left by the program: {counts}", stderr=True)

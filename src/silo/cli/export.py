@@ -86,17 +86,18 @@ def command(
         cpu_source=cpu_source,
         torch=torch,
     )
-    made = None if cpp is None else export_cpp(path, cpp, options, trust=trust)
+    exported = None if cpp is None else export_cpp(path, cpp, options, trust=trust)
     built = None if wheel is None else export_wheel(path, wheel, output, options, trust=trust)
     if json:
-        folder = {} if made is None else {**asdict(made), "folder": str(made.folder)}
+        folder = {} if exported is None else {**asdict(exported), "folder": str(exported.folder)}
         print_json({**folder, **({} if built is None else {"wheel": str(built)})})
         return
-    if made is not None and not quiet:
-        functions = f"{len(made.functions)} function" + "s" * (len(made.functions) != 1)
+    if exported is not None and not quiet:
+        functions = f"{len(exported.functions)} function" + "s" * (len(exported.functions) != 1)
         say(
-            f"{cpp}: namespace {made.namespace}, {functions}, {made.files} files, of which "
-            f"{len(made.written)} are new or changed" + (f", {len(made.removed)} removed" if made.removed else "")
+            f"{cpp}: namespace {exported.namespace}, {functions}, {exported.files} files, of which "
+            f"{len(exported.written)} are new or changed"
+            + (f", {len(exported.removed)} removed" if exported.removed else "")
         )
         say(f"build it: cmake -S {cpp} -B {cpp}/build && cmake --build {cpp}/build; see {cpp}/README.md")
     if built is not None and not quiet:

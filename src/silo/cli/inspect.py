@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-# Repeated here, because the compilers are not imported for --help. A test compares them.
+# The names are repeated here because --help must not import the compilers. A test compares them.
 _NAMES = ("ttir", "ttgir", "cu", "c", "c++", "llvm", "ptx", "sass", "amdgcn", "asm")
 _FORMS = (
     "Print the code as ttir, ttgir, cu, llvm, ptx and sass (cuda), amdgcn (hip), c, c++ and asm (cpu). sass needs "
@@ -134,7 +134,7 @@ def command(
 
 
 def _counted(names: tuple[str, ...]) -> str:
-    """Kernels in order: ``norm, 3 x gemm, norm``."""
+    """Formats a sequence of kernels, such as ``norm, 3 x gemm, norm``."""
     runs = [(name, len(list(run))) for name, run in groupby(names)]
     return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in runs)
 
@@ -162,7 +162,10 @@ def _print_code(
 
 
 def _short_facts(facts: str) -> str:
-    """Returns ``n divisible16, x aligned16, y aligned16`` as ``divisible16: n; aligned16: x y``; ``--json`` has all."""
+    """Groups facts by kind: ``n divisible16, x aligned16, y aligned16`` becomes ``divisible16: n; aligned16: x y``.
+
+    ``--json`` has the ungrouped facts.
+    """
     groups: dict[str, list[str]] = {}
     plain: list[str] = []
     for fact in facts.split(", "):
@@ -179,7 +182,7 @@ def _chosen_by(rule: RuleRow) -> str:
 
 
 def _short_reason(reason: str) -> str:
-    """Returns the calls that a variant serves, without the reason for its config; ``--json`` has it in full."""
+    """Returns the calls that a variant serves, without the reason for its config, which only ``--json`` has."""
     return "; ".join(
         dict.fromkeys(part.partition(":")[0].removesuffix(" that assumes nothing") for part in reason.split("; "))
     )

@@ -94,7 +94,7 @@ def command(
     refused = weak = False
     judged = read_task(task)
     with open_fleet(agent or [], ray, gpus, device, agent_wait) as fleet:
-        found = judge_candidates(
+        verdicts = judge_candidates(
             judged,
             candidate,
             device=None if device == "none" else device or "cpu",
@@ -104,7 +104,7 @@ def command(
             allow_weak=allow_weak,
             fleet=fleet,
         )
-        for verdict in found:
+        for verdict in verdicts:
             rows.append(verdict.to_json())
             refused |= not verdict.accepted
             if not json and not quiet:

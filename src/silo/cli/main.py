@@ -1,4 +1,4 @@
-"""Entry point of the ``silo`` command: options for every command, errors without tracebacks, exit codes."""
+"""Entry point of the ``silo`` command: global options, errors without tracebacks, exit codes."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def help_command(
     """Show the help of a command, or of all commands, as --help does."""
     at: Any = context.parent
     for name in command or ():
-        found = at.command.get_command(at, name) if isinstance(at.command, CommandGroup) else None
-        if found is None:
+        subcommand = at.command.get_command(at, name) if isinstance(at.command, CommandGroup) else None
+        if subcommand is None:
             commands = at.command.list_commands(at) if isinstance(at.command, CommandGroup) else ()
             raise click.BadParameter(f"there is no command {' '.join(command or ())!r}{nearest_word(name, commands)}")
-        at = click.Context(found, info_name=name, parent=at)
+        at = click.Context(subcommand, info_name=name, parent=at)
     say_lines(at.get_help())
 
 
@@ -75,7 +75,7 @@ def version_command() -> None:
     _version(requested=True)
 
 
-# Packages that parts of Silo need, and how to get each.
+# Optional packages that parts of Silo need, and how to install each.
 _OPTIONAL = {
     "numpy": "'kernel-silo[numpy]'",
     "jinja2": "'kernel-silo[report]'",
@@ -134,7 +134,10 @@ def _failed(message: str) -> ExitCode:
 
 
 def _traced() -> ExitCode:
-    """Print the traceback of the current exception; Python itself would exit with 1, as for a failed check."""
+    """Prints the traceback of the current exception and returns an exit code.
+
+    Python's own, 1, would mean a failed check.
+    """
     import traceback  # noqa: PLC0415  # completion does without
 
     say_lines(traceback.format_exc().rstrip("\n"), stderr=True)
@@ -142,7 +145,7 @@ def _traced() -> ExitCode:
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Runs the command line and exits with its exit code."""
     debug = "--debug" in sys.argv[1:]
     try:
         code = app(prog_name="silo", standalone_mode=False)

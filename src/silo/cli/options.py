@@ -1,6 +1,6 @@
 """Options that several commands share, the text about exit codes, and completion of values for shells.
 
-Everything is answered from texts and file names: no kernel's file is imported, and neither numpy nor a compiler is.
+Completion reads only texts and file names. It imports no kernel's file, no numpy and no compiler.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ _SHELLS = ("bash", "zsh", "fish")
 INSTALL_HELP = "Install completion for a shell: bash, zsh, fish, or auto for the shell that runs."
 SHOW_HELP = "Print the script of completion for a shell: bash, zsh, fish or auto."
 
-# Where a kernel is defined in a Python file: a decorator that makes one, then its function; or an assignment.
+# The definition of a kernel in a Python file: a kernel decorator followed by a function, or an assignment.
 _DECORATED = re.compile(
     r"^@[\w.]*\b(?:kernel|metal|pallas|cute|jit)\b.*?^(?:async\s+)?def\s+(\w+)", re.MULTILINE | re.DOTALL
 )
 _ASSIGNED = re.compile(r"^(\w+)\s*=\s*silo\.(?:kernel|binary|metal|pallas|cute)\b", re.MULTILINE)
-_LONGEST_FILE = 4 << 20  # bytes; a longer text is not read
+_LONGEST_FILE = 4 << 20  # bytes; longer files are not read
 
 
 def complete_kernels(context: click.Context, text: str) -> list[str]:
-    """The kernels of the files, modules or bundles that the command line names."""
+    """Returns the kernels of the files, modules or bundles that the command line names."""
     del context, text
     from click.shell_completion import split_arg_string  # noqa: PLC0415  # only for this option
 
-    # Read from the words of the command line: click gives no arguments while the last option lacks its value.
+    # Taken from COMP_WORDS, because click passes no arguments while the last option lacks its value.
     words = split_arg_string(program_environment().get("COMP_WORDS", ""))[2:]
     return sorted({name for word in words if not word.startswith("-") for name in kernels_in(word)})
 
 
 def kernels_in(place: str) -> list[str]:
-    """The names of the kernels in a bundle, or that a Python file or module defines; ``[]`` if it cannot be read.
+    """Returns the names of the kernels in a bundle, a Python file or a module; ``[]`` if it cannot be read.
 
     A Python file is read as text. A module is looked for in ``sys.path`` and in the current folder.
     """
@@ -101,11 +101,11 @@ def _module_file(name: str) -> Path | None:
 
 
 def complete_targets(context: click.Context, text: str) -> list[str]:
-    """Kinds of targets, and after a colon the archs that have a name of their own there."""
+    """Returns kinds of targets; after a colon, the architectures of that kind that have a name."""
     del context
     from silo.core.device import (  # noqa: PLC0415
         CPU_LEVELS,
-        driver_of,  # only for this option
+        driver_of,  # imported only for this option
         target_kinds,
     )
 
@@ -117,7 +117,7 @@ def complete_targets(context: click.Context, text: str) -> list[str]:
 
 
 def complete_devices(context: click.Context, text: str) -> list[str]:
-    """Kinds of devices; no driver is opened."""
+    """Returns kinds of devices, without opening a driver."""
     del context, text
     from silo.core.plugins import driver_kinds  # noqa: PLC0415  # only for this option
 
@@ -143,7 +143,7 @@ def _script(shell: str) -> str:
 
 
 def show_completion(shell: str | None) -> str | None:
-    """Print the script and leave."""
+    """Prints the completion script of a shell and exits."""
     if shell is None:
         return None
     click.echo(_script(_shell_named(shell)))
@@ -151,7 +151,7 @@ def show_completion(shell: str | None) -> str | None:
 
 
 def install_completion(shell: str | None) -> str | None:
-    """Write the script to the shell's folder for completions, and exit.
+    """Writes the completion script to the shell's folder for completions, and exits.
 
     bash and fish read a file for each command from a folder in the user's home; for zsh a line is added to ``.zshrc``.
     """
@@ -189,7 +189,7 @@ PLACES = "A Python file with kernels, a module by its dotted name (pkg.kernels),
 
 
 def target_named(value: str | None) -> str | None:
-    """Checks that a target parses; raises a usage error otherwise."""
+    """Returns a target's name unchanged. A usage error if it is not a valid target."""
     if value is not None:
         from silo.core.device import Target  # noqa: PLC0415  # after the options are read
         from silo.errors import TargetError  # noqa: PLC0415
@@ -202,7 +202,7 @@ def target_named(value: str | None) -> str | None:
 
 
 def targets_option(help: str, *others: str) -> Option:  # noqa: A002  # the parameter's name of Option
-    """Returns the repeatable option for targets; ``help`` is the command's text for it."""
+    """Returns the repeatable option for targets. ``help`` is its help text in one command."""
     return Option("--target", *others, "-t", metavar="T", check=_targets_named, help=help, complete=complete_targets)
 
 
@@ -233,7 +233,8 @@ TuneMode = Annotated[
     Option(
         "--tune",
         metavar="MODE",
-        choices=tuple(mode for mode in TUNE_MODES if mode not in ("leader", "background")),  # these are for calls
+        # leader and background are modes of calls
+        choices=tuple(mode for mode in TUNE_MODES if mode not in ("leader", "background")),
         help="auto: measure if unknown; cached: never measure; frozen: never measure or guess; off: first config.",
     ),
 ]
@@ -255,7 +256,7 @@ Device = Annotated[
         complete=complete_devices,
     ),
 ]
-# Repeated here, because the libraries are not imported for --help. A test compares them.
+# The names are repeated here because --help must not import the libraries. A test compares them.
 LIBRARIES = ("numpy", "torch", "buffer", "cupy", "jax")
 
 Arrays = Annotated[str | None, Option("--arrays", metavar="LIBRARY", choices=LIBRARIES, help="As for silo run.")]

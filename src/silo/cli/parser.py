@@ -1,7 +1,7 @@
-"""Commands of the parser (click) made from Python functions, whose annotations name their options and arguments.
+"""Makes click commands from Python functions. Annotations of their parameters describe the options and arguments.
 
-Everything about command lines that is not one command's own is here: how a parameter becomes an option, the form of
-help texts, commands whose modules are imported when they are used, and usage errors that name the nearest word.
+This module has everything that commands share: how a parameter becomes an option, the form of help texts, commands
+whose modules are imported when they are used, and usage errors that suggest the nearest word.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "usage_error",
 ]
 
-# A line of help is at most as long as a terminal is wide, and this.
+# The largest number of columns in help texts; a narrower terminal reduces it.
 _HELP_COLUMNS = 100
 CONTEXT: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": _HELP_COLUMNS}
 
@@ -44,11 +44,11 @@ class Option:
     Args:
         names: the spellings, as ``"--kernel", "-k"``.
         metavar: the name of the value in help texts.
-        help: a sentence about it.
-        choices: the values that it may have; another is a usage error that names the nearest.
+        help: a sentence about the option.
+        choices: the allowed values; for another value, the usage error suggests the nearest.
         check: returns the value, or raises ``click.BadParameter``.
-        eager: whether it is read before the other options.
-        complete: returns the values that begin with a text, for shells.
+        eager: whether the option is processed before the others.
+        complete: returns the values that begin with a text, for completion in shells.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Option:
 
 
 class Argument:
-    """An argument of a command, in the annotation of a parameter; see :class:`Option` for what it is made of."""
+    """An argument of a command, in the annotation of a parameter. It has the parameters of :class:`Option`."""
 
     def __init__(self, *, metavar: str, help: str = "", complete: Completer | None = None) -> None:  # noqa: A002
         self.metavar, self.help, self.complete = metavar, help, complete
 
 
 class _Argument(click.Argument):
-    """An argument with a line in the command's help."""
+    """A click argument that also has a line in the command's help."""
 
     def __init__(self, name: str, line: str, **options: Any) -> None:  # noqa: ANN401  # click's options
         super().__init__([name], **options)
@@ -81,10 +81,10 @@ class _Argument(click.Argument):
 
 
 class Command(click.Command):
-    """One command: its help lists the arguments, then the options."""
+    """A click command whose help lists the arguments before the options."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write usage, text, arguments, options and the closing text."""
+        """Writes usage, text, arguments, options and the closing text."""
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
         rows = [(one.make_metavar(ctx), one.line) for one in self.get_params(ctx) if isinstance(one, _Argument)]
@@ -99,8 +99,8 @@ class Command(click.Command):
 class LazyCommand:
     """A command whose module is imported when the command is used.
 
-    ``place`` is ``module:name`` of a function (or of a group); ``line`` the sentence in the list of commands; ``panel``
-    the heading there.
+    ``place`` is ``module:name`` of a function or of a group. ``line`` is the sentence in the list of commands, and
+    ``panel`` the heading under which it is listed.
     """
 
     place: str
@@ -110,13 +110,13 @@ class LazyCommand:
     context: Mapping[str, Any] | None = None
 
     def command(self, name: str) -> click.Command:
-        """Import the command."""
+        """Imports and returns the command."""
         module, _, there = self.place.partition(":")
-        found: Any = getattr(import_module(module), there)
-        if isinstance(found, click.Command):
-            return found
+        function: Any = getattr(import_module(module), there)
+        if isinstance(function, click.Command):
+            return function
         cls: type[Command] = getattr(import_module(module), self.cls) if self.cls else Command
-        return command_from(found, name, cls=cls, context=self.context or {}, line=self.line)
+        return command_from(function, name, cls=cls, context=self.context or {}, line=self.line)
 
 
 class CommandGroup(click.Group):
@@ -127,11 +127,11 @@ class CommandGroup(click.Group):
         self._lazy = dict(lazy)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order in which help lists them."""
+        """Returns the names in the order in which help lists them."""
         return [*self._lazy, *(name for name in super().list_commands(ctx) if name not in self._lazy)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported now; None if there is none."""
+        """Imports and returns the command with a name; None if there is no such command."""
         if cmd_name in self._lazy and cmd_name not in self.commands:
             self.add_command(self._lazy[cmd_name].command(cmd_name), cmd_name)
         return super().get_command(ctx, cmd_name)
@@ -139,14 +139,17 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names; a usage error for an unknown word names the nearest command."""
+        """Returns the command that the first word names.
+
+        A usage error for an unknown word suggests the nearest command.
+        """
         word = args[0]
         if not ctx.resilient_parsing and not word.startswith("-") and self.get_command(ctx, word) is None:
             ctx.fail(f"there is no command {word!r}{nearest_word(word, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands under their headings; a line is read from the table, so that nothing is imported."""
+        """Writes the commands under their headings. Their lines come from the table, so no command is imported."""
         del ctx
         panels: dict[str, list[tuple[str, str]]] = {}
         for name, lazy in self._lazy.items():
@@ -157,7 +160,7 @@ class CommandGroup(click.Group):
                 formatter.write_dl([(name.ljust(width), line) for name, line in rows])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The commands, then the options, that begin with a text; commands are not imported for it."""
+        """Returns the commands, then the options, that begin with a text. No command is imported."""
         found = [CompletionItem(name, help=one.line) for name, one in self._lazy.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -229,7 +232,7 @@ def group_from(
 
 
 def parameters_of(function: Callable[..., None]) -> tuple[list[click.Parameter], str]:
-    """Returns the options and arguments of a function, and the name of its parameter for the context or ``""``."""
+    """Returns the options and arguments of a function, and the name of its ``click.Context`` parameter or ``""``."""
     hints = get_type_hints(function, include_extras=True)
     params: list[click.Parameter] = []
     passes = ""
@@ -287,7 +290,7 @@ def _argument(name: str, declared: Argument, kind: object, *, required: bool, de
 
 
 def _value_type(kind: object) -> tuple[object, bool]:
-    """The type of one value, and whether there may be several: of ``list[str] | None`` str and True."""
+    """Returns the type of one value, and whether the parameter takes several: (str, True) for ``list[str] | None``."""
     if get_origin(kind) in (Union, types.UnionType):
         (kind,) = (one for one in get_args(kind) if one is not types.NoneType)
     return (get_args(kind)[0], True) if get_origin(kind) is list else (kind, False)
@@ -326,7 +329,7 @@ def _completed(declared: Option | Argument) -> Any:  # noqa: ANN401  # click's c
 
 
 def _plain_text(text: str) -> str:
-    """A docstring as plain text: without the marks of code."""
+    """Removes the marks for code from a docstring, for use as help text."""
     return text.replace("``", "")
 
 
@@ -334,7 +337,7 @@ def _plain_text(text: str) -> str:
 
 
 def nearest_word(word: str, words: Sequence[str]) -> str:
-    """The end of a message about a wrong word: ``"; did you mean tune?"``, or ``""`` if no word is near.
+    """Returns the end of a message about a wrong word: ``"; did you mean tune?"``, or ``""`` if no word is near.
 
     >>> nearest_word("tuen", ("build", "tune"))
     '; did you mean tune?'
@@ -346,13 +349,13 @@ def nearest_word(word: str, words: Sequence[str]) -> str:
 
 
 def usage_error(error: click.ClickException) -> str:
-    """The lines about a wrong command line: the usage, the way to its help, and the reason."""
+    """Returns the message about a wrong command line: the usage, how to get help, and the reason."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     lines = [] if context is None else [context.get_usage(), f"Try '{context.command_path} --help' for help.", ""]
     return "\n".join([*lines, f"Error: {one_line(_message(error, context))}"])
 
 
-# The parser's words about a value that does not read as a number, and ours.
+# click's messages about a value that is not a number, and the messages that replace them.
 _NUMBERS = (
     ("is not a valid float.", "is not a number, such as 2.5"),
     ("is not a valid integer.", "is not a whole number, such as 8"),

@@ -25,7 +25,7 @@ __all__ = ["BuildProgress", "TuneProgress", "event_lines"]
 
 @contextmanager
 def event_lines(path: str | None) -> Generator[IO[str] | None]:
-    """Yields the file for events: appended to, standard output for ``-``, None for None.
+    """Yields the file for events, opened for appending; standard output for ``-``, and None for None.
 
     Raises:
         SettingsError: the file cannot be written.
@@ -44,7 +44,7 @@ def event_lines(path: str | None) -> Generator[IO[str] | None]:
 
 
 class _Bar:
-    """Progress on a terminal: bars drawn by rich if it is installed, else one line that is rewritten."""
+    """Shows progress on a terminal: bars drawn by rich if it is installed, else one line that is rewritten."""
 
     def __init__(self, *, enabled: bool) -> None:
         console = rich_console(stderr=True) if enabled else None
@@ -52,7 +52,7 @@ class _Bar:
         self._has_line = enabled and console is None and sys.stderr.isatty()
         self._bar: Bar | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._shown = 0  # columns of the line
+        self._shown = 0  # the width of the line on the terminal
 
     def __enter__(self) -> Self:
         return self
@@ -65,12 +65,11 @@ class _Bar:
         if self._has_line:
             show_on_line("", self._shown)
         if isinstance(error, KeyboardInterrupt):
-            # The error of a tuning session lists the kept trials; the parser, which ends the program, would not print
-            # it.
+            # The error of a tuning session lists the kept trials. click, which ends the program, would not print them.
             say_lines(str(error) or "interrupted", stderr=True)
 
     def show(self, name: str, done: int, total: int, note: str) -> None:
-        """Move the bar called ``name``."""
+        """Moves the bar called ``name``."""
         name, note = one_line(name), one_line(note)
         if self._has_line:
             self._shown = show_on_line(f"{name} {done}/{total} {note}".rstrip(), self._shown)
@@ -94,14 +93,17 @@ class _Bar:
 
 
 class TuneProgress(_Bar):
-    """Shows the progress of tuning: done, best so far, time left, failures by kind. ``lines`` gets events as JSON."""
+    """Shows the progress of tuning: finished trials, best so far, time left, failures by kind.
+
+    ``lines`` gets events as JSON.
+    """
 
     def __init__(self, *, enabled: bool, lines: IO[str] | None = None) -> None:
         super().__init__(enabled=enabled)
         self._lines = lines
 
     def update(self, name: str, progress: Progress) -> None:
-        """Show one event of the session called ``name``."""
+        """Shows one event of the session called ``name``."""
         if self._lines is not None:
             line = json.dumps(event_to_json(name, progress), ensure_ascii=False)
             self._lines.write(printable_json(line) + "\n")
@@ -113,8 +115,8 @@ class TuneProgress(_Bar):
 
 
 class BuildProgress(TuneProgress):
-    """Shows the progress of a build: variants compiled, then sessions of tuning."""
+    """Shows the progress of a build: compiled variants, then sessions of tuning."""
 
     def stage(self, name: str, done: int, total: int) -> None:
-        """Show the state of one stage of the build."""
+        """Shows the state of one stage of the build."""
         self.show(name, done, total, "")

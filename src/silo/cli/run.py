@@ -1,8 +1,9 @@
-"""``silo run``: run the cases of a Python file or a bundle on a device and check them, in processes of their own.
+"""``silo run``: runs the cases of a Python file or a bundle on a device and checks them, in separate processes.
 
-One process runs all cases and writes a line of JSON to a pipe when a case begins and when it is over. If it dies, the
-case in flight is run once more in a process of its own: code that wrote to wrong memory may crash later, in another
-case. If the case does not crash alone, the cases before it are run alone, the latest first, until one does.
+One process runs all cases and writes a line of JSON to a pipe when a case begins and when it is over. If the process
+crashes, the case that was running is run again in a process of its own. It may be innocent: code that wrote to wrong
+memory may crash later, during another case. If the case does not crash alone, the cases before it are run alone, the
+latest first, until one crashes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Attempt", "Begun", "check_command", "command", "rows_of", "run_apart", "watch"]
 
-# Set in a process that runs cases for another one: chooses the cases, and reports each.
+# Set in a process that runs cases for another process: selects the cases, and reports each.
 watch: CaseWatch | None = None
 
 
@@ -104,7 +105,7 @@ def check_command(
 def _words(
     path: Path, device: str | None, kernels: list[str] | None, arrays: str | None, tune: str | None, *, trust: bool
 ) -> list[str]:
-    """Returns the command line of the process that runs the cases."""
+    """Returns the arguments of ``silo`` in the process that runs the cases."""
     words = ["--debug"] if "--debug" in sys.argv[1:] else []
     words += ["run", *(["--trust"] if trust else [])]
     words += [] if tune is None else ["--tune", tune]
@@ -114,7 +115,7 @@ def _words(
     return [*words, "--", str(path)]
 
 
-# Exit codes of a process that has printed its error.
+# Exit codes of a process that has printed its error itself.
 _SAID = frozenset((2, 3, 130))
 
 
@@ -129,7 +130,7 @@ class Begun:
 
 @dataclass(slots=True)
 class Attempt:
-    """The result of one process: its rows by the number of the case, the case in flight when it ended, and its exit."""
+    """The result of one process: its rows by case number, the case that was running at its end, and its exit."""
 
     rows: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     in_flight: Begun | None = None
@@ -138,12 +139,12 @@ class Attempt:
 
     @property
     def crashed(self) -> bool:
-        """Whether the process was ended by a crash."""
+        """Whether a crash ended the process."""
         return self.code < 0 or (not self.done and self.code not in _SAID)
 
     @property
     def how(self) -> str:
-        """How the process ended, for the row of a case: the signal or the exit status."""
+        """How the process ended, for a case's row: the signal or the exit status."""
         if self.code >= 0:
             return f"exit status {self.code}"
         try:
@@ -153,9 +154,9 @@ class Attempt:
 
 
 def rows_of(attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]) -> list[dict[str, Any]]:
-    """Returns the rows of all cases in their order.
+    """Runs cases until each has a row, and returns the rows in order.
 
-    ``attempt(only, but)`` runs cases in a process of its own: those numbered ``only`` (None: all), without those in
+    ``attempt(only, but)`` runs cases in a new process: those numbered ``only`` (None: all), except those numbered
     ``but``.
 
     Raises:
@@ -163,17 +164,17 @@ def rows_of(attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]) -
     """
     rows: dict[int, dict[str, Any]] = {}
     while True:
-        made = attempt(None, tuple(rows))
-        rows |= made.rows
-        if not made.crashed:
-            if not made.done:
-                raise click.exceptions.Exit(made.code)
+        result = attempt(None, tuple(rows))
+        rows |= result.rows
+        if not result.crashed:
+            if not result.done:
+                raise click.exceptions.Exit(result.code)
             break
-        if made.in_flight is None and not made.rows:
-            say_error(f"the process that runs the cases ended before a case began: {made.how}")
+        if result.in_flight is None and not result.rows:
+            say_error(f"the process that runs the cases ended before a case began: {result.how}")
             raise click.exceptions.Exit(3)
-        rows |= _blamed(made, attempt)
-        if made.done:
+        rows |= _blamed(result, attempt)
+        if result.done:
             break
     return [rows[number] for number in sorted(rows)]
 
@@ -181,8 +182,11 @@ def rows_of(attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]) -
 def _blamed(
     made: Attempt, attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]
 ) -> dict[int, dict[str, Any]]:
-    """Returns the rows of the case in flight and of the case that is to blame, after a process crashed."""
-    found: dict[int, dict[str, Any]] = {}
+    """Runs cases alone after a process crashed, to find which one crashes.
+
+    Returns rows for it and for the running case.
+    """
+    rows: dict[int, dict[str, Any]] = {}
     last = made.in_flight
     if last is not None and not made.rows:
         return {last.number: _crashed(last, made.how)}
@@ -191,12 +195,12 @@ def _blamed(
         alone = attempt((number,), ())
         if alone.crashed:
             begun = alone.in_flight or _begun(number, alone.rows.get(number) or made.rows[number])
-            return found | {number: _crashed(begun, alone.how)}
+            return rows | {number: _crashed(begun, alone.how)}
         if number in alone.rows and last is not None and number == last.number:
-            found |= alone.rows  # another case is to blame, and its own row is kept
+            rows |= alone.rows  # another case crashed the process, so this row is right
     if last is not None:
-        found[last.number] = _crashed(last, f"{made.how}, after other cases and not alone")
-    return found
+        rows[last.number] = _crashed(last, f"{made.how}, after other cases and not alone")
+    return rows
 
 
 def _begun(number: int, row: dict[str, Any]) -> Begun:
@@ -216,14 +220,14 @@ def _crashed(begun: Begun, how: str) -> dict[str, Any]:
 
 
 def run_apart(arguments: Sequence[str], only: Sequence[int] | None, but: Sequence[int]) -> Attempt:
-    """Run ``silo`` with ``arguments`` in a process that reports on its cases; see :func:`rows_of`.
+    """Runs ``silo`` with ``arguments`` in a new process that reports on its cases; see :func:`rows_of`.
 
-    It prints to this process's standard output and error, and ends with this process.
+    The process has this process's standard output and error, and ends with this process.
     """
     reading, writing = os.pipe()
     chosen = json.dumps({"only": None if only is None else list(only), "but": list(but), "rows": writing})
     try:
-        # -P: a user's own triton.py in the current folder must not be imported.
+        # -P keeps the current folder off the module path: a user's own triton.py must not be imported.
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "silo.cli.case_worker", chosen, *arguments],
             env=program_environment(**with_own_package()),
@@ -245,7 +249,7 @@ def run_apart(arguments: Sequence[str], only: Sequence[int] | None, but: Sequenc
 
 
 def _take(attempt: Attempt, line: str) -> None:
-    """Record one line of a worker. A process whose memory is damaged may write anything: an unknown line is skipped."""
+    """Records a worker's line. Unknown lines are skipped, because a process with damaged memory may write anything."""
     try:
         message: Any = json.loads(line)
         match message:

@@ -40,12 +40,12 @@ def push_command(
     from silo.shipping.distribution import push_bundle  # noqa: PLC0415
 
     signing = None if key is None else read_key(key)
-    made = push_bundle(path, reference, key=signing, login=login, plain=plain_http)
+    pushed = push_bundle(path, reference, key=signing, login=login, plain=plain_http)
     if json:
-        print_json(asdict(made))
+        print_json(asdict(pushed))
         return
-    say(f"{made.reference}: {made.identity[:16]} for {', '.join(made.targets)}")
-    say(f"{made.sent} layers sent, {made.signatures} signatures")
+    say(f"{pushed.reference}: {pushed.identity[:16]} for {', '.join(pushed.targets)}")
+    say(f"{pushed.sent} layers sent, {pushed.signatures} signatures")
 
 
 def pull_command(
@@ -66,13 +66,14 @@ def pull_command(
     """Pull a bundle from a registry, with its signature, and check every byte of it. Nothing in it is executed."""
     from silo.shipping.distribution import pull_bundle  # noqa: PLC0415
 
-    made = pull_bundle(reference, output, targets=target, login=login, plain=plain_http)
+    pulled = pull_bundle(reference, output, targets=target, login=login, plain=plain_http)
     if json:
-        print_json(asdict(made))
+        print_json(asdict(pulled))
         return
-    whole = "" if made.whole else "; its bytes are not those that were pushed, for it was joined here from layers"
-    say(f"{made.path}: {made.identity[:16]} for {', '.join(made.targets)}, {format_bytes(made.size_bytes)}{whole}")
-    say(f"from {made.reference}; {made.signature}")
+    whole = "" if pulled.whole else "; its bytes are not those that were pushed, for it was joined here from layers"
+    size = format_bytes(pulled.size_bytes)
+    say(f"{pulled.path}: {pulled.identity[:16]} for {', '.join(pulled.targets)}, {size}{whole}")
+    say(f"from {pulled.reference}; {pulled.signature}")
 
 
 def slice_command(
@@ -97,11 +98,11 @@ def slice_command(
     from silo.shipping.slice_bundle import slice_bundle, slice_by_target  # noqa: PLC0415
 
     signing = None if key is None else read_key(key)
-    made = [slice_bundle(path, target, output, key=signing)] if target else slice_by_target(path, output, key=signing)
+    slices = [slice_bundle(path, target, output, key=signing)] if target else slice_by_target(path, output, key=signing)
     if json:
-        print_json([asdict(one) for one in made])
+        print_json([asdict(one) for one in slices])
         return
-    for one in made:
+    for one in slices:
         signed = f"; {one.signature}" if one.signature else ""
         say(f"{one.path}: {', '.join(one.targets)}, {format_bytes(one.size_bytes)}, {one.identity[:16]}{signed}")
 
@@ -119,14 +120,15 @@ def merge_command(
     """
     from silo.shipping.slice_bundle import merge_bundles  # noqa: PLC0415
 
-    made = merge_bundles(paths, output, key=None if key is None else read_key(key))
+    merged = merge_bundles(paths, output, key=None if key is None else read_key(key))
     if json:
-        print_json(asdict(made))
+        print_json(asdict(merged))
         return
-    for line in made.remarks:
+    for line in merged.remarks:
         say(line)
     word = ""
-    if made.of:
-        word = ", the whole that was cut" if made.whole else f", not the whole that was cut ({made.of[:16]})"
-    signed = f"; {made.signature}" if made.signature else ""
-    say(f"{made.path}: {', '.join(made.targets)}, {format_bytes(made.size_bytes)}, {made.identity[:16]}{word}{signed}")
+    if merged.of:
+        word = ", the whole that was cut" if merged.whole else f", not the whole that was cut ({merged.of[:16]})"
+    signed = f"; {merged.signature}" if merged.signature else ""
+    size = format_bytes(merged.size_bytes)
+    say(f"{merged.path}: {', '.join(merged.targets)}, {size}, {merged.identity[:16]}{word}{signed}")

@@ -47,13 +47,13 @@ def keygen_command(
     """
     from silo.shipping.sign_bundle import make_keys  # noqa: PLC0415
 
-    made = make_keys(file, lambda: None if no_password else _new_password(file))
+    keys = make_keys(file, lambda: None if no_password else _new_password(file))
     if json:
-        print_json(asdict(made))
+        print_json(asdict(keys))
         return
-    say(f"{made.secret_file}: the secret key; people who have it sign in your name")
-    say(f"{made.public_file}: the public key {made.id}; people who load your bundles run once:")
-    say(f"silo trust --key {made.key}")
+    say(f"{keys.secret_file}: the secret key; people who have it sign in your name")
+    say(f"{keys.public_file}: the public key {keys.id}; people who load your bundles run once:")
+    say(f"silo trust --key {keys.key}")
 
 
 def sign_command(
@@ -69,11 +69,11 @@ def sign_command(
     """
     from silo.shipping.sign_bundle import sign_bundle  # noqa: PLC0415
 
-    made = sign_bundle(path, read_key(key))
+    signature = sign_bundle(path, read_key(key))
     if json:
-        print_json(asdict(made))
+        print_json(asdict(signature))
         return
-    say(f"{made.signature}: {path} ({made.identity[:16]}), signed by {made.id}")
+    say(f"{signature.signature}: {path} ({signature.identity[:16]}), signed by {signature.id}")
 
 
 def verify_command(
@@ -97,26 +97,26 @@ def verify_command(
     from silo.shipping.sign_bundle import verify_bundle_signature  # noqa: PLC0415
     from silo.store.signatures import read_public_key  # noqa: PLC0415
 
-    found = verify_bundle_signature(path, None if key is None else read_public_key(key))
+    verification = verify_bundle_signature(path, None if key is None else read_public_key(key))
     if json:
-        print_json(asdict(found))
+        print_json(asdict(verification))
     else:
-        for problem in found.problems:
+        for problem in verification.problems:
             say(problem)
-        for doubt in found.doubts:
+        for doubt in verification.doubts:
             say(doubt)
-        if not found.problems:
-            say(f"{path}: every byte is as it was written ({found.identity[:16]})")
-        if found.signed:
-            say(f"{path}: {found.reason}; it says: {found.comment}")
+        if not verification.problems:
+            say(f"{path}: every byte is as it was written ({verification.identity[:16]})")
+        if verification.signed:
+            say(f"{path}: {verification.reason}; it says: {verification.comment}")
         else:
-            say_error(f"{path} is not verified: {found.reason}")
-    if not found.good:
+            say_error(f"{path} is not verified: {verification.reason}")
+    if not verification.good:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def read_key(path: Path) -> SecretKey:
-    """Returns the secret key in a file; prompts for its password if it has one."""
+    """Reads the secret key in a file; prompts for its password if it has one."""
     from silo.store.signatures import read_secret_key  # noqa: PLC0415  # only if something is signed
 
     return read_secret_key(path, lambda: _given(ask_secret(f"password of {path}")))
@@ -191,13 +191,13 @@ def command(
         say(f"trusted the native code that {name} brings" + ("" if new else ", as before"))
         return
     if path is not None:
-        made = trust_bundle(path)
+        summary = trust_bundle(path)
         if json:
-            print_json(asdict(made))
+            print_json(asdict(summary))
             return
-        before = "" if made.added == made.codes else f", {made.codes - made.added} of it before"
+        before = "" if summary.added == summary.codes else f", {summary.codes - summary.added} of it before"
         say(
-            f"trusted the native code of {path}: {made.codes} variants, {format_bytes(made.size_bytes)}{before}",
+            f"trusted the native code of {path}: {summary.codes} variants, {format_bytes(summary.size_bytes)}{before}",
         )
         return
     rows, keys = trusted_code(), trusted_keys()

@@ -199,7 +199,7 @@ def command(
     ):
         rows = tune_path(
             path,
-            device=None if ray is not None else device,  # on Ray, each actor has its own device
+            device=None if ray is not None else device,  # on Ray, each actor finds its own device
             kernels=kernel or None,
             searcher=searcher,
             evaluations=evaluations,
@@ -240,22 +240,22 @@ def _explain(
 ) -> None:
     from silo.tuning.explanation import explain_tuning  # noqa: PLC0415
 
-    found = explain_tuning(path, device=device, kernels=kernels or None, lock=lock)
+    explanations = explain_tuning(path, device=device, kernels=kernels or None, lock=lock)
     if json:
-        print_json([explained.to_json() | {"case": case} for case, explained in found])
+        print_json([explained.to_json() | {"case": case} for case, explained in explanations])
     elif not quiet:
-        for case, explained in found:
+        for case, explained in explanations:
             say_lines(f"{case}: {explained.text}")
 
 
 def _suggest(path: Path, device: str | None, kernels: list[str] | None, *, quiet: bool, json: bool) -> None:
     from silo.tuning.explanation import suggest_sizes  # noqa: PLC0415  # heavy: only when asked for
 
-    found = suggest_sizes(path, device=device, kernels=kernels or None)
+    suggestions = suggest_sizes(path, device=device, kernels=kernels or None)
     if json:
-        print_json([one.to_json() for one in found])
+        print_json([one.to_json() for one in suggestions])
     elif not quiet:
-        for one in found:
+        for one in suggestions:
             say_lines(one.text)
 
 
@@ -269,7 +269,7 @@ def run_schedule_command(
     quiet: bool,
     json: bool,
 ) -> None:
-    """Runs a schedule and prints its tasks; with ``explain`` only prints them.
+    """Runs a schedule and prints its tasks. With ``explain`` it only prints them.
 
     ``open_fleet`` starts the agents of a device.
     """

@@ -1,1 +1,1 @@
-"""The action of each command of ``silo``; ``silo.cli`` reads its arguments and prints its result."""
+"""The actions of the ``silo`` commands. ``silo.cli`` reads their arguments and prints their results."""

@@ -1,4 +1,4 @@
-"""``silo build``: kernels of Python files into one bundle."""
+"""``silo build``: builds the kernels of Python files into one bundle."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ OnTuning = Callable[[str, Progress], None]
 
 @dataclass(frozen=True)
 class _Planned:
-    """A kernel being built into a bundle; ``spaces`` has the configs of its cases by target, signature and extents."""
+    """A kernel to build into a bundle. ``spaces`` has the configs of its cases by target, signature and extents."""
 
     kernel: Kernel
     studies: tuple[CaseStudy, ...]
-    tuned: tuple[CaseStudy, ...]  # the cases that chose a winner, on the device of their target
+    tuned: tuple[CaseStudy, ...]  # the cases whose config was measured or locked, on the device of their target
     winners: Mapping[tuple[str, str, Target], Chosen]
     variants: tuple[BuildVariant, ...]
     spaces: Mapping[RulesKey, ConfigSet] = field(default_factory=dict[RulesKey, ConfigSet])
@@ -114,26 +114,26 @@ def build_bundle(
     progress: OnStage | None = None,
     tuning: OnTuning | None = None,
 ) -> BuildSummary:
-    """Compiles the kernels of ``files`` for every target and writes them to ``output`` in one piece.
+    """Compiles the kernels of ``files`` for every target and writes them to ``output``, all or nothing.
 
-    A kernel is built for each of the targets that its kind of source supports; the summary lists the rest.
+    A kernel is built for each of the targets that its kind of source supports; the summary lists the other targets.
 
     Kernels are tuned on their cases if a target's device is here, unless ``tune`` is ``cached`` (known winners only),
-    ``frozen`` (an error without a winner) or ``off`` (never); the lock (``SILO_LOCK``) comes before winners. The same
-    inputs give the same bytes: with tuning off, whatever the folder and the time. Code that exists already
-    (``silo.binary``) is included if it runs on one of the targets. ``configs``, a number or ``all``, is the number of
-    configs of each case that are packed. By default a target without measurements gets its whole space, within the
-    limits of :class:`silo.compile.build_list.Packing`, and a measured target its winners. Without ``targets``
-    kernels are compiled for this machine's CPU (kernels of a kind that cannot run on it, for the first device here that
-    they can run on), and all code that exists already is included. The functions that ``silo.step`` marked run with
-    their examples on this machine, and the bundle keeps their plans. The bundle is signed with ``key``.
+    ``frozen`` (an error without a winner) or ``off`` (never); decisions of the lock (``SILO_LOCK``) take precedence
+    over winners. The same inputs give the same bytes: with tuning off, whatever the folder and the time. Code that
+    exists already (``silo.binary``) is included if it runs on one of the targets. ``configs``, a number or ``all``, is
+    the number of configs of each case that are packed. By default a target without measurements gets its whole space,
+    within the limits of :class:`silo.compile.build_list.Packing`, and a measured target its winners. Without
+    ``targets`` kernels are compiled for this machine's CPU (kernels of a kind that cannot run on it, for the first
+    device here that they can run on), and all code that exists already is included. The functions that ``silo.step``
+    marked run with their examples on this machine, and the bundle keeps their plans. The bundle is signed with ``key``.
 
     Raises:
         TargetError: a kernel that no compiler here compiles for any of the targets, or a target without a kernel.
         CaseError: a kernel without cases.
         NoVariantError: a kernel whose code exists already, but for none of the targets.
         SourceError, CompileError: a kernel that does not compile.
-        SpaceError: ``configs`` is neither.
+        SpaceError: ``configs`` is neither a number nor ``all``.
         ArgumentError: a step cannot be a plan of the bundle.
         TuneError: no config of a case can be used: each fails, or its result is wrong.
         FrozenError, LockError: see :mod:`silo.calls.decision`.
@@ -143,34 +143,37 @@ def build_bundle(
     begin = time.monotonic()
     packing = Packing.parse(configs)
     require_place(output)
-    given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
+    given_targets = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
     shared = session()
     start_early_worker(
-        shared, [one for one in files if isinstance(one, Path)], given or (resolve_target("cpu"),), output
+        shared, [one for one in files if isinstance(one, Path)], given_targets or (resolve_target("cpu"),), output
     )
     collected = collect(files, kernels)
-    found = collected.kernels
+    declared = collected.kernels
     given_variants = {
-        one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)
+        one.name: _given_variants(one.source, given_targets) for one in declared if isinstance(one.source, BringsCode)
     }
-    concrete = given or _usual_targets([one.source for one in found if one.name not in given_variants])
-    # Raises before anything is compiled. Code that exists already is for its own targets, unless targets are named.
+    concrete = given_targets or _usual_targets([one.source for one in declared if one.name not in given_variants])
+    # Raises before anything is compiled. Code that exists already keeps its own targets, unless the caller names
+    # targets.
     paired = {
-        one.name: partial(_builds, one.source) for one in found if given is not None or one.name not in given_variants
+        one.name: partial(_builds, one.source)
+        for one in declared
+        if given_targets is not None or one.name not in given_variants
     }
     pairs = pair_kernels(paired, concrete)
     mode = tune or settings().tune
-    here = _devices_for(concrete)
+    devices = _devices_for(concrete)
     report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
     limits = CaseLimits(budget=Budget(seconds=budget_s))
     planned = [
         _Planned(kernel, (), (), {}, given_variants[kernel.name])
         if kernel.name in given_variants
-        else _plan(kernel, pairs.targets[kernel.name], here, mode, limits, packing, report_tuning)
-        for kernel in found
+        else _plan(kernel, pairs.targets[kernel.name], devices, mode, limits, packing, report_tuning)
+        for kernel in declared
     ]
     codes = compile_plans(shared, [(one.kernel.source, one.variants) for one in planned], packing, report)
-    kept = {one.kernel.name: code.variants for one, code in zip(planned, codes, strict=True)}
+    variants_by_kernel = {one.kernel.name: code.variants for one, code in zip(planned, codes, strict=True)}
     plans, plan_remarks = _record_steps(collected, only=kernels is not None)
     documents: dict[str, bytes] = {}
     contents = BundleContents(
@@ -179,14 +182,14 @@ def build_bundle(
             for one, code in zip(planned, codes, strict=True)
         ),
         producer=(("silo", __version__),),
-        toolchain=_toolchain(found, pairs),
+        toolchain=_toolchain(declared, pairs),
         plans=plans,
     )
 
     def read_blob(sha256: str) -> bytes | None:
         return documents.get(sha256) or shared.store.blobs.get(sha256)
 
-    note_trust(contents)  # before the file exists: a process that finds it may use it at once
+    note_trust(contents)  # before the file exists, because another process may use it at once
     before = header_of(output)
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(
@@ -198,7 +201,7 @@ def build_bundle(
         compiled=sum(code.compiled for code in codes),
         reused=sum(code.reused for code in codes),
         seconds=time.monotonic() - begin,
-        rows=tuple(row for one in contents.kernels for row in _rows(one, kept[one.name])),
+        rows=tuple(row for one in contents.kernels for row in _rows(one, variants_by_kernel[one.name])),
         remarks=(*(remark for code in codes for remark in code.remarks), *plan_remarks),
         left_out=pairs.left_out,
         signature=settle_signature(output, before, written.header, key),
@@ -207,7 +210,7 @@ def build_bundle(
 
 
 def require_place(output: Path) -> None:
-    """Raises BundleError if a bundle cannot be written under this name."""
+    """Raises BundleError if no bundle can be written to this path."""
     if output.suffix != ".silo":
         raise BundleError(
             f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'kernels'}.silo"
@@ -217,7 +220,7 @@ def require_place(output: Path) -> None:
 
 
 def note_trust(contents: BundleContents) -> None:
-    """Records that this user built the native code of a bundle, with its cases and plans: it needs no consent."""
+    """Records that this user built a bundle's native code, cases and plans, so that they need no consent."""
     trust = session().store.trust
     for kernel in contents.kernels:
         calls = calls_of(kernel)
@@ -231,9 +234,10 @@ def note_trust(contents: BundleContents) -> None:
 
 
 def _record_steps(collected: Collected, *, only: bool) -> tuple[tuple[RecordedPlan, ...], tuple[str, ...]]:
-    """The plans of the files' steps, and remarks. With ``only`` some kernels, a step that needs others is left out.
+    """Returns the plans of the files' steps, and remarks.
 
-    The examples run on this machine, with configs that need no tuning: a plan keeps no config.
+    The examples of the steps run on this machine, with configs that need no tuning, because a plan keeps no config.
+    ``only`` means that some kernels were selected; a step that needs another kernel is then left out, with a remark.
     """
     plans: list[RecordedPlan] = []
     remarks: list[str] = []
@@ -249,7 +253,7 @@ def _record_steps(collected: Collected, *, only: bool) -> tuple[tuple[RecordedPl
 
 
 def _builds(source: KernelSource, target: Target) -> Decision:
-    """Decides whether code of a kernel for a target exists or can be made. Raises ToolchainError."""
+    """Returns whether code of a kernel for a target exists or can be made. Raises ToolchainError."""
     try:
         if isinstance(source, BringsCode):
             source.code_for((target,))
@@ -261,17 +265,20 @@ def _builds(source: KernelSource, target: Target) -> Decision:
 
 
 def _usual_targets(sources: Sequence[KernelSource]) -> tuple[Target, ...]:
-    """The targets if none is named: this machine's CPU, or the first device that a kind without CPU code can run on."""
-    found: dict[Target, None] = {}
+    """Returns the targets to use if the caller names none.
+
+    That is this machine's CPU; for a kind of source without CPU code, the first device here that it can run on.
+    """
+    targets: dict[Target, None] = {}
     for source in {one.kind: one for one in sources}.values():
         cpu = resolve_target("cpu")
         others = () if _builds(source, cpu) else (one.target for one in all_devices() if _builds(source, one.target))
-        found[next(iter(others), cpu)] = None
-    return tuple(found)
+        targets[next(iter(others), cpu)] = None
+    return tuple(targets)
 
 
 def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[BuildVariant, ...]:
-    """The existing code of a source, for ``targets`` or for all that it has."""
+    """Returns the existing code of a source, for ``targets`` or for all targets that it has."""
     return tuple(
         BuildVariant(one.variant, (one.reason,), (), generic=one.generic)
         for one in source.code_for(targets or source.own_targets)
@@ -295,7 +302,7 @@ def _plan(
     packing: Packing,
     report: OnTuning,
 ) -> _Planned:
-    """A kernel's cases, winners and variants to build. Without tuning, winners follow from stored trials."""
+    """Returns a kernel's cases, winners and variants to build. Without tuning, the winners come from stored trials."""
     host = device_named("cpu")
     if here and not _builds(kernel.source, host.target):
         host = here.get(targets[0], host)
@@ -314,7 +321,8 @@ def _plan(
                 chosen = _decided(kernel, study, mode)
             if chosen is not None:
                 tuned.append(study)
-                # A variant's target is its code's canonical target, which may differ from the requested one.
+                # The canonical target of the code may differ from the requested target, and variants have the canonical
+                # one.
                 for one in (target, _canonical(kernel, target)):
                     winners[kernel.name, study.case.label, one] = chosen
     distinct: dict[Target, Target] = {}
@@ -323,12 +331,12 @@ def _plan(
     plan: list[BuildVariant] = []
     spaces: dict[RulesKey, ConfigSet] = {}
     for canonical, target in distinct.items():
-        asked = _plan_kernel(kernel, studies, target, here.get(target))
-        for case in asked.cases:
+        planned = _plan_kernel(kernel, studies, target, here.get(target))
+        for case in planned.cases:
             key = (canonical, case.signature.without_effects(), case.specialization.extents)
             spaces[key] = ConfigSet((*spaces.get(key, ConfigSet(())), *(case.configs or ())))
         shared = plan_variants(
-            [asked],
+            [planned],
             [target],
             winners=winners,
             has_device=lambda target: target in here,
@@ -345,12 +353,12 @@ def _tune(kernel: Kernel, study: CaseStudy, limits: CaseLimits, report: OnTuning
     name = f"{kernel.name} {study.case.label}"
     study.case.verify()
     outcome, _ = tune_case(study, limits, lambda event: report(name, event))
-    if outcome.trials or outcome.faults:  # without trials the budget is used up, and the first config is used
+    if outcome.trials or outcome.faults:  # neither means that the budget is used up; then the first config is used
         require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
 
 
 def _refined_form(kernel: Kernel, study: CaseStudy) -> Chosen | None:
-    """For a case with one config: its refinement that won when it was measured, or that is locked; else None."""
+    """Returns, for a case with one config, a refinement of it that has won a measurement or is locked; else None."""
     if not study.situation.reach.refinable:
         return None
     chosen = _decided(kernel, study, "cached")
@@ -358,29 +366,32 @@ def _refined_form(kernel: Kernel, study: CaseStudy) -> Chosen | None:
 
 
 def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Chosen | None:
-    """The lock's config for a case, else the winner of its trials, else None. ``frozen`` raises FrozenError instead."""
+    """Returns the lock's config for a case, else the winner of its trials, else None.
+
+    In mode ``frozen``, raises FrozenError instead of returning None.
+    """
     if mode == "frozen":
         return kernel.resolver.chosen(study.situation, mode=TuneMode.FROZEN)
     study_key = kernel.resolver.problem(study.situation)
     locked = lock_advice(kernel, study_key, study.situation)
     if locked is not None and locked[1].exact and locked[1].config is not None:
         return Chosen(locked[1].config, Origin.LOCK)
-    where = (study.situation.specialization, study.bucket, study.situation.reach)
-    winner = study_key.winner(*where)
+    situation = (study.situation.specialization, study.bucket, study.situation.reach)
+    winner = study_key.winner(*situation)
     if winner is None:
         kernel.resolver.carry(study.situation)
-        winner = study_key.winner(*where)
+        winner = study_key.winner(*situation)
     return None if winner is None else Chosen(winner.config, Origin.BUCKET)
 
 
 def _devices_for(targets: Sequence[Target]) -> dict[Target, Device]:
-    """A device of this machine to measure on, for each target with a device."""
-    found: dict[Target, Device] = {}
+    """Returns, for each target with a device in this machine, a device to measure on."""
+    devices: dict[Target, Device] = {}
     for target in targets:
         for device in devices_of_kind(target.kind):
             if device.target.arch == target.device_arch:
-                found.setdefault(target, device)
-    return found
+                devices.setdefault(target, device)
+    return devices
 
 
 def _canonical(kernel: Kernel, target: Target) -> Target:
@@ -388,7 +399,7 @@ def _canonical(kernel: Kernel, target: Target) -> Target:
 
 
 def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, device: Device | None) -> BuildKernel:
-    """The kernel for one target. The space of a heuristic depends on the target and on the case."""
+    """Returns a kernel with its cases and configs for one target. A heuristic's configs depend on target and case."""
     facts: Mapping[str, int] = {} if device is None else device.facts()
     configs = [_candidates_on(study, target, facts) for study in studies]
     ruled = any(study.situation.rule is not None for study in studies)
@@ -405,7 +416,10 @@ def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, d
 
 
 def _candidates_on(study: CaseStudy, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
-    """The candidates of a case on another target; in deterministic mode only those with the same bits as the first."""
+    """Returns the candidates of a case on another target.
+
+    In deterministic mode, only those with the same numerical results as the first.
+    """
     context = study.situation
     return study.kernel.resolver.same_bits(context, context.candidates_on(target, facts))[0]
 
@@ -416,7 +430,10 @@ def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> BuildCase:
 
 
 def _key(entry: _Planned) -> tuple[str, ...]:
-    """The arguments that tuning depends on. Raises CaseError if only some cases leave blocks to a heuristic."""
+    """Returns the names of the arguments that tuning depends on.
+
+    Raises CaseError if only some of the cases leave block sizes to a heuristic.
+    """
     keys = {study.situation.key for study in entry.studies}
     if len(keys) > 1:
         raise CaseError(
@@ -429,15 +446,17 @@ def _key(entry: _Planned) -> tuple[str, ...]:
 def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str, bytes]) -> BundleKernel:
     kernel = entry.kernel
     variants: dict[Variant, BundleVariant] = {}
-    for one in entry.variants:
-        labels = one.cases if one.generic else one.leads
-        chosen = [entry.winners.get((kernel.name, label, one.variant.target)) for label in labels]
+    for planned in entry.variants:
+        labels = planned.cases if planned.generic else planned.leads
+        chosen = [entry.winners.get((kernel.name, label, planned.variant.target)) for label in labels]
         measured = any(choice is not None and choice.origin.measured for choice in chosen)
         basis = Basis.MEASURED if measured else Basis.HEURISTIC
-        variants.setdefault(one.variant, BundleVariant(code.artifacts[one.variant], "; ".join(one.reasons), basis))
+        variants.setdefault(
+            planned.variant, BundleVariant(code.artifacts[planned.variant], "; ".join(planned.reasons), basis)
+        )
     recipes = _recipes(entry)
     cases = trials = None
-    if recipes:  # code that exists already needs no cases
+    if recipes:  # code that exists already has no cases and needs none
         cases, data = document_blob(CASES_KIND, recipes)
         documents[cases.sha256] = data
     kept = () if mode == "off" else _trials(entry)
@@ -461,7 +480,7 @@ def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str,
 
 
 def _recipes(entry: _Planned) -> tuple[JSON, ...]:
-    """The kernel's cases. The values of heuristics written in Python are stored with each case.
+    """Returns the kernel's cases. The values of heuristics written in Python are stored with each case.
 
     A process that opens the bundle cannot run these heuristics.
     """
@@ -489,51 +508,54 @@ def _kind_in_bundles(kind: str) -> str:
 
 
 def _open_names(entry: _Planned) -> set[str]:
-    """Names of configs that calls in this process leave to a heuristic."""
+    """Returns the config names that calls in this process leave to a heuristic."""
     return {name for study in entry.studies if study.situation.rule for name in study.situation.config_names}
 
 
 def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
-    """Constexprs that calls of other sizes must compute themselves, because a case's value would give wrong results."""
+    """Returns constexprs that calls of other sizes must compute themselves: a case's value would give wrong results."""
     rules = [study.situation.rule for study in entry.studies]
     return tuple(dict.fromkeys(pair for rule in rules if rule is not None for pair in rule.needed))
 
 
 def _allowed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
-    """The configs that the author's pruner allowed in each case, as a condition."""
+    """Returns a condition that holds for the configs that the author's pruner allowed in each case."""
     return allowed_configs(entry.kernel, [study.situation for study in entry.studies])
 
 
 def _trials(entry: _Planned) -> tuple[JSON, ...]:
-    """The stored trials of every study that chose a winner, each with its study."""
-    found: dict[str, tuple[JSON, ...]] = {}
+    """Returns the stored trials of every study that chose a winner, each with its study."""
+    documents_by_key: dict[str, tuple[JSON, ...]] = {}
     for study in entry.tuned:
         study_key = entry.kernel.resolver.problem(study.situation)
         made = study_key.study(study.situation.specialization, study.bucket)
-        found[made.key] = tuple(pair_to_document(made, trial) for trial in read_trials(made, study_key.records))
-    return tuple(document for documents in found.values() for document in documents)
+        documents_by_key[made.key] = tuple(
+            pair_to_document(made, trial) for trial in read_trials(made, study_key.records)
+        )
+    return tuple(document for documents in documents_by_key.values() for document in documents)
 
 
 def _rules(entry: _Planned) -> list[BundleRules]:
-    """For each target, dtype signature and extents: the config of each bucket; the first case's is the fallback.
+    """Returns, for each target, dtype signature and extents, the config of each bucket.
 
-    A decision list for other buckets may name any config that is packed.
+    The config of the first case is the fallback. A decision list for other buckets may name any packed config.
     """
     tables: dict[RulesKey, dict[Bucket, Config]] = {}
     first: dict[RulesKey, Config] = {}
-    keys = {rules_key(one.variant) for one in entry.variants}
+    keys = {rules_key(planned.variant) for planned in entry.variants}
     packed = {
-        key: ConfigSet(one.variant.config for one in entry.variants if rules_key(one.variant) == key) for key in keys
+        key: ConfigSet(planned.variant.config for planned in entry.variants if rules_key(planned.variant) == key)
+        for key in keys
     }
-    for one in entry.variants:
-        variant = one.variant
+    for planned in entry.variants:
+        variant = planned.variant
         key = rules_key(variant)
         first.setdefault(key, variant.config)
         table = tables.setdefault(key, {})
-        if one.generic:
+        if planned.generic:
             continue
         for study in entry.studies:
-            if study.case.label in one.leads:
+            if study.case.label in planned.leads:
                 table.setdefault(study.bucket, variant.config)
     objective = wanted_objective()
     samples = {key: _samples(entry, key, objective) for key in first}
@@ -559,16 +581,19 @@ def _rules(entry: _Planned) -> list[BundleRules]:
 
 
 def _space_size(entry: _Planned, key: RulesKey) -> int:
-    """The number of configs that the cases of one target, signature and extents have together; 0 without a choice."""
+    """Returns how many configs the cases of one target, signature and extents have together.
+
+    Returns 0 if the cases have no choice of configs.
+    """
     size = len(entry.spaces.get(key, ()))
     return size if size > 1 else 0
 
 
 def _samples(entry: _Planned, key: RulesKey, objective: Objective) -> tuple[Sample, ...]:
-    """The measured buckets of one target, signature and extents; empty if cases differ in their constexprs."""
+    """Returns the measured buckets of one target, signature and extents; empty if the cases' constexprs differ."""
     kernel = entry.kernel
     target, signature, extents = key
-    found: dict[Bucket, Sample] = {}
+    samples: dict[Bucket, Sample] = {}
     constants: list[tuple[tuple[str, Value], ...]] = []
     for study in entry.tuned:
         context = study.situation
@@ -582,12 +607,12 @@ def _samples(entry: _Planned, key: RulesKey, objective: Objective) -> tuple[Samp
         trials = study_key.trials(context.specialization, study.bucket, context.reach)
         sample = Sample.of_trials(study.bucket, trials, objective)
         if sample is not None:
-            found.setdefault(study.bucket, sample)
-    return tuple(found.values()) if all(identity_of(one) == identity_of(constants[0]) for one in constants) else ()
+            samples.setdefault(study.bucket, sample)
+    return tuple(samples.values()) if all(identity_of(one) == identity_of(constants[0]) for one in constants) else ()
 
 
 def _toolchain(kernels: Sequence[Kernel], pairs: Pairs) -> tuple[tuple[str, str], ...]:
-    """The compilers' versions. Code that existed already is left out, because its compiler is unknown."""
+    """Returns the versions of the compilers. Code that existed already is left out, because its compiler is unknown."""
     versions: dict[str, str] = {}
     compiled: dict[tuple[str, Target], None] = {}
     for kernel in kernels:

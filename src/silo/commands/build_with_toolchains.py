@@ -1,4 +1,4 @@
-"""``silo build --toolchain``: one bundle with the code of several compilers, each in an environment of its own."""
+"""``silo build --toolchain``: builds one bundle with the code of several compilers, each in its own environment."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ __all__ = [
 
 _PACKAGE: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9._+!-]*)")
 _FOLDER: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([^=].*)")
-_STAMP: Final = "silo-toolchain"  # the file that a complete folder has
-_SHOWN_LINES: Final = 4  # of pip's messages
+_STAMP: Final = "silo-toolchain"  # a file that marks a folder as completely unpacked
+_SHOWN_LINES: Final = 4  # the lines of pip's messages that are shown at most
 _PIP_SECONDS: Final = 1800
 
 
 @dataclass(frozen=True, slots=True)
 class ToolchainName:
-    """A toolchain as ``--toolchain`` names it: a ``package`` of a ``version``, or a ``folder`` under a ``label``."""
+    """A toolchain named by ``--toolchain``: a ``package`` of a ``version``, or a ``folder`` under a ``label``."""
 
     label: str
     package: str = ""
@@ -68,13 +68,13 @@ class ToolchainName:
 
 
 def parse_toolchain(text: str) -> ToolchainName:
-    """The toolchain that an option names.
+    """Parses the value of ``--toolchain``.
 
     >>> parse_toolchain("triton==3.6.0").package, parse_toolchain("old=/opt/venv").folder
     ('triton', '/opt/venv')
 
     Raises:
-        ToolchainError: it has neither form.
+        ToolchainError: the text has neither form.
     """
     if found := _PACKAGE.fullmatch(text):
         return ToolchainName(text, package=found[1].lower().replace("_", "-"), version=found[2])
@@ -88,7 +88,7 @@ def parse_toolchain(text: str) -> ToolchainName:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A Python interpreter, with a folder of packages that precede its own ("": none)."""
+    """A Python interpreter, and a folder of packages that take precedence over its own ("" without such a folder)."""
 
     name: ToolchainName
     python: str
@@ -96,10 +96,10 @@ class Environment:
 
     @contextmanager
     def variables(self) -> Generator[Mapping[str, str]]:
-        """Environment variables with which its Python imports this Silo, and its own packages besides.
+        """Yields environment variables with which the interpreter imports this Silo besides its own packages.
 
-        The folder of packages that holds Silo may hold another version of the compiler too, so it is not put on the
-        path: a folder with nothing but a link to Silo is.
+        The folder of packages that holds Silo may also hold another version of the compiler, so it is not put on the
+        path. Instead, a temporary folder with nothing but a link to Silo is.
         """
         import silo  # noqa: PLC0415  # for its place
 
@@ -115,7 +115,7 @@ class Environment:
             )
 
     def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
-        """Runs ``python -m silo`` with these arguments."""
+        """Runs ``python -m silo`` with these arguments in the environment."""
         with self.variables() as variables:
             # -P keeps the current folder off the module path: a user's own triton.py must not be imported.
             command = [self.python, "-P", "-m", "silo", *arguments]
@@ -123,15 +123,15 @@ class Environment:
 
 
 def find_environment(name: ToolchainName, *, download: bool, report: Callable[[str], None]) -> Environment:
-    """The environment that a name stands for.
+    """Returns the environment for the name of a toolchain.
 
     A package is taken from this environment if it has that version, else from the folder where an earlier build
     unpacked it, else from a package index by pip, but only with ``download``. ``report`` is called with a line before
     anything is downloaded.
 
     Raises:
-        ToolchainError: others can write the folder, it has no Python, or the package is not here and must not be
-            downloaded, or pip failed.
+        ToolchainError: other users can write to the folder, or it has no Python; or the package is not here and must
+            not be downloaded, or pip failed.
     """
     if name.folder:
         return _named_folder(name)
@@ -143,25 +143,25 @@ def find_environment(name: ToolchainName, *, download: bool, report: Callable[[s
     folder = made_folder(name)
     _refuse_shared(folder)
     if not (folder / _STAMP).is_file():
-        what = f"the wheel {name.label}, without the packages that it depends on"
+        wheel = f"the wheel {name.label}, without the packages that it depends on"
         if not download:
             raise ToolchainError(
-                f"{name.label} is not installed here: with --download pip fetches {what}, from the package index that "
+                f"{name.label} is not installed here: with --download pip fetches {wheel}, from the package index that "
                 f"pip is set up for, into {folder}; or name an environment that has it: "
                 f"--toolchain {name.package}{name.version}=/path/to/venv"
             )
-        report(f"downloading {what}, into {folder}")
+        report(f"downloading {wheel}, into {folder}")
         _download(name, folder)
     return Environment(name, sys.executable, str(folder))
 
 
 def made_folder(name: ToolchainName) -> Path:
-    """The folder for a package that pip unpacks: in the store's, one for each version of Python."""
+    """Returns the folder to which pip unpacks a package: in the store's folder, one for each version of Python."""
     return settings().store_folder / "toolchains" / f"{name.package}-{name.version}-{sys.implementation.cache_tag}"
 
 
 def _refuse_shared(folder: Path) -> None:
-    """Raises ToolchainError if other users can write where a toolchain's code is, or will be."""
+    """Raises ToolchainError if other users can write to the folder of a toolchain's code."""
     decision = examine(folder.parent, (folder.name,))
     if not decision:
         raise ToolchainError(f"{folder}: code that others wrote could run from there: {decision.reason}")
@@ -171,7 +171,7 @@ def _named_folder(name: ToolchainName) -> Environment:
     root = Path(name.folder).expanduser()
     for place in ("bin/python", "Scripts/python.exe"):
         if (root / place).is_file():
-            # Not resolved: the place of the link makes it this environment's Python.
+            # Symbolic links are not resolved: Python finds its environment by the path that it is started with.
             return Environment(name, str((root / place).absolute()))
     raise ToolchainError(
         f"--toolchain {name.label}={name.folder}: this folder has no bin/python; name a virtual environment "
@@ -182,15 +182,15 @@ def _named_folder(name: ToolchainName) -> Environment:
 def _download(name: ToolchainName, folder: Path) -> None:
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as error:
         raise ToolchainError(f"cannot make a folder for {name.label} in {folder.parent}: {error.strerror}") from None
     try:
         command = [sys.executable, "-P", "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-        # A wheel alone: a source distribution would run code of its own here.
-        command += ["--no-deps", "--only-binary", ":all:", "--quiet", "--target", str(made), name.label]
+        # Only wheels are accepted, because installing a source distribution would run its code here.
+        command += ["--no-deps", "--only-binary", ":all:", "--quiet", "--target", str(temporary), name.label]
         try:
-            done = subprocess.run(  # a name and a version that were checked
+            done = subprocess.run(  # the label is a checked package name and version
                 command, capture_output=True, text=True, check=False, timeout=_PIP_SECONDS
             )
         except subprocess.TimeoutExpired:
@@ -202,22 +202,22 @@ def _download(name: ToolchainName, folder: Path) -> None:
                 f"environment that has it: --toolchain {name.package}{name.version}=/path/to/venv\n"
                 + "\n".join(f"  {line}" for line in lines)
             )
-        (made / _STAMP).write_text(f"{name.label}\n", encoding="utf-8")
+        (temporary / _STAMP).write_text(f"{name.label}\n", encoding="utf-8")
         try:
-            made.rename(folder)
+            temporary.rename(folder)
         except OSError:
-            if not (folder / _STAMP).is_file():  # else another build was faster
+            if not (folder / _STAMP).is_file():  # otherwise another build was faster
                 raise
     except OSError as error:
         raise ToolchainError(f"cannot unpack {name.label} into {folder}: {error.strerror}") from None
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 OnStage = Callable[[str, int, int], None]
 OnTuning = Callable[[str, Progress], None]
 
-# The configs of each case that are packed for tuning, unless an option says otherwise.
+# How many configs of each case are packed for tuning by default.
 _CONFIGS = "128"
 
 
@@ -237,7 +237,7 @@ def build_with_toolchains(
     progress: OnStage = lambda _name, _done, _total: None,
     tuning: OnTuning = lambda _name, _event: None,
 ) -> BuildSummary:
-    """Builds the kernels of ``files`` with each toolchain, joins the bundles, and measures which code is the fastest.
+    """Builds the kernels of ``files`` with each toolchain, joins the bundles, and measures whose code is the fastest.
 
     Each of ``toolchains`` is ``NAME==VERSION``, a package that is here or, with ``download``, fetched by pip, or
     ``LABEL=FOLDER``, a virtual environment. Each compiles in processes of its own environment. For targets whose device
@@ -247,8 +247,8 @@ def build_with_toolchains(
     :func:`silo.commands.build_bundle.build_bundle`.
 
     Raises:
-        ToolchainError: an environment cannot be found or made, two toolchains have one name, or in deterministic mode,
-            because two compilers need not round alike.
+        ToolchainError: an environment cannot be found or made, or two toolchains have one name; or the mode is
+            deterministic, because two compilers may round differently.
         CompileError: a build failed in one of the environments; the message has its error.
         BundleError: the builds are not of one source, or the file cannot be written.
         TuneError: no code of a case can be used.
@@ -283,12 +283,14 @@ def build_with_toolchains(
         remarks: list[str] = []
         measured: set[str] = set()
         for target, device in _devices(contents.kernels).items() if mode.measures else ():
-            own = [one.name for one in contents.kernels if target in _targets(one) and one.cases is not None]
-            if own:
+            measured_kernels = [
+                one.name for one in contents.kernels if target in _targets(one) and one.cases is not None
+            ]
+            if measured_kernels:
                 tuned, _ = tune_bundle(
                     joined,
                     device,
-                    own,
+                    measured_kernels,
                     CaseLimits(budget=Budget(seconds=budget_s)),
                     trust=False,
                     key=None,
@@ -297,7 +299,7 @@ def build_with_toolchains(
                 require_winners(tuned)
                 measured.add(str(target))
                 remarks += [f"{one.kernel} {one.case}: {line}" for one in tuned for line in one.outcome.remarks]
-        made = merge_bundles([joined], output, key=key)
+        merged = merge_bundles([joined], output, key=key)
     with open_bundle(output) as bundle:
         contents = bundle.contents()
         names_of = compiler_names(
@@ -306,8 +308,8 @@ def build_with_toolchains(
     left_out = {(one["kernel"], one["target"], one["reason"]): None for part in built for one in part["left_out"]}
     return BuildSummary(
         path=str(output),
-        size_bytes=made.size_bytes,
-        identity=made.identity,
+        size_bytes=merged.size_bytes,
+        identity=merged.identity,
         variants=sum(len(kernel.variants) for kernel in contents.kernels),
         blobs=len({ref.sha256 for kernel in contents.kernels for ref in kernel.refs}),
         compiled=sum(part["compiled"] for part in built),
@@ -316,7 +318,7 @@ def build_with_toolchains(
         rows=tuple(row for kernel in contents.kernels for row in _rows(kernel, names_of, measured)),
         remarks=tuple(dict.fromkeys((*(line for part in built for line in part["remarks"]), *remarks))),
         left_out=tuple(LeftOut(*one) for one in left_out),
-        signature=made.signature,
+        signature=merged.signature,
         plans=tuple(plan.name for plan in contents.plans),
     )
 
@@ -324,7 +326,7 @@ def build_with_toolchains(
 def _options(
     targets: Sequence[str] | None, kernels: Sequence[str] | None, tune: str, configs: str | None, mode: TuneMode
 ) -> list[str]:
-    """The options of each environment's ``silo build``: it measures nothing, and packs the configs to measure."""
+    """Returns the options for ``silo build`` in each environment: pack the configs to measure, and measure nothing."""
     packed = configs or (_CONFIGS if mode.measures else None)
     return [
         *("--quiet", "--json", "--tune", tune),
@@ -336,7 +338,7 @@ def _options(
 
 
 def _build(environment: Environment, files: Sequence[Place], output: Path, options: Sequence[str]) -> Mapping[str, Any]:
-    """Builds in one environment. Raises CompileError with the message of its ``silo build``."""
+    """Builds in one environment. Raises CompileError with the message of that ``silo build``."""
     name = environment.name
     done = environment.run(["build", *map(str, files), "-o", str(output), *options])
     if done.returncode or not output.is_file():
@@ -359,34 +361,34 @@ def _targets(kernel: BundleKernel) -> tuple[Target, ...]:
 
 
 def _devices(kernels: Sequence[BundleKernel]) -> dict[Target, Device]:
-    """A device of this machine for each target of the kernels that has one."""
-    found: dict[Target, Device] = {}
+    """Returns a device of this machine for each target of the kernels, as far as there is one."""
+    devices: dict[Target, Device] = {}
     for target in dict.fromkeys(target for kernel in kernels for target in _targets(kernel)):
         for device in devices_of_kind(target.kind):
             if device.target.arch == target.device_arch:
-                found.setdefault(target, device)
-    return found
+                devices.setdefault(target, device)
+    return devices
 
 
 def _rows(kernel: BundleKernel, names: Mapping[str, str], measured: set[str]) -> list[BuildRow]:
     rows: list[BuildRow] = []
     for target in _targets(kernel):
-        own = [one for one in kernel.variants if one.artifact.variant.target == target]
+        variants = [one for one in kernel.variants if one.artifact.variant.target == target]
         coverage = [one for one in kernel.coverage if one.target == target]
         chosen: dict[str, None] = {}
         for rules in kernel.rules:
             if rules.target == target:
                 pairs = zip(rules.rules.rules, rules.rule_compilers, strict=True)
                 chosen |= {f"{config} by {names[name]}" if name else str(config): None for (_, config), name in pairs}
-        serves = (one.artifact.variant.specialization for one in own)
+        serves = (one.artifact.variant.specialization for one in variants)
         rows.append(
             BuildRow(
                 kernel.name,
                 str(target),
-                len(own),
+                len(variants),
                 sum(one.packed for one in coverage),
                 sum(one.space for one in coverage),
-                "; ".join(chosen) or str(own[0].artifact.variant.config),
+                "; ".join(chosen) or str(variants[0].artifact.variant.config),
                 "measured" if str(target) in measured else "first toolchain",
                 tuple(dict.fromkeys(one.served for one in serves if one.made_for_some)),
             )

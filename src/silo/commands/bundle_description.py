@@ -48,7 +48,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class VariantRow:
-    """One variant."""
+    """A row about one variant."""
 
     kernel: str
     target: str
@@ -59,14 +59,14 @@ class VariantRow:
     resources: str
     basis: str
     reason: str
-    serves: str  # the extents that it was built for; "" if it serves any
-    hidden_memory: str  # the reason why it reaches memory behind none of its arguments; "" if unknown
+    serves: str  # the extents that the code was built for; "" if it takes any extents
+    hidden_memory: str  # why the code accesses memory outside of all its arguments; "" if no reason is known
     compiler: str = ""  # the identity of its compiler
 
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """One dispatch rule, with the winner's time if it was measured, and the number of cases that it decides."""
+    """A row about a dispatch rule, with the winner's time if it was measured, and how many cases the rule decides."""
 
     kernel: str
     target: str
@@ -74,13 +74,13 @@ class RuleRow:
     config: str
     time: str
     reason: str
-    compiler: str = ""  # the identity of the compiler whose code is chosen; "" if any compiler's is
+    compiler: str = ""  # the identity of the compiler whose code is chosen; "" if the code of any compiler is
     cases: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """The number of packed configs, of the ``space`` of a kernel's cases, for one target and dtype signature."""
+    """A row about a target and dtype signature: the number of packed configs, out of ``space`` configs of the cases."""
 
     kernel: str
     target: str
@@ -91,7 +91,7 @@ class CoverageRow:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One case."""
+    """A row about one case."""
 
     kernel: str
     label: str
@@ -100,7 +100,7 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One form of a plan: its launches in order, the arguments that it takes, and for which calls it is."""
+    """A row about one form of a plan: its launches in order, its arguments, and the calls that it serves."""
 
     plan: str
     form: int
@@ -111,7 +111,7 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class BundleDescription:
-    """A whole bundle."""
+    """The description of a whole bundle."""
 
     path: str
     identity: str
@@ -119,28 +119,31 @@ class BundleDescription:
     producer: Mapping[str, str]
     targets: tuple[str, ...]
     kernels: tuple[str, ...]
-    kinds: Mapping[str, str]  # of sources, by kernel, if the bundle names them
+    kinds: Mapping[str, str]  # kind of source by kernel, if the bundle names it
     variants: tuple[VariantRow, ...]
     coverage: tuple[CoverageRow, ...]
     winners: tuple[RuleRow, ...]
     cases: tuple[CaseRow, ...]
     signature: SignatureSummary
     plans: tuple[PlanRow, ...] = ()
-    doubts: tuple[str, ...] = ()  # variants whose code may belong to another variant
-    compilers: Mapping[str, str] = field(default_factory=dict[str, str])  # short names by identity
+    doubts: tuple[str, ...] = ()  # messages about variants whose code may belong to another variant
+    compilers: Mapping[str, str] = field(default_factory=dict[str, str])  # short name by identity of the compiler
 
     @property
     def mixed(self) -> bool:
-        """Whether several compilers made code for one target."""
+        """Whether the bundle has code of several compilers for one target."""
         return len({(row.target, row.compiler) for row in self.variants}) > len(self.targets)
 
     def to_json(self) -> JSON:
-        """The JSON form of ``silo inspect --json``."""
+        """Returns the JSON form that ``silo inspect --json`` prints."""
         return cast("JSON", asdict(self))
 
 
 def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleDescription:
-    """Reads a bundle's manifest, cases and trials, of all its kernels or of ``kernels``. Executes nothing in it."""
+    """Reads a bundle's manifest, cases and trials, for all its kernels or only for ``kernels``.
+
+    Executes nothing in it.
+    """
     if kind_of(path) is not PlaceKind.BUNDLE:
         raise SourceError(
             f"{path} names {kind_of(path).value}, and it takes a bundle (K.silo) to show more than code: "
@@ -175,7 +178,7 @@ def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleD
 
 
 def verify_bundle(path: Path) -> list[str]:
-    """Every problem of a file, in words; empty if each byte is as it should be."""
+    """Returns a message for every problem of a file; empty if the file is undamaged."""
     return [str(problem) for problem in verification.verify_bundle(path)]
 
 
@@ -218,7 +221,7 @@ def _forms(plan: RecordedPlan) -> Iterator[PlanRow]:
 
 
 def _argument(one: RecordedArgument) -> str:
-    """An argument of a plan in a few words."""
+    """Describes an argument of a plan in a few words."""
     if one.kind is ArgumentKind.VALUE:
         return repr(one.value)
     if one.dtype is None:
@@ -227,14 +230,14 @@ def _argument(one: RecordedArgument) -> str:
 
 
 def facts_text(specialization: Specialization) -> str:
-    """The constants and facts that a variant assumes, in words."""
+    """Lists the constants and facts that a variant assumes."""
     constants = [f"{name}={value}" for name, value in specialization.constants]
     facts = [f"{name} {fact.value}" for name, fact in specialization.facts]
     return ", ".join([*constants, *facts]) or "nothing"
 
 
 def types_text(signature: Signature) -> str:
-    """The dtypes of a signature's parameters, with a star before each pointer's."""
+    """Lists the dtypes of a signature's parameters, with a star in front of a pointer's."""
     return ", ".join(
         f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.short}" for p in signature.parameters if p.dtype
     )
@@ -274,22 +277,22 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
 def _cases_by_bucket(
     recipes: Sequence[CaseRecipe], key: Sequence[str], extents: Mapping[str, ArrayExtents]
 ) -> Counter[tuple[object, ...]]:
-    """The number of cases whose arrays have these extents, in each bucket: cases of one bucket get one decision."""
-    found: Counter[tuple[object, ...]] = Counter()
+    """Counts, for each bucket, the cases whose arrays have these extents. Cases in one bucket share a decision."""
+    counts: Counter[tuple[object, ...]] = Counter()
     for recipe in recipes:
         shapes = {name: one.shape for name, one in recipe.arguments if isinstance(one, ArrayRecipe)}
         if any(isinstance(one, Extents) and shapes.get(name) != one.shape for name, one in extents.items()):
             continue
         values = {name: one.value for name, one in recipe.arguments if isinstance(one, ScalarRecipe)}
         if all(name in values for name in key):
-            found[tuple(bucket_of([values[name] for name in key]))] += 1
-    return found
+            counts[tuple(bucket_of([values[name] for name in key]))] += 1
+    return counts
 
 
 def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[object, tuple[object, ...], bytes], int]:
-    """Median times in nanoseconds by target, extents and compiler, bucket and config, from the bundle's own trials.
+    """Returns median times in nanoseconds from the bundle's own trials.
 
-    The compiler is "" if rules name none.
+    They are indexed by target, then extents and compiler ("" if rules name no compiler), then bucket and config.
     """
     groups: dict[tuple[object, tuple[object, ...]], list[Trial]] = {}
     for study, trial in measured_trials(bundle, kernel.name):

@@ -35,16 +35,19 @@ __all__ = [
     "write_frameworks_cache",
 ]
 
-_PULL_LEASE_S = 3600  # a pull of everything may take a while
+_PULL_LEASE_S = 3600  # seconds; copying a whole store may take long
 
-# By kind of source: the function that writes a bundle's files into the framework's own cache, and the function that
-# writes its tuners' decisions into a lock.
+# For each kind of source whose framework has a cache of its own: the function that writes a bundle's files to that
+# cache, and the function that writes the decisions of the framework's tuners to a lock file.
 _WRITERS = {"triton": "silo.kinds.triton.programs.records.cache_files:write_cache"}
 _LOCKERS = {"triton": "silo.kinds.triton.programs.records.decision_sources:write_lock"}
 
 
 def _own_folder() -> Path:
-    """The folder of the store. Raises StoreError if others may write to it: a link there could lead to any file."""
+    """Returns the store's folder.
+
+    Raises StoreError if other users may write to it: their links could lead to any file.
+    """
     root = settings().store_folder
     private = privacy_of(root)
     if isinstance(private, Rejected):
@@ -53,22 +56,22 @@ def _own_folder() -> Path:
 
 
 def store_usage() -> dict[str, int | str]:
-    """The store's folder, and the files and bytes of each part."""
+    """Returns the store's folder, and the number of files and bytes of each part."""
     root = _own_folder()
-    found = store.usage(root)
+    usage = store.usage(root)
     result: dict[str, int | str] = {"root": str(root)}
     for part in store.PARTS:
-        result[part] = found.files[part]
-        result[f"{part}_bytes"] = found.size_bytes[part]
-    result["total_bytes"] = found.total_bytes
+        result[part] = usage.files[part]
+        result[f"{part}_bytes"] = usage.size_bytes[part]
+    result["total_bytes"] = usage.total_bytes
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """The code of each kernel in the store, its limit in bytes (0: none), and the look-ups of code so far.
+    """The code in the store by kernel, the store's limit in bytes (0: no limit), and the number of look-ups of code.
 
-    ``total_bytes`` is what all files of the store take on disk; the limit is for this number.
+    ``total_bytes`` is the size of all files of the store on disk, to which the limit applies.
     """
 
     root: str
@@ -81,20 +84,20 @@ class StoreStats:
 
 
 def store_stats() -> StoreStats:
-    """The size of the store by kernel, and how often its code was found."""
+    """Returns the size of the store by kernel, and how often code was found in it."""
     root = _own_folder()
-    found = store.usage(root)
+    usage = store.usage(root)
     kernels = store.kernel_usage(root, losing_artifacts(session().store.records))
-    code = sum(found.size_bytes[part] for part in ("blobs", "artifacts", "jobs", "files"))
-    records = found.size_bytes["records"]
-    return StoreStats(str(root), found.total_bytes, code, records, settings().store_bytes, kernels, counted(root))
+    code = sum(usage.size_bytes[part] for part in ("blobs", "artifacts", "jobs", "files"))
+    records = usage.size_bytes["records"]
+    return StoreStats(str(root), usage.total_bytes, code, records, settings().store_bytes, kernels, counted(root))
 
 
 def prune_store(max_bytes: int | None, *, losers: bool = False, older_s: float = 0.0) -> store.Pruned:
-    """Removes code that nothing refers to, of losing configs, and the longest unused, in this order.
+    """Removes stored code in this order: code that nothing refers to, code of losing configs, the longest unused code.
 
-    Stops at ``max_bytes``; None: after all of it. ``losers``: code of losing configs alone. ``older_s``: only code that
-    was not used for this many seconds.
+    Stops when the store has ``max_bytes``; with None, removes all candidates. ``losers`` removes only code of losing
+    configs. ``older_s`` removes only code that was not used for this many seconds.
 
     Raises:
         StoreError: the store cannot be pruned.
@@ -109,11 +112,11 @@ def prune_store(max_bytes: int | None, *, losers: bool = False, older_s: float =
 
 
 def prune_remote_store(max_bytes: int | None, *, losers: bool = False, older_s: float = 0.0) -> store.Pruned:
-    """The same for the remote store (SILO_REMOTE). The age of code is that of its last trial.
+    """Prunes the remote store (SILO_REMOTE) like :func:`prune_store`. Code is as old as its last trial.
 
     Raises:
-        StoreError: no remote store is set, it is only read, lists nothing, or another process uses it.
-        RemoteError: it does not answer.
+        StoreError: no remote store is set, it is read-only, it cannot list its objects, or another process uses it.
+        RemoteError: the remote store does not answer.
     """
     from silo.store.remote.remote_pruning import prune_remote  # noqa: PLC0415  # few users have a remote store
 
@@ -122,7 +125,7 @@ def prune_remote_store(max_bytes: int | None, *, losers: bool = False, older_s: 
 
 
 def clear_store() -> int:
-    """Removes everything but trust; returns the bytes freed."""
+    """Removes everything from the store except the trust ledger; returns the bytes freed."""
     try:
         return store.clear(_own_folder())
     except OSError as error:
@@ -130,11 +133,11 @@ def clear_store() -> int:
 
 
 def push_store() -> list[CopiedObjects]:
-    """Sends all that the store holds and the remote store lacks, part by part.
+    """Copies everything that the store holds and the remote store lacks to the remote store, part by part.
 
     Raises:
         RemoteError: the remote store cannot be reached, or rejects everything.
-        StoreError: no remote store is set, or it is only read.
+        StoreError: no remote store is set, or it is read-only.
     """
     from silo.store.remote import copying  # noqa: PLC0415  # few users have a remote store
 
@@ -145,7 +148,10 @@ def push_store() -> list[CopiedObjects]:
 
 
 def pull_store() -> list[CopiedObjects]:
-    """Fetches all that the remote store holds and this store lacks, part by part; see :func:`push_store`."""
+    """Copies everything that the remote store holds and this store lacks to this store, part by part.
+
+    Raises as :func:`push_store`.
+    """
     from silo.store.remote import copying  # noqa: PLC0415
     from silo.store.remote.remote_pruning import holding_lease  # noqa: PLC0415
     from silo.store.remote.shared_parts import SharedRecords  # noqa: PLC0415
@@ -157,7 +163,7 @@ def pull_store() -> list[CopiedObjects]:
 
 
 def check_remote_store() -> list[Checked]:
-    """Checks every object of the remote store, part by part; see :func:`push_store`."""
+    """Checks every object of the remote store, part by part. Raises as :func:`push_store`."""
     from silo.store.remote import copying  # noqa: PLC0415
 
     return copying.check_remote(_remote())
@@ -171,7 +177,9 @@ def _remote() -> RemoteClient:
 
 
 def write_frameworks_cache(framework: str, path: Path, folder: Path) -> tuple[int, int, int]:
-    """Writes a bundle's files for a framework's own cache to a folder: numbers of files, bytes and files left out.
+    """Writes a bundle's files for a framework's own cache to ``folder``.
+
+    Returns the number of files, of bytes, and of files that were left out.
 
     Raises:
         BundleError: the bundle cannot be read, or the folder cannot be written.
@@ -181,11 +189,13 @@ def write_frameworks_cache(framework: str, path: Path, folder: Path) -> tuple[in
 
 
 def lock_frameworks_decisions(framework: str, path: Path, lock: Path) -> tuple[int, int]:
-    """Adds the decisions of a recording's tuners to a lock file: the numbers of added decisions and of known ones.
+    """Adds the decisions of a framework's tuners in a recording to a lock file.
+
+    Returns the number of added decisions, and the number of those that the file had already.
 
     Raises:
         BundleError: the recording cannot be read.
-        LockError: it holds no decision, or the lock file cannot be read or written.
+        LockError: the recording holds no decision, or the lock file cannot be read or written.
     """
     write = cast("Callable[[Path, Path], tuple[int, int]]", load_place(_LOCKERS[framework]))
     return write(path, lock)

@@ -1,4 +1,4 @@
-"""The comparison of two bundles: added and removed kernels, resources of code, results and times of cases."""
+"""Compares two bundles: added and removed kernels, resources of code, results and times of cases."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ __all__ = ["BundleComparison", "CaseComparison", "CodeChange", "Numbers", "compa
 
 _PPM = 1_000_000
 
-# A variant's target, types, facts and config, as texts.
+# A variant's target, types, facts and config, as text.
 _Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class CodeChange:
-    """One variant whose code differs between the two bundles, or that one of them lacks.
+    """A variant whose code differs between the two bundles, or that one of them lacks.
 
     ``status`` is ``added``, ``removed`` or ``changed``; ``changes`` has the resources that differ, as ``registers 32 ->
     40``, or is empty.
@@ -65,12 +65,12 @@ class CodeChange:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The results of a case in both bundles.
+    """The results of a case with the code of both bundles.
 
-    ``equal`` means that every bit of every array is the same. ``between`` is the largest difference between the two, of
-    the array ``array``; None if its elements are not numbers. ``old_error`` and ``new_error`` are the largest
-    differences from the expected values, ``old_ok`` and ``new_ok`` whether these are within the case's tolerance; None
-    if the case expects nothing.
+    ``equal`` means that every bit of every array is the same. ``between`` is the largest difference between the two
+    results, found in the array ``array``; None if its elements are not numbers. ``old_error`` and ``new_error`` are the
+    largest differences from the expected values, ``old_ok`` and ``new_ok`` whether these are within the case's
+    tolerance; None if the case expects no values.
     """
 
     equal: bool
@@ -84,10 +84,10 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class CaseComparison:
-    """One case of one kernel on one device.
+    """The comparison of a kernel's case on a device.
 
-    ``status`` is ``compared``, ``added``, ``removed`` or ``failed``; ``reason`` says why a case was not compared, or
-    not timed. ``same_code`` means that both bundles launch the same bytes in the same way.
+    ``status`` is ``compared``, ``added``, ``removed`` or ``failed``; ``reason`` is why a case was not compared, or not
+    timed. ``same_code`` means that both bundles launch the same bytes in the same way.
     """
 
     kernel: str
@@ -104,7 +104,7 @@ class CaseComparison:
 
 @dataclass(frozen=True, slots=True)
 class BundleComparison:
-    """Two bundles beside each other."""
+    """The comparison of two bundles."""
 
     old: str
     new: str
@@ -115,44 +115,44 @@ class BundleComparison:
     kernels_added: tuple[str, ...]
     kernels_removed: tuple[str, ...]
     code: tuple[CodeChange, ...]
-    same_code: int  # variants with the same code in both
+    same_code: int  # the number of variants whose code is the same in both
     cases: tuple[CaseComparison, ...]
 
     def to_json(self) -> dict[str, JSON]:
-        """The JSON form of ``silo diff --json``."""
-        found: dict[str, Any] = asdict(self)
-        for case in found["cases"]:
+        """Returns the JSON form that ``silo diff --json`` prints."""
+        document: dict[str, Any] = asdict(self)
+        for case in document["cases"]:
             if case["ratio"] is not None:
                 case["ratio"]["speed"] = case["ratio"]["speed"].value
             numbers: dict[str, Any] = case["numbers"] or {}
             for name, value in numbers.items():
                 if isinstance(value, float) and not math.isfinite(value):
-                    numbers[name] = str(value)  # JSON has no number for it
-        return found
+                    numbers[name] = str(value)  # JSON lacks infinities and NaN
+        return document
 
     def tables(self) -> list[Table]:
-        """Tables of the cases and of the code; none of them without rows."""
+        """Returns tables of the cases and of the code, without empty ones."""
         made = [_cases_table(self.cases), _code_table(self.code)]
         return [table for table in made if table.rows]
 
     def lines(self) -> list[str]:
-        """Sentences about the whole bundles."""
-        found = [
+        """Returns sentences about the bundles as a whole."""
+        lines = [
             f"{self.old}: {format_bytes(self.old_bytes)}; {self.new}: {format_bytes(self.new_bytes)}",
             f"{self.same_code} variants have the same code in both",
         ]
         tools = sorted({*self.old_tools, *self.new_tools})
-        found += [
+        lines += [
             f"{name} {self.old_tools.get(name, 'absent')} -> {self.new_tools.get(name, 'absent')}"
             for name in tools
             if self.old_tools.get(name) != self.new_tools.get(name)
         ]
-        found += [f"kernel added: {name}" for name in self.kernels_added]
-        found += [f"kernel removed: {name}" for name in self.kernels_removed]
-        return found
+        lines += [f"kernel added: {name}" for name in self.kernels_added]
+        lines += [f"kernel removed: {name}" for name in self.kernels_removed]
+        return lines
 
     def markdown(self) -> str:
-        """The comparison for a pull request."""
+        """Formats the comparison as Markdown for a pull request."""
         parts = [f"### silo diff {self.old} {self.new}", "\n".join(f"- {line}" for line in self.lines())]
         for table in self.tables():
             rows = [list(table.columns), ["---"] * len(table.columns), *table.cells()]
@@ -161,7 +161,7 @@ class BundleComparison:
         return "\n\n".join(parts) + "\n"
 
     def html(self) -> str:
-        """The comparison as one HTML page without outside files."""
+        """Formats the comparison as a self-contained HTML page."""
         from html import escape  # noqa: PLC0415  # only if a page is written
 
         title = escape(f"{self.old} and {self.new}")
@@ -191,11 +191,11 @@ def compare_bundles(
     download: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> BundleComparison:
-    """Compares two bundles, or Python files with kernels, which are compiled for the device first.
+    """Compares two bundles. A Python file with kernels is compiled for the device first.
 
     Each case that both have runs once with each bundle's code, on the same arrays, and all arrays are compared, not
-    only expected ones. Then both launch in turns until the ratio of their times is decided. They run in a process of
-    their own if the device allows that: a kernel that crashes costs its case.
+    only expected ones. Then both bundles' code is launched alternately until the ratio of their times is decided. This
+    happens in a separate process if the device allows it: then a kernel that crashes costs only its own case.
 
     Args:
         old: the bundle, or file, that the other is compared with.
@@ -206,7 +206,7 @@ def compare_bundles(
         trust: load the bundles' native code even if it is not trusted.
         run: False compares the files alone, and runs nothing.
         time_same: also time cases of which both bundles have the same code.
-        margin: the part by which times may differ and count as the same.
+        margin: the relative difference up to which times count as the same.
         limit_s: seconds in which the times of one case have to be decided.
         toolchains: the toolchains to build the old and the new file with, as for ``silo build --toolchain``; () builds
             with this environment.
@@ -216,11 +216,11 @@ def compare_bundles(
     Raises:
         SiloError: a file cannot be read, its native code is not trusted, or the device is not here.
     """
-    with ExitStack() as kept:
+    with ExitStack() as folders:
         environments = toolchains or ("", "")
         if len(environments) != 2:
             raise ToolchainError("a comparison has two toolchains: name one for the old and one for the new file")
-        with_one = partial(_bundle_of, device=device, kept=kept, download=download, progress=progress)
+        with_one = partial(_bundle_of, device=device, kept=folders, download=download, progress=progress)
         paths = [with_one(path, toolchain=one) for path, one in zip((old, new), environments, strict=True)]
         rows = [describe_bundle(path, None) for path in paths]
         loaded = [load(path, trust=trust) for path in paths]
@@ -253,11 +253,12 @@ def compare_bundles(
 
 
 def failures(found: BundleComparison, slower: float | None, numbers: str | None) -> list[str]:
-    """The reasons for which a gate refuses the new bundle, in sentences; empty if it passes.
+    """Returns why a gate refuses the new bundle, in sentences; empty if it passes.
 
-    ``slower`` is the part by which a case may be slower: a case fails if it is slower by more than half of that, beyond
-    doubt. ``numbers`` is ``tolerance`` (results outside a case's tolerance fail, and results that differ where nothing
-    is expected) or ``bits`` (each difference fails). A case that failed to run, or that was removed, fails both.
+    ``slower`` is the fraction by which a case may be slower: a case fails if it is certainly slower by more than half
+    of that. ``numbers`` is ``tolerance`` (a case fails if its results are outside its tolerance, or if it expects
+    nothing and the results differ) or ``bits`` (a case fails if any bit differs). A case that failed to run, or that
+    was removed, fails both.
     """
     refused: list[str] = []
     for case in found.cases:
@@ -282,7 +283,10 @@ def _wrong(found: Numbers, gate: str) -> str:
 def _bundle_of(
     path: Path, *, device: str | None, kept: ExitStack, toolchain: str, download: bool, progress: Callable[[str], None]
 ) -> Path:
-    """The bundle itself, or a file's kernels built for the device, in a folder that ``kept`` removes."""
+    """Returns the path of a bundle: ``path`` itself, or a new bundle of a Python file's kernels, built for the device.
+
+    The new bundle is in a folder that ``kept`` removes.
+    """
     if kind_of(path) is PlaceKind.BUNDLE:
         if toolchain:
             raise ToolchainError(f"{path} is compiled already: --toolchain compiles Python files, so name two of them")
@@ -291,14 +295,14 @@ def _bundle_of(
     from silo.commands.build_with_toolchains import build_with_toolchains  # noqa: PLC0415
 
     folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="silo-diff-")))
-    made, targets = folder / f"{path.stem}.silo", [device or "cpu"]
+    built, targets = folder / f"{path.stem}.silo", [device or "cpu"]
     if toolchain:
         build_with_toolchains(
-            [path], made, [toolchain], download=download, targets=targets, tune="cached", report=progress
+            [path], built, [toolchain], download=download, targets=targets, tune="cached", report=progress
         )
     else:
-        build_bundle([path], made, targets=targets, tune="cached")
-    return made
+        build_bundle([path], built, targets=targets, tune="cached")
+    return built
 
 
 def _chosen(loaded: Kernels, kernels: Sequence[str] | None) -> list[str]:
@@ -309,7 +313,7 @@ def _chosen(loaded: Kernels, kernels: Sequence[str] | None) -> list[str]:
 
 
 def _code_changes(loaded: Sequence[Kernels], names: Sequence[str]) -> tuple[list[CodeChange], int]:
-    """The variants of kernels of both bundles that differ, and the number of those that do not."""
+    """Returns the variants of common kernels that differ, and the number of those that do not."""
     changes: list[CodeChange] = []
     same = 0
     for name in names:
@@ -325,20 +329,20 @@ def _code_changes(loaded: Sequence[Kernels], names: Sequence[str]) -> tuple[list
 
 
 def _variants(kernel: BundledKernel) -> dict[_Key, BundleVariant]:
-    """The variants of a kernel by the facts that name them in both bundles.
+    """Returns the variants of a kernel by a key that identifies them in both bundles.
 
-    Of variants that only their compilers tell apart, the config has the compiler's name too.
+    If only their compilers distinguish two variants, the key has the compiler's name too.
     """
     variants = kernel.contents.variants
     counts = Counter(map(_key_of, variants))
-    names = compiler_names((one.artifact.compiler for one in variants), kernel.bundle.manifest.toolchain)
-    found: dict[_Key, BundleVariant] = {}
-    for one in variants:
-        key = _key_of(one)
+    names = compiler_names((variant.artifact.compiler for variant in variants), kernel.bundle.manifest.toolchain)
+    by_key: dict[_Key, BundleVariant] = {}
+    for variant in variants:
+        key = _key_of(variant)
         if counts[key] > 1:
-            key = (*key[:3], f"{key[3]} by {names[one.artifact.compiler]}")
-        found[key] = one
-    return found
+            key = (*key[:3], f"{key[3]} by {names[variant.artifact.compiler]}")
+        by_key[key] = variant
+    return by_key
 
 
 def _key_of(one: BundleVariant) -> _Key:
@@ -348,7 +352,7 @@ def _key_of(one: BundleVariant) -> _Key:
 
 
 def _identity(one: BundleVariant) -> tuple[str, LaunchInfo]:
-    """Equal for code that is launched alike."""
+    """Returns a value that is equal for variants with the same code and launch info."""
     return one.artifact.blob.sha256, one.artifact.launch
 
 
@@ -423,7 +427,7 @@ def _compare_case(
 ) -> CaseComparison:
     for kernel in pair:
         kernel.require_consent(device)
-    # One set of arguments for both, so that neither has better addresses.
+    # Both sides use the same arrays, so that neither has better addresses.
     case = prepare_recipe(recipe, materializer(arrays, device))
 
     def failed(word: str, error: SiloError) -> CaseComparison:
@@ -466,7 +470,7 @@ def _compare_case(
 
 
 class _Side:
-    """A case with one bundle's code; ``values`` are its results, copied to host memory."""
+    """A case with the code of one bundle; ``values`` are its results, copied to host memory."""
 
     def __init__(self, kernel: BundledKernel, case: PreparedCase, device: Device) -> None:
         given = {**case.arguments, **case.options, **case.grid_argument(held=kernel.holds_grid)}
@@ -482,7 +486,7 @@ class _Side:
 
 
 def _bench_of(old: _Side, new: _Side, case: PreparedCase, device: Device) -> ConfinedBench | LocalBench:
-    """A bench that runs the code of both sides, in a process of its own if the device allows that."""
+    """Makes a bench that measures the code of both sides, in a separate process if the device allows that."""
     facts = device.facts()
     sides = {id(side.variant.artifact): side for side in (old, new)}
 
@@ -511,7 +515,7 @@ def _bench_of(old: _Side, new: _Side, case: PreparedCase, device: Device) -> Con
 
 
 def _numbers(old: _Side, new: _Side, case: PreparedCase) -> Numbers:
-    """The two results, compared bit by bit, with each other and with the expected values."""
+    """Compares the two results bit by bit, with each other and with the expected values."""
     differing = [name for name, array in old.values.items() if array.tobytes() != new.values[name].tobytes()]
     worst, between = "", None
     for name in differing:
@@ -525,16 +529,19 @@ def _numbers(old: _Side, new: _Side, case: PreparedCase) -> Numbers:
 
 
 def _distance(old: NDArray[Any], new: NDArray[Any]) -> float | None:
-    """The largest difference between two arrays of numbers; infinite if only one is NaN or infinite at some place."""
+    """Returns the largest difference between two arrays of numbers.
+
+    It is infinite if an element is NaN or infinite in only one of them.
+    """
     import numpy as np  # noqa: PLC0415  # only if results differ
 
     try:
-        one, other = old.astype(np.float64), new.astype(np.float64)
+        first, other = old.astype(np.float64), new.astype(np.float64)
     except (TypeError, ValueError):
         return None
     with np.errstate(invalid="ignore"):
-        distance = np.abs(one - other)
-    alike = (one == other) | (np.isnan(one) & np.isnan(other))
+        distance = np.abs(first - other)
+    alike = (first == other) | (np.isnan(first) & np.isnan(other))
     return float(np.max(np.where(alike, 0.0, np.where(np.isnan(distance), np.inf, distance)), initial=0.0))
 
 

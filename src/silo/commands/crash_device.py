@@ -1,4 +1,4 @@
-"""``silo crash --device``: each suspect of a report launched alone on a device, in a process of its own."""
+"""``silo crash --device``: launches each suspect of a crash report alone on a device, in a process of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["AloneOnDevice", "launch_suspects"]
 
 @dataclass(frozen=True, slots=True)
 class AloneOnDevice:
-    """The outcome of a suspect's launch alone: it "faults", "hangs", "writes beside" an array, "ends", or "unknown"."""
+    """The outcome of launching a suspect alone: "faults", "hangs", "writes beside" an array, "ends", or "unknown"."""
 
     kernel: str
     numbers: tuple[int, ...]
@@ -39,7 +39,7 @@ class AloneOnDevice:
 
     @property
     def wrong(self) -> bool:
-        """Whether the launch behaves on the device as no correct launch does."""
+        """Whether the launch did something that no correct launch does."""
         return self.outcome in ("faults", "hangs", "writes beside")
 
     def __str__(self) -> str:
@@ -51,11 +51,11 @@ class AloneOnDevice:
 def launch_suspects(
     report: CrashReport, suspects: Sequence[Suspect], device: str, *, trust: bool, seconds: float
 ) -> Iterator[AloneOnDevice]:
-    """Launch each suspect once on a GPU of this machine, with the arrays that the report kept and random others.
+    """Launches each suspect once on a GPU of this machine. Arrays whose contents the report lacks get random contents.
 
     Raises:
-        DeviceError: it is absent, or no GPU.
-        TrustError: the report has texts from elsewhere.
+        DeviceError: the device is absent, or is not a GPU.
+        TrustError: the report has kernel texts that this user's store does not know.
     """
     if device_named(device).memory.is_host:
         raise DeviceError(f"--device takes a GPU, such as cuda:0: silo crash itself checks on the CPU, not {device!r}")
@@ -77,13 +77,13 @@ def _alone(examiner: Examiner, fleet: Fleet, kernel: CrashKernel, suspect: Suspe
     except SiloError as error:
         return AloneOnDevice(kernel.name, suspect.numbers, "unknown", f"it cannot be launched: {error}")
     try:
-        found = fleet.ask(Turn(), kernel.name, lambda connection: launch_on(connection, sent))
+        result = fleet.ask(Turn(), kernel.name, lambda connection: launch_on(connection, sent))
     except LaunchTimeoutError as error:
         return AloneOnDevice(kernel.name, suspect.numbers, "hangs", str(error))
     except SiloError as error:
         return AloneOnDevice(kernel.name, suspect.numbers, "faults", str(error))
-    if found.beside:
-        arrays = ", ".join(names[place] for _, place in found.beside)
+    if result.beside:
+        arrays = ", ".join(names[place] for _, place in result.beside)
         return AloneOnDevice(kernel.name, suspect.numbers, "writes beside", f"the memory of {arrays}")
     return AloneOnDevice(kernel.name, suspect.numbers, "ends")
 
@@ -91,7 +91,7 @@ def _alone(examiner: Examiner, fleet: Fleet, kernel: CrashKernel, suspect: Suspe
 def _sent(
     examiner: Examiner, target: Target, kernel: CrashKernel, launch: RecordedLaunch, seconds: float
 ) -> tuple[SentLaunches, list[str]]:
-    """One launch for an agent, and the name of the first argument in each of its arrays."""
+    """Returns a launch in the form that an agent takes, and for each array the first argument that uses it."""
     info = layout_of(kernel)
     options: Mapping[str, int] = kernel.members.get("options", {})
     compiler = _compiler_of(kernel, target)
@@ -101,21 +101,21 @@ def _sent(
     variant = Variant(kernel.name, "", signature, Specialization(), Config.of(), job.target)
     blob = compiled.blob
     artifact = Artifact(variant, compiled.launch, blob_ref(blob.kind, blob.data), (), job.compiler, "")
-    given = {name: one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True)}
+    values = {name: value for (name, _), value in zip(kernel.parameters, launch.arguments, strict=True)}
     lows: list[int] = []
     names: list[str] = []
     arguments: list[Any] = []
     for slot in info.layout:
-        one = given[slot.name]
+        value = values[slot.name]
         if slot.type is not AbiType.POINTER:
-            arguments.append(number_of(one, slot.type))
-        elif one.size == 0:
-            arguments.append(one.word)  # a null pointer
+            arguments.append(number_of(value, slot.type))
+        elif value.size == 0:
+            arguments.append(value.word)  # a null pointer
         else:
-            if one.low not in lows:
-                lows.append(one.low)
+            if value.low not in lows:
+                lows.append(value.low)
                 names.append(slot.name)
-            arguments.append({"array": lows.index(one.low), "at": one.word - one.low})
+            arguments.append({"array": lows.index(value.low), "at": value.word - value.low})
     bases = examiner.bases(launch)
     arrays = tuple((bases[low].tobytes(), low % 256) for low in lows)
     sent = SentLaunch(0, launch.grid, tuple(arguments))

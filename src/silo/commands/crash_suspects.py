@@ -1,4 +1,4 @@
-"""Pure decisions about the launches of a crash report: the suspects, and the verdict after a check."""
+"""Decisions about the launches of a crash report: which are suspects, and the verdict after a check. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = [
 ]
 
 MOST_BYTES = 1 << 30
-"""The most memory that the arrays of a checked launch may take."""
+"""The memory that the arrays of a checked launch may take at most."""
 
-# Findings that follow from addresses, sizes and numbers alone. All others may depend on values of arrays.
+# Kinds of findings that depend only on addresses, sizes and numbers. Other kinds may depend on the values in arrays.
 _BY_ADDRESS = frozenset(("out of bounds", "misaligned", "overflow", "hint", "endless", "race", "read-only"))
 
 
 @frozen
 class Suspect:
-    """Launches that are alike: the one that is checked, and the numbers of all, the last first."""
+    """A group of equal launches: the one to check, and the numbers of all, the last first."""
 
     launch: RecordedLaunch
     numbers: tuple[int, ...]
@@ -40,9 +40,9 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a check: a fault that is named, none, or the reason why neither can be said.
+    """The outcome of a check: "named" (a fault was found), "clean", or "undecided".
 
-    ``text`` is the finding, or the reason. The other members are named as in :class:`silo.errors.CheckError`.
+    ``text`` describes the fault, or is the reason. The other members are named as in :class:`silo.errors.CheckError`.
     """
 
     kernel: str
@@ -57,11 +57,11 @@ class Verdict:
 
 
 def suspects_of(report: CrashReport) -> list[Suspect]:
-    """The launches that may have caused the crash, the most likely first.
+    """Returns the launches that may have caused the crash, the most likely first.
 
-    A signal on the CPU is raised by a launch that is still in its call. An error of a GPU is noticed later, by a launch
-    or a call of another library, so all launches are suspects, and the latest come first; so for a hang and a request,
-    with launches that are in their calls before the others.
+    A signal on the CPU comes from a launch whose call has not returned. An error of a GPU is noticed later, by a launch
+    or by a call of another library, so all launches are suspects, and the latest come first. The same holds for a hang
+    and for a requested report, but launches whose call has not returned come before the others.
     """
     running = [one for one in report.launches if one.state == "running"]
     others = [one for one in report.launches if one.state != "running"]
@@ -75,41 +75,44 @@ def suspects_of(report: CrashReport) -> list[Suspect]:
 
 
 def likeness_of(report: CrashReport, launch: RecordedLaunch) -> object:
-    """A value that is equal for launches alike, of which one is checked: texts, numbers, extents, and kept bytes."""
+    """Returns a value that is equal for equal launches, of which only one is checked.
+
+    Launches are equal if their kernel text, numbers, extents, and kept bytes are.
+    """
     kernel = report.kernels[launch.kernel]
     first: dict[int, int] = {}
     arguments: list[object] = []
-    for (_, address), one in zip(kernel.parameters, launch.arguments, strict=bool(kernel.parameters)):
+    for (_, address), argument in zip(kernel.parameters, launch.arguments, strict=bool(kernel.parameters)):
         if address:
-            shared = first.setdefault(one.low, len(first))  # arrays in one allocation stay in one
-            arguments.append((one.word - one.low, one.size, one.low % 256, shared, one.view))
+            shared = first.setdefault(argument.low, len(first))  # arguments in the same allocation get the same number
+            arguments.append((argument.word - argument.low, argument.size, argument.low % 256, shared, argument.view))
         else:
-            arguments.append(one.word)
+            arguments.append(argument.word)
     kept = tuple(report.content(array) for array in report.arrays if array.launch == launch.number)
     text: object = kernel.members.get("text") or launch.kernel
-    options = repr(kernel.members.get("options"))  # a device runs it by these
+    options = repr(kernel.members.get("options"))  # the compile options matter when a device runs the launch
     return text, kernel.name, options, launch.grid, tuple(arguments), kept
 
 
 def contents_of(report: CrashReport, launch: RecordedLaunch) -> dict[int, KeptArray]:
-    """The kept bytes of a launch's allocations by address; copies from before the launch come first."""
+    """Returns the kept bytes of a launch's allocations by address; copies made before the launch come first."""
     found = sorted((one for one in report.arrays if one.launch == launch.number), key=lambda one: one.copy)
     return {one.address: one for one in found}
 
 
 def layout_of(kernel: CrashKernel) -> LaunchInfo:
-    """How the text of a kernel is launched. Raises ``ValueError``: the description is damaged."""
+    """Returns the launch info of a kernel's text. Raises ``ValueError`` if the report is damaged."""
     return LaunchInfo.from_json(kernel.members["launch"])
 
 
 def _placed(kernel: CrashKernel, launch: RecordedLaunch) -> Iterator[tuple[AbiType, Argument | None]]:
-    """The argument in each place of the text's parameters; None if the launch has no such argument."""
+    """Yields, for each parameter of the kernel's text, its type and the launch's argument or None."""
     by_name = {name: one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True)}
     yield from ((slot.type, by_name.get(slot.name)) for slot in layout_of(kernel).layout)
 
 
 def unchecked_reason(report: CrashReport, launch: RecordedLaunch) -> str:
-    """The reason why a launch cannot be checked at all; "" if it can."""
+    """Returns why a launch cannot be checked at all; "" if it can."""
     kernel = report.kernels[launch.kernel]
     if not kernel.members.get("text"):
         return kernel.reason or "nothing here has the text of its code"
@@ -119,39 +122,42 @@ def unchecked_reason(report: CrashReport, launch: RecordedLaunch) -> str:
     places = list(_placed(kernel, launch))
     if len(places) != len(kernel.members.get("elements", ())):
         return "its text has other parameters than its launch"
-    for (kind, one), slot in zip(places, layout_of(kernel).layout, strict=True):
-        if one is None:
+    for (kind, argument), slot in zip(places, layout_of(kernel).layout, strict=True):
+        if argument is None:
             return f"the argument {slot.name} was not kept"
-        if kind is not AbiType.POINTER or (one.word == 0 and one.size == 0):
+        if kind is not AbiType.POINTER or (argument.word == 0 and argument.size == 0):
             continue
-        if one.size == 0:
+        if argument.size == 0:
             return f"the size of the memory behind {slot.name} is unknown"
-        if not one.low <= one.word <= one.low + one.size:
+        if not argument.low <= argument.word <= argument.low + argument.size:
             return f"{slot.name} points outside of the memory of its own array"
-        sizes[one.low] = max(sizes.get(one.low, 0), one.size)
+        sizes[argument.low] = max(sizes.get(argument.low, 0), argument.size)
     if sum(sizes.values()) > MOST_BYTES:
         return f"its arrays have {sum(sizes.values())} bytes, and a check takes up to {MOST_BYTES}"
     return ""
 
 
 def _unkept(report: CrashReport, launch: RecordedLaunch, positions: Sequence[int]) -> list[str]:
-    """The names of those arguments, by position in the text, whose content at the launch is not known."""
+    """Returns the names of the arguments whose contents at the launch are unknown.
+
+    ``positions`` are the positions in the kernel's text of the arguments to consider.
+    """
     kernel = report.kernels[launch.kernel]
     contents = contents_of(report, launch)
     layout = layout_of(kernel).layout
     places = [one for _, one in _placed(kernel, launch)]
     changed = {places[index].low for index in kernel.members["written"] if _has_address(places, index)}  # type: ignore[union-attr]
-    found: list[str] = []
+    names: list[str] = []
     for index in positions:
         if index < 0:
-            found.append("memory that no argument names")
+            names.append("memory that no argument names")
             continue
         one = places[index]
         kept = None if one is None else contents.get(one.low)
-        # Memory that was read while the kernel ran may already have its results.
+        # A copy that was made while the kernel ran may contain the kernel's own results.
         if one is None or kept is None or kept.size != one.size or (not kept.copy and one.low in changed):
-            found.append(layout[index].name)
-    return found
+            names.append(layout[index].name)
+    return names
 
 
 def _has_address(places: Sequence[Argument | None], index: int) -> bool:
@@ -159,11 +165,11 @@ def _has_address(places: Sequence[Argument | None], index: int) -> bool:
 
 
 def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Verdict:
-    """The verdict that follows from a check in which arrays without kept bytes had random values.
+    """Returns the verdict about a suspect after a check in which arrays without kept bytes had random values.
 
-    A fault is named only if those values can have had no part in it: they decide no address, mask, branch or loop, and
-    the kind of fault does not depend on values. A launch is clean if everything it reads was kept. ``kind`` "values" of
-    an undecided verdict means that its accesses are right, with values that are not the launch's.
+    A fault is named only if the random values cannot have influenced it: no address, mask, branch or loop depends on
+    them, and neither does the kind of fault. A launch is clean if everything it reads was kept. An undecided verdict
+    with the ``kind`` "values" means that the accesses are right, but values of the launch were not kept.
     """
     launch = suspect.launch
     kernel = report.kernels[launch.kernel]
@@ -172,7 +178,7 @@ def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Ve
         return _undecided(kernel, suspect, f"its accesses depend on values of {_list(decisive)}, which were not kept")
     values = _unkept(report, launch, sorted({*kernel.members["read"], *kernel.members["stored"]}))
     if error is None:
-        # Faults of values (unset memory, masked-off values) do not show with random ones.
+        # Random values do not reveal faults that depend on values (reads of unset memory or of masked lanes).
         text = f"no access is wrong, and the values of {_list(values)} were not kept" if values else ""
         return Verdict(
             kernel.name, suspect.numbers, "undecided" if values else "clean", text, "values" if values else ""
@@ -204,7 +210,7 @@ def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Ve
 
 
 def _is_race_of_stores(error: CheckError) -> bool:
-    """Programs that store equal values do not race, so whether two stores do depends on the values."""
+    """Returns whether a finding is a race of two stores, which depends on values, as equal values do not race."""
     text = str(error)
     return error.kind == "race" and "a store that races" in text and " wrote there" in text
 

@@ -1,4 +1,4 @@
-"""``silo crash``: the suspects of a crash report, each launched again on the CPU with every access checked."""
+"""``silo crash``: launches each suspect of a crash report again on the CPU, with every access checked."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 __all__ = ["CrashExamination", "Examiner", "examine_crash", "number_of", "serve", "signature_of"]
 
 SECONDS = 60.0
-"""The longest that one launch is checked."""
+"""The time limit for checking one launch."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrashExamination:
-    """The verdicts about a report, in the order of suspicion."""
+    """The verdicts about a report's suspects, the most likely first."""
 
     report: CrashReport
     verdicts: tuple[Verdict, ...]
@@ -63,23 +63,23 @@ class CrashExamination:
         return tuple(one for one in self.verdicts if one.outcome == "named")
 
     def lines(self) -> list[str]:
-        """The report in words: the cause, the faults that are named, the launches that are undecided."""
+        """Returns the examination as text: the cause, the named faults, and the undecided launches."""
         cause = self.report.cause
         where = f" in {cause.kernel}" if cause.kernel else ""
-        made = [f"{self.report.path}: {cause.kind}{where}: {cause.text}; {len(self.report.launches)} launches"]
-        made += [f"{one.text}\n  {_numbers(one)}" for one in self.named]
-        made += [
+        lines = [f"{self.report.path}: {cause.kind}{where}: {cause.text}; {len(self.report.launches)} launches"]
+        lines += [f"{one.text}\n  {_numbers(one)}" for one in self.named]
+        lines += [
             f"{one.kernel}: undecided: {one.text}\n  {_numbers(one)}"
             for one in self.verdicts
             if one.outcome == "undecided" and one.kind != "values"
         ]
         addresses = sum(len(one.numbers) for one in self.verdicts if one.kind == "values")
         clean = sum(len(one.numbers) for one in self.verdicts if one.outcome == "clean")
-        made.append(f"{clean} launches are clean; of {addresses} the accesses are right, and the values were not kept")
-        return made
+        lines.append(f"{clean} launches are clean; of {addresses} the accesses are right, and the values were not kept")
+        return lines
 
     def advice(self) -> str:
-        """The next step if no fault was named."""
+        """Returns the next step to take if no fault was named."""
         return (
             "no fault is named: run the program again with silo exec --check-launches "
             f"{self.report.path} SCRIPT, which checks these launches with the arrays that they get"
@@ -94,17 +94,17 @@ def _numbers(verdict: Verdict) -> str:
 def examine_crash(
     path: Path, *, trust: bool = False, most: int | None = None, seconds: float = SECONDS
 ) -> CrashExamination:
-    """Check the suspects of a report, each for at most ``seconds``, in a process that is replaced if it ends.
+    """Checks the suspects of a report in a separate process, which is started again if it dies.
 
     Args:
         path: the report.
         trust: compile the texts of kernels that this user's store has not seen.
-        most: the most suspects to check.
-        seconds: the longest that one may take.
+        most: the number of suspects to check at most.
+        seconds: the time limit for each.
 
     Raises:
         BundleError: the report cannot be read.
-        TrustError: it has texts from elsewhere.
+        TrustError: the report has texts from elsewhere, and ``trust`` is False.
     """
     report = read_report(path)
     suspects = suspects_of(report)[:most]
@@ -123,19 +123,20 @@ def examine_crash(
     return CrashExamination(report, verdicts)
 
 
-# ---- in a process of its own
+# ---- the separate process
 
 
 def _checked(
     path: Path, suspects: Sequence[Suspect], report: CrashReport, *, trust: bool, seconds: float
 ) -> Iterator[Verdict]:
-    """The verdicts about launches that can be checked."""
+    """Yields verdicts about the launches that can be checked."""
     rest = list(suspects)
     while rest:
         words = [sys.executable, "-P", "-m", "silo.cli.crash_worker", *(["--trust"] if trust else []), str(path)]
         words += [str(one.launch.number) for one in rest]
         environment = child_environment(SILO_FLIGHT="0", SILO_CHECK="0", SILO_ACCELERATE="0", SILO_FLIGHT_CHECK="")
-        with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as process:  # this Python
+        # runs this Python interpreter
+        with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as process:
             lines = _Lines(cast("IO[bytes]", process.stdout))
             try:
                 while rest:
@@ -157,14 +158,14 @@ def _checked(
 
 
 class _Lines:
-    """The lines of a pipe, each within a time."""
+    """Reads lines from a pipe with a time limit for each."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._file = stream.fileno()
         self._rest = b""
 
     def next(self, seconds: float) -> bytes | None:
-        """The next line; b"" at the end, None if it takes longer."""
+        """Returns the next line, b"" at the end of the pipe, or None if no line came in time."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self._rest:
             ready, _, _ = select.select([self._file], [], [], max(0.0, deadline - time.monotonic()))
@@ -179,7 +180,7 @@ class _Lines:
 
 
 def serve(path: Path, numbers: Sequence[int], *, trust: bool) -> Iterator[str]:
-    """Yields a verdict for each launch, as a line of JSON; runs in the examining process."""
+    """Yields a verdict for each launch, as a line of JSON. Runs in the separate process."""
     report = read_report(path)
     by_number = {one.launch.number: one for one in suspects_of(report)}
     examiner = Examiner(report, trust=trust)
@@ -206,21 +207,21 @@ def _verdict(given: dict[str, Any]) -> Verdict:
 
 
 class Examiner:
-    """Checks launches of one report in this process."""
+    """Checks launches of a report in this process."""
 
     def __init__(self, report: CrashReport, *, trust: bool = False) -> None:
         self._report = report
         self._trust = trust
 
     def consent(self, kernel: CrashKernel) -> Consent:
-        """Leave to compile and run the text of a kernel. Raises TrustError."""
+        """Returns the consent to compile and run the text of a kernel. Raises TrustError if it is missing."""
         launch = layout_of(kernel)
         digest = text_sha256(str(kernel.members["text"]))
         code = HostCode(digest, str(kernel.members["form"]), launch, text=digest)
         return session().store.trust.vouch(code, origin=str(self._report.path), trust=self._trust)
 
     def verdict(self, suspect: Suspect) -> Verdict:
-        """Check one launch, and judge it; undecided if it cannot be checked."""
+        """Checks a suspect and returns the verdict, which is undecided if the launch cannot be checked."""
         name = self._report.kernels[suspect.launch.kernel].name
         try:
             return self.examine(suspect)[0]
@@ -228,10 +229,10 @@ class Examiner:
             return Verdict(name, suspect.numbers, "undecided", f"it cannot be checked: {refused}")
 
     def examine(self, suspect: Suspect) -> tuple[Verdict, CheckError | None]:
-        """Check one launch, and judge it; the verdict, and the error that the check ended with.
+        """Checks a suspect. Returns the verdict, and the error that the check ended with or None.
 
         Raises:
-            SiloError: it cannot be checked.
+            SiloError: the launch cannot be checked.
         """
         error = self._check(suspect.launch)
         return judge(self._report, suspect, error), error
@@ -254,20 +255,23 @@ class Examiner:
         return None
 
     def _arguments(self, kernel: CrashKernel, launch: RecordedLaunch, info: LaunchInfo) -> dict[str, object]:
-        given = {name: one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True)}
+        values = {name: value for (name, _), value in zip(kernel.parameters, launch.arguments, strict=True)}
         bases = self.bases(launch)
-        made: dict[str, object] = {}
+        arguments: dict[str, object] = {}
         for slot in info.layout:
-            one = given[slot.name]
+            value = values[slot.name]
             if slot.type is AbiType.POINTER:
-                base = bases[one.low]
-                made[slot.name] = base[one.word - one.low :] if one.size else base
+                base = bases[value.low]
+                arguments[slot.name] = base[value.word - value.low :] if value.size else base
             else:
-                made[slot.name] = number_of(one, slot.type)
-        return made
+                arguments[slot.name] = number_of(value, slot.type)
+        return arguments
 
     def bases(self, launch: RecordedLaunch) -> dict[int, NDArray[Any]]:
-        """An array for each allocation: kept bytes, or random ones; at the same place within 256 bytes."""
+        """Makes an array for each allocation of a launch, with the kept bytes or with random ones.
+
+        Addresses are equal to the recorded ones modulo 256.
+        """
         require_numpy("silo crash")
         import numpy as np  # noqa: PLC0415  # numpy is optional, and here
 
@@ -280,20 +284,21 @@ class Examiner:
         for low, size in sizes.items():
             room: Any = np.empty(size + 512, np.uint8)
             start = (low - room.ctypes.data) % 256
-            # An array that owns its memory as far as a check follows views: exactly the allocation.
+            # The check follows views to the array that owns the memory. This array is exactly the allocation, and its
+            # base is a memoryview, at which the check stops.
             base = np.frombuffer(memoryview(room)[start : start + size], np.uint8) if size else np.empty(0, np.uint8)
             kept = contents.get(low)
             if kept is not None and kept.size == size:
                 base[:] = np.frombuffer(self._report.content(kept), np.uint8)
             elif size:
-                # Bytes that make moderate numbers of each floating-point format.
+                # As numbers of any floating-point format, these bytes have moderate values.
                 base[:] = random.integers(0x3A, 0x3F, size, np.uint8)
             bases[low] = base
         return bases
 
 
 def number_of(one: Argument, kind: AbiType) -> float:
-    """The number of an argument's word, as a kernel's parameter of that type reads it."""
+    """Converts an argument's recorded 64-bit word to the number that a parameter of this type receives."""
     if kind in (AbiType.FP16, AbiType.BF16, AbiType.FP32, AbiType.FP64):
         return float(struct.unpack("<d", struct.pack("<Q", one.word))[0])
     if kind is AbiType.I1:
@@ -314,10 +319,10 @@ def _compiler_of(kernel: CrashKernel) -> ChecksKernels:
 
 
 def _variant(kernel: CrashKernel) -> Variant:
-    """The text as a variant for this CPU; constants are folded already."""
+    """Returns a variant of the kernel's text for this CPU. The text contains its constants already."""
     options = Config.of(enable_fp_fusion=bool(kernel.members["fp_fusion"]))
     target = device_named("cpu").target
-    # ``consent`` is for a text without a typed signature.
+    # The signature is None, because consent was given to a text without a typed signature.
     return Variant(kernel.name, "", cast("Signature", None), Specialization(), options, target)
 
 
@@ -325,7 +330,7 @@ _KINDS = {"f": ParameterKind.FLOAT, "b": ParameterKind.FLOAT, "i": ParameterKind
 
 
 def signature_of(info: LaunchInfo, effects: Sequence[Effect]) -> Signature:
-    """The signature of a text whose parameters are known by their types alone."""
+    """Makes a signature from the types in a launch info, which are all that is known of the text's parameters."""
     parameters: list[Parameter] = []
     for slot, effect in zip(info.layout, effects, strict=True):
         if slot.type is AbiType.POINTER:

@@ -1,4 +1,4 @@
-"""``silo doctor``: the parts that work on this machine, and the reasons why others do not."""
+"""``silo doctor``: lists the parts that work on this machine, and why others do not."""
 
 from __future__ import annotations
 
@@ -79,16 +79,16 @@ def _cpu_threads() -> str:
 
 
 def _devices() -> list[Finding]:
-    found = [Finding(_device_name(device), "ok", f"{device.target}: {device.model}") for device in all_devices()]
+    findings = [Finding(_device_name(device), "ok", f"{device.target}: {device.model}") for device in all_devices()]
     for name, rejected in broken_plugins():
-        found.append(Finding(f"device {name}", "missing", rejected.reason, "a device plug-in is broken"))
+        findings.append(Finding(f"device {name}", "missing", rejected.reason, "a device plug-in is broken"))
     for name, rejected in absent_devices():
-        found.append(Finding(f"device {name}", "optional", rejected.reason, "only to run kernels on such a GPU"))
-    return found
+        findings.append(Finding(f"device {name}", "optional", rejected.reason, "only to run kernels on such a GPU"))
+    return findings
 
 
 def _device_name(device: Device) -> str:
-    """The device's name in the report: ``device cpu``, ``device cuda:1``."""
+    """Returns the device's name in the report, such as ``device cpu`` or ``device cuda:1``."""
     kind = device.target.kind
     return f"device {kind}" if device.memory.is_host else f"device {kind}:{device.index}"
 
@@ -101,17 +101,17 @@ def _sources() -> list[Finding]:
 
 
 def _compilers() -> list[Finding]:
-    """Compilers for this machine's CPU, and for the targets that a complete installation compiles for."""
+    """Examines the compilers for this machine's CPU, and for the targets that a complete installation compiles for."""
     from silo.compile.toolchain import Toolchain  # noqa: PLC0415
 
-    toolchain, found = Toolchain(), list[Finding]()
+    toolchain, findings = Toolchain(), list[Finding]()
     compiled = {name: kind for name, kind in kinds().items() if isinstance(kind, NeedsCompilers)}
     for name, kind in compiled.items():
         targets = [device.target for device in devices_of_kind("cpu")] + [*map(Target.parse, kind.example_targets)]
-        what = "compile" if len(compiled) == 1 else f"compile {name} kernels"
+        purpose = "compile" if len(compiled) == 1 else f"compile {name} kernels"
         lacking = _package_lacking(kind)
         for target in targets:
-            # Compilers that are declared for other kernels or other hardware are left out.
+            # Only compilers that are declared for these kernels and this hardware.
             decisions = {
                 compiler: decision
                 for compiler, decision in toolchain.decisions(name, target).items()
@@ -125,25 +125,26 @@ def _compilers() -> list[Finding]:
                 for compiler, decision in decisions.items()
                 if isinstance(decision, Rejected)
             )
-            part = f"{what} for {target}"
-            if accepted and lacking:  # the compiler takes text that only the kind's package can make from a kernel
-                found.append(Finding(part, "optional", lacking, "bundles run without; needed to build them"))
+            part = f"{purpose} for {target}"
+            # the compiler works, but only the kind's own package can make its input from a kernel
+            if accepted and lacking:
+                findings.append(Finding(part, "optional", lacking, "bundles run without; needed to build them"))
             elif accepted:
-                found.append(Finding(part, "ok", f"by {accepted[0]}"))
+                findings.append(Finding(part, "ok", f"by {accepted[0]}"))
             else:
-                found.append(Finding(part, "optional", reasons, "bundles run without; needed to build them"))
-    return found
+                findings.append(Finding(part, "optional", reasons, "bundles run without; needed to build them"))
+    return findings
 
 
 def _package_lacking(kind: SourceKind) -> str:
-    """The reason why kernels of ``kind`` cannot be read here although a compiler takes them; "" if they can."""
+    """Returns why kernels of ``kind`` cannot be read here even though a compiler for them works; "" if they can."""
     if not isinstance(kind, NeedsPackages) or _version_of(kind.packages[0]) is not None:
         return ""
     return f"{kind.packages[0]} is not installed: pip install '{kind.requirement}'"
 
 
 def _is_for(toolchain: Toolchain, compiler: str, source_kind: str, target: Target) -> bool:
-    """Whether a compiler is declared for these kernels; True if its declaration cannot be read."""
+    """Returns whether a compiler's declaration has this kind of source and this target; True if it cannot be read."""
     declared = toolchain.declaration(compiler)
     return isinstance(declared, Rejected) or bool(declared.takes(source_kind, target))
 
@@ -161,7 +162,7 @@ def _version_of(package: str) -> str | None:
 
 
 def _operators() -> list[Finding]:
-    """Whether kernels can be operators of the installed torch."""
+    """Examines whether kernels can be operators of the installed torch."""
     from silo.launch.torch_versions import installed_version, judge_version  # noqa: PLC0415
 
     version = installed_version()
@@ -179,7 +180,7 @@ def _operators() -> list[Finding]:
 
 
 def _inductor() -> list[Finding]:
-    """Whether Inductor's kernels for the CPU can go through Silo here; a program has to turn that on."""
+    """Examines whether Silo can run Inductor's CPU kernels here, which a program has to enable."""
     from silo.launch.torch_versions import inductor_versions, installed_version, judge_inductor  # noqa: PLC0415
 
     version = installed_version()
@@ -194,7 +195,7 @@ def _inductor() -> list[Finding]:
 
 
 def _inductor_on_gpus() -> list[Finding]:
-    """Which parts Silo takes in Inductor's kernels for GPUs here, and why not the others."""
+    """Examines which parts of Inductor's GPU kernels Silo can take over here, and why not the others."""
     from silo.launch.torch_versions import inductor_gpu_versions, installed_version  # noqa: PLC0415
 
     version = installed_version()
@@ -210,7 +211,7 @@ def _inductor_on_gpus() -> list[Finding]:
     except (ImportError, SiloError) as error:
         return [Finding(part, "optional", f"torch {version}: its compiler cannot be used: {error}", advice)]
     if not parts:
-        return []  # no such GPU is here
+        return []  # this machine has no such GPU
     off = "".join(f"; {name}: {one.reason}" for name, one in parts.items() if not one)
     on = ", ".join(name for name, one in parts.items() if one) or "nothing"
     tested = ", ".join(inductor_gpu_versions())
@@ -219,7 +220,7 @@ def _inductor_on_gpus() -> list[Finding]:
 
 
 def _programs_of_jax() -> list[Finding]:
-    """Whether programs of the installed jax can call kernels."""
+    """Examines whether programs of the installed jax can call kernels."""
     from silo.launch.jax_versions import installed_version, judge_version  # noqa: PLC0415
 
     version = installed_version()
@@ -257,7 +258,7 @@ def _store() -> Finding:
 
 
 def _refusal_to_write(folder: Path) -> str:
-    """The reason why a file of the size of a kernel cannot be written to a folder; "" if it can. Leaves nothing."""
+    """Returns why a file of the size of a kernel cannot be written to a folder; "" if it can. Leaves no file there."""
     path = folder / f"{TEMPORARY_PREFIX}doctor-{os.getpid()}"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -273,23 +274,23 @@ def _refusal_to_write(folder: Path) -> str:
 
 
 def _remote() -> list[Finding]:
-    """The remote store, and the time of one request to it."""
+    """Examines the remote store, and measures the time of one request to it."""
     if settings().remote is None:
         return []
     from silo.store.remote.address import RemoteAddress  # noqa: PLC0415
     from silo.store.remote.client import RemoteClient  # noqa: PLC0415  # few users have one
 
-    place = RemoteAddress.parse(settings().remote or "")
+    address = RemoteAddress.parse(settings().remote or "")
     try:
-        client = RemoteClient(place, writes=False)
+        client = RemoteClient(address, writes=False)
         latency_s = client.latency_s()
         if settings().remote_mode == "write":
             client.probe_write()
     except RemoteError as error:
-        return [Finding("remote store", "missing", f"{place.name}: {error}", "until then everything is made here")]
+        return [Finding("remote store", "missing", f"{address.name}: {error}", "until then everything is made here")]
     mode = "read and written" if settings().remote_mode == "write" else "only read"
-    plain = "" if place.scheme not in ("http", "redis") else ", not encrypted"
-    return [Finding("remote store", "ok", f"{place.name}: {latency_s * 1000:.1f} ms a question, {mode}{plain}")]
+    plain = "" if address.scheme not in ("http", "redis") else ", not encrypted"
+    return [Finding("remote store", "ok", f"{address.name}: {latency_s * 1000:.1f} ms a question, {mode}{plain}")]
 
 
 def _strange_settings() -> list[Finding]:

@@ -1,4 +1,4 @@
-"""``silo export``: a bundle as a folder that C and C++ compilers build without Python."""
+"""``silo export``: writes a bundle as a folder that C and C++ compilers build without Python."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ __all__ = ["ExportOptions", "Exported", "check_export", "export_cpp", "export_wh
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """The parts of a bundle to export, and the form.
+    """The parts of a bundle to export, and the form of the export.
 
     Args:
-        kernels: only these.
-        targets: only code for these; ``cuda`` means all targets of its kind.
-        namespace: of C++; by default made from the bundle's name.
+        kernels: the only kernels to export.
+        targets: the only targets whose code is exported; ``cuda`` means all targets of its kind.
+        namespace: the C++ namespace; by default made from the bundle's name.
         tests: whether a self-test with the kernels' cases is written.
         cpu_source: compile the C text beside each CPU object into the program instead of loading the object.
         torch: write the source of a second library, with the kernels as operators of torch.
@@ -65,11 +65,11 @@ class ExportOptions:
 
     @property
     def parsed_targets(self) -> list[Target] | None:
-        """``targets`` as values; None for all."""
+        """Returns ``targets`` as :class:`Target` objects; None if all targets are exported."""
         return None if self.targets is None else [Target.parse(text) for text in self.targets]
 
     def to_json(self) -> dict[str, JSON]:
-        """The form in an export's record."""
+        """Returns the form that an export's record has."""
         return {
             "kernels": None if self.kernels is None else list(self.kernels),
             "targets": None if self.targets is None else list(self.targets),
@@ -81,26 +81,29 @@ class ExportOptions:
 
     @classmethod
     def of_record(cls, record: FolderRecord) -> ExportOptions:
-        """The inverse of :meth:`to_json`; options that a record lacks get their default."""
-        known = {**cls().to_json(), **record.options}
+        """Reads the options of an export's record (see :meth:`to_json`).
+
+        An option that the record lacks gets its default.
+        """
+        options = {**cls().to_json(), **record.options}
 
         def texts(data: JSON) -> tuple[str, ...] | None:
             return tuple(map(str, cast("Sequence[JSON]", data))) if isinstance(data, Sequence) else None
 
-        namespace = known["namespace"]
+        namespace = options["namespace"]
         return cls(
-            kernels=texts(known["kernels"]),
-            targets=texts(known["targets"]),
+            kernels=texts(options["kernels"]),
+            targets=texts(options["targets"]),
             namespace=namespace if isinstance(namespace, str) else None,
-            tests=known["tests"] is not False,
-            cpu_source=known["cpu_source"] is True,
-            torch=known["torch"] is True,
+            tests=options["tests"] is not False,
+            cpu_source=options["cpu_source"] is True,
+            torch=options["torch"] is True,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An export: its folder, namespace, functions of C by name, and the files written or removed."""
+    """The result of an export: its folder, namespace, C functions by name, and the files written or removed."""
 
     folder: Path
     namespace: str
@@ -115,7 +118,7 @@ class _ReadsFlags(Protocol):
 
 
 def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None, *, trust: bool = False) -> Exported:
-    """Writes a bundle as a folder of C and C++; files that are right already stay untouched.
+    """Writes a bundle as a folder of C and C++. Files that already have the right contents are not touched.
 
     ``trust``: export native code, C text and cases without consent to them.
 
@@ -128,7 +131,7 @@ def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None, *
     with open_bundle(path) as bundle:
         _require_consent(bundle, path, chosen, trust=trust)
         library, files = _exported(bundle, path, chosen)
-    # A namespace made from the bundle's name stays the folder's, even if the bundle is renamed later.
+    # The folder records the namespace, so that it stays the same if the bundle is renamed later.
     differences = write_folder(folder, files, replace(chosen, namespace=library.namespace).to_json())
     return Exported(
         folder=folder,
@@ -169,10 +172,10 @@ def export_wheel(
 
 
 def check_export(path: Path, folder: Path) -> Differences:
-    """Compares a folder with the export that its bundle and its recorded options give today.
+    """Compares a folder with the export that its bundle and its recorded options would give now.
 
     Raises:
-        BundleError: the folder is not an export, or the bundle cannot be exported any more.
+        BundleError: the folder is not an export, or the bundle cannot be exported.
         StoreError: the folder cannot be read.
     """
     record = read_record(folder)
@@ -184,7 +187,7 @@ def check_export(path: Path, folder: Path) -> Differences:
 
 
 def _require_consent(bundle: Bundle, path: Path, chosen: ExportOptions, *, trust: bool) -> None:
-    """Requires the consent that loading needs, for all code that programs built from the export run on the host."""
+    """Requires consent, as for loading, to all code that programs built from the export will run on the host."""
     wanted: list[HostCode | HostCases | HostPlan | HostText] = []
     targets = chosen.parsed_targets
     contents = bundle.contents()
@@ -223,7 +226,7 @@ def _exported(bundle: Bundle, path: Path, chosen: ExportOptions) -> tuple[Export
 
 
 def _written(bundle: Bundle, contents: BundleContents) -> tuple[bytes, str]:
-    """The bytes of a bundle without compression, so that no library is needed to read it, and its identity."""
+    """Returns the bytes of an uncompressed bundle, which is read without a compression library, and its identity."""
     with tempfile.TemporaryDirectory(prefix="silo-export-") as folder:
         path = Path(folder, "cut.silo")
         written = write_bundle(path, contents, bundle.blob, raw=True)
@@ -233,10 +236,10 @@ def _written(bundle: Bundle, contents: BundleContents) -> tuple[bytes, str]:
 def _cpu_sources(
     bundle: Bundle, contents: BundleContents, cut: BundleContents, targets: Sequence[Target] | None
 ) -> list[CpuSource]:
-    """The C text beside each CPU object of the cut."""
+    """Returns the C text of each CPU object in ``cut``, the exported part of the bundle."""
     flags = cast("_ReadsFlags", part_of(COMPILERS, "cpu", "object_build"))
     included = {kernel.name for kernel in cut.kernels}
-    found: dict[tuple[str, str], CpuSource] = {}
+    sources: dict[tuple[str, str], CpuSource] = {}
     for kernel in contents.kernels:
         for one in kernel.variants if kernel.name in included else ():
             artifact, target = one.artifact, one.artifact.variant.target
@@ -251,13 +254,13 @@ def _cpu_sources(
             entry = artifact.launch.entry
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", entry):
                 raise BundleError(f"kernel {kernel.name}: the entry {entry!r} of its code for {target} is no name of C")
-            if (artifact.blob.sha256, entry) not in found:
+            if (artifact.blob.sha256, entry) not in sources:
                 contract = artifact.variant.config.as_dict().get("enable_fp_fusion", True) is not False
-                found[artifact.blob.sha256, entry] = CpuSource(
+                sources[artifact.blob.sha256, entry] = CpuSource(
                     artifact.blob.sha256,
                     entry,
                     decoded(text, bundle.blob(text.sha256)),
                     target.arch,
                     flags.source_flags(target, contract=contract),
                 )
-    return list(found.values())
+    return list(sources.values())

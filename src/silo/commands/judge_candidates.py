@@ -1,4 +1,4 @@
-"""``silo judge``: candidates by strangers, judged by a task of one's own."""
+"""``silo judge``: judges kernels that strangers wrote by a task of your own."""
 
 from __future__ import annotations
 
@@ -52,15 +52,18 @@ def judge(
     seconds: float = 10.0,
     allow_weak: bool = False,
 ) -> Verdict | list[Verdict]:
-    """Judge a kernel by a stranger: its Python runs in a sealed process, and only its text and launches leave it.
+    """Judges a kernel that a stranger wrote.
+
+    Its Python code runs in a sealed process. Only the kernel's text and its launches come out of that process.
 
     >>> verdict = silo.judge("add_task.py", "candidate.py")         # doctest: +SKIP
     >>> verdict.accepted, verdict.stage, verdict.reasons            # doctest: +SKIP
     (False, 'right', ('case 2 (smallest sizes, integers values): out: ...',))
 
     Args:
-        task: a task (:func:`silo.task`), or its file, which is run: it is trusted.
-        source: the candidate's file, or its text (with a line end in it); of a list of them each is judged.
+        task: a task (:func:`silo.task`), or its file, which is trusted and run.
+        source: the candidate's file, or its text (recognised by a line end in it); or a list of candidates, each of
+            which is judged.
         device: where an accepted candidate is timed against the task's baseline: ``cpu``, a GPU of this machine such as
             ``cuda`` or ``cuda:1``, or None for no timing. A GPU also launches candidates without a baseline.
         targets: GPU targets, such as ``cuda:sm_90a``, for which candidates are compiled, and their shared memory and
@@ -98,28 +101,28 @@ def judge_candidates(
 ) -> Iterator[Verdict]:
     """Yields the verdicts in the order of ``sources``. ``begun`` is called once the task itself has been judged.
 
-    ``fleet`` holds agents whose GPU is the device; the caller closes it.
+    ``fleet`` holds the agents that use the GPU named by ``device``; the caller closes it.
     """
     submissions = [_submission(one, number) for number, one in enumerate(sources)]
     parsed = [_target(one) for one in targets]
     with contextlib.ExitStack() as held:
         if fleet is None and device not in ("cpu", None):
             fleet = held.enter_context(local_fleet(device))
-        made = held.enter_context(
+        judging = held.enter_context(
             Judge(task, device=device, allow_weak=allow_weak, seconds=seconds, targets=parsed, fleet=fleet)
         )
-        made.prepare()
+        judging.prepare()
         begun()
-        yield from made.judge(submissions, jobs=jobs)
+        yield from judging.judge(submissions, jobs=jobs)
 
 
 def _target(text: str) -> Target:
-    found = Target.parse(text)
-    if found.kind == "cpu" or not found.arch:
+    target = Target.parse(text)
+    if target.kind == "cpu" or not target.arch:
         raise ArgumentError(
             f"targets of a judgement are GPUs with their architecture, such as cuda:sm_90a, not {text!r}"
         )
-    return found
+    return target
 
 
 def _submission(source: str | Path, number: int) -> Submission:

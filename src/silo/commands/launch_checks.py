@@ -1,4 +1,4 @@
-"""``silo exec --check-launches``: launches like the suspects of a crash are checked on the CPU before they run."""
+"""``silo exec --check-launches``: checks launches that resemble the suspects of a crash on the CPU before they run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _started: list[LaunchChecks] = []
 
 
 def start(path: Path) -> None:
-    """Check the launches of this process that are like suspects of the report, once a process.
+    """Starts to check the launches of this process that resemble suspects of the report. Further calls do nothing.
 
     Raises:
         BundleError: the report cannot be read.
@@ -48,29 +48,33 @@ def start(path: Path) -> None:
     check_launches_by(checks)
     on_launch(checks, each=True)
     torch: Any = sys.modules.get("torch")
-    if torch is not None:  # so that a read of memory that nothing wrote to is found
+    if torch is not None:  # the pattern reveals reads of memory that was never written
         fill_new_memory(torch)
         fill_new_tensors(torch)
 
 
 class _Busy(threading.local):
-    """Whether this thread is checking a launch."""
+    """Whether this thread is just checking a launch."""
 
     set = False
 
 
 class LaunchChecks:
-    """A hook that copies the arrays of a launch to host memory, and checks it there. Raises CheckError for a fault."""
+    """A hook that copies the arrays of a launch to host memory and checks the launch there.
+
+    Raises CheckError for a fault.
+    """
 
     def __init__(self, report: CrashReport) -> None:
         self._wanted = {(report.kernels[one.launch.kernel].name, one.launch.grid) for one in suspects_of(report)}
-        self._kernels: dict[int, tuple[object, CrashKernel]] = {}  # by the id of a tag, which is kept
+        # by the id of a binding's tag, which is kept so that the id is not reused
+        self._kernels: dict[int, tuple[object, CrashKernel]] = {}
         self._number = 0
         self._told: set[str] = set()
         self._busy = _Busy()
 
     def __call__(self, event: LaunchEvent) -> None:
-        """Check one launch; launches that the check itself makes are not."""
+        """Checks a launch, unless the check itself makes it."""
         if self._busy.set or event.parts or (event.kernel, tuple(event.grid)) not in self._wanted:
             return
         self._number += 1
@@ -101,7 +105,7 @@ class LaunchChecks:
         return Examiner(report).examine(suspect)
 
     def _report(self, event: LaunchEvent) -> CrashReport:
-        """The launch as a report of one launch, with the content of its arrays."""
+        """Makes a crash report of a single launch, with the contents of its arrays."""
         kernel = self._kernel(event)
         words: list[Argument] = []
         data = bytearray()
@@ -124,15 +128,15 @@ class LaunchChecks:
         )
 
     def _kernel(self, event: LaunchEvent) -> CrashKernel:
-        held = self._kernels.get(id(event.tag))
-        if held is None or held[0] is not event.tag:
+        entry = self._kernels.get(id(event.tag))
+        if entry is None or entry[0] is not event.tag:
             members, reason = description_of(event.tag)
             kernel = CrashKernel(event.kernel, (), event.device, reason, members)
             if members.get("text"):
                 names = tuple((name, kind is AbiType.POINTER) for name, kind in _slots(kernel))
                 kernel = CrashKernel(event.kernel, names, event.device, "", members)
-            held = self._kernels[id(event.tag)] = (event.tag, kernel)
-        return held[1]
+            entry = self._kernels[id(event.tag)] = (event.tag, kernel)
+        return entry[1]
 
 
 def _slots(kernel: CrashKernel) -> Iterator[tuple[str, AbiType]]:
@@ -146,7 +150,7 @@ def _word(value: Any, kind: AbiType) -> int:  # noqa: ANN401  # a number
 
 
 def _memory(name: str, value: Any) -> tuple[Argument, bytes]:  # noqa: ANN401  # any library's array
-    """An array's place in its allocation, and the allocation's content."""
+    """Returns an array's position in its allocation, and the contents of the allocation."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         tensor: Any = value

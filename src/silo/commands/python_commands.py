@@ -1,4 +1,4 @@
-"""The commands as functions of Python: ``silo.build``, ``silo.tune``, ``silo.run`` and ``silo.check``."""
+"""The commands as Python functions: ``silo.build``, ``silo.tune``, ``silo.run`` and ``silo.check``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build(
     key: Words | None = None,
     deterministic: bool | None = None,
 ) -> BuildSummary:
-    """Compile kernels for every target into one bundle, as ``silo build`` does.
+    """Compiles kernels for every target into one bundle, as ``silo build`` does.
 
     >>> silo.build(scale, output="kernels.silo", tune="off")        # doctest: +SKIP
     kernels.silo
@@ -49,15 +49,15 @@ def build(
         output: the bundle to write; its name ends in ``.silo``.
         targets: such as ``cpu`` or ``cuda:sm_90``; this machine's CPU by default.
         kernels: the names of the only kernels to build.
-        tune: ``auto`` measures on devices that are here; ``cached`` takes known winners, ``frozen`` raises without
-            one, ``off`` packs the first config. The setting ``SILO_TUNE`` by default.
+        tune: ``auto`` measures on devices that are here; ``cached`` takes known winners, ``frozen`` raises if a case
+            has no winner, ``off`` packs the first config. The setting ``SILO_TUNE`` by default.
         budget: seconds of tuning for each kernel and case.
         configs: how many configs of each case to pack, or ``"all"``.
         key: the file of a secret key that signs the bundle, without a password.
-        deterministic: measurements do not choose how kernels sum.
+        deterministic: do not let measurements choose how kernels sum.
 
     Returns:
-        The file, counts, and a row for each kernel and target; it shows as a table.
+        The file, counts, and a row for each kernel and target; it is shown as a table.
 
     Raises:
         SiloError: as ``silo build`` fails: a kernel without cases, a target that nothing compiles for, a wrong result.
@@ -100,7 +100,7 @@ def tune(
     remeasure: bool = False,
     trust: bool = False,
 ) -> TuneResults:
-    """Measure the configs of every case on a device and keep each trial, as ``silo tune`` does.
+    """Measures the configs of every case on a device and keeps each trial, as ``silo tune`` does.
 
     >>> silo.tune(scale, budget=20)                                 # doctest: +SKIP
     scale
@@ -110,20 +110,20 @@ def tune(
 
     Args:
         what: a kernel of this process, a Python file or module with kernels, or a bundle, which is refined in place.
-        device: where to measure; where the kernel's kind runs by default, the CPU first.
+        device: where to measure; by default the first device that the kernel's kind runs on, the CPU first.
         kernels: the names of the only kernels to tune.
-        searcher: how configs are chosen; ``auto`` measures small spaces whole.
+        searcher: how configs are chosen; ``auto`` measures all configs of a small space.
         evaluations: at most this many configs for each case.
         budget: seconds for each kernel and case.
         lock: a file to write the decisions to.
         objective: what decides: ``time``, ``energy``, ``gflops``, ``memory``, ``registers``, or a metric of the cases.
         constraints: limits that a winner meets, such as ``registers<=40``.
-        deterministic: measurements do not choose how kernels sum.
-        remeasure: measure again what is known.
+        deterministic: do not let measurements choose how kernels sum.
+        remeasure: measure configs again that have trials.
         trust: load the host code of a bundle even if it is not trusted.
 
     Returns:
-        A row for each case, with the winner and its time; it shows as a table.
+        A row for each case, with the winner and its time; it is shown as a table.
 
     Raises:
         TuneError: no config of a case can be used; every trial is kept.
@@ -135,13 +135,13 @@ def tune(
     from silo.status_line import working  # noqa: PLC0415
     from silo.tuner.objective import Objective  # noqa: PLC0415
 
-    place = _place(what)
+    source = _place(what)
     changes: dict[str, Any] = {} if deterministic is None else {"deterministic": deterministic}
     if objective is not None or constraints:
         changes["objective"] = str(Objective.of(objective or "time", constraints))
-    with override(**changes), working(f"tuning {_title(place)}") as task:
+    with override(**changes), working(f"tuning {_title(source)}") as task:
         rows = tune_path(
-            place,
+            source,
             device=device,
             kernels=kernels,
             searcher=searcher,
@@ -154,7 +154,7 @@ def tune(
         )
     if failures := [row.failure for row in rows if row.failure]:
         raise TuneError("\n".join(failures))
-    return TuneResults(_title(place), rows, "" if lock is None else str(lock))
+    return TuneResults(_title(source), rows, "" if lock is None else str(lock))
 
 
 def run(
@@ -166,21 +166,21 @@ def run(
     tune: Literal["auto", "cached", "frozen", "off"] = "cached",
     trust: bool = False,
 ) -> CaseResults:
-    """Run every case and compare with the expected values, as ``silo run`` does, but in this process.
+    """Runs every case and compares with the expected values, as ``silo run`` does, but in this process.
 
     >>> silo.run("kernels.py").ok                                   # doctest: +SKIP
     True
 
     Args:
         what: a kernel of this process, a Python file or module with kernels, or a bundle.
-        device: where to run; where the kernel's kind runs by default, the CPU first.
+        device: where to run; by default the first device that the kernel's kind runs on, the CPU first.
         kernels: the names of the only kernels to run.
         arrays: the library that makes the arrays: ``numpy``, ``torch``, ``buffer``, ``cupy`` or ``jax``.
-        tune: ``auto`` measures unknown cases first.
+        tune: ``auto`` measures cases without a winner first.
         trust: load the host code of a bundle even if it is not trusted.
 
     Returns:
-        A row for each case; it shows as a table, and ``ok`` is true if every result is right.
+        A row for each case; it is shown as a table, and ``ok`` is true if every result is right.
 
     Raises:
         SiloError: the file cannot be read, a kernel has no case, the code is not trusted, or the device is not here.
@@ -219,38 +219,39 @@ def check(
     kernels: Sequence[str] | None = None,
     arrays: str | None = None,
 ) -> CheckingLauncher | CaseResults:
-    """A launcher that runs a kernel in checking mode: called like the kernel, ``check(k)[grid](...)``.
+    """Returns a launcher that runs a kernel in checking mode: called like the kernel, ``check(k)[grid](...)``.
 
-    A clean launch leaves the arguments as an ordinary launch does. After a finding they hold their former values.
-    The checks find: accesses out of bounds or misaligned, reads of memory that nothing was written to,
-    values of masked-off lanes that count, races between programs, two values that one store puts at one address,
-    indices of ``tl.gather`` outside its tile, 32-bit arithmetic that wraps on the way to an address or a mask, integer
+    A clean launch leaves the arguments as an ordinary launch does. After a finding they hold their former values. The
+    checks find: accesses out of bounds or misaligned, reads of memory that was never written, values of masked-off
+    lanes that influence results, races between programs, two values that one store writes to one address, indices of
+    ``tl.gather`` outside its tile, 32-bit arithmetic that overflows on the way to an address or a mask, integer
     division by zero, promises that do not hold (``tl.multiple_of``, ``tl.assume``), failed ``tl.device_assert``, loops
-    that do not end. Of a Metal kernel also: races between threads of a threadgroup, barriers that not all threads
+    that do not end. In a Metal kernel also: races between threads of a threadgroup, barriers that not all threads
     reach, operations between lanes in divergent flow, too much threadgroup memory and pointers of the wrong address
-    space. Of a Pallas kernel: races of copies, waits for semaphores that do not end, blocks of an output that programs
+    space. In a Pallas kernel: races of copies, waits for semaphores that do not end, blocks of an output that programs
     come back to, and results that depend on the order of programs along a parallel axis.
 
-    Of a file, a module or a bundle, every case of its kernels runs so once, as ``silo check`` does, and the result is a
-    row for each case: ``silo.check("kernels.py").ok``.
+    For a file, a module or a bundle, every case of its kernels runs in checking mode once, as ``silo check`` does, and
+    the result is a row for each case: ``silo.check("kernels.py").ok``.
 
     Args:
         what: a kernel of ``silo.kernel`` or of a bundle, or a ``@triton.jit`` kernel; or a file, module or bundle.
-        nan: also find operations that compute a NaN from numbers, and whose NaN reaches a result.
-        uninitialized: names of arguments that hold nothing yet, such as a new output.
-        memory: further arrays that the kernel reaches through addresses in memory or in integers.
-        steps: turns of loops and accesses that one program may take.
-        bounds: what an access through an argument may reach. ``"storage"``: all memory that the array is a view of
-            (torch's storage, numpy's base array). ``"view"``: the elements of the array itself; of a Metal kernel's
-            array everything from its first to its last element.
-        kernels: of a file: the names of the only kernels to check.
-        arrays: of a file: the library that makes the arrays.
+        nan: also find operations that compute a NaN from numbers if the NaN reaches a result.
+        uninitialized: names of arguments whose memory is not initialized, such as a new output.
+        memory: further arrays that the kernel accesses through addresses in memory or in integers.
+        steps: loop iterations and accesses that one program may perform.
+        bounds: the memory that an access through an argument may reach. ``"storage"``: all memory that the array is a
+            view of (torch's storage, numpy's base array). ``"view"``: the elements of the array itself; for a Metal
+            kernel's array everything from its first to its last element.
+        kernels: for a file: the names of the only kernels to check.
+        arrays: for a file: the library that makes the arrays.
 
     Raises:
-        ArgumentError: ``bounds`` is another word; an option for a kernel with a file, or the other way.
+        ArgumentError: ``bounds`` is another word; or an option for kernels was passed with a file, or one for files
+            with a kernel.
 
     Raises (when called):
-        CheckError: the first thing that is wrong: line, program, index and argument.
+        CheckError: the first fault: line, program, index and argument.
         ArgumentError: an array that is not in host memory.
     """
     if isinstance(what, (str, Path, ModuleType)):
@@ -280,7 +281,7 @@ def _case_results(place: Place, *, checked: bool, **options: Any) -> CaseResults
 
 
 def _place(what: object) -> Place:
-    """The path or kernel that an argument names."""
+    """Returns the path or the kernel that ``what`` stands for."""
     from silo.kernels.kernel import kernel_of  # noqa: PLC0415  # heavy: only when it is called
 
     if isinstance(what, ModuleType):

@@ -1,4 +1,4 @@
-"""``silo report`` and ``silo fleet report``: pages from trials of kernels, and over decisions in shared stores."""
+"""``silo report`` and ``silo fleet report``: pages about trials of kernels, and about decisions in shared stores."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = ["ReportRow", "write_fleet_report", "write_reports"]
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """One study on a page.
+    """A study on a page.
 
-    ``ratio`` is the default config's time over the winner's. ``reached`` is the fraction of the speed of light. Each is
-    None if unknown.
+    ``ratio`` is the default config's time divided by the winner's. ``reached`` is the speed as a fraction of the
+    hardware's limit. Each is None if unknown.
     """
 
     page: str
@@ -54,21 +54,27 @@ def write_reports(
     kernels: Sequence[str] | None = None,
     ceilings: bool = False,
 ) -> list[ReportRow]:
-    """Writes ``KERNEL.html`` for every kernel that has trials (of ``device``, or of any) and ``index.html``.
+    """Writes ``KERNEL.html`` for every kernel that has trials (of ``device``, or of any), and ``index.html``.
 
-    Returns one row per study. A page shows the code of the winner and of the default config, as far as it is stored or
-    a compiler makes it here.
+    Returns one row per study. A page shows the code of the winner and of the default config, if the code is stored or
+    can be compiled here.
 
-    :func:`~silo.sanitized_text.file_name` makes file names from kernel names. ``ceilings`` first measures the limits
-    of the device (the CPU if None), unless they are known.
+    :func:`~silo.sanitized_text.file_name` makes file names from kernel names. ``ceilings`` first measures the limits of
+    the device (the CPU if None), unless they are known.
 
     Raises:
-        TuneError: without trials.
+        TuneError: there are no trials.
         ToolchainError: Jinja2 is not installed.
         StoreError: the folder cannot be written.
     """
-    found = {one.name: one for one in collect_kernels([path], kernels)} if kind_of(path) is not PlaceKind.BUNDLE else {}
-    studies = studies_of_kernels(list(found.values()), device) if found else kept_studies(path, device, kernels)
+    kernels_by_name = (
+        {one.name: one for one in collect_kernels([path], kernels)} if kind_of(path) is not PlaceKind.BUNDLE else {}
+    )
+    studies = (
+        studies_of_kernels(list(kernels_by_name.values()), device)
+        if kernels_by_name
+        else kept_studies(path, device, kernels)
+    )
     if not studies:
         where = f" on {device}" if device else ""
         raise TuneError(f"{path}: nothing was measured{where} yet, so there is nothing to report; run silo tune {path}")
@@ -79,7 +85,7 @@ def write_reports(
     by_kernel: dict[str, list[StudyReport]] = {}
     for stored in studies:
         report = study_report(stored, known_ceilings(stored.study.device), wanted_objective())
-        code = _code(path, found.get(stored.study.kernel), stored, report)
+        code = _code(path, kernels_by_name.get(stored.study.kernel), stored, report)
         by_kernel.setdefault(stored.study.kernel, []).append(replace(report, code=code))
     others: dict[str, list[OtherSizes]] = {}
     for study, learnt in generalizations(studies):
@@ -89,7 +95,7 @@ def write_reports(
     texts = {
         file: kernel_page(name, path.name, reports, others.get(name, ())) for file, (name, reports) in pages.items()
     }
-    # "~" is in no file name of a kernel, which may be called index.
+    # A kernel may be called "index". File names of kernels never contain "~".
     write_texts(
         folder, {**texts, "index~.html" if "index.html" in pages else "index.html": index_page(path.name, pages)}
     )
@@ -97,7 +103,7 @@ def write_reports(
 
 
 def _code(path: Path, kernel: Kernel | None, stored: KeptStudy, report: StudyReport) -> tuple[ConfigCode, ...]:
-    """The code of the winner and of the default; configs whose code is neither stored nor made here are left out."""
+    """Returns the code of the winner and of the default config, if it is stored or can be compiled here."""
     winner = None if report.winner is None else report.winner.config
     configs = {one.order_key: one for one in (winner, report.default) if one is not None}
     return tuple(ConfigCode(one, forms) for one in configs.values() if (forms := _forms(path, kernel, stored, one)))
@@ -109,7 +115,7 @@ def _forms(path: Path, kernel: Kernel | None, stored: KeptStudy, config: Config)
         if kernel is None:
             return forms_of_bundle(path, study.kernel, study.target, config)
         return forms_of_kernel(kernel, stored.cases[0], study.target, config) if stored.cases else ()
-    except SiloError:  # the config does not compile, or no compiler for the target is here: the page lacks its code
+    except SiloError:  # leave the code out: the config does not compile, or no compiler for the target is here
         return ()
 
 
@@ -136,10 +142,10 @@ def write_fleet_report(
     device: str | None = None,
     since: str | None = None,
 ) -> list[DecisionRow]:
-    """Writes the page to ``output``; returns the rows of all decisions on it (:func:`silo.query`).
+    """Writes the page to ``output``; returns the rows of all decisions on it (see :func:`silo.query`).
 
     Raises:
-        TuneError: without trials, or ``since`` is not a date.
+        TuneError: there are no trials, or ``since`` is not a date.
         StoreError: a store cannot be read, or the page cannot be written.
         PackageError: Jinja2 is not installed.
     """
@@ -147,14 +153,14 @@ def write_fleet_report(
         moment = None if since is None else seconds_of(since)
     except ValueError as error:
         raise TuneError(f"--since {error}") from None
-    found = decisions_in(stores, kernel=kernel, device=device, since_s=moment)
-    if not found:
+    decisions = decisions_in(stores, kernel=kernel, device=device, since_s=moment)
+    if not decisions:
         raise TuneError("no trials are there, so there is nothing to report: run silo tune with SILO_REMOTE set")
-    names = list(dict.fromkeys(one.store for one in found))
+    names = list(dict.fromkeys(one.store for one in decisions))
     named = "" if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
-    page = fleet_page(names, [_study(one) for one in found], named.removesuffix(" 00:00"))
+    page = fleet_page(names, [_study(one) for one in decisions], named.removesuffix(" 00:00"))
     write_texts(output.parent, {output.name: page})
-    return sorted((one.row for one in found), key=lambda row: (row.kernel, row.device, row.sizes, row.decided))
+    return sorted((one.row for one in decisions), key=lambda row: (row.kernel, row.device, row.sizes, row.decided))
 
 
 def _study(one: StoredDecision) -> FleetStudy:

@@ -1,4 +1,4 @@
-"""Results of commands: rows that programs read, shown as a table by a terminal, a log and a notebook."""
+"""Results of commands: rows for programs, which terminals, logs and notebooks show as a table."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = [
     "TuneRow",
 ]
 
-_LONGEST_CELL = 40  # characters of a message in a table; a longer message is printed below it
+_LONGEST_CELL = 40  # characters of a message in a table, at most; a longer message is printed below the table
 
 Row = TypeVar("Row")
 
 
 class _Shown(Protocol):
-    """A result with a table, and lines below it."""
+    """A result that is shown as a table with lines below it."""
 
     def table(self) -> Table: ...
 
@@ -34,17 +34,17 @@ class _Shown(Protocol):
 
 
 def _printable_lines(result: _Shown) -> list[str]:
-    """The lines of a result, each fit for a terminal: messages may hold text of a kernel's author."""
+    """Returns the lines of a result, sanitized for a terminal: messages may hold text of a kernel's author."""
     return [printable(part) for line in result.lines() for part in line.splitlines()]
 
 
 def shown(result: _Shown) -> str:
-    """A result as text: its table, as wide as the terminal, and its lines."""
+    """Returns a result as text: its table, as wide as the terminal, and its lines."""
     return "\n".join([result.table().text(shutil.get_terminal_size((120, 50)).columns), *_printable_lines(result)])
 
 
 def shown_as_html(result: _Shown) -> str:
-    """A result as HTML for a notebook."""
+    """Returns a result as HTML for a notebook."""
     from html import escape  # noqa: PLC0415  # notebooks alone need it
 
     lines = "<br>".join(map(escape, _printable_lines(result)))
@@ -52,7 +52,7 @@ def shown_as_html(result: _Shown) -> str:
 
 
 class _Rows(Sequence[Row], Generic[Row]):
-    """Rows of a result, in the order of the cases."""
+    """The rows of a result, in the order of the cases."""
 
     def __init__(self, title: str, rows: Sequence[Row]) -> None:
         self.title = title
@@ -74,28 +74,28 @@ class _Rows(Sequence[Row], Generic[Row]):
         return iter(self._rows)
 
     def table(self) -> Table:
-        """One row for each case."""
+        """Returns a table with one row for each case."""
         raise NotImplementedError
 
     def lines(self) -> tuple[str, ...]:
-        """The lines below the table."""
+        """Returns the lines below the table."""
         return ()
 
     def __repr__(self) -> str:
-        """The table and the lines, as the command prints them."""
+        """Returns the table and the lines, as the command prints them."""
         return shown(self)
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """Returns the table and the lines for a notebook."""
         return shown_as_html(self)
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRow:
-    """One kernel for one target: the number of variants and configs, the first case's config, and its source.
+    """A kernel built for a target: the number of its variants and configs, and the first case's config with its source.
 
-    ``configs`` of the ``space`` of its cases together are packed; both are 0 without a choice of configs. ``serves``
-    lists the extents that its variants were built for; it is empty if they serve any.
+    ``configs`` of the ``space`` configs of all its cases are packed; both are 0 without a choice of configs. ``serves``
+    lists the extents that its variants were built for; it is empty if they take any extents.
     """
 
     kernel: str
@@ -110,9 +110,9 @@ class BuildRow:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BuildSummary:
-    """The result of a build: its file and counts, the kernels left out by target, and the state of the signature.
+    """The result of a build: its file and counts, the kernels that each target lacks, and the state of the signature.
 
-    ``plans`` are the names of the plans in it.
+    ``plans`` are the names of the plans in the bundle.
     """
 
     path: str
@@ -130,7 +130,7 @@ class BuildSummary:
     plans: tuple[str, ...] = ()
 
     def table(self) -> Table:
-        """One row for each kernel and target."""
+        """Returns a table with one row for each kernel and target."""
         rows = [
             [
                 row.kernel,
@@ -146,27 +146,27 @@ class BuildSummary:
         return Table(self.path, columns, rows, right=["variants", "configs packed"])
 
     def lines(self) -> tuple[str, ...]:
-        """The remarks, the kernels that are left out, and the size and origin of the code."""
-        found = [
+        """Returns the remarks, the kernels that were left out, and the size and origin of the code."""
+        lines = [
             f"{row.kernel} for {row.target} serves only " + " | ".join(row.serves) for row in self.rows if row.serves
         ]
-        found += [*self.remarks, *map(str, self.left_out)]
+        lines += [*self.remarks, *map(str, self.left_out)]
         if any(row.configs < row.space and row.measured != "measured" for row in self.rows):
-            found.append("what is not packed cannot be measured on the device: --configs all packs it")
-        found.append(
+            lines.append("what is not packed cannot be measured on the device: --configs all packs it")
+        lines.append(
             f"{self.path}: {format_bytes(self.size_bytes)}, {self.variants} variants, {self.blobs} blobs, "
             f"{self.compiled} compiled, {self.reused} from the store, {self.seconds:.1f} s"
         )
         if self.plans:
-            found.append(f"{self.path}: plans {', '.join(self.plans)}")
-        return (*found, *([f"{self.path}: {self.signature}"] if self.signature else []))
+            lines.append(f"{self.path}: plans {', '.join(self.plans)}")
+        return (*lines, *([f"{self.path}: {self.signature}"] if self.signature else []))
 
     def __repr__(self) -> str:
-        """The table and the lines, as the command prints them."""
+        """Returns the table and the lines, as the command prints them."""
         return shown(self)
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """Returns the table and the lines for a notebook."""
         return shown_as_html(self)
 
 
@@ -174,9 +174,10 @@ class BuildSummary:
 class TuneRow:
     """The result of tuning one case.
 
-    ``locked`` is the lock file's config for it now, and ``locked_reason`` the reason. If cases of a kernel lack a
-    usable config, the first of them describes all in ``failure`` (:func:`silo.tuner.failures.failure_of`). ``remarks``
-    list work besides measuring the space, and failures of the store.
+    ``locked`` is the case's config in the lock file after tuning, and ``locked_reason`` why. If several cases of a
+    kernel lack a usable config, ``failure`` of the first describes all of them
+    (:func:`silo.tuner.failures.failure_of`). ``remarks`` list work besides measuring the space, and failures of the
+    store.
     """
 
     kernel: str
@@ -195,7 +196,7 @@ class TuneRow:
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """The outcome of one case. ``time_ns`` is the median of a few launches after the checked one; None: not timed."""
+    """The outcome of a case. ``time_ns`` is the median of a few launches after the checked one; None: not timed."""
 
     kernel: str
     case: str
@@ -207,14 +208,17 @@ class CaseOutcome:
 
 
 class TuneResults(_Rows[TuneRow]):
-    """The results of ``silo.tune``: a sequence of :class:`TuneRow`, one for each case. ``lock`` names its lock file."""
+    """The results of ``silo.tune``: a sequence of :class:`TuneRow`, one for each case.
+
+    ``lock`` is the path of the lock file.
+    """
 
     def __init__(self, title: str, rows: Sequence[TuneRow], lock: str = "") -> None:
         super().__init__(title, rows)
         self._lock = lock or "lock"
 
     def table(self) -> Table:
-        """One row for each case: the winner and its time, and the number of configs that were measured."""
+        """Returns a table with one row for each case: winner, time, and the number of measured configs."""
         rows = [
             [
                 row.kernel,
@@ -232,7 +236,7 @@ class TuneResults(_Rows[TuneRow]):
         return Table(self.title, columns, rows, right=["time", "measured", "reused"], lines=["why"])
 
     def lines(self) -> tuple[str, ...]:
-        """The remarks about each case, and the decisions of the lock file."""
+        """Returns the remarks about each case, and the decisions of the lock file."""
         remarks = [f"{row.kernel} {row.case}: {remark}" for row in self for remark in row.remarks]
         locked = [
             f"{self._lock}: {row.kernel} {row.case}: "
@@ -248,11 +252,11 @@ class CaseResults(_Rows[CaseOutcome]):
 
     @property
     def ok(self) -> bool:
-        """Whether every case gave the right result."""
+        """Whether every case had the right result."""
         return all(row.ok for row in self)
 
     def table(self) -> Table:
-        """One row for each case: the config, the time of a launch, the largest error, and the result."""
+        """Returns a table with one row for each case: config, time of a launch, largest error, and result."""
         rows = [
             [
                 row.kernel,
@@ -268,7 +272,7 @@ class CaseResults(_Rows[CaseOutcome]):
         return Table(self.title, columns, rows, right=["time", "max error"])
 
     def lines(self) -> tuple[str, ...]:
-        """The messages that are too long for the table, with their kernel and case."""
+        """Returns the messages that are too long for the table, with their kernel and case."""
         return tuple(f"{row.kernel} {row.case}: {row.message}" for row in self if not row.ok and _is_long(row.message))
 
 

@@ -1,4 +1,4 @@
-"""``silo run`` and ``silo check``: running the cases of kernels and checking results; kernels that check themselves."""
+"""``silo run`` and ``silo check``: runs the cases of kernels and checks their results, optionally in checking mode."""
 
 from __future__ import annotations
 
@@ -61,27 +61,27 @@ def checking_mode(
 
 _REPEATS = 5
 
-# These errors do not concern a case, and every further case would raise them.
+# These errors are not about a particular case: every further case would raise them.
 _FATAL = (TrustError, CompilerMissingError, DeviceError, BundleFormatError, LockError, PackageError)
 
 
 class CaseWatch(Protocol):
-    """Selects the cases to run, and is notified about each. Cases are numbered in order, over all kernels."""
+    """Selects the cases to run, and is notified about each. Cases are numbered across all kernels, in order."""
 
     def wants(self, number: int) -> bool:
-        """Whether the case is run."""
+        """Returns whether to run the case."""
         ...
 
     def begun(self, number: int, kernel: str, case: str) -> None:
-        """A case begins."""
+        """Called when a case begins."""
         ...
 
     def over(self, number: int, outcome: CaseOutcome) -> None:
-        """A case is over, and its arrays are freed."""
+        """Called when a case is over and its arrays are freed."""
         ...
 
     def done(self) -> None:
-        """Called once all cases are over."""
+        """Called once when all cases are over."""
         ...
 
 
@@ -103,7 +103,7 @@ class _All:
 
 
 class _Rows:
-    """The outcomes of the selected cases."""
+    """Collects the outcomes of the selected cases."""
 
     def __init__(self, watch: CaseWatch) -> None:
         self._watch = watch
@@ -140,28 +140,28 @@ def run_cases(
 ) -> list[CaseOutcome]:
     """Runs the cases of a Python file, a kernel or a bundle. A case that fails is an outcome; a bad file is an error.
 
-    The cases run in this process, which ends if a kernel writes to memory where it should not; ``silo run`` starts
+    The cases run in this process, which may crash if a kernel writes out of bounds; therefore ``silo run`` starts
     another process for them. A ``watch`` selects the cases, and is notified about each.
 
-    They run on ``device``. Without one their arrays are in host memory, and the kernel's kind decides the device. With
-    ``check`` each runs once, in checking mode (:func:`silo.check`), and is not timed.
+    They run on ``device``. Without a device their arrays are in host memory, and the kernel's kind decides the device.
+    With ``check`` each case runs once, in checking mode (:func:`silo.check`), and is not timed.
 
     Raises:
-        CaseError: without a case to run.
+        CaseError: there is no case to run.
         SiloError: the file cannot be read, its host code is not trusted, or the device is not here.
     """
-    found = None if device is None else device_named(device)
-    if check and found is not None and found != device_named("cpu"):
+    named_device = None if device is None else device_named(device)
+    if check and named_device is not None and named_device != device_named("cpu"):
         raise DeviceError(f"checking runs on the CPU, not on {device}: leave --device out")
     watch = watch or _All()
     rows = _Rows(watch)
     if not isinstance(path, Path) or kind_of(path) is not PlaceKind.BUNDLE:
         with override(**({} if tune is None else {"tune": tune})):
             for kernel in collect_kernels([path], kernels):
-                _run_kernel(kernel, found, arrays, rows, check=check)
+                _run_kernel(kernel, named_device, arrays, rows, check=check)
     else:
         loaded = load(path, trust=trust)
-        chosen = {name: found or loaded[name].host_device() for name in kernels or tuple(loaded)}
+        chosen = {name: named_device or loaded[name].host_device() for name in kernels or tuple(loaded)}
         for name, on in chosen.items():
             loaded[name].require_consent(on)
         _require_code(path, loaded, chosen)
@@ -174,7 +174,7 @@ def run_cases(
 
 
 def _require_code(path: Path, loaded: Kernels, chosen: Mapping[str, Device]) -> None:
-    """Raises ``DeviceError`` if the bundle has no code at all for the devices on which its kernels would run."""
+    """Raises ``DeviceError`` if the bundle lacks code for every device on which its kernels would run."""
     if any(loaded[name].serves(on) for name, on in chosen.items()):
         return
     targets = sorted({str(target) for name in chosen for target in loaded[name].targets})
@@ -186,7 +186,8 @@ def _require_code(path: Path, loaded: Kernels, chosen: Mapping[str, Device]) -> 
 
 
 def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, rows: _Rows, *, check: bool) -> None:
-    # Popped one by one: arrays are freed with their case, so damage beside them that ends the process does so there.
+    # Popped one by one, so that arrays are freed with their case. If a kernel damaged memory beside its arrays, the
+    # process then crashes during that case.
     studies = case_studies(kernel, device_of(kernel, device), library)[::-1]
 
     def run() -> CaseOutcome:
@@ -198,7 +199,7 @@ def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, rows
 
     while count := len(studies):
         rows.add(kernel.name, studies[-1].case.label, run)
-        del studies[count - 1 :]  # a case that was not selected
+        del studies[count - 1 :]  # drops a case that was not selected
 
 
 def _run_bundled(kernel: BundledKernel, device: Device, library: str | None, rows: _Rows, *, check: bool) -> None:
@@ -235,9 +236,9 @@ def _check(kernel: Kernel | BundledKernel, case: PreparedCase, named: dict[str, 
 
 
 def _grid(kernel: Kernel | BundledKernel, case: PreparedCase, config: Mapping[str, Value], device: Device) -> object:
-    """The case's grid for the config that a call gets; None if the kernel declares it.
+    """Returns the case's grid for the config that a call gets; None if the kernel declares its grid.
 
-    Calls that leave blocks open reject a grid of integers, so the grid is passed as a function: it follows the config.
+    The grid is returned as a function, because calls that leave block sizes to the config reject a grid of integers.
     """
     grid = case.grid_of(config, device.facts())
 

@@ -1,4 +1,4 @@
-"""Findings of NVIDIA's compute-sanitizer, read from its text and joined with the verdicts about a crash report."""
+"""Reads findings from the output of NVIDIA's compute-sanitizer, and joins them with verdicts about a crash report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class SanitizerFinding:
-    """One kind of finding: its text, kernel and place ("" if unknown), the first thread, and how often it was found."""
+    """A distinct finding: its text, kernel and place ("" if unknown), its first thread, and how often it occurred."""
 
     text: str
     kernel: str
@@ -37,24 +37,24 @@ class SanitizerFinding:
 
 @dataclass(frozen=True, slots=True)
 class JoinedFinding:
-    """A finding, and the outcome of the check for its kernel: "named", "clean", "undecided", "" for no suspect."""
+    """A finding, and the outcome of Silo's check of its kernel: "named", "clean", "undecided", or "" if unchecked."""
 
     finding: SanitizerFinding
     check: str
 
     def __str__(self) -> str:
-        one = self.finding
-        where = f" at {one.place}" if one.place else ""
-        thread = f", thread {one.thread} of block {one.block}" if one.thread else ""
-        times = f", {one.count} times" if one.count > 1 else ""
-        detail = f"; {one.detail}" if one.detail else ""
+        finding = self.finding
+        at_place = f" at {finding.place}" if finding.place else ""
+        thread = f", thread {finding.thread} of block {finding.block}" if finding.thread else ""
+        times = f", {finding.count} times" if finding.count > 1 else ""
+        detail = f"; {finding.detail}" if finding.detail else ""
         words = {"": "it is no suspect of the report", "named": "the check names this kernel, too"}
         check = words.get(self.check, f"the check: {self.check}")
-        return f"compute-sanitizer: {one.kernel or '?'}: {one.text}{where}{thread}{times}{detail} ({check})"
+        return f"compute-sanitizer: {finding.kernel or '?'}: {finding.text}{at_place}{thread}{times}{detail} ({check})"
 
 
 def read_sanitizer_log(path: Path) -> tuple[SanitizerFinding, ...]:
-    """The findings in the output of ``compute-sanitizer``, equal ones of several threads once.
+    """Returns the findings in the output of ``compute-sanitizer``. Equal findings of several threads appear once.
 
     Raises:
         SourceError: the file cannot be read, or is not output of ``compute-sanitizer``.
@@ -72,31 +72,31 @@ def read_sanitizer_log(path: Path) -> tuple[SanitizerFinding, ...]:
         raise SourceError(
             f"{path} is no output of compute-sanitizer: write it with compute-sanitizer --log-file {path} python ..."
         )
-    found: dict[tuple[str, str, str], SanitizerFinding] = {}
+    findings: dict[tuple[str, str, str], SanitizerFinding] = {}
     for number, line in enumerate(lines):
         if not (first := _FIRST.match(line)):
             continue
         one = _finding(first[1], lines[number + 1 : number + 6])
         key = one.text, one.kernel, one.place
-        known = found.get(key)
-        found[key] = one if known is None else _again(known)
-    return tuple(found.values())
+        known = findings.get(key)
+        findings[key] = one if known is None else _again(known)
+    return tuple(findings.values())
 
 
 def _finding(text: str, behind: Sequence[str]) -> SanitizerFinding:
-    kernel = place = thread = block = detail = ""
-    if at := _AT.search(text):  # of a race, in one line
-        kernel, place, text = at[1], at[2] or "", text[: at.start()].strip()
+    kernel = code_place = thread = block = detail = ""
+    if at := _AT.search(text):  # the finding is a race, which takes one line
+        kernel, code_place, text = at[1], at[2] or "", text[: at.start()].strip()
     for line in behind:
         if _FIRST.match(line) or line.startswith("Saved host backtrace"):
             break
         if not kernel and (at := _AT.match(line)):
-            kernel, place = at[1], at[2] or ""
+            kernel, code_place = at[1], at[2] or ""
         elif by := _BY.match(line):
             thread, block = by[1], by[2]
         elif line.startswith(("Address ", "and is ")):
             detail = f"{detail} {line}".strip()
-    return SanitizerFinding(text, kernel, place, thread, block, detail)
+    return SanitizerFinding(text, kernel, code_place, thread, block, detail)
 
 
 def _again(one: SanitizerFinding) -> SanitizerFinding:
@@ -104,10 +104,10 @@ def _again(one: SanitizerFinding) -> SanitizerFinding:
 
 
 def join_findings(findings: Sequence[SanitizerFinding], verdicts: Sequence[Verdict]) -> list[JoinedFinding]:
-    """Each finding with the check's outcome for its kernel. Of several outcomes of a kernel, "named" is preferred."""
+    """Returns each finding with the outcome of the check of its kernel. If there are several, "named" is preferred."""
     order = ("named", "undecided", "clean")
-    made: list[JoinedFinding] = []
+    joined: list[JoinedFinding] = []
     for one in findings:
         outcomes = [verdict.outcome for verdict in verdicts if one.kernel == verdict.kernel]
-        made.append(JoinedFinding(one, min(outcomes, key=order.index, default="")))
-    return made
+        joined.append(JoinedFinding(one, min(outcomes, key=order.index, default="")))
+    return joined

@@ -1,4 +1,4 @@
-"""``silo inspect --code``: the code of kernels of Python files and modules, and of kernels in a bundle."""
+"""``silo inspect --code``: shows the code of kernels in Python files, modules and bundles."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["CodeListing", "code_of", "forms_of_bundle", "forms_of_kernel"]
 
 @dataclass(frozen=True, slots=True)
 class CodeListing:
-    """One form of the code of one variant."""
+    """One form of a variant's code."""
 
     kernel: str
     target: str
@@ -42,7 +42,7 @@ class CodeListing:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The requested form, and the variants that it is requested for."""
+    """A request: the form of code, and the variants whose code is requested."""
 
     form: str
     target: str | None
@@ -68,15 +68,15 @@ def code_of(
     case: str | None = None,
     config: str | None = None,
 ) -> list[CodeListing]:
-    """One form of the code of each kernel of a Python file, a module or a bundle: the code of one of its variants.
+    """Returns one form of code for each kernel of a Python file, a module or a bundle, from one variant of each.
 
     Args:
         path: the file, or the dotted name of the module.
         form: one of ``silo.building.code_forms.CODE_FORMS``.
-        kernels: only these.
+        kernels: the only kernels to show.
         target: the target to compile for; by default the CPU, or this machine's GPU for forms that only its code has.
-            For a bundle, its first variant that fits.
-        case: the label of the case whose types and facts count; by default the first. For files only.
+            For a bundle, by default the target of the first variant that fits.
+        case: the label of the case whose types and facts are used; by default the first case. For files only.
         config: values, for example ``BLOCK=128, num_warps=4``; by default the config that calls get.
 
     Raises:
@@ -84,22 +84,22 @@ def code_of(
         CaseError: a kernel without cases, or without the named case.
         ToolchainError: a tool that makes the form is missing; the text names the package to install.
     """
-    asked = _Asked(form, target, case, _values(config))
+    request = _Asked(form, target, case, _values(config))
     if kind_of(path) is PlaceKind.BUNDLE:
         with open_bundle(path) as bundle:
-            return list(_of_bundle(bundle, kernels, asked))
-    return [_of_kernel(kernel, asked) for kernel in collect_kernels([path], kernels)]
+            return list(_of_bundle(bundle, kernels, request))
+    return [_of_kernel(kernel, request) for kernel in collect_kernels([path], kernels)]
 
 
-# Forms on a page: for each kind of code, the text of the front end and the output of its compiler.
+# The forms that a report page shows: the text of the front end and the output of the compiler.
 _PAGE_FORMS = tuple(form for form in CODE_FORMS if form not in ("llvm", "asm"))
 
 
 def forms_of_kernel(kernel: Kernel, case: str, target: Target, config: Config) -> tuple[tuple[str, str], ...]:
-    """The forms of the code of one config for the types of a case, by name. Compiles it if the store does not have it.
+    """Returns the forms of the code of one config for the types of a case, by name. Compiles it if the store lacks it.
 
     Raises:
-        SiloError: it does not compile, or no compiler for the target is here.
+        SiloError: the config does not compile, or no compiler for the target is here.
     """
     study = next((one for one in case_studies(kernel, None) if one.case.label == case), None)
     if study is None:
@@ -112,7 +112,7 @@ def forms_of_kernel(kernel: Kernel, case: str, target: Target, config: Config) -
 
 
 def forms_of_bundle(path: Path, kernel: str, target: Target, config: Config) -> tuple[tuple[str, str], ...]:
-    """The forms that a bundle keeps of the code of one config, by name; empty if it lacks code of the config.
+    """Returns the forms of one config's code that a bundle holds, by name; empty if it lacks code of the config.
 
     Raises:
         BundleError: the bundle cannot be read.
@@ -127,7 +127,7 @@ def forms_of_bundle(path: Path, kernel: str, target: Target, config: Config) -> 
 
 def _texts(forms: CodeForms, artifact: Artifact) -> tuple[tuple[str, str], ...]:
     made = DISASSEMBLED.get(artifact.blob.kind)
-    found: list[tuple[str, str]] = []
+    texts: list[tuple[str, str]] = []
     for name in _PAGE_FORMS:
         if name not in set(forms) and name != made:
             continue
@@ -136,19 +136,19 @@ def _texts(forms: CodeForms, artifact: Artifact) -> tuple[tuple[str, str], ...]:
         except ToolchainError:  # the disassembler is not installed
             continue
         if isinstance(text, str):
-            found.append((name, text))
-    return tuple(found)
+            texts.append((name, text))
+    return tuple(texts)
 
 
 def _values(config: str | None) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in (config or "").split(","):
         name, equals, value = part.partition("=")
         if part.strip() and not (equals and name.strip()):
             raise SpaceError(f"--config {config}: write what silo inspect prints, for example BLOCK=128, num_warps=4")
         if part.strip():
-            found[name.strip()] = value.strip()
-    return found
+            values[name.strip()] = value.strip()
+    return values
 
 
 def _of_kernel(kernel: Kernel, asked: _Asked) -> CodeListing:
@@ -178,7 +178,7 @@ def _target(asked: _Asked) -> Target:
 
 
 def _example(kind: str) -> str:
-    """A target of a kind, for messages; the CPU's needs no arch."""
+    """Returns an example of a target of a kind, for messages. The CPU's needs no arch."""
     driver = driver_of(kind)
     return kind if driver.memory.is_host else f"{kind}:{Target(kind, driver.example).device_arch}"
 
@@ -203,7 +203,10 @@ def _of_bundle(bundle: Bundle, kernels: Sequence[str] | None, asked: _Asked) -> 
 
 
 def _packed(bundle: Bundle, kernel: BundleKernel, asked: _Asked) -> Artifact:
-    """The first variant with the requested target and config; targets that have the form come first."""
+    """Returns the first variant with the requested target and config.
+
+    Targets that have the requested form come first.
+    """
     wanted = None if asked.target is None else Target.parse(asked.target)
     artifacts = [one.artifact for one in kernel.variants]
     fitting = [

@@ -37,10 +37,11 @@ _SHA256 = re.compile(r"[0-9a-f]{12,64}")
 
 @dataclass(frozen=True, slots=True)
 class TrustRow:
-    """One piece of native code that is trusted.
+    """A piece of native code that is trusted.
 
-    ``sha256`` is the digest of the code as it is called, ``blob`` the digest of its bytes; ``since`` is seconds of Unix
-    time. Entries of an older Silo name only the bytes and do not count: ``sha256`` is "" then, and ``since`` 0.
+    ``sha256`` is the digest of the code and of the way it is called, ``blob`` the digest of its bytes alone; ``since``
+    is seconds of Unix time. Entries written by an older Silo have only the bytes and do not count: their ``sha256`` is
+    "" and their ``since`` 0.
     """
 
     sha256: str
@@ -52,7 +53,7 @@ class TrustRow:
 
 @dataclass(frozen=True, slots=True)
 class TrustSummary:
-    """The result of ``silo trust FILE``: pieces of native code, how many of them are newly trusted, and their bytes."""
+    """The result of ``silo trust FILE``: the number of pieces of native code, of new ones, and their bytes."""
 
     codes: int
     added: int
@@ -70,7 +71,7 @@ class KeyRow:
 
 
 def trust_key(text_or_path: str) -> tuple[KeyRow, bool]:
-    """Trusts all that a key signs; returns the key, and whether it is new.
+    """Trusts everything that a key signs; returns the key, and whether it is newly trusted.
 
     Raises:
         SignatureError: the text or file is not a public key.
@@ -84,14 +85,14 @@ def trust_key(text_or_path: str) -> tuple[KeyRow, bool]:
 
 
 def trusted_keys() -> list[KeyRow]:
-    """The trusted keys, the oldest first."""
+    """Returns the trusted keys, the oldest first."""
     return [_key_row(entry) for entry in session().store.trust.keys.trusted()]
 
 
 def untrust_key(name: str) -> list[KeyRow]:
-    """Withdraws trust in a key, and with it consent to all that only this key vouched for.
+    """Withdraws trust in a key, and with it consent to everything that only this key vouched for.
 
-    ``name`` is the key, a file that holds it, or its number, which removes all keys of that number.
+    ``name`` is the key, a file that holds it, or its number, which removes all keys with that number.
 
     Raises:
         SignatureError: ``name`` is not a key.
@@ -102,13 +103,13 @@ def untrust_key(name: str) -> list[KeyRow]:
     keys = session().store.trust.keys
     number = name.upper() if re.fullmatch(r"[0-9A-Fa-f]{16}", name) and not Path(name).exists() else None
     text = None if number is not None else read_public_key(name).text
-    found = [row for row in map(_key_row, keys.trusted()) if row.id == number or row.key == text]
-    if not found:
+    rows = [row for row in map(_key_row, keys.trusted()) if row.id == number or row.key == text]
+    if not rows:
         raise StoreError(f"the key {name} is not trusted; see silo trust --list")
-    for row in found:
+    for row in rows:
         keys.untrust(row.key, int(time.time()))
         session().store.trust.take_back(sealed_origin(row.id))
-    return found
+    return rows
 
 
 def _key_row(entry: KeyEntry) -> KeyRow:
@@ -116,7 +117,7 @@ def _key_row(entry: KeyEntry) -> KeyRow:
 
 
 def trust_bundle(path: Path) -> TrustSummary:
-    """Consents to the native code of a bundle as it calls it, to its cases and plans, and to the C text beside it.
+    """Consents to a bundle's native code as the bundle calls it, to its cases and plans, and to its C text.
 
     Every byte of these is verified first.
 
@@ -137,7 +138,7 @@ def trust_bundle(path: Path) -> TrustSummary:
 
 
 def trust_remote(address: str) -> tuple[str, bool]:
-    """Consents to native code from this remote store; returns its name, and whether it is new.
+    """Consents to native code from a remote store; returns the store's name, and whether it is newly trusted.
 
     Raises:
         SettingsError: the address is not a remote store's.
@@ -149,7 +150,7 @@ def trust_remote(address: str) -> tuple[str, bool]:
 
 
 def trusted_remotes() -> dict[str, int]:
-    """The trusted remote stores, and the Unix time in seconds since which each is trusted."""
+    """Returns the trusted remote stores, each with the Unix time in seconds since which it is trusted."""
     return session().store.trust.remotes()
 
 
@@ -157,45 +158,45 @@ def untrust(names: Sequence[str]) -> int:
     """Withdraws consent: to the code of a bundle, to the code with a sha256 (or 12 digits of it), or to a remote store.
 
     Returns the number of pieces of code; a bundle that a trusted key signed counts as 1. Code that was built here
-    counts too: it is compiled again, or needs consent. Signatures do not vouch for the bundle any more.
+    counts too: afterwards it is compiled again or needs consent. Signatures do not vouch for such a bundle afterwards.
 
     Raises:
         BundleError: a file cannot be read.
         StoreError: a name is neither a file nor the sha256 of trusted code.
     """
     ledger = session().store.trust
-    found: set[str] = set()
-    taken = 0
+    digests: set[str] = set()
+    withdrawn = 0
     for name in names:
         if name.partition(":")[0].lower() in REMOTE_SCHEMES:
             from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # see above
 
-            taken += ledger.distrust_remote(RemoteAddress.parse(name).name)
+            withdrawn += ledger.distrust_remote(RemoteAddress.parse(name).name)
             continue
         path = Path(name)
         if path.exists() or not _SHA256.fullmatch(name):
             with open_bundle(path) as bundle:
                 vouched = (*_codes(bundle), *_cases(bundle), *_texts(bundle), *_plans(bundle))
-                found.update(one.digest for one, _ in vouched)
-                taken += ledger.keys.untrust_file(signed_file(bundle, path), int(time.time()))
+                digests.update(one.digest for one, _ in vouched)
+                withdrawn += ledger.keys.untrust_file(signed_file(bundle, path), int(time.time()))
             continue
         rows = [one for one in ledger.trusted() if one.digest.startswith(name) or one.blob.startswith(name)]
         if not rows and len(name) < 64:
             raise StoreError(f"{name} is not a file, and no sha256 of what is trusted begins so; see silo trust --list")
-        found.update(one.digest or one.blob for one in rows)
+        digests.update(one.digest or one.blob for one in rows)
         if len(name) == 64:
-            found.add(name)
-    return taken + (ledger.untrust(found) if found else 0)
+            digests.add(name)
+    return withdrawn + (ledger.untrust(digests) if digests else 0)
 
 
 def trusted_code() -> list[TrustRow]:
-    """The code that ``silo trust`` recorded and ``silo untrust`` did not withdraw, the oldest first."""
+    """Returns the code that ``silo trust`` recorded and ``silo untrust`` did not withdraw, the oldest first."""
     entries = session().store.trust.trusted()
     return [TrustRow(one.digest, one.blob, one.kernel, one.origin, one.since) for one in entries]
 
 
 def _codes(bundle: Bundle) -> Iterator[tuple[HostCode, str]]:
-    """Each piece of native code of a bundle, with a description."""
+    """Yields each piece of a bundle's native code, with a description."""
     for name in bundle.kernel_names:
         kernel = bundle.kernel(name)
         calls = calls_of(kernel)
@@ -205,7 +206,7 @@ def _codes(bundle: Bundle) -> Iterator[tuple[HostCode, str]]:
 
 
 def _texts(bundle: Bundle) -> Iterator[tuple[HostText, str]]:
-    """The C text beside each piece of native code, with a description."""
+    """Yields the C text beside each piece of native code, with a description."""
     for name in bundle.kernel_names:
         kernel = bundle.kernel(name)
         calls = calls_of(kernel)
@@ -215,13 +216,13 @@ def _texts(bundle: Bundle) -> Iterator[tuple[HostText, str]]:
 
 
 def _plans(bundle: Bundle) -> Iterator[tuple[HostPlan, str]]:
-    """The plans that launch code of the CPU, with a description."""
+    """Yields the plans that launch CPU code, with a description."""
     for one, name in host_plans(bundle.contents()):
         yield one, f"the plan {name}"
 
 
 def _cases(bundle: Bundle) -> Iterator[tuple[HostCases, str]]:
-    """The cases of each kernel that has native code, with a description."""
+    """Yields the cases of each kernel that has native code, with a description."""
     for name in bundle.kernel_names:
         kernel = bundle.kernel(name)
         calls = calls_of(kernel)

@@ -1,4 +1,4 @@
-"""``silo tune``: files and bundles, or tasks of a schedule, the most promising first."""
+"""``silo tune``: tunes files and bundles, or the tasks of a schedule, the most promising first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OnProgress = Callable[[str, Progress], None]
 
 
 def row_of(tuned: TunedCase) -> TuneRow:
-    """The row of an outcome; its reason explains a missing winner."""
+    """Returns the row for an outcome. If it has no winner, the row has the reason."""
     kernel, case, outcome = tuned.kernel, tuned.case, tuned.outcome
     winner, remarks = outcome.winner, (*filter(None, [outcome.fault_remark]), *outcome.remarks, *outcome.notes)
     if winner is None:
@@ -52,12 +52,12 @@ def row_of(tuned: TunedCase) -> TuneRow:
         reason = unmet or "no config can be used" + (
             f"; {first.config}: {first.message.splitlines()[0]}" if first else ""
         )
-        made = TuneRow(kernel, case, None, None, outcome.measured, outcome.reused, outcome.failures, reason)
-        return replace(made, remarks=remarks)
-    made = TuneRow(
+        row = TuneRow(kernel, case, None, None, outcome.measured, outcome.reused, outcome.failures, reason)
+        return replace(row, remarks=remarks)
+    row = TuneRow(
         kernel, case, str(winner.config), winner.median_ns, outcome.measured, outcome.reused, outcome.failures
     )
-    return replace(made, reason=winner.reason, remarks=remarks)
+    return replace(row, reason=winner.reason, remarks=remarks)
 
 
 def _rows(tuned: Sequence[TunedCase]) -> list[TuneRow]:
@@ -95,14 +95,14 @@ def tune_path(
 
     A ``device`` without a number, like ``cuda``, means all GPUs of the first one's model: configs are measured on all
     of them at the same time, and finalists are compared on the first. Without a device the arrays are in host memory,
-    and the kernel's kind decides the device. A bundle is signed with ``key``; without one, a signature that does not
-    match any more is removed. With ``lock`` the decisions for a Python file's studies are written there; the deployed
-    config is tried first and stays unless another is faster beyond the noise. With ``remeasure`` the known trials of
-    each study are superseded: everything is measured anew. The agents of a ``fleet`` measure instead of this machine;
-    cases that they cannot run are measured here, with a remark.
+    and the kernel's kind decides the device. A bundle is signed with ``key``; without a key, its signature is removed
+    if it no longer matches. With ``lock`` the decisions for a Python file's studies are written to that file; the
+    config that it already holds is tried first and stays unless another is faster beyond the noise. With ``remeasure``
+    the known trials of each study are superseded: everything is measured anew. The agents of a ``fleet`` measure
+    instead of this machine; cases that they cannot run are measured here, with a remark.
 
     Raises:
-        CaseError: without a case, or if one is wrong: nothing was compiled then.
+        CaseError: there is no case, or a case is wrong: nothing was compiled then.
         TuneError: no searcher has this name; the budget is 0.
         LockError: the lock file cannot be read or written, or the path is a bundle.
         SignatureError: a key was given and the path is not a bundle, or the bundle was replaced by another program.
@@ -111,22 +111,25 @@ def tune_path(
     anew = set[str]() if remeasure else None
     limits = CaseLimits(searcher, Budget(evaluations, budget_s), lock, fleet=fleet, anew=anew)
     limits = replace(limits, devices=() if device is None else devices_named(device))
-    found: Device | None = limits.devices[0] if limits.devices else None
+    chosen_device: Device | None = limits.devices[0] if limits.devices else None
     if fleet is not None:
         if device is not None:
             raise DeviceError(
                 f"--device {device}: agents measure, each on its own device: silo agent --device {device}"
             )
-        found = fleet.device
+        chosen_device = fleet.device
     require_numpy("tuning, which compares results,")
     session().reach_remote()
     with leased(progress or _silent) as report:
-        return _tuned_rows(path, found, kernels, limits, trust=trust, lock=lock, key=key, report=report)
+        return _tuned_rows(path, chosen_device, kernels, limits, trust=trust, lock=lock, key=key, report=report)
 
 
 @contextmanager
 def leased(report: OnProgress) -> Generator[OnProgress]:
-    """``report`` for a block in which this process holds a lease of the remote store, if there is one."""
+    """Holds a lease of the remote store, if there is one, until the block ends.
+
+    Yields a function that calls ``report`` and renews the lease.
+    """
     link = remote_link(session().settings)
     if link is None:
         yield report
@@ -181,24 +184,24 @@ def _tuned_rows(
     session().store.tidy()
     rows = _rows(tuned)
     if lock is not None:
-        # Cases may share a study; its last outcome has the trials of all of them.
+        # If cases share a study, the last outcome has the trials of all of them.
         last = {one.outcome.study.key: one.outcome for one in tuned}
         decided = {row.study.key: row for row in update_lock(lock, list(last.values()))}
         rows = [_locked(row, decided[one.outcome.study.key]) for row, one in zip(rows, tuned, strict=True)]
     return rows
 
 
-_MOST_FAULTS = 3  # turns of one task in a run that the machine or its agents broke
+_MOST_FAULTS = 3  # A task that failed because of the machine or its agents in this many turns of a run is given up.
 
 OpenFleet = Callable[[ScheduledDevice, ExitStack], Fleet | None]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """The state of one task: its turns and seconds over all runs, and in this run.
+    """The state of a task: its turns and seconds over all runs, and in this run.
 
     ``state`` is ``new``, ``open``, ``settled`` (no gains lately), ``complete``, ``failed`` or ``claimed`` (by another
-    run). ``gain`` is the share by which the best time became shorter since the first turn.
+    run). ``gain`` is the fraction by which the best time became shorter since the first turn.
     """
 
     kernel: str
@@ -215,7 +218,7 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleResult:
-    """The tasks after a run, and why it ended: ``budget``, or ``done`` if no task is left that promises anything.
+    """The tasks after a run, and why it ended: ``budget`` is spent, or ``done``, since no task promises a gain.
 
     ``failures`` are the tasks that failed in this run, with the reasons.
     """
@@ -227,7 +230,7 @@ class ScheduleResult:
 
 
 def schedule_rows(path: Path) -> list[TaskRow]:
-    """The tasks of a schedule as they are now; measures nothing.
+    """Returns the current tasks of a schedule; measures nothing.
 
     Raises:
         TuneError: the schedule cannot be read, or no case of its files is in it.
@@ -244,11 +247,11 @@ def run_schedule(
     budget_s: float | None = None,
     progress: OnProgress | None = None,
 ) -> ScheduleResult:
-    """Tunes the tasks of a schedule, a turn at a time, until the budget is spent or nothing is left to gain.
+    """Tunes the tasks of a schedule, a turn at a time, until the budget is spent or no task promises a gain.
 
-    ``budget_s`` takes the place of the schedule's. ``open_fleet`` returns the agents of a device, which are kept until
-    the end, or None for a device of this machine. A turn that ends early because its process is killed is repeated by
-    the next run; its trials are kept. Several runs of one schedule share its tasks.
+    ``budget_s`` replaces the schedule's budget. ``open_fleet`` returns the agents of a device, which are kept until the
+    end, or None for a device of this machine. If the process is killed during a turn, the next run repeats the turn;
+    its trials are kept. Several runs of one schedule share its tasks.
 
     Raises:
         TuneError: the schedule cannot be read, or no case is in it.
@@ -280,7 +283,7 @@ def run_schedule(
             try:
                 if task.device.name not in fleets:
                     fleets[task.device.name] = open_fleet(task.device, stack)
-                turn_begun = time.monotonic()  # agents start once
+                turn_begun = time.monotonic()  # again, because starting the agents took time that is not the turn's
                 turn = _turn(task, kernels, fleets[task.device.name], seconds, watch)
             except TuneInterrupted:
                 raise
@@ -303,7 +306,7 @@ def run_schedule(
 def _named(
     report: OnProgress, task: Task, state: ScheduleState, tasks: Sequence[Task], schedule: Schedule
 ) -> Callable[[Progress], None]:
-    """Progress of one turn, named by the task and by how many tasks are left open."""
+    """Returns a function that reports a turn's progress with the task's name and the number of finished tasks."""
     histories = state.histories()
     over = sum(histories.get(one.key, History()).state(schedule.patience) in ("settled", "complete") for one in tasks)
     name = f"[{over} of {len(tasks)} done] {task}"
@@ -311,9 +314,9 @@ def _named(
 
 
 def _tasks(schedule: Schedule) -> tuple[list[Task], dict[tuple[Path, str], Kernel]]:
-    """The tasks in the order of the schedule, and the kernels by file and name."""
+    """Returns the tasks in the order of the schedule, and the kernels by file and name."""
     kernels: dict[tuple[Path, str], Kernel] = {}
-    found: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     for entry in schedule.kernels:
         for kernel in collect_kernels([entry.file], entry.names or None):
             kernels[entry.file, kernel.name] = kernel
@@ -321,10 +324,10 @@ def _tasks(schedule: Schedule) -> tuple[list[Task], dict[tuple[Path, str], Kerne
             for device in schedule.devices:
                 for label in filter(entry.takes, labels):
                     task = Task(entry.file, kernel.name, label, device, entry.weight)
-                    found.setdefault(task.key, task)
-    if not found:
+                    tasks.setdefault(task.key, task)
+    if not tasks:
         raise TuneError(f"{schedule.path}: no case of its kernels has a label that its patterns (cases) match")
-    return list(found.values()), kernels
+    return list(tasks.values()), kernels
 
 
 def _turn(
@@ -346,7 +349,7 @@ def _turn(
     outcome, _ = tune_case(study, limits, progress)
     winner = outcome.winner
     best_ns = None if winner is None else winner.median_ns
-    if outcome.faults:  # nothing is stored of these configs: the next turn tries them
+    if outcome.faults:  # their results are not stored, so the next turn tries these configs again
         return Turn(outcome.seconds, outcome.measured, best_ns, "faults", message=outcome.fault_remark)
     if winner is None:
         return Turn(outcome.seconds, outcome.measured, None, "failed", message="no config can be used")
@@ -356,12 +359,12 @@ def _turn(
 def _task_rows(
     schedule: Schedule, tasks: Sequence[Task], histories: dict[str, History], now: dict[str, int]
 ) -> list[TaskRow]:
-    found: list[TaskRow] = []
+    rows: list[TaskRow] = []
     for task in tasks:
         history = histories.get(task.key, History())
         first = next((turn.best_ns for turn in history.turns if turn.best_ns is not None), None)
         best = history.best_ns
-        found.append(
+        rows.append(
             TaskRow(
                 task.kernel,
                 task.case,
@@ -375,4 +378,4 @@ def _task_rows(
                 history.turns[-1].message if history.turns else "",
             )
         )
-    return found
+    return rows

@@ -1,4 +1,4 @@
-"""Valid and unique names of C and C++ for arbitrary names, the same on every run."""
+"""Makes valid and unique C and C++ identifiers from arbitrary names, the same on every run."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ _RESERVED = frozenset(_WORDS.split())
 
 
 def identifier(text: str) -> str:
-    """A name valid in both languages for ``text``: the text itself if it is valid. Different texts may give one name.
+    """Returns an identifier that is valid in C and C++ for ``text``, or the text itself if it is valid.
+
+    Different texts may give the same identifier.
 
     >>> identifier("add"), identifier("Norm.forward"), identifier("class"), identifier("2d"), identifier("größe")
     ('add', 'Norm_forward', 'class_', 'n2d', 'gr_f6_dfe')
     """
     plain = "".join(one if one.isascii() and (one.isalnum() or one == "_") else _spelled(one) for one in text)
-    # Names with two underscores in a row, or an underscore in front, are reserved by the languages.
+    # C and C++ reserve names with two underscores in a row or with an underscore in front.
     plain = re.sub("_+", "_", plain).lstrip("_")
     if not plain or plain[0].isdigit():
         plain = f"n{plain}"
@@ -42,7 +44,7 @@ def _spelled(character: str) -> str:
 
 
 def joined(*names: str) -> str:
-    """Joins names; different names give different results.
+    """Joins names to one identifier; different names give different results.
 
     >>> joined("demo", "class_", "warmup")
     'demo_class_warmup'
@@ -51,13 +53,15 @@ def joined(*names: str) -> str:
 
 
 class Names:
-    """The names given so far in one scope; each further name differs from them."""
+    """The names that are taken in one scope."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
 
     def give(self, text: str) -> str:
-        """A free identifier for ``text``, numbered from 2 if the identifier is taken.
+        """Returns an identifier for ``text`` that is not taken yet, and takes it.
+
+        If necessary, a number from 2 is appended.
 
         >>> names = Names(["queue"])
         >>> names.give("queue"), names.give("a.b"), names.give("a_b")
@@ -73,7 +77,7 @@ class Names:
 
 
 def word_of(value: Value) -> str:
-    """A word for a constant, from which an enumerator's name is made.
+    """Returns a word for a constant, from which an enumerator's name is made.
 
     >>> [word_of(value) for value in ("relu", "", None, True, 64, -1, 0.5)]
     ['relu', 'empty', 'none', 'true', '64', 'minus_1', '0.5']
@@ -94,7 +98,7 @@ def word_of(value: Value) -> str:
 
 
 def string_literal(text: str) -> str:
-    r"""A literal of both languages with the UTF-8 bytes of ``text``, in ASCII.
+    r"""Returns an ASCII string literal of C and C++ with the UTF-8 bytes of ``text``.
 
     >>> print(string_literal('a"b\n??/é1'))
     "a\"b\012\?\?/\303\2511"
@@ -110,7 +114,7 @@ def _literal(byte: int) -> str:
 
 
 def comment_text(text: str) -> str:
-    r"""One line of ASCII for a comment, with all sequences replaced that would end the comment.
+    r"""Returns one line of ASCII for a comment, without sequences that would end the comment.
 
     >>> print(comment_text("ends */ here\\\nand ??/ é"))
     ends * / here\nand ? ?/ \xe9

@@ -1,4 +1,4 @@
-"""The text of an export in C and C++17: the headers, the source file, and the self-test with its cases."""
+"""Generates the C and C++17 text of an export: the headers, the source file, and the self-test with its cases."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from silo.export.function_signatures import ExportedFunction, FunctionChoice, Pa
 
 __all__ = ["c_header", "c_source", "cpp_header", "selftest_source"]
 
-# ---- The functions of an export in C: the header, and the source file ----
+# ---- The C header and the C source file ----
 
 _SCALAR = {ParameterRole.INTEGER: "int64_t", ParameterRole.FLOAT: "double", ParameterRole.BOOL: "bool"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Spelled:
-    """One parameter of a kernel in C: its declarations, and the ``silo_argument`` made from them."""
+    """A kernel's parameter in C: its declarations, and the expression for its ``silo_argument``."""
 
-    declared: tuple[tuple[str, str], ...]  # the type, which ends in a blank or a star, and the name
+    declared: tuple[tuple[str, str], ...]  # the type, which ends in a space or a star, and the name
     argument: str
 
 
@@ -96,15 +96,15 @@ def _c_parameters(library: ExportedLibrary, function: ExportedFunction) -> list[
 
 
 def c_header(library: ExportedLibrary) -> str:
-    """``NAME.h``."""
+    """Generates ``NAME.h``."""
     parts = [
         filled("head.h.in", ORIGIN=comment_text(library.origin), GUARD=library.name.upper(), NAME=library.name),
     ]
-    for function, one in enumerations(library):
-        name = enumeration(library, function, one)
-        rows = "".join(f"    {name}_{choice.name} = {at},\n" for at, choice in enumerate(one.choices))
+    for function, constant in enumerations(library):
+        name = enumeration(library, function, constant)
+        rows = "".join(f"    {name}_{choice.name} = {at},\n" for at, choice in enumerate(constant.choices))
         parts += [
-            comment([f"{one.called} of {function.kernel}."]),
+            comment([f"{constant.called} of {function.kernel}."]),
             f"typedef enum {name} {{\n{rows}}} {name};\n\n",
         ]
     for function in library.functions:
@@ -136,13 +136,15 @@ def _value(choice: FunctionChoice) -> str:
 
 
 def c_source(library: ExportedLibrary, head: str) -> str:
-    """``NAME.c``: ``head`` opens the bundle and launches (``templates/library.c``), the rest makes its arguments."""
+    """Generates ``NAME.c``: ``head`` (``templates/library.c``), which opens the bundle, and the functions."""
     parts = [head]
-    for function, one in enumerations(library):
-        type_ = enumeration(library, function, one)
-        rows = "".join(f"    case {type_}_{choice.name}:\n        return {_value(choice)};\n" for choice in one.choices)
+    for function, constant in enumerations(library):
+        type_ = enumeration(library, function, constant)
+        rows = "".join(
+            f"    case {type_}_{choice.name}:\n        return {_value(choice)};\n" for choice in constant.choices
+        )
         parts.append(
-            f"\nstatic silo_argument value_of_{function.name}_{one.name}({type_} value) {{\n    switch (value) "
+            f"\nstatic silo_argument value_of_{function.name}_{constant.name}({type_} value) {{\n    switch (value) "
             f"{{\n{rows}    }}\n    return silo_absent_argument();\n}}\n"
         )
     for function in library.functions:
@@ -168,7 +170,7 @@ def _definition(library: ExportedLibrary, function: ExportedFunction, suffix: tu
     )
 
 
-# ---- The functions of an export in C++17: a header over the C header ----
+# ---- The C++17 header, which calls the functions of the C header ----
 
 
 def _cpp_type(function: ExportedFunction, one: Taken) -> str:
@@ -218,23 +220,23 @@ def _cpp_default(function: ExportedFunction, one: Taken) -> str:
 
 
 def _cpp_parameters(function: ExportedFunction) -> list[str]:
-    given = [one for one in function.parameters if one.is_given]
-    found: list[str] = []
-    optional = True  # a default is allowed only if all following parameters have a default too
-    for one in reversed(given):
+    given = [parameter for parameter in function.parameters if parameter.is_given]
+    declarations: list[str] = []
+    optional = True  # C++ allows a default only if all following parameters have a default too
+    for parameter in reversed(given):
         optional = (
             optional
-            and not isinstance(one.default, NoDefault)
-            and one.role not in (ParameterRole.ARRAY, ParameterRole.DESCRIPTOR)
+            and not isinstance(parameter.default, NoDefault)
+            and parameter.role not in (ParameterRole.ARRAY, ParameterRole.DESCRIPTOR)
         )
-        default = f" = {_cpp_default(function, one)}" if optional else ""
-        found.append(f"{_cpp_type(function, one)}{one.name}{default}")
+        default = f" = {_cpp_default(function, parameter)}" if optional else ""
+        declarations.append(f"{_cpp_type(function, parameter)}{parameter.name}{default}")
     grid = [] if function.has_grid else ["const silo::grid &grid"]
-    return ["const silo::queue &queue", *grid, *reversed(found)]
+    return ["const silo::queue &queue", *grid, *reversed(declarations)]
 
 
 def cpp_header(library: ExportedLibrary) -> str:
-    """``NAME.hpp``."""
+    """Generates ``NAME.hpp``."""
     parts = [
         filled(
             "head.hpp.in",
@@ -262,27 +264,28 @@ def cpp_header(library: ExportedLibrary) -> str:
 def _cpp_overloads(library: ExportedLibrary, function: ExportedFunction, suffix: tuple[str, ...]) -> list[str]:
     parameters = _cpp_parameters(function)
     grid = [] if function.has_grid else ["dimensions"]
-    given = [_cpp_argument(library, function, one) for one in function.parameters if one.is_given]
-    made = "" if function.has_grid else "    const std::int64_t dimensions[3] = {grid.x, grid.y, grid.z};\n"
-    # The C name is called: by argument-dependent lookup, overloads outside of `warmup` would be found too.
-    name, words = joined(library.name, function.c_name, *suffix), ["&queue", *grid, *given, "&error"]
+    arguments = [_cpp_argument(library, function, one) for one in function.parameters if one.is_given]
+    dimensions = "" if function.has_grid else "    const std::int64_t dimensions[3] = {grid.x, grid.y, grid.z};\n"
+    # The C function is called by its unique name: a C++ overload's name would also find overloads outside of `warmup`,
+    # by argument-dependent lookup.
+    name, words = joined(library.name, function.c_name, *suffix), ["&queue", *grid, *arguments, "&error"]
     return [
         folded(f"inline int {function.name}", ["silo_error &error", *parameters], " noexcept {\n"),
-        made,
+        dimensions,
         folded(f"    return {name}", words, ";\n}\n"),
         folded(f"inline void {function.name}", parameters, " {\n"),
-        f"{made}    silo_error error;\n",
+        f"{dimensions}    silo_error error;\n",
         folded(f"    const int code = {name}", words, ";\n"),
         "    silo::check(code, error);\n}\n\n",
     ]
 
 
-_A_ROW = 6  # numbers in one line
+_A_ROW = 6  # numbers in one line of an initializer
 
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """One case: the name and the text of its function, or the reason why it cannot run without Python."""
+    """A test of one case: the name and the text of its function, or the reason why it cannot run without Python."""
 
     kernel: str
     label: str
@@ -292,10 +295,10 @@ class _Test:
 
 
 def selftest_source(library: ExportedLibrary) -> str:
-    """``tests/selftest.cpp``.
+    """Generates ``tests/selftest.cpp``.
 
     Raises:
-        PackageError: numpy, which the tolerances are computed with, is not installed.
+        PackageError: numpy, which is needed to compute the tolerances, is not installed.
     """
     tests = [
         _test(library, kernel, case, f"case_{number_}")
@@ -318,7 +321,7 @@ def selftest_source(library: ExportedLibrary) -> str:
 
 
 class _LeftOutError(Exception):
-    """A case cannot be run; the text is the reason."""
+    """Raised for a case that cannot be run; the text is the reason."""
 
 
 def _test(library: ExportedLibrary, kernel: str, case: CaseRecipe, name: str) -> _Test:
@@ -336,24 +339,24 @@ def _test(library: ExportedLibrary, kernel: str, case: CaseRecipe, name: str) ->
 
 
 def _text(library: ExportedLibrary, function: ExportedFunction, case: CaseRecipe, name: str) -> str:
-    given, made = dict(case.arguments), Names(["where", "wrong"])
+    recipes, names = dict(case.arguments), Names(["where", "wrong"])
     arrays: dict[str, str] = {}
     lines: list[str] = []
     tables: list[str] = []
     for argument, array in _arrays(case).items():
         if array.fill is Fill.OWN and array.size * array.dtype.itemsize > OWN_LIMIT:
             raise _LeftOutError(f"the values of {argument} are computed, and too many to be written down")
-        arrays[argument] = made.give(argument)
+        arrays[argument] = names.give(argument)
         lines.append(_array(arrays[argument], array, f"{name}_{arrays[argument]}", tables))
     for argument, recipe in case.arguments:
         if isinstance(recipe, AliasRecipe):
             arrays[argument] = arrays[recipe.name]
-    words = [_argument(library, function, one, given, arrays, lines) for one in function.parameters if one.is_given]
+    words = [_argument(library, function, one, recipes, arrays, lines) for one in function.parameters if one.is_given]
     grid = [] if function.has_grid else [_grid(function, case)]
     lines.append(f"{library.namespace}::{function.name}({', '.join(['where.queue', *grid, *words])});")
     lines.append("std::size_t wrong = 0;")
     for argument, expected in case.expected:
-        dtype = _dtype(given, argument)
+        dtype = _dtype(recipes, argument)
         table = f"{name}_expected_{arrays[argument]}"
         tables.append(_expected(table, argument, expected, dtype))
         lines.append(f"wrong += silo_selftest::compare({arrays[argument]}, {table});")
@@ -434,11 +437,11 @@ def _argument(
 
 
 def _grid(function: ExportedFunction, case: CaseRecipe) -> str:
-    """The grid of a case, if every config that a call may get leads to the same grid."""
+    """Returns the grid of a case. It must be the same with every config that a call may get."""
     if case.grid is None:
         raise _LeftOutError("neither the bundle nor the case says its grid")
     values = {name: one.value for name, one in case.arguments if isinstance(one, ScalarRecipe)}
-    found: set[tuple[int, ...]] = set()
+    grids: set[tuple[int, ...]] = set()
     for variant in function.variants:
         config = {**variant.config.as_dict(), **variant.specialization.constant_values}
         arrays = _arrays(case)
@@ -450,12 +453,12 @@ def _grid(function: ExportedFunction, case: CaseRecipe) -> str:
             config=config,
         )
         try:
-            found.add(tuple(evaluate(axis, bindings) for axis in case.grid))
+            grids.add(tuple(evaluate(axis, bindings) for axis in case.grid))
         except ExpressionError as error:
             raise _LeftOutError(f"its grid has no value here: {error}") from None
-    if len(found) != 1:
+    if len(grids) != 1:
         raise _LeftOutError("its grid depends on the config, which is chosen at run time")
-    axes = (*found.pop(), 1, 1)[:3]
+    axes = (*grids.pop(), 1, 1)[:3]
     return f"silo::grid{_integers(axes)}"
 
 

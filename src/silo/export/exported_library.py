@@ -1,4 +1,4 @@
-"""An export before it is text: its functions, and the spelling of their types, numbers and comments."""
+"""An export before it becomes text: its functions, and how their types, numbers and comments are written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-# ---- An export before it is text ----
+# ---- The description of an export, from which its text is generated ----
 
 
 _PLAIN = {
@@ -42,15 +42,15 @@ _PLAIN = {
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 _WIDTH = 96
-_SHOWN = 6  # shapes, configs and the like in one line of a comment
+_SHOWN = 6  # shapes or configs that a line of a comment lists at most
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedLibrary:
-    """An export before it is text.
+    """The description of an export, from which its text is generated.
 
     ``namespace`` is the C++ namespace, ``name`` the prefix of C names and of the files. ``origin`` is the bundle's
-    name, ``identity`` the identity of the embedded bundle. ``plans`` become classes of C++.
+    name, ``identity`` the identity of the embedded bundle. ``plans`` become C++ classes.
     """
 
     namespace: str
@@ -63,12 +63,12 @@ class ExportedLibrary:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The kernels' names, each once."""
+        """The names of the kernels, each once."""
         return tuple(dict.fromkeys(one.kernel for one in self.functions))
 
 
 def element_type(dtype: DType | None) -> str:
-    """The C type of an array's elements.
+    """Returns the C type of an array's elements.
 
     >>> from silo.core.values import dtype
     >>> element_type(dtype("int32")), element_type(dtype("bfloat16"))
@@ -78,7 +78,7 @@ def element_type(dtype: DType | None) -> str:
 
 
 def element_code(dtype: DType | None) -> str:
-    """The constant of ``enum silo_element``."""
+    """Returns the constant of ``enum silo_element`` for a dtype."""
     if dtype is None:
         return "0"
     if dtype.kind is DTypeKind.BOOL:
@@ -87,7 +87,7 @@ def element_code(dtype: DType | None) -> str:
 
 
 def number(value: Value) -> str:
-    """A number as a literal of both languages, with the same bits.
+    """Returns a literal of C and C++ with exactly the bits of a number.
 
     >>> number(-(1 << 63)), number(0.1), number(float("inf")), number(True)
     ('(-INT64_C(9223372036854775807) - 1)', '0x1.999999999999ap-4', 'HUGE_VAL', 'true')
@@ -105,25 +105,25 @@ def number(value: Value) -> str:
 
 
 def enumeration(library: ExportedLibrary, function: ExportedFunction, one: Taken) -> str:
-    """The C name of the type of a constant that is neither a number nor a bool."""
+    """Returns the name of the C enum for a constant that is neither a number nor a bool."""
     return joined(library.name, function.name, one.name)
 
 
 def enumerations(library: ExportedLibrary) -> list[tuple[ExportedFunction, Taken]]:
-    """The constants that are neither numbers nor bools, each once: all signatures of a kernel have the same."""
-    found: dict[tuple[str, str], tuple[ExportedFunction, Taken]] = {}
+    """Returns the constants that become enums, once for each kernel: all signatures of a kernel have the same."""
+    constants: dict[tuple[str, str], tuple[ExportedFunction, Taken]] = {}
     for function in library.functions:
         for one in function.parameters:
             if one.role is ParameterRole.CHOICE:
-                found.setdefault((function.name, one.name), (function, one))
-    return list(found.values())
+                constants.setdefault((function.name, one.name), (function, one))
+    return list(constants.values())
 
 
 # -- Comments ----------------------------------------------------------------------------------------------------------
 
 
 def comment(lines: Iterable[str]) -> str:
-    """A documentation comment; each line is folded to the width."""
+    """Formats lines as a documentation comment, and wraps them."""
     folded: list[str] = []
     for line in lines:
         words, row = comment_text(line).split(" "), ""
@@ -139,7 +139,7 @@ def comment(lines: Iterable[str]) -> str:
 
 
 def described(library: ExportedLibrary, function: ExportedFunction) -> str:
-    """The comment of a function: its parameters with dtypes, effects and shapes, targets and configs."""
+    """Describes a function in a comment: its parameters with dtypes, effects and shapes, targets and configs."""
     renamed = "" if function.name == function.kernel else f' (called "{function.kernel}" in the bundle)'
     lines = [f"Launch {function.kernel}{renamed}.", ""]
     shapes = _shapes(library.cases.get(function.kernel, ()), function)
@@ -179,8 +179,8 @@ def _parameter_line(one: Taken, shapes: str) -> str:
 
 
 def _shapes(cases: Sequence[CaseRecipe], function: ExportedFunction) -> dict[str, str]:
-    """The cases' examples for each parameter: shapes of arrays, values of numbers."""
-    found: dict[str, dict[str, None]] = {}
+    """Returns examples for each parameter from the cases: shapes of arrays, values of numbers."""
+    examples: dict[str, dict[str, None]] = {}
     for case in cases:
         if not function.takes(case):
             continue
@@ -192,12 +192,12 @@ def _shapes(cases: Sequence[CaseRecipe], function: ExportedFunction) -> dict[str
             elif isinstance(value := getattr(array, "value", None), int | float):
                 text = f"{value}"
             if text:
-                found.setdefault(name, {})[text] = None
-    return {name: _listed(list(texts)[:3]) for name, texts in found.items()}
+                examples.setdefault(name, {})[text] = None
+    return {name: _listed(list(texts)[:3]) for name, texts in examples.items()}
 
 
 def folded(head: str, items: Sequence[str], tail: str) -> str:
-    """``head(item, item)tail`` within the width, continued under the first item."""
+    """Formats ``head(item, item)tail``. Lines that are too long continue under the first item."""
     indent, lines, row = " " * (len(head) + 1), list[str](), f"{head}("
     for number_, item in enumerate(items):
         text = item + (")" + tail if number_ == len(items) - 1 else ",")
@@ -215,7 +215,7 @@ def _template(name: str) -> str:
 
 
 def filled(template: str, **values: object) -> str:
-    """A file of ``templates/`` with each ``@NAME@`` replaced; unchanged without values."""
+    """Returns the text of a file in ``templates/``, with each ``@NAME@`` replaced by the value of that name."""
     text = _template(template)
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
@@ -227,14 +227,14 @@ def filled(template: str, **values: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExportedPlan:
-    """A plan as a class: ``written`` are the arguments that some kernel writes through."""
+    """A plan that becomes a C++ class. ``written`` are the arguments that some kernel writes through."""
 
     plan: RecordedPlan
     written: frozenset[str]
 
 
 def plans_of(plans: Iterable[RecordedPlan], kernels: Sequence[BundleKernel]) -> tuple[ExportedPlan, ...]:
-    """The plans of an export, in order."""
+    """Returns the plans of an export, in order."""
     named = {kernel.name: kernel for kernel in kernels}
     return tuple(ExportedPlan(plan, frozenset(_written(plan, named))) for plan in plans)
 
@@ -249,7 +249,7 @@ def _written(plan: RecordedPlan, kernels: Mapping[str, BundleKernel]) -> Iterabl
 
 
 def _writes(kernel: BundleKernel) -> set[str]:
-    """The parameters that a variant writes through, or whose effect is unknown."""
+    """Returns the parameters that some variant writes through, or whose effect is unknown."""
     return {
         parameter.name
         for one in kernel.variants
@@ -259,7 +259,7 @@ def _writes(kernel: BundleKernel) -> set[str]:
 
 
 def plan_classes(name: str, plans: Sequence[ExportedPlan]) -> str:
-    """The namespace ``plans`` of ``NAME.hpp``; "" without any."""
+    """Generates the namespace ``plans`` of ``NAME.hpp``; "" without plans."""
     if not plans:
         return ""
     names = Names()
@@ -312,12 +312,12 @@ def _operator(one: ExportedPlan, form: RecordedForm, types: Sequence[str]) -> st
     names = Names(["stream", "arguments", "call"])
     given = [names.give(parameter) for parameter in one.plan.parameters]
     parameters = [f"{type_}{name}" for type_, name in zip(types, given, strict=True)]
-    made = [_argument(argument, name) for argument, name in zip(form.arguments, given, strict=True)]
-    rows = "".join(f"            {row},\n" for row in made) or "            silo_absent_argument(),\n"
+    arguments = [_argument(argument, name) for argument, name in zip(form.arguments, given, strict=True)]
+    rows = "".join(f"            {row},\n" for row in arguments) or "            silo_absent_argument(),\n"
     return (
         folded("    void operator()", [*parameters, "void *stream = nullptr"], " {\n")
         + f"        const silo_argument arguments[] = {{\n{rows}        }};\n"
-        + f"        call(arguments, {len(made)}, stream);\n    }}\n\n"
+        + f"        call(arguments, {len(arguments)}, stream);\n    }}\n\n"
     )
 
 
@@ -328,7 +328,7 @@ def _element(dtype: DType | None) -> str:
 
 
 def _type(one: ExportedPlan, name: str, argument: RecordedArgument) -> str:
-    """The type of a parameter, which ends in its blank, star or reference."""
+    """Returns the C++ type of a parameter, with the space, star or reference sign at its end."""
     match argument.kind, argument.value:
         case ArgumentKind.ARRAY, _:
             const = "" if name in one.written else "const "

@@ -1,4 +1,4 @@
-"""The functions that a bundle's kernels become: one for each kernel and dtype signature, decided before any text."""
+"""Decides the signatures of an export's functions: one function for each kernel and dtype signature."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from silo.export.c_names import Names, word_of
 
 __all__ = ["ExportedFunction", "FunctionChoice", "ParameterRole", "Taken", "functions_of"]
 
-# Kinds of blobs that libsilo passes to a driver itself.
+# Kinds of blobs that libsilo passes to a driver without another library.
 _LAUNCHED = frozenset({"so", "cubin", "ptx", "hsaco"})
 
 
 class ParameterRole(Enum):
-    """The form in which a function takes a parameter of the kernel."""
+    """How an exported function takes a parameter of the kernel."""
 
-    LEFT = "left"  # not taken: the config or a derived constant sets it, or its default applies
-    NULL = "null"  # not taken: all code was compiled for None
+    LEFT = "left"  # omitted: the config or a derived constant sets it, or its default applies
+    NULL = "null"  # omitted: all code was compiled for None
     POINTER = "pointer"
     ARRAY = "array"  # a pointer with shape and strides, which the grid or the code needs
     DESCRIPTOR = "descriptor"
@@ -42,7 +42,7 @@ _SCALARS = {
     ParameterKind.FLOAT: ParameterRole.FLOAT,
     ParameterKind.BOOL: ParameterRole.BOOL,
 }
-# Constants that all have one of these types are taken as plain values; all others are enumerated.
+# If all values of a constant have the same type and it is one of these, the parameter is a plain value; else an enum.
 _NUMBERS: Mapping[type, ParameterRole] = {
     int: ParameterRole.INTEGER,
     float: ParameterRole.FLOAT,
@@ -53,7 +53,7 @@ _POINTING = (ParameterRole.POINTER, ParameterRole.ARRAY, ParameterRole.DESCRIPTO
 
 @dataclass(frozen=True, slots=True)
 class FunctionChoice:
-    """One constant that a caller may give, and the name of its enumerator."""
+    """A constant that a caller may pass, and the name of its enumerator."""
 
     name: str
     value: Value
@@ -61,10 +61,11 @@ class FunctionChoice:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A parameter of the kernel as a function takes it; ``name`` is valid in both languages, ``called`` the kernel's.
+    """A kernel parameter as an exported function takes it.
 
-    ``nullable``: some code was compiled for None in its place. ``block``: the block shape of a descriptor, if all code
-    has the same. ``choices`` are the constants that code exists for.
+    ``called`` is the kernel's name for it, and ``name`` is an identifier of C and C++. ``nullable``: some code was
+    compiled for None in its place. ``block`` is the block shape of a descriptor, if all code has the same. ``choices``
+    are the constants that code exists for.
     """
 
     called: str
@@ -81,7 +82,7 @@ class Taken:
 
     @property
     def is_given(self) -> bool:
-        """Whether the function has a parameter for it."""
+        """Whether the function has this parameter, so that callers pass it."""
         return self.role not in (ParameterRole.LEFT, ParameterRole.NULL)
 
 
@@ -89,8 +90,9 @@ class Taken:
 class ExportedFunction:
     """A kernel for one dtype signature.
 
-    ``name`` is the C++ overload's name; ``c_name`` is the same with a suffix that distinguishes it from the other
-    signatures. ``has_grid``: the bundle declares the grid; otherwise the caller gives it. ``variants`` serve its calls.
+    ``name`` is the name of the C++ overload. ``c_name`` is the same with a suffix that distinguishes it from the other
+    signatures. ``has_grid``: the bundle declares the grid; otherwise the caller passes it. ``variants`` serve its
+    calls.
     """
 
     kernel: str
@@ -102,11 +104,11 @@ class ExportedFunction:
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """The targets that it has code for."""
+        """The targets that the function has code for."""
         return tuple(dict.fromkeys(one.target for one in self.variants))
 
     def takes(self, case: CaseRecipe) -> bool:
-        """Whether a case's arguments have its types."""
+        """Returns whether a case's arguments have the types of this function."""
         given = dict(case.arguments)
         return all(_fits(one, _behind(given, one.called)) for one in self.parameters if one.is_given)
 
@@ -135,17 +137,17 @@ def _fits(one: Taken, recipe: ArgumentRecipe | None) -> bool:
 def functions_of(
     kernels: Sequence[BundleKernel], cases: Mapping[str, Sequence[CaseRecipe]]
 ) -> tuple[ExportedFunction, ...]:
-    """The functions of a bundle's kernels, in order; ``cases`` are the recipes by kernel.
+    """Returns the functions of a bundle's kernels, in order; ``cases`` are the recipes by kernel.
 
     Raises:
-        BundleError: a C program cannot call a kernel; the text names the reason.
+        BundleError: a C program cannot call a kernel; the text has the reason.
     """
     names = Names(["open", "close", "warmup"])
-    found: list[ExportedFunction] = []
+    functions: list[ExportedFunction] = []
     for kernel in kernels:
         name = names.give(kernel.name)
-        found += _functions(kernel, name, cases.get(kernel.name, ()))
-    return _with_c_names(found)
+        functions += _functions(kernel, name, cases.get(kernel.name, ()))
+    return _with_c_names(functions)
 
 
 def _refused(kernel: BundleKernel, reason: str) -> BundleError:
@@ -153,15 +155,15 @@ def _refused(kernel: BundleKernel, reason: str) -> BundleError:
 
 
 def _functions(kernel: BundleKernel, name: str, cases: Sequence[CaseRecipe]) -> list[ExportedFunction]:
-    for one in kernel.variants:
-        blob = one.artifact.blob.kind
+    for packed in kernel.variants:
+        blob = packed.artifact.blob.kind
         if blob not in _LAUNCHED:
             raise _refused(
                 kernel,
-                f"its code for {one.artifact.variant.target} is of kind {blob}, which a library runs and no driver; "
+                f"its code for {packed.artifact.variant.target} is of kind {blob}, which a library runs and no driver; "
                 "leave the kernel out by naming the others (-k NAME), or name other targets with --target",
             )
-    variants = [one.artifact.variant for one in kernel.variants]
+    variants = [packed.artifact.variant for packed in kernel.variants]
     shaped = _shaped(kernel, variants)
     constants = _constants(kernel, variants, cases)
     groups: dict[tuple[_Kind, ...], list[Variant]] = {}
@@ -172,21 +174,23 @@ def _functions(kernel: BundleKernel, name: str, cases: Sequence[CaseRecipe]) -> 
         groups.setdefault(kinds, []).append(variant)
     taken = Names(["queue", "grid", "error"])
     names = {parameter.name: taken.give(parameter.name) for parameter in kernel.signature.parameters}
-    found: list[ExportedFunction] = []
-    for kinds, (served, nullable) in _merged(groups).items():
+    functions: list[ExportedFunction] = []
+    for kinds, (served_variants, nullable) in _merged(groups).items():
         parameters = tuple(
-            _taken(parameter, names[parameter.name], kind, served, constants, null=at in nullable)
+            _taken(parameter, names[parameter.name], kind, served_variants, constants, null=at in nullable)
             for at, (parameter, kind) in enumerate(zip(kernel.signature.parameters, kinds, strict=True))
         )
-        found.append(ExportedFunction(kernel.name, name, "", parameters, kernel.grid is not None, tuple(served)))
-    return found
+        functions.append(
+            ExportedFunction(kernel.name, name, "", parameters, kernel.grid is not None, tuple(served_variants))
+        )
+    return functions
 
 
 _Kind = tuple[ParameterRole, DType | None, int]
 
 
 def _shaped(kernel: BundleKernel, variants: Iterable[Variant]) -> frozenset[str]:
-    """Arguments whose shapes or strides the grid, a derived constant or the choice of code depends on."""
+    """Returns the arguments whose shapes or strides the grid, a derived constant or the choice of code depends on."""
     nodes = (*(kernel.grid or ()), *(node for _, node in kernel.derived))
     read = {leaf.argument for node in nodes for leaf in leaves(node) if isinstance(leaf, Extent | Stride)}
     held = {name for one in variants for name, _ in one.specialization.extents}
@@ -196,23 +200,23 @@ def _shaped(kernel: BundleKernel, variants: Iterable[Variant]) -> frozenset[str]
 def _constants(
     kernel: BundleKernel, variants: Sequence[Variant], cases: Sequence[CaseRecipe]
 ) -> dict[str, tuple[Value, ...]]:
-    """The constants that callers give, with the values that code exists for."""
+    """Returns the constants that callers pass, each with the values that code exists for."""
     derived = {name for name, _ in kernel.derived}
     set_by_config = {*kernel.config_names, *(name for one in variants for name, _ in one.config.values)}
-    found: dict[str, tuple[Value, ...]] = {}
+    constants: dict[str, tuple[Value, ...]] = {}
     for parameter in kernel.signature.parameters:
         name = parameter.name
         if name in derived or name in set_by_config:
             continue
-        held = [
+        values_of_code = [
             one.specialization.constant_values[name]
             for one in variants
             if name in one.specialization.constant_values
             and one.signature[name].kind not in (ParameterKind.DESCRIPTOR, *_SCALARS)
         ]
-        if not held:
+        if not values_of_code:
             continue
-        values = sorted({identity_of(value): value for value in held}.values(), key=value_sort_key)
+        values = sorted({identity_of(value): value for value in values_of_code}.values(), key=value_sort_key)
         if cases and all(name not in dict(case.arguments) for case in cases) and _has_none(parameter):
             raise _refused(
                 kernel,
@@ -226,8 +230,8 @@ def _constants(
             is_tuple = bool(strange) and isinstance(strange[0], tuple)
             what = "a tuple" if is_tuple else "a function, a layout, or a number beyond 64 bits"
             raise _refused(kernel, f"its constant {name} is {what}, which no C program can give")
-        found[name] = tuple(values)
-    return found
+        constants[name] = tuple(values)
+    return constants
 
 
 def _has_none(parameter: Parameter) -> bool:
@@ -257,24 +261,27 @@ def _kind(parameter: Parameter, variant: Variant, shaped: frozenset[str], consta
 
 
 def _rank(block: Value) -> int:
-    """The number of a block's extents, behind which a layout may stand."""
+    """Returns the number of extents in a descriptor's block. The tuple may end in a layout, which does not count."""
     return sum(isinstance(extent, int) for extent in block) if isinstance(block, tuple) else 0
 
 
 def _merged(
     groups: Mapping[tuple[_Kind, ...], list[Variant]],
 ) -> dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]]:
-    """Groups with the variants that were compiled for None in place of some of their arrays, and those arrays."""
-    found: dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]] = {}
+    """Merges variants that were compiled for None in place of some arrays into the groups that have these arrays.
+
+    Returns, for each remaining group, its variants and the positions of the arrays that may be None.
+    """
+    merged: dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]] = {}
     for kinds, variants in groups.items():
         wider = [other for other in groups if other != kinds and all(map(_covers, other, kinds))]
-        # Only the wider groups that are not part of an even wider group.
+        # The widest of the wider groups: those that no other wider group covers.
         tops = [one for one in wider if not any(other != one and all(map(_covers, other, one)) for other in wider)]
         for top in tops or [kinds]:
-            served, nullable = found.get(top, ([], frozenset[int]()))
+            served, nullable = merged.get(top, ([], frozenset[int]()))
             nulls = frozenset(at for at, (mine, its) in enumerate(zip(kinds, top, strict=True)) if mine != its)
-            found[top] = ([*served, *variants], nullable | nulls)
-    return found
+            merged[top] = ([*served, *variants], nullable | nulls)
+    return merged
 
 
 def _covers(wide: _Kind, narrow: _Kind) -> bool:
@@ -315,7 +322,10 @@ def _taken(
 
 
 def _one_block(name: str, variants: Sequence[Variant]) -> tuple[int, ...]:
-    """The block shape that a caller may omit: all code has it, or the config sets it whatever the caller's is."""
+    """Returns the block shape of a descriptor if a caller may omit it, else ().
+
+    It may be omitted if all code has the same block shape, or if the config sets it regardless of the caller's.
+    """
     blocks = {block for one in variants if isinstance(block := one.specialization.constant_values.get(name), tuple)}
     if all(Fact.CONFIG_BLOCK in one.specialization.facts_of(name) for one in variants):
         blocks = {min(blocks, key=value_sort_key)}
@@ -343,21 +353,21 @@ def _default(
 
 
 def _with_c_names(functions: Sequence[ExportedFunction]) -> tuple[ExportedFunction, ...]:
-    """Adds C names. C lacks overloads, so the names of a kernel with several signatures contain the types."""
+    """Sets the C names. C lacks overloads, so if a kernel has several signatures, the names contain the types."""
     by_name: dict[str, list[ExportedFunction]] = {}
-    for one in functions:
-        by_name.setdefault(one.name, []).append(one)
+    for function in functions:
+        by_name.setdefault(function.name, []).append(function)
     names = Names(["open", "close", "bundle", "kernel"])
-    found: list[ExportedFunction] = []
-    for one in functions:
-        types = _types(one, by_name[one.name])
-        found.append(replace(one, c_name=names.give(f"{one.name}_{types}" if types else one.name)))
-        names.give(f"{found[-1].c_name}_warmup")
-    return tuple(found)
+    renamed: list[ExportedFunction] = []
+    for function in functions:
+        types = _types(function, by_name[function.name])
+        renamed.append(replace(function, c_name=names.give(f"{function.name}_{types}" if types else function.name)))
+        names.give(f"{renamed[-1].c_name}_warmup")
+    return tuple(renamed)
 
 
 def _types(one: ExportedFunction, all_of_name: Sequence[ExportedFunction]) -> str:
-    """The types of the parameters in which a kernel's signatures differ; a single word if they are all equal."""
+    """Returns the types of the parameters in which a kernel's signatures differ. Equal types are written once."""
     if len(all_of_name) == 1:
         return ""
     columns = zip(*(map(_type_word, other.parameters) for other in all_of_name), strict=True)

@@ -1,4 +1,4 @@
-"""Kernels as frameworks call them: operators of torch over its stable ABI, and functions of TVM-FFI."""
+"""Kernels in the forms that frameworks call: operators of torch over its stable ABI, and functions of TVM-FFI."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "torch_source",
 ]
 
-# ---- The kernels of a bundle as frameworks call them: one function per kernel, whatever its arrays' dtypes ----
+# ---- Operations: one function for each kernel, with arrays of any of its dtypes ----
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class OperationArgument(Enum):
     ANY = "any"  # code exists for values of several types
 
 
-_TAKEN = frozenset({"functions", "operators", "Kernel", "Library"})  # name in the module of a wheel
+_TAKEN = frozenset({"functions", "operators", "Kernel", "Library"})  # taken names in the Python module of a wheel
 _OF_ROLE = {
     ParameterRole.NULL: OperationArgument.TENSOR,
     ParameterRole.POINTER: OperationArgument.TENSOR,
@@ -63,11 +63,12 @@ _OF_TYPE: dict[type, OperationArgument] = {
 
 @dataclass(frozen=True, slots=True)
 class GivenArgument:
-    """One argument of an operation; ``called`` is the kernel's name for it, ``place`` its number among all parameters.
+    """One argument of an operation.
 
-    ``name`` is an identifier of Python, C and C++. ``optional``: None may be given. ``dtypes`` are the dtypes of a
-    tensor's elements, ``values`` the constants that code exists for. ``block`` names the argument for a descriptor's
-    block shape, "" for other arguments.
+    ``called`` is the kernel's name for it, and ``place`` its position among all parameters. ``name`` is an identifier
+    of Python, C and C++. ``optional``: None may be passed. ``dtypes`` are the dtypes of a tensor's elements, and
+    ``values`` the constants that code exists for. ``block`` is the name of the argument for a descriptor's block shape,
+    "" for other arguments.
     """
 
     called: str
@@ -83,13 +84,16 @@ class GivenArgument:
 
     @property
     def has_default(self) -> bool:
-        """Whether it may be left out."""
+        """Whether callers may omit the argument."""
         return not isinstance(self.default, NoDefault)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedOperation:
-    """A kernel; ``at`` is its number among the kernels of the library. ``has_grid``: the bundle declares its grid."""
+    """A kernel as one function for all of its dtypes.
+
+    ``at`` is its number among the kernels of the library. ``has_grid``: the bundle declares its grid.
+    """
 
     kernel: str
     name: str
@@ -99,7 +103,7 @@ class ExportedOperation:
 
 
 def operations_of(functions: Sequence[ExportedFunction]) -> tuple[ExportedOperation, ...]:
-    """An operation for each kernel, from its functions for all of its dtypes, in order."""
+    """Returns an operation for each kernel, made from its functions for all of its dtypes, in order."""
     by_kernel: dict[str, list[ExportedFunction]] = {}
     for one in functions:
         by_kernel.setdefault(one.kernel, []).append(one)
@@ -127,33 +131,33 @@ def _argument(place: int, column: Sequence[Taken], names: Names) -> GivenArgumen
     called = column[0].called
     kinds = set[OperationArgument]()
     values: list[Value] = []
-    for one in column:
-        if one.role is ParameterRole.CHOICE:
-            values += [choice.value for choice in one.choices]
-        elif one.role is not ParameterRole.LEFT:
-            kinds.add(_OF_ROLE[one.role])
+    for taken in column:
+        if taken.role is ParameterRole.CHOICE:
+            values += [choice.value for choice in taken.choices]
+        elif taken.role is not ParameterRole.LEFT:
+            kinds.add(_OF_ROLE[taken.role])
     kinds |= {_OF_TYPE[type(value)] for value in values if value is not None}
-    nullable = any(one.nullable or one.role is ParameterRole.NULL for one in column) or None in values
-    defaults = {type(one.default): one.default for one in column}
+    nullable = any(taken.nullable or taken.role is ParameterRole.NULL for taken in column) or None in values
+    defaults = {type(taken.default): taken.default for taken in column}
     return GivenArgument(
         called=called,
         name=names.give(f"{called}_" if iskeyword(called) else called),
         place=place,
         given=kinds.pop() if len(kinds) == 1 else OperationArgument.ANY,
         optional=nullable,
-        writes=any(one.writes for one in column if one.dtype is not None),
-        dtypes=tuple(_unique(one.dtype for one in column if one.dtype is not None)),
+        writes=any(taken.writes for taken in column if taken.dtype is not None),
+        dtypes=tuple(_unique(taken.dtype for taken in column if taken.dtype is not None)),
         values=tuple(_unique(values)),
         default=column[0].default if len(defaults) == 1 else NO_DEFAULT,
     )
 
 
 def _unique(values: Iterable[T]) -> list[T]:
-    found: list[T] = []
+    unique: list[T] = []
     for one in values:
-        if not any(type(other) is type(one) and identity_of(other) == identity_of(one) for other in found):
-            found.append(one)
-    return found
+        if not any(type(other) is type(one) and identity_of(other) == identity_of(one) for other in unique):
+            unique.append(one)
+    return unique
 
 
 # ---- The C++ source that makes kernels custom operators of torch, over its stable ABI ----
@@ -183,25 +187,25 @@ using silo_torch::given;
 
 
 def schema(operation: ExportedOperation) -> str:
-    """The operation's schema for torch: types, written arguments, defaults.
+    """Returns the operation's torch schema: types, written arguments, defaults.
 
     Raises:
-        BundleError: one of its arguments has a type that torch does not have.
+        BundleError: one of its arguments has a type that torch lacks.
     """
     positional = operation.arguments
-    # After an argument with a default, every other argument needs a default.
+    # In a schema, every argument after one with a default needs a default too.
     free = len(positional)
     while free > 0 and _default(positional[free - 1]) is not None:
         free -= 1
     written = 0
     words: list[str] = []
-    for at, one in enumerate(positional):
-        type_ = _type(operation, one, written)
-        written += one.writes
-        default = _default(one) if at >= free else None
-        words.append(f"{type_} {one.name}" + (f"={default}" if default is not None else ""))
+    for at, argument in enumerate(positional):
+        type_ = _type(operation, argument, written)
+        written += argument.writes
+        default = _default(argument) if at >= free else None
+        words.append(f"{type_} {argument.name}" + (f"={default}" if default is not None else ""))
     words.append("*")
-    words += [f"SymInt[]? {one.block}=None" for one in positional if one.block]
+    words += [f"SymInt[]? {argument.block}=None" for argument in positional if argument.block]
     words.append("SymInt[]? grid=None")
     return f"{operation.name}({', '.join(words)}) -> ()"
 
@@ -218,13 +222,13 @@ def _type(operation: ExportedOperation, argument: GivenArgument, written: int) -
 
 
 def _letters(number: int) -> str:
-    """A name for a piece of memory that is written: a, b, ... z, a1, ..."""
+    """Returns the schema's name for a piece of memory that is written: a, b, ... z, a1, ..."""
     turn, letter = divmod(number, 26)
     return f"{chr(ord('a') + letter)}{turn or ''}"
 
 
 def _default(argument: GivenArgument) -> str | None:
-    """The default in the form of a schema; None without a default, or if a schema cannot express it."""
+    """Returns the default as a schema writes it; None without a default, or if a schema cannot express it."""
     return _spelled(argument.default, argument) if argument.has_default else None
 
 
@@ -249,10 +253,10 @@ def _is_finite(value: Value) -> bool:
 
 
 def torch_source(name: str, operations: Sequence[ExportedOperation]) -> str:
-    """The text of ``NAME_torch.cpp``; ``name`` is the exported library's, and the namespace of the operators.
+    """Generates ``NAME_torch.cpp``. ``name`` is the name of the exported library and of the operators' namespace.
 
     Raises:
-        BundleError: an argument has a type that torch does not have.
+        BundleError: an argument has a type that torch lacks.
     """
     tables = "".join(_table(name, one) for one in operations)
     defined = "".join(f"    m.def({string_literal(schema(one))});\n" for one in operations)
@@ -305,7 +309,7 @@ const struct silo_framework *{name}_framework(void) {{
 
 
 def frameworks_source(name: str, operations: Sequence[ExportedOperation]) -> str:
-    """The text of ``NAME_frameworks.c``; ``name`` is the exported library's."""
+    """Generates ``NAME_frameworks.c``. ``name`` is the name of the exported library."""
     parts = [_TVM_FFI_HEAD.format(name=name, first=operations[0].name if operations else "")]
     return "".join([*parts, *(_function(name, one) for one in operations)])
 

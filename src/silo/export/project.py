@@ -1,4 +1,4 @@
-"""All files of an export, and the folder that holds them: files that differ are written, others left."""
+"""All files of an export, and the folder that holds them. Only files that differ are written."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _SCHEMA = "export/1"
 
 @dataclass(frozen=True, slots=True)
 class FolderRecord:
-    """The record of an export in its folder: the options of the export, and the sha256 of each file by name."""
+    """The record of an export, a file in its folder: the options of the export, and the sha256 of each file by name."""
 
     options: Mapping[str, JSON]
     files: Mapping[str, str]
 
     def to_bytes(self) -> bytes:
-        """The text of the record's file."""
+        """Returns the contents of the record's file."""
         data = {"schema": _SCHEMA, "options": dict(self.options), "files": dict(sorted(self.files.items()))}
         return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
 
@@ -63,9 +63,9 @@ class FolderRecord:
 class Differences:
     """The differences between a folder and an export, by names of files.
 
-    ``edited`` files were changed by hand since they were written, ``foreign`` files were not written by an export and
-    are in the way, ``stale`` files are written anew, ``missing`` files do not exist, ``superfluous`` files belong to an
-    earlier export.
+    ``edited`` files were changed by hand since they were written. ``foreign`` files were not written by an export and
+    have the name of a file to write. ``stale`` files are written anew, ``missing`` files do not exist, ``superfluous``
+    files belong to an earlier export.
     """
 
     edited: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Differences:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Each difference in a line."""
+        """Returns a line for each difference."""
         words = {
             "was changed by hand": self.edited,
             "was not written by an export": self.foreign,
@@ -91,7 +91,7 @@ class Differences:
 
 
 def read_record(folder: Path) -> FolderRecord | None:
-    """The record of the export in a folder; None without a record.
+    """Reads the record of the export in a folder; None without a record.
 
     Raises:
         StoreError: the record cannot be read.
@@ -128,29 +128,29 @@ def _is_inside(name: str) -> bool:
 
 
 def compare_folder(folder: Path, files: Mapping[str, bytes]) -> Differences:
-    """The differences between a folder and the files of an export.
+    """Returns the differences between a folder and the files of an export.
 
     Raises:
         StoreError: the folder cannot be read.
     """
     record = read_record(folder)
     recorded: Mapping[str, str] = {} if record is None else record.files
-    found: dict[str, list[str]] = {}
+    differences: dict[str, list[str]] = {}
     for name in sorted({*files, *recorded}):
         wanted = _digest(files[name]) if name in files else None
-        held = _held(folder / name)
-        if held == wanted:
+        digest = _held(folder / name)
+        if digest == wanted:
             continue
-        if held is None:
+        if digest is None:
             kind = "missing"
         elif name not in recorded:
             kind = "foreign"
-        elif held != recorded[name]:
+        elif digest != recorded[name]:
             kind = "edited"
         else:
             kind = "stale" if wanted is not None else "superfluous"
-        found.setdefault(kind, []).append(name)
-    return Differences(**{kind: tuple(names) for kind, names in found.items()})
+        differences.setdefault(kind, []).append(name)
+    return Differences(**{kind: tuple(names) for kind, names in differences.items()})
 
 
 def _digest(data: bytes) -> str:
@@ -171,8 +171,8 @@ def write_folder(folder: Path, files: Mapping[str, bytes], options: Mapping[str,
     """Writes files that differ, removes files of an earlier export, keeps all others; returns the differences.
 
     Raises:
-        StoreError: files in the way that an export did not write, or that were changed since, or another user's link on
-            the way to the folder; nothing is written then.
+        StoreError: a file to write exists and was not written by an export, or was changed since; or the path to the
+            folder has a link of another user. Nothing is written then.
     """
     try:
         folder = output_place(folder)
@@ -213,54 +213,53 @@ def _replace(folder: Path, name: str, data: bytes) -> None:
 
 
 def _prune(folder: Path, path: Path) -> None:
-    """Removes folders that became empty."""
+    """Removes folders above a removed file that became empty."""
     while path != folder and not any(path.iterdir()):
         path.rmdir()
         path = path.parent
 
 
-# ---- The C sources that exports copy ----
-
-
-# ---- The C sources that exports copy: from the package, or from the source tree ----
+# ---- The C sources that exports copy, from the installed package or from the source tree ----
 
 
 def native_sources(part: str, marker: str) -> dict[str, bytes]:
-    """The files of a part of ``native/`` by name: ``core`` or ``frameworks``; ``marker`` is a file that it always has.
+    """Returns the files of ``native/core`` or ``native/frameworks`` by name. ``marker`` is a file that is always there.
 
     Raises:
         PackageError: the files are missing.
     """
-    here = Path(__file__).parent
-    for folder in (here / part, here.parents[2] / "native" / part):
+    package = Path(__file__).parent
+    for folder in (package / part, package.parents[2] / "native" / part):
         if (folder / marker).is_file():
             return {path.name: path.read_bytes() for path in sorted(folder.glob("*.[ch]"))}
     raise PackageError(
-        f"libsilo's sources are neither in {here / part} nor in a source tree: install kernel-silo from its wheel"
+        f"libsilo's sources are neither in {package / part} nor in a source tree: install kernel-silo from its wheel"
     )
 
 
 def licence() -> bytes:
-    """The licence of these sources, which is copied with them.
+    """Returns the licence of the C sources, which is copied with them.
 
     Raises:
         PackageError: the file is missing.
     """
-    here = Path(__file__).parent
-    for path in (here / "LICENSE", here.parents[2] / "LICENSE"):
+    folder = Path(__file__).parent
+    for path in (folder / "LICENSE", folder.parents[2] / "LICENSE"):
         if path.is_file():
             return path.read_bytes()
-    raise PackageError(f"the licence of libsilo's sources is not in {here}: install kernel-silo from its wheel")
+    raise PackageError(f"the licence of libsilo's sources is not in {folder}: install kernel-silo from its wheel")
 
 
-# ---- The part of an export that frameworks call: the shared library, and beside it torch's operators ----
+# ---- The folder for frameworks: the shared library, and torch's operators ----
 
 _SHARED = ("framework.h", "tvm_ffi.c", "tvm_ffi.h")
 _TORCH = ("torch_op.h",)
 
 
 def framework_files(library: ExportedLibrary, *, torch: bool) -> dict[str, bytes]:
-    """The files of the folder ``frameworks``, which the export's CMakeLists.txt adds; ``torch``: with its operators.
+    """Returns the files of the folder ``frameworks``, which the export's CMakeLists.txt adds.
+
+    With ``torch``, they include the operators of torch.
 
     Raises:
         BundleError: a kernel cannot be an operator of torch.
@@ -285,10 +284,9 @@ _OWN_HEADERS = ("elements.h", "silo.hpp")
 
 @dataclass(frozen=True, slots=True)
 class CpuSource:
-    """The C text beside a CPU object: compiled into the program, it replaces the object with this sha256.
+    """The C text beside a CPU object. Compiled into the program, it replaces the object with this sha256.
 
-    ``flags`` are the compiler's flags, as far as they decide the object's behaviour; ``level`` is the CPU level of its
-    target.
+    ``flags`` are the compiler flags that decide the object's behaviour; ``level`` is the CPU level of its target.
     """
 
     sha256: str
@@ -299,18 +297,18 @@ class CpuSource:
 
     @property
     def is_x86(self) -> bool:
-        """Whether it is for x86-64; else for AArch64."""
+        """Whether the text is for x86-64; otherwise it is for AArch64."""
         return self.level.startswith("x86-64")
 
 
 def namespace_of(asked: str | None, path: Path) -> str:
-    """The requested namespace, or a namespace made from the bundle's name.
+    """Returns the requested namespace, or a namespace made from the bundle's name.
 
     >>> namespace_of(None, Path("my-kernels.silo")), namespace_of("acme::ops", Path("k.silo"))
     ('my_kernels', 'acme::ops')
 
     Raises:
-        BundleError: it is not a namespace.
+        BundleError: the request is not a valid namespace.
     """
     if asked is None:
         made = identifier(path.name.partition(".")[0])
@@ -327,7 +325,7 @@ def namespace_of(asked: str | None, path: Path) -> str:
 def export_files(
     library: ExportedLibrary, bundle: bytes, sources: Sequence[CpuSource], *, tests: bool, torch: bool = False
 ) -> dict[str, bytes]:
-    """Every file of the folder, by its name with ``/`` between folders; ``torch``: with the operators of torch."""
+    """Returns every file of the folder, by its path with ``/``. With ``torch``, they include the operators of torch."""
     name = library.name
     texts = {
         f"{name}.h": c_header(library),
@@ -348,7 +346,7 @@ def export_files(
     return {**core, "silo/LICENSE": licence(), **frameworks, **made, f"{name}.silo": bundle}
 
 
-# -- Code of the CPU that is compiled in -------------------------------------------------------------------------------
+# -- CPU code that is compiled into the program ------------------------------------------------------------------------
 
 
 def _place(one: CpuSource) -> str:
@@ -364,7 +362,7 @@ def _machine(one: CpuSource) -> str:
 
 
 def _cpu_text(library: ExportedLibrary, one: CpuSource) -> str:
-    """The C text under a unique name, because two exports may contain the same kernel."""
+    """Returns the C text with a unique function name, because two exports may contain the same kernel."""
     head = f"/* What the object {one.sha256} was compiled from. */\n#if defined({_machine(one)})\n"
     return f"{head}#define {one.entry} {_function(library, one)}\n{one.text}\n#endif\n"
 
@@ -397,7 +395,7 @@ def _head(library: ExportedLibrary, size: int, sources: Sequence[CpuSource]) -> 
 
 
 def _for_machines(lines: Sequence[tuple[str, str]]) -> str:
-    """Lines of C, each for compilers of its machine alone."""
+    """Wraps each line of C in a condition, so that only compilers for its machine see it."""
     parts: list[str] = []
     for machine in dict.fromkeys(machine for machine, _ in lines):
         own = "".join(line for of, line in lines if of == machine)
@@ -405,7 +403,7 @@ def _for_machines(lines: Sequence[tuple[str, str]]) -> str:
     return "".join(parts)
 
 
-# -- The build and its page --------------------------------------------------------------------------------------------
+# -- The build files and the README ------------------------------------------------------------------------------------
 
 
 def _by_level(sources: Sequence[CpuSource]) -> dict[tuple[str, tuple[str, ...]], list[CpuSource]]:
@@ -492,36 +490,36 @@ def _example(library: ExportedLibrary) -> str:
 
 
 def _example_call(library: ExportedLibrary, function: ExportedFunction) -> list[str]:
-    """A call with arrays of ones on the CPU, like the function's first case; empty if that does not suffice."""
+    """Returns a call with arrays of ones on the CPU, like the function's first case; empty if ones do not suffice."""
     if not function.has_grid or all(target.kind != "cpu" for target in function.targets):
         return []
     for case in library.cases.get(function.kernel, ()):
-        given = dict(case.arguments)
-        plain = all(isinstance(one, ArrayRecipe | ScalarRecipe) for one in given.values())
+        recipes = dict(case.arguments)
+        plain = all(isinstance(recipe, ArrayRecipe | ScalarRecipe) for recipe in recipes.values())
         if not plain or not function.takes(case):
             continue
         lines, words, shown = list[str](), list[str](), ""
-        for one in function.parameters:
-            if not one.is_given:
+        for parameter in function.parameters:
+            if not parameter.is_given:
                 continue
-            recipe = given.get(one.called)
-            value = recipe.value if isinstance(recipe, ScalarRecipe) else one.default
+            recipe = recipes.get(parameter.called)
+            value = recipe.value if isinstance(recipe, ScalarRecipe) else parameter.default
             if isinstance(recipe, ArrayRecipe):
                 element = element_type(recipe.dtype)
-                if one.role is not ParameterRole.POINTER or element.startswith("silo_") or element == "bool":
+                if parameter.role is not ParameterRole.POINTER or element.startswith("silo_") or element == "bool":
                     return []
                 size = max(1, 1 + sum((n - 1) * s for n, s in zip(recipe.shape, recipe.element_strides, strict=True)))
-                lines.append(f"std::vector<{element}> {one.name}({size}, {'0' if one.writes else '1'});")
-                words.append(f"{one.name}.data()")
-                shown = one.name if one.writes and not shown else shown
-            elif one.role is ParameterRole.CHOICE:
-                held = (c.name for c in one.choices if type(c.value) is type(value) and c.value == value)
-                words.append(f"{library.namespace}::{function.name}_{one.name}::{next(held)}")
+                lines.append(f"std::vector<{element}> {parameter.name}({size}, {'0' if parameter.writes else '1'});")
+                words.append(f"{parameter.name}.data()")
+                shown = parameter.name if parameter.writes and not shown else shown
+            elif parameter.role is ParameterRole.CHOICE:
+                held = (c.name for c in parameter.choices if type(c.value) is type(value) and c.value == value)
+                words.append(f"{library.namespace}::{function.name}_{parameter.name}::{next(held)}")
             elif value is None or isinstance(value, NoDefault):
                 return []
             else:
                 words.append(
-                    number(float(value) if one.role is ParameterRole.FLOAT and isinstance(value, int) else value)
+                    number(float(value) if parameter.role is ParameterRole.FLOAT and isinstance(value, int) else value)
                 )
         lines.append(f"{library.namespace}::{function.name}({', '.join(['silo::cpu()', *words])});")
         if shown:

@@ -1,4 +1,4 @@
-"""Wheels of exported libraries; building the libraries, and what they require of the machine that loads them."""
+"""Builds the shared libraries of an export, determines what they require of a machine, and writes wheels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
     "write_wheel",
 ]
 
-# ---- The requirements of a shared library on the machine that loads it, read from its ELF tables ----
+# ---- What a shared library requires of the machine that loads it, read from its ELF tables ----
 
 _GLIBC = frozenset({"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"})
 _LOADERS = ("ld-linux",)
@@ -44,7 +44,7 @@ _PT_LOAD, _PT_DYNAMIC = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """``machine`` as in platform tags, the libraries that it needs, and the versions of their symbols that it needs."""
+    """What a library requires: the machine (as in platform tags), other libraries, and versions of their symbols."""
 
     machine: str
     libraries: tuple[str, ...]
@@ -52,7 +52,7 @@ class Needs:
 
 
 def needs_of(path: Path) -> Needs:
-    """Reads a 64-bit little-endian ELF file. Raises BundleError for anything else."""
+    """Reads the requirements from a 64-bit little-endian ELF file. Raises BundleError for other files."""
     data = path.read_bytes()
     try:
         return _read(data)
@@ -110,7 +110,7 @@ def _text(data: bytes, at: int) -> str:
 
 
 def platform_tag(libraries: Iterable[Needs]) -> str:
-    """The tag of a wheel with these libraries: ``manylinux_2_X`` if they need only that glibc, else ``linux``.
+    """Returns the platform tag of a wheel: ``manylinux_2_X`` if its libraries need only that glibc, else ``linux``.
 
     >>> platform_tag([Needs("x86_64", ("libc.so.6",), ("GLIBC_2.2.5", "GLIBC_2.34"))])
     'manylinux_2_34_x86_64'
@@ -136,9 +136,11 @@ _SHOWN_LINES = 30
 
 
 def built_libraries(folder: Path, name: str, work: Path, *, torch: bool) -> tuple[Path, ...]:
-    """The libraries of the export in ``folder``, built in ``work``: without paths of this machine, stripped.
+    """Builds the libraries of the export in ``folder``, in ``work``.
 
-    ``torch``: with the operators, which use the headers of the installed torch.
+    They are stripped and contain no paths of this machine.
+
+    With ``torch``, the operators are built too, with the headers of the installed torch.
 
     Raises:
         CompilerMissingError: CMake is missing.
@@ -176,7 +178,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
         raise CompileError(f"the export in {folder} does not build: {' '.join(command[:3])} ...\n{output}")
 
 
-# ---- The text of the Python package in a wheel: one function per kernel, over its shared library ----
+# ---- The Python package in a wheel: one function for each kernel, which calls the shared library ----
 
 _WORDS = {
     OperationArgument.TENSOR: "tensor",
@@ -219,7 +221,10 @@ def functions():
 def package_files(
     package: str, version: str, name: str, operations: Sequence[ExportedOperation], *, torch: bool
 ) -> dict[str, bytes]:
-    """The modules of ``package`` by path; ``name`` is the exported library's; ``torch``: with operators."""
+    """Returns the modules of ``package`` by path.
+
+    ``name`` is the name of the exported library. With ``torch``, the package calls torch's operators too.
+    """
     names = [one.name for one in operations]
     head = _HEAD.format(
         torch=", torch tensors through its operators" if torch else ", torch tensors too",
@@ -245,7 +250,7 @@ def _function(operation: ExportedOperation) -> str:
     words += ["*", *(f"{block}=None" for _, block in described), "grid=None"]
     tensors = [at for at, one in enumerate(arguments) if one.given is OperationArgument.TENSOR and not one.optional]
     written = tuple(at for at, one in enumerate(arguments) if one.writes)
-    given = ", ".join(one.name for one in arguments) + ("," if len(arguments) == 1 else "")
+    passed = ", ".join(one.name for one in arguments) + ("," if len(arguments) == 1 else "")
     blocks = ", ".join(f'"{block}": ({at}, {block})' for at, block in described)
     lines = [f"    {one.name}: {_words(one)}" for one in arguments]
     grid = "the number of programs along each axis" + ("; its own where it is left out" if operation.has_grid else "")
@@ -253,12 +258,12 @@ def _function(operation: ExportedOperation) -> str:
         f"\n\n_{operation.name} = Kernel(_LIBRARY, {operation.name!r}, {tensors[0] if tensors else -1}, {written!r})\n"
         f"\n\ndef {operation.name}({', '.join(words)}):\n"
         f'    """Launch the kernel.\n\n' + "\n".join([*lines, f"    grid: {grid}"]) + '\n    """\n'
-        f"    _{operation.name}(({given}), grid, {{{blocks}}})\n"
+        f"    _{operation.name}(({passed}), grid, {{{blocks}}})\n"
     )
 
 
 def _default(argument: GivenArgument) -> str | None:
-    """The default as Python source; None without a default, or if a literal cannot express it."""
+    """Returns the default as Python source; None without a default, or if a literal cannot express it."""
     default = argument.default
     if not argument.has_default or isinstance(default, DType | tuple):
         return None
@@ -279,7 +284,7 @@ def _words(argument: GivenArgument) -> str:
     return ", ".join(parts).replace("\\", "\\\\").replace('"""', "'''")
 
 
-# ---- Wheels of exported libraries: the archive, for any Python 3 ----
+# ---- The archive of a wheel, which is for any Python 3 ----
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?")
@@ -288,7 +293,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A distribution's ``name`` and ``version``; ``module`` is the name to import."""
+    """The ``name`` and ``version`` of a distribution; ``module`` is the name to import."""
 
     name: str
     version: str
@@ -296,7 +301,7 @@ class Package:
 
 
 def package_of(text: str) -> Package:
-    """The package that ``--wheel NAME`` or ``--wheel NAME==VERSION`` requests.
+    """Returns the package that ``--wheel NAME`` or ``--wheel NAME==VERSION`` requests.
 
     >>> package_of("my-kernels==1.2")
     Package(name='my-kernels', version='1.2', module='my_kernels')
@@ -324,8 +329,7 @@ def write_wheel(
 ) -> Path:
     """Writes the wheel into ``folder`` and returns its path.
 
-    ``modules`` are files by path; ``libraries`` are placed beside the package's modules; ``texts`` are licences by
-    name.
+    ``modules`` are files by path; ``libraries`` are put into the package's folder; ``texts`` are licences by name.
     """
     tag = f"py3-none-{platform_tag(needs_of(one) for one in libraries)}"
     info = f"{package.module}-{package.version}.dist-info"
@@ -375,5 +379,5 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
     entry.external_attr = (0o100755 if name.endswith(".so") else 0o100644) << 16
     entry.compress_type = zipfile.ZIP_DEFLATED
-    entry.create_system = 3  # Unix, on any system that writes it
+    entry.create_system = 3  # always Unix, so that the bytes are the same on every system
     archive.writestr(entry, data)

@@ -1,4 +1,4 @@
-"""Blocks: the kinds of config that most heuristics are made of, spread over dimensions, or given by text or table."""
+"""Makes the block sizes of the configs that most heuristics propose, and configs that a user's text or table fixes."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ __all__ = [
     "user",
 ]
 
-# ---- Spreading a number of elements over the dimensions of a block, by how much each one gains ----
+# ---- Distributing the elements of a block over its dimensions, by their scores ----
 
-# The least block of a reduced dimension.
+# The smallest block size of a reduced dimension.
 _LEAST_REDUCED = 4
 
 
 def spread_by_scores(
     target: TargetFacts, hints: SizeHints, scores: Mapping[str, float], elements: int
 ) -> dict[str, int]:
-    """Blocks by dimension with about ``elements`` in all (PyTorch 2.13, ``match_target_block_product``).
+    """Returns block sizes by dimension with about ``elements`` in all (PyTorch 2.13, ``match_target_block_product``).
 
-    Parallel dimensions start at 1 and reduced ones at 4; the dimension with the highest score is doubled and its score
-    halved, until there are enough elements. A parallel dimension without a score grows last. If no dimension has a
-    score, all have the same.
+    Parallel dimensions start at 1 and reduced dimensions at 4. Then the dimension with the highest score is doubled and
+    its score halved, until there are enough elements. A parallel dimension without a score grows last. If no dimension
+    has a score, all scores are equal.
     """
     total = sum(scores.values())
     even = total == 0
-    left = {dimension: (1.0 if even else score / total) for dimension, score in scores.items()}
+    scores_left = {dimension: (1.0 if even else score / total) for dimension, score in scores.items()}
     blocks: dict[str, int] = {}
     for dimension, score in scores.items():
         unscored = score == 0 and not even and not is_reduction(dimension)
@@ -67,25 +67,28 @@ def spread_by_scores(
     count = 1
     for size in blocks.values():
         count *= size
-    while count < elements and left:
-        dimension = max(left, key=lambda name: left[name])
+    while count < elements and scores_left:
+        dimension = max(scores_left, key=lambda name: scores_left[name])
         if blocks[dimension] >= min(max_block(dimension, target), hints[dimension]):
-            del left[dimension]
+            del scores_left[dimension]
             continue
         blocks[dimension] *= 2
-        left[dimension] /= 2
+        scores_left[dimension] /= 2
         count *= 2
     return blocks
 
 
-# ---- Sizes of reductions: the rows, the reduced elements, and the gain of a longer block along each ----
+# ---- Sizes of reductions: the rows, the reduced elements, and the score of each dimension ----
 
-# Elements of a block that holds several whole rows (PyTorch 2.13).
+# The largest number of elements in a block that holds several whole rows (PyTorch 2.13).
 MAX_PERSISTENT = 4096
 
 
 def reduction_sizes(kind: str, hints: SizeHints | Mapping[str, int], facts: KernelFacts) -> SizeHints:
-    """The sizes of a reduction; a kernel of single rows has x=1. Raises SpaceError if nothing is reduced."""
+    """Returns the sizes of a reduction; a kernel of single rows has x=1.
+
+    Raises SpaceError if no dimension is reduced.
+    """
     sizes = hints if isinstance(hints, SizeHints) else SizeHints.of({"x": 1, **hints})
     if not sizes.reduced or "x" not in sizes:
         raise SpaceError(f"a {kind} needs size hints for x and for what it reduces, r (or r0_); given: {sizes}")
@@ -95,7 +98,7 @@ def reduction_sizes(kind: str, hints: SizeHints | Mapping[str, int], facts: Kern
 
 
 def scores_of(sizes: SizeHints, facts: KernelFacts) -> Mapping[str, float]:
-    """The tiling scores of every dimension. Raises SpaceError if only some dimensions have scores."""
+    """Returns the tiling scores of every dimension. Raises SpaceError if only some dimensions have scores."""
     if not facts.tiling_scores:
         return dict.fromkeys(sizes, 1.0)
     missing = [name for name in sizes if name not in facts.tiling_scores]
@@ -105,11 +108,11 @@ def scores_of(sizes: SizeHints, facts: KernelFacts) -> Mapping[str, float]:
 
 
 def short_rows(rnumel: int) -> int:
-    """The number of short rows that make a block of 512 elements."""
+    """Returns the number of short rows that make a block of 512 elements."""
     return 2 * (256 // rnumel) if rnumel <= 256 else 1
 
 
-# ---- The three kinds of config that most heuristics are made of: pointwise, reduction, and tiled reduction ----
+# ---- Configs for three kinds of kernels: pointwise, reduction, and tiled reduction ----
 
 
 def pointwise_config(
@@ -122,7 +125,7 @@ def pointwise_config(
     min_elements_per_thread: int = 0,
     waves_per_eu: int | None = None,
 ) -> Config | Rejected:
-    """A config whose block has about ``wanted`` (x, y, z) elements. ``waves_per_eu`` applies to HIP only."""
+    """Makes a config whose block has about ``wanted`` (x, y, z) elements. ``waves_per_eu`` applies to HIP only."""
     blocks = {dimension: min(size, hints[dimension]) for dimension, size in zip(hints, wanted, strict=True)}
     aim = _aim(math.prod(wanted), hints)
     for dimension, limit in zip(blocks, MAX_GRID, strict=False):
@@ -134,13 +137,13 @@ def pointwise_config(
     count = math.prod(blocks.values())
     warps = clamp_warps(count // elements_per_warp, target, least=1) if num_warps is None else num_warps
     if count >= 128 and not target.is_hip:
-        warps = max(warps, 4)  # fewer warps triggered faults of ptxas (pytorch/pytorch#97950)
+        warps = max(warps, 4)  # ptxas fails with fewer warps (pytorch/pytorch#97950)
     needed = max(count, min_elements_per_thread * target.warp_size * warps)
     grown = grow_for_grid(hints["x"], blocks["x"] * -(-needed // count), warps, target)
     if isinstance(grown, Rejected):
         return grown
     blocks["x"] = min(grown, hints["x"], max_block("x", target))
-    # Blocks of y and z that are as long as their grids require may leave room for few elements of x, and vice versa.
+    # Long blocks of y and z, which their grids may require, leave room for few elements of x, and vice versa.
     while math.prod(blocks.values()) > MAX_ELEMENTS:
         shorter = next((d for d in _by_turn(blocks) if _may_halve(d, blocks[d], hints, warps, target)), None)
         if shorter is None:
@@ -151,12 +154,12 @@ def pointwise_config(
 
 
 def _by_turn(blocks: Mapping[str, int]) -> list[str]:
-    """x, then the others, the longest first."""
+    """Returns x, then the other dimensions, the longest block first."""
     return sorted(blocks, key=lambda dimension: (dimension != "x", -blocks[dimension]))
 
 
 def _may_halve(dimension: str, block: int, hints: SizeHints, warps: int, target: TargetFacts) -> bool:
-    """Whether half the block still leaves a grid that is allowed."""
+    """Returns whether the grid is still allowed with half the block size."""
     half = block // 2
     if half == 0:
         return False
@@ -178,7 +181,7 @@ def reduction_config(
     reduction_hint: ReductionHint = ReductionHint.DEFAULT,
     waves_per_eu: int | None = None,
 ) -> Config | Rejected:
-    """A config whose block has about ``x`` rows of ``r`` elements; the last reduced dimension is filled first."""
+    """Makes a config whose block has about ``x`` rows of ``r`` elements; the last reduced dimension is filled first."""
     reduced = _spread(r, hints, target)
     if isinstance(reduced, Rejected):
         return reduced
@@ -186,7 +189,8 @@ def reduction_config(
     aim = _aim(math.prod(blocks.values()), hints)
     _grow(blocks, hints, aim)
     if num_warps is None:
-        # A contiguous row gets 4 elements per thread of a warp; x blocks are short there.
+        # Four elements for each thread. If rows are contiguous, a block holds few rows, so only their length is
+        # counted.
         num_warps = (r if reduction_hint is ReductionHint.INNER else math.prod(blocks.values())) // 128
     most = 16 if r <= 8192 else 32
     warps = clamp_warps(num_warps, target, most=most, least=min_warps, register_intensive=register_intensive)
@@ -212,7 +216,7 @@ def tiled_reduction_config(
     register_intensive: bool = False,
     waves_per_eu: int | None = None,
 ) -> Config | Rejected:
-    """A config for a reduction over tiles of ``x`` times ``y`` rows."""
+    """Makes a config for a reduction over tiles of ``x`` times ``y`` rows."""
     reduced = _spread(r, hints, target)
     if isinstance(reduced, Rejected):
         return reduced
@@ -230,25 +234,25 @@ def tiled_reduction_config(
 
 
 def _aim(wanted: int, hints: SizeHints) -> int:
-    """The number of elements that a block grows to: ``wanted``, or an eighth of it for sizes with fewer elements."""
+    """Returns the elements that a block grows to: ``wanted``, or an eighth of it if the sizes have fewer elements."""
     return wanted // 8 if hints.numel < wanted else wanted
 
 
 def _grow(blocks: dict[str, int], hints: SizeHints, aim: int) -> None:
-    """Double blocks in their order, up to the sizes, until they hold ``aim`` elements."""
+    """Doubles block sizes in their order, at most up to the sizes, until the block holds ``aim`` elements."""
     for dimension in tuple(blocks):
         while blocks[dimension] < hints[dimension] and math.prod(blocks.values()) < aim:
             blocks[dimension] *= 2
 
 
 def _spread(r: int, hints: SizeHints, target: TargetFacts) -> dict[str, int] | Rejected:
-    """``r`` reduced elements over the reduced dimensions, the last one first; in the order of the dimensions."""
-    left = min(r, hints.rnumel)
+    """Distributes ``r`` reduced elements over the reduced dimensions, the last one first."""
+    elements_left = min(r, hints.rnumel)
     blocks: dict[str, int] = {}
     for dimension in reversed(hints.reduced):
-        blocks[dimension] = min(hints[dimension], max_block(dimension, target), left)
-        left //= blocks[dimension]
-    if left > 1:
+        blocks[dimension] = min(hints[dimension], max_block(dimension, target), elements_left)
+        elements_left //= blocks[dimension]
+    if elements_left > 1:
         held = " x ".join(f"{name}={size}" for name, size in blocks.items())
         return Rejected(f"{r} reduced elements do not fit one block; {held} is the most")
     return {dimension: blocks[dimension] for dimension in hints.reduced}
@@ -268,11 +272,11 @@ def _config(
     return Config.of({**named_blocks(blocks), "num_warps": num_warps, "num_stages": num_stages, **options})
 
 
-# ---- Kernels with given block sizes: in a config, in a list of configs, or in the kernel's own text ----
+# ---- Kernels with fixed block sizes: in a config, in a list of configs, or in the kernel's own text ----
 
 
 def fixed(members: Mapping[str, Value] | Config) -> Candidates:
-    """The one given config, unchanged: constexprs and every compile option (num_ctas and maxnreg among them).
+    """Returns a given config as the only candidate, with constexprs and every compile option (also num_ctas, maxnreg).
 
     Options that are None count as not given.
 
@@ -286,7 +290,7 @@ def fixed(members: Mapping[str, Value] | Config) -> Candidates:
 
 
 def user(configs: Iterable[Mapping[str, Value] | Config] = ()) -> Candidates:
-    """The author's list, each config once; without one, the config that sets nothing.
+    """Returns the author's configs, each once; without any, a config that sets nothing.
 
     >>> [str(config) for config in user([{"BLOCK": 64}, {"BLOCK": 128}, {"BLOCK": 64}]).configs]
     ['BLOCK=64', 'BLOCK=128']
@@ -300,7 +304,7 @@ def user(configs: Iterable[Mapping[str, Value] | Config] = ()) -> Candidates:
 
 
 def template(target: TargetFacts | Target | str, *, num_warps: int, num_stages: int) -> Candidates:
-    """The one config of a template.
+    """Returns the only config of a kernel whose text has its block sizes (a template of Inductor).
 
     >>> print(template("cuda:sm_90", num_warps=8, num_stages=3).configs[0])
     num_stages=3, num_warps=8
@@ -314,7 +318,7 @@ def foreach(
     target: TargetFacts | Target | str,
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """A kernel over lists of tensors, in one launch.
+    """Returns configs of a kernel that processes lists of tensors in one launch.
 
     8 warps; with an exhaustive effort 1, 2, 4 and 8 (PyTorch 2.13, ``triton_heuristics.foreach``).
 
@@ -327,13 +331,13 @@ def foreach(
     return draft.done().for_target(TargetFacts.of(target))
 
 
-# ---- A user's lookup table: configs decided elsewhere, by a kernel's text and the sizes it runs on ----
+# ---- A user's lookup table of configs, by a kernel's text and its sizes ----
 
 
 def lookup_key(hints: SizeHints | Mapping[str, int], source: str) -> str:
-    """The key of a kernel's text (from its ``def``) at some sizes: sha256, the kernel's name left out.
+    """Returns the key of a kernel's text (from its ``def`` on) and some sizes: a sha256 without the kernel's name.
 
-    It is the key of PyTorch's ``autotune_lookup_table``, so a table made for one serves the other.
+    This is the key of PyTorch's ``autotune_lookup_table``, so a table for PyTorch serves Silo, and vice versa.
 
     >>> lookup_key({"x": 64}, "def f(a): pass") == lookup_key({"x": 50}, "def g(a): pass")
     True
@@ -346,13 +350,16 @@ def lookup_key(hints: SizeHints | Mapping[str, int], source: str) -> str:
 def lookup(
     table: Mapping[str, Mapping[str, Value]], hints: SizeHints | Mapping[str, int], source: str
 ) -> Candidates | None:
-    """The one config that the table has for a kernel at some sizes, or None. Raises SpaceError for half an entry."""
-    found = table.get(lookup_key(hints, source))
-    if found is None:
+    """Returns the config that the table has for a kernel and some sizes, or None.
+
+    Raises SpaceError for an incomplete entry.
+    """
+    members = table.get(lookup_key(hints, source))
+    if members is None:
         return None
-    missing = [name for name in ("num_warps", "num_stages") if name not in found]
+    missing = [name for name in ("num_warps", "num_stages") if name not in members]
     if missing:
-        raise SpaceError(f"the entry {dict(found)} of a lookup table lacks {', '.join(missing)}")
+        raise SpaceError(f"the entry {dict(members)} of a lookup table lacks {', '.join(missing)}")
     draft = Draft("lookup")
-    draft.add(Config.of(found), "the user's lookup table")
+    draft.add(Config.of(members), "the user's lookup table")
     return draft.done()

@@ -32,29 +32,29 @@ __all__ = [
     "max_block",
 ]
 
-# ---- Limits of every block size and every launch, and functions that fit a number into them ----
+# ---- Limits of block sizes and launches, and functions that adapt a number to them ----
 
 # PyTorch 2.13, torch/_inductor/runtime/hints.py and triton_heuristics.py.
 _MAX_BLOCK = {"x": 4096, "y": 1024, "z": 1024, "r0_": 65536, "r1_": 32768}
 _MAX_BLOCK_X_HIP = 8192
 MAX_RSPLIT = 64
-# Triton's limit for one tensor.
+# Triton's limit for the elements of one tensor.
 MAX_ELEMENTS = 1 << 20
-# The shortest side of an operand of tl.dot.
+# tl.dot requires at least this length of each side of an operand.
 MIN_DOT_BLOCK = 16
-# Programs along x, y, z.
+# The largest number of programs along x, y and z.
 MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 
 
 def max_block(dimension: str, target: TargetFacts) -> int:
-    """The largest block of a dimension."""
+    """Returns the largest block size of a dimension."""
     return _MAX_BLOCK_X_HIP if dimension == "x" and target.is_hip else _MAX_BLOCK[dimension]
 
 
 def clamp_warps(
     warps: int, target: TargetFacts, *, most: int = 8, least: int = 2, register_intensive: bool = False
 ) -> int:
-    """A number of warps between bounds, as a power of two.
+    """Returns a number of warps between bounds, as a power of two.
 
     Bounds are for warps of 32 lanes. For warps of 64 lanes they are halved, so that as many threads run.
     """
@@ -66,9 +66,10 @@ def clamp_warps(
 
 
 def grow_for_grid(hint: int, block: int, warps: int, target: TargetFacts) -> int | Rejected:
-    """The least block of x from ``block`` up that allows a launch over ``hint`` elements, or the reason why none does.
+    """Returns the smallest block size of x, from ``block`` up, that allows a launch over ``hint`` elements.
 
-    CUDA limits the programs along x, HIP the threads (programs x warps x lanes) of all programs.
+    If there is none, returns the reason. CUDA limits the number of programs along x; HIP limits the number of threads
+    (programs x warps x lanes) of all programs.
     """
     per_program = warps * target.warp_size if target.is_hip else 1
     limit, most = MAX_GRID[0], max_block("x", target)
@@ -85,7 +86,7 @@ def grow_for_grid(hint: int, block: int, warps: int, target: TargetFacts) -> int
 
 
 def allowed(blocks: Mapping[str, int], hints: SizeHints, target: TargetFacts) -> Decision:
-    """Decides whether blocks by dimension are within every limit."""
+    """Returns whether the block sizes of all dimensions are within every limit."""
     for dimension, block in blocks.items():
         most = max_block(dimension, target)
         name = block_name(dimension)
@@ -102,16 +103,16 @@ def allowed(blocks: Mapping[str, int], hints: SizeHints, target: TargetFacts) ->
 
 
 def last_pow2(value: int) -> int:
-    """The largest power of two that is not larger; ``value`` is positive."""
+    """Returns the largest power of two that is at most ``value``, which is positive."""
     return 1 << (value.bit_length() - 1)
 
 
 def named_blocks(blocks: Mapping[str, int]) -> dict[str, int]:
-    """Blocks by constexpr name, in the order of the dimensions."""
+    """Converts block sizes by dimension to block sizes by constexpr name."""
     return {block_name(dimension): blocks[dimension] for dimension in DIMENSIONS if dimension in blocks}
 
 
-# ---- Candidates: configs with the reasons why they are worth trying, and the rejected configs with reasons ----
+# ---- Candidates: configs with reasons, and rejected configs with reasons ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class HeuristicCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Candidates(Sequence[HeuristicCandidate]):
-    """The result of a heuristic: candidates, each once, best guess first, at least one; and the rejected ones."""
+    """The result of a heuristic: at least one candidate, each once, best guess first; and the rejected configs."""
 
     kind: str
     found: tuple[HeuristicCandidate, ...]
@@ -135,7 +136,7 @@ class Candidates(Sequence[HeuristicCandidate]):
 
     @property
     def configs(self) -> tuple[Config, ...]:
-        """The configs alone."""
+        """The configs of the candidates."""
         return tuple(candidate.config for candidate in self.found)
 
     def __getitem__(self, index: int) -> HeuristicCandidate:  # pyright: ignore[reportIncompatibleMethodOverride]  # no slices
@@ -148,30 +149,30 @@ class Candidates(Sequence[HeuristicCandidate]):
         return iter(self.found)
 
     def named(self, names: Mapping[str, str]) -> Candidates:
-        """The same with a kernel's own constexpr names, by the usual ones: ``{"XBLOCK": "BLOCK_SIZE"}``.
+        """Returns the candidates with a kernel's own constexpr names; ``names`` is ``{"XBLOCK": "BLOCK_SIZE"}``.
 
-        A name given as "" is dropped: the kernel has that block as a literal. Raises SpaceError if two names become the
-        same. Options keep their names.
+        A name given as "" is dropped, because the kernel has that block size as a literal. Raises SpaceError if two
+        names become equal. Options keep their names.
         """
-        made: list[HeuristicCandidate] = []
+        renamed: list[HeuristicCandidate] = []
         for candidate in self.found:
             members = candidate.config.as_dict()
             kept = {name: names.get(name, name) for name in members if names.get(name, name)}
             if len(set(kept.values())) < len(kept):
                 raise SpaceError(f"two blocks of {candidate.config} would have one name: {', '.join(kept.values())}")
-            made.append(replace(candidate, config=Config.of({kept[name]: members[name] for name in kept})))
-        return replace(self, found=_distinct(made))
+            renamed.append(replace(candidate, config=Config.of({kept[name]: members[name] for name in kept})))
+        return replace(self, found=_distinct(renamed))
 
     def for_target(self, target: TargetFacts) -> Candidates:
-        """The same without options that do not apply to the target: on a CPU the options of a GPU."""
+        """Returns the candidates without options that do not apply to the target, such as a GPU's options on a CPU."""
         if target.kind != "cpu":
             return self
         own = options_for_targets(target.kind)
-        kept = [
+        reduced = [
             replace(one, config=Config(one.config.values, tuple(o for o in one.config.options if o[0] in own)))
             for one in self.found
         ]
-        return replace(self, found=_distinct(kept))
+        return replace(self, found=_distinct(reduced))
 
     def __str__(self) -> str:
         lines = [f"{self.kind}:", *(f"  {candidate}" for candidate in self.found)]
@@ -179,7 +180,7 @@ class Candidates(Sequence[HeuristicCandidate]):
 
 
 class Draft:
-    """Candidates while they are made; stores the reasons of rejected ones."""
+    """Collects candidates while a heuristic makes them, and the reasons of rejected configs."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -187,7 +188,7 @@ class Draft:
         self._rejected: list[str] = []
 
     def add(self, made: Config | Rejected, reason: str) -> HeuristicCandidate | None:
-        """Adds a config, or stores the reason of a rejected one."""
+        """Adds a config. If it was rejected, stores the reason instead."""
         if isinstance(made, Rejected):
             self._rejected.append(f"{reason}: {made.reason}")
             return None
@@ -196,16 +197,16 @@ class Draft:
         return candidate
 
     def reject(self, candidate: HeuristicCandidate, reason: str) -> None:
-        """Records that a candidate is left out."""
+        """Records that a candidate is left out, with the reason."""
         self._rejected.append(f"{candidate.config}: {reason}")
 
     @property
     def count(self) -> int:
-        """The number of configs added."""
+        """The number of configs added so far."""
         return len(self._found)
 
     def done(self) -> Candidates:
-        """The candidates, each config once. Raises SpaceError with every reason if none was added."""
+        """Returns the candidates, each config once. Raises SpaceError with every reason if none was added."""
         if not self._found:
             raise SpaceError(
                 f"the {self._kind} heuristic finds no config: " + ("; ".join(self._rejected) or "it was asked for none")
@@ -214,7 +215,7 @@ class Draft:
 
 
 def changed(config: Config, **members: int) -> Config:
-    """The config with some values or options set.
+    """Returns the config with some values or options changed.
 
     >>> changed(Config.of(XBLOCK=64, num_warps=4), num_warps=8).options
     (('num_warps', 8),)
@@ -245,11 +246,11 @@ def _blocks(config: Config) -> dict[str, int]:
 def descriptor_filter(
     candidates: Candidates, facts: KernelFacts, target: TargetFacts, *, whole_row: int = 0
 ) -> Candidates:
-    """Only configs whose blocks are as large as tensor descriptors require, after a config that surely is.
+    """Keeps only configs whose blocks are as large as tensor descriptors require, and adds one such config.
 
-    That config is the first one with its blocks raised. A persistent reduction, whose rows have ``whole_row`` elements,
-    has no blocks of reduced dimensions, so their minimums do not count. Raises SpaceError if a minimum is for a block
-    that the configs lack, or exceeds the largest block.
+    The added config comes first: it is the first config with its block sizes raised. A persistent reduction, whose rows
+    have ``whole_row`` elements, has no block sizes of reduced dimensions, so their minimums do not count. Raises
+    SpaceError if a minimum is for a block that the configs lack, or exceeds the largest block.
     """
     least = {
         name: minimum for name, minimum in facts.descriptor_minimums.items() if not (whole_row and name.startswith("R"))
@@ -279,26 +280,26 @@ def descriptor_filter(
 
 
 def deterministic_filter(candidates: Candidates, facts: KernelFacts, effort: TuningEffort) -> Candidates:
-    """One config if results must be made in one order, else all of them.
+    """Keeps one config if sums must be made in one order, else all.
 
-    Blocks of at most 4 reduced elements are dropped, and single rows unless memory accesses are contiguous along them.
-    Of the rest, the second largest reduced block is kept, then the second largest number of warps, then the second
-    largest x block.
+    Blocks of at most 4 reduced elements are dropped, and blocks of single rows unless memory accesses are contiguous
+    along the rows. Of the rest, those with the second largest reduced block are kept, then those with the second
+    largest number of warps, then the one with the second largest x block.
     """
     if not effort.one_order or len(candidates) == 1:
         return candidates
-    left = list(candidates)
-    left = [one for one in left if not 0 <= _number(one.config, "R0_BLOCK") <= 4] or left
+    remaining = list(candidates)
+    remaining = [one for one in remaining if not 0 <= _number(one.config, "R0_BLOCK") <= 4] or remaining
     if not facts.contiguous_reduction:
-        left = [one for one in left if _number(one.config, "XBLOCK") != 1] or left
+        remaining = [one for one in remaining if _number(one.config, "XBLOCK") != 1] or remaining
     for name in ("R0_BLOCK", "num_warps", "XBLOCK"):
-        if len(left) > 1:
-            left = _second_largest(left, lambda one, name=name: _number(one.config, name))
-    kept = left[0]
+        if len(remaining) > 1:
+            remaining = _second_largest(remaining, lambda one, name=name: _number(one.config, name))
+    winner = remaining[0]
     draft = Draft(candidates.kind)
-    draft.add(kept.config, f"{kept.reason}; the one config of deterministic mode")
+    draft.add(winner.config, f"{winner.reason}; the one config of deterministic mode")
     for candidate in candidates:
-        if candidate is not kept:
+        if candidate is not winner:
             draft.reject(candidate, "deterministic mode keeps one config")
     return _with_rejected(draft.done(), candidates)
 
@@ -313,7 +314,7 @@ def _second_largest(
 def enforce_minimums(
     candidates: Candidates, facts: KernelFacts, target: TargetFacts, *, whole_row: int = 0
 ) -> Candidates:
-    """Raises blocks of x and r0 to the kernel's minimums; as one grows the other shrinks, down to its own minimum.
+    """Raises block sizes of x and r0 to the kernel's minimums. As one grows the other shrinks, down to its own minimum.
 
     Raises SpaceError for configs with blocks of other dimensions, and if the minimums alone exceed the elements of one
     block.
@@ -345,7 +346,7 @@ def _raised(blocks: Mapping[str, int], floors: Mapping[str, int]) -> dict[str, i
 
 
 def _check_minimums(least: Mapping[str, int], target: TargetFacts, whole_row: int) -> None:
-    """Raises SpaceError for minimums that no block can have."""
+    """Raises SpaceError for minimums that exceed the largest block."""
     for dimension in DIMENSIONS:
         name = block_name(dimension)
         if least.get(name, 1) > max_block(dimension, target):

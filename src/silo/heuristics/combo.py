@@ -32,12 +32,12 @@ from silo.heuristics.reductions import persistent_reduction, reduction
 
 __all__ = ["BoundCombo", "ComboGroup", "ComboLayout", "ComboSpace", "SubKernel", "combo", "combo_space"]
 
-# ---- Combos: several kernels in one launch, each with its own blocks, all with the same warps and stages ----
+# ---- Combos: several kernels in one launch, each with its own block sizes, all with the same warps and stages ----
 
 _HEURISTICS = {"pointwise": pointwise, "reduction": reduction, "persistent_reduction": persistent_reduction}
 
 
-# The most threads of one program, on every GPU that Triton supports.
+# The maximum of threads in a program, on every GPU that Triton supports.
 _MOST_THREADS = 1024
 
 
@@ -49,8 +49,8 @@ def _no_names() -> Mapping[str, str]:
 class SubKernel:
     """One kernel of a combo. Equal sub-kernels need to be tuned only once.
 
-    ``names`` are the combo's own names of its blocks, by the usual ones ({"XBLOCK": "BLOCK_A"}), "" for a block that is
-    a literal; the others end in the sub-kernel's number (``XBLOCK_0``).
+    ``names`` maps usual names of block sizes to the combo's names ({"XBLOCK": "BLOCK_A"}), or to "" for a block size
+    that is a literal. A name that is not in it ends in the sub-kernel's number (``XBLOCK_0``).
     """
 
     kind: Literal["pointwise", "reduction", "persistent_reduction"]
@@ -63,8 +63,8 @@ class SubKernel:
 class ComboGroup:
     """Sub-kernels that are tuned together.
 
-    ``members`` are their numbers; ``configs`` are blocks of every member in the combo's names (without warps and
-    stages), in the order in which they are worth trying, the base's first.
+    ``members`` are their numbers. ``configs`` set the block sizes of all members, under the combo's names and without
+    warps and stages. They are in the order in which they are worth trying; the base's is the first.
     """
 
     members: tuple[int, ...]
@@ -76,8 +76,9 @@ class ComboLayout:
     """The plan for tuning a combo.
 
     ``base`` is the config to start with. ``groups`` come largest first: the configs of each are tried with everything
-    else unchanged. ``launches`` are the warps and stages to try at the end. ``limits`` are the largest useful values of
-    blocks in a descent. ``space`` is all of it as a space: the groups, then the launches.
+    else unchanged. ``launches`` are the warps and stages to try at the end. ``limits`` are the largest block sizes that
+    are useful when the tuner changes one block size at a time. ``space`` expresses all of this as a space: the groups,
+    then the launches.
     """
 
     base: HeuristicCandidate
@@ -95,17 +96,17 @@ def combo(
     grouped: bool = True,
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> ComboLayout:
-    """The plan of a combo, whose sub-kernel ``i`` has the blocks ``XBLOCK_i`` and so on.
+    """Makes the tuning plan of a combo, whose sub-kernel ``i`` has the block sizes ``XBLOCK_i`` and so on.
 
-    Each sub-kernel gets the candidates that it would have alone; the first of each make the base, whose warps and
-    stages are the most that any sub-kernel requests. Sub-kernels with equal kind, sizes and facts are one group, unless
+    Each sub-kernel gets the candidates that it would have alone. The first candidates of all make the base, with the
+    most warps and stages that any of them requests. Sub-kernels with equal kind, sizes and facts are one group, unless
     ``grouped`` is False.
 
     Args:
         target: the target to compile for.
         kernels: the sub-kernels in order.
-        names: the combo's parameters; a value whose name with the number is not among them is set without the number,
-            once for the whole combo. None: all have the number.
+        names: the combo's parameters. If they lack a value's name with the sub-kernel's number, the value is set under
+            the name without the number, once for the whole combo. None: all have the number.
         grouped: whether equal sub-kernels are tuned together.
         effort: as for the sub-kernels.
 
@@ -114,25 +115,25 @@ def combo(
     """
     if not kernels:
         raise SpaceError("a combo without sub-kernels has no config")
-    known = TargetFacts.of(target)
-    found = [_HEURISTICS[kernel.kind](known, kernel.hints, kernel.facts, effort) for kernel in kernels]
-    first = [made[0].config.as_dict() for made in found]
+    facts_of_target = TargetFacts.of(target)
+    candidates = [_HEURISTICS[kernel.kind](facts_of_target, kernel.hints, kernel.facts, effort) for kernel in kernels]
+    first = [made[0].config.as_dict() for made in candidates]
     naming = _Naming(kernels, names)
     members: dict[str, Value] = {}
     for index, config in enumerate(first):
         members |= naming.members(config, index)
-    launches = dict.fromkeys(_launch(one.config) for made in found for one in made)
-    warps = max(_launch(made[0].config)[0] for made in found)
-    stages = max(_launch(made[0].config)[1] for made in found)
+    launches = dict.fromkeys(_launch(one.config) for made in candidates for one in made)
+    warps = max(_launch(made[0].config)[0] for made in candidates)
+    stages = max(_launch(made[0].config)[1] for made in candidates)
     launches.setdefault((warps, stages))
-    if known.kind == "cpu":
+    if facts_of_target.kind == "cpu":
         launches.clear()
     else:
         members |= {"num_warps": warps, "num_stages": stages}
     ordered = sorted(_groups(kernels, grouped=grouped), key=lambda group: -kernels[group[0]].hints.numel)
-    groups = tuple(_group(group, found[group[0]], naming) for group in ordered)
+    groups = tuple(_group(group, candidates[group[0]], naming) for group in ordered)
     limits = {
-        (index, dimension): min(max_block(dimension, known), kernels[index].hints[dimension])
+        (index, dimension): min(max_block(dimension, facts_of_target), kernels[index].hints[dimension])
         for index in range(len(kernels))
         for dimension in naming.own(first[index], index)
     }
@@ -142,7 +143,7 @@ def combo(
         choices.append(tuple(Config.of(num_warps=warps, num_stages=stages) for warps, stages in launches))
     steps = list(_steps(kernels, ordered, limits, naming))
     if launches:
-        most = _MOST_THREADS // known.warp_size
+        most = _MOST_THREADS // facts_of_target.warp_size
         steps.append(Steps(("num_warps",), tuple(1 << power for power in range(most.bit_length()))))
     return ComboLayout(
         base=HeuristicCandidate(base, "each sub-kernel's first blocks, the most warps and stages of any"),
@@ -155,18 +156,21 @@ def combo(
 
 @dataclass(frozen=True)
 class _Naming:
-    """The combo's names of its sub-kernels' blocks. ``known`` are the combo's parameters; None: any name is one."""
+    """The combo's names for the block sizes of its sub-kernels.
+
+    ``known`` are the combo's parameters. None: every name counts as a parameter.
+    """
 
     kernels: Sequence[SubKernel]
     known: Collection[str] | None
 
     def name(self, index: int, dimension: str) -> str:
-        """The name of a sub-kernel's own block."""
+        """Returns the name of a sub-kernel's own block size."""
         usual = block_name(dimension)
         return self.kernels[index].names.get(usual, f"{usual}_{index}")
 
     def own(self, config: Mapping[str, Value], index: int) -> Iterator[str]:
-        """The dimensions for which a sub-kernel has its own block."""
+        """Yields the dimensions for which a sub-kernel has its own block size."""
         for dimension in DIMENSIONS:
             if block_name(dimension) in config and dimension in self.kernels[index].hints:
                 name = self.name(index, dimension)
@@ -174,8 +178,8 @@ class _Naming:
                     yield dimension
 
     def members(self, config: Mapping[str, Value], index: int) -> dict[str, Value]:
-        """Blocks and HIP's options in the combo's names, without warps and stages."""
-        found: dict[str, Value] = {}
+        """Returns the block sizes and HIP options of a sub-kernel under the combo's names, without warps and stages."""
+        members: dict[str, Value] = {}
         for usual, value in config.items():
             if usual in ("num_warps", "num_stages"):
                 continue
@@ -183,8 +187,8 @@ class _Naming:
             if is_option(usual) or (name and not self._is_own(name, index)):
                 name = usual
             if name:
-                found[name] = value
-        return found
+                members[name] = value
+        return members
 
     def _is_own(self, name: str, index: int) -> bool:
         return self.known is None or name in self.known or name in self.kernels[index].names.values()
@@ -211,11 +215,11 @@ def _groups(kernels: Sequence[SubKernel], *, grouped: bool) -> list[list[int]]:
 
 def _group(members: Sequence[int], candidates: Candidates, naming: _Naming) -> ComboGroup:
     configs: dict[Config, HeuristicCandidate] = {}
-    for one in candidates:
+    for candidate in candidates:
         values: dict[str, Value] = {}
         for index in members:
-            values |= naming.members(one.config.as_dict(), index)
-        configs.setdefault(Config.of(values), HeuristicCandidate(Config.of(values), one.reason))
+            values |= naming.members(candidate.config.as_dict(), index)
+        configs.setdefault(Config.of(values), HeuristicCandidate(Config.of(values), candidate.reason))
     return ComboGroup(tuple(members), tuple(configs.values()))
 
 
@@ -225,7 +229,10 @@ def _steps(
     limits: Mapping[tuple[int, str], int],
     naming: _Naming,
 ) -> Iterator[Steps]:
-    """The changes that a descent may make: each block of a group, unless groups share it."""
+    """Yields the block sizes that a tuner may change one at a time. One change applies to all members of a group.
+
+    A block size that several groups have in common is not changed.
+    """
     users = {naming.name(index, dimension): set[int]() for index, dimension in limits}
     for number, group in enumerate(groups):
         for index, dimension in limits:
@@ -239,7 +246,7 @@ def _steps(
 
 
 def _sizes(kernel: SubKernel, dimension: str, limit: int) -> tuple[int, ...]:
-    """The blocks that a descent may try: powers of two from the least that the kernel allows."""
+    """Returns the values to try for a block size: powers of two from the smallest allowed to ``limit``."""
     facts = kernel.facts
     least = facts.min_rblock if is_reduction(dimension) else facts.min_xblock if dimension == "x" else 1
     least = max(least, facts.descriptor_minimums.get(block_name(dimension), 1))
@@ -247,7 +254,7 @@ def _sizes(kernel: SubKernel, dimension: str, limit: int) -> tuple[int, ...]:
 
 
 def _fitting(kernels: Sequence[SubKernel], first: Sequence[Mapping[str, Value]], naming: _Naming) -> Iterator[Node]:
-    """Constraints that limit every sub-kernel's block to the elements that Triton allows, for any combination."""
+    """Yields constraints that keep each sub-kernel's block within Triton's limit of elements, in any combination."""
     for index, kernel in enumerate(kernels):
         own = [naming.name(index, dimension) for dimension in naming.own(first[index], index)]
         row = kernel.hints.rnumel if kernel.kind == "persistent_reduction" else 1
@@ -256,7 +263,7 @@ def _fitting(kernels: Sequence[SubKernel], first: Sequence[Mapping[str, Value]],
             yield make(OpKind.LE, count, Const(MAX_ELEMENTS))
 
 
-# ---- Combos as the space of a kernel: the heuristic of each sub-kernel, tuned one group after the other ----
+# ---- Combos as the space of a kernel: one heuristic for each sub-kernel, and groups that are tuned in turn ----
 
 _KINDS = ("pointwise", "reduction", "persistent_reduction")
 
@@ -267,7 +274,7 @@ def _no_values() -> Mapping[str, Value]:
 
 @dataclass(frozen=True)
 class ComboSpace:
-    """A combo's space still to be made, for ``silo.kernel(space=...)``; build with :func:`combo_space`."""
+    """The description of a combo's space, for ``silo.kernel(space=...)``; made by :func:`combo_space`."""
 
     parts: tuple[HeuristicSpace, ...]
     grouped: bool = True
@@ -276,7 +283,10 @@ class ComboSpace:
     kind: Literal["combo"] = "combo"
 
     def bound(self, kernel: str, signature: Signature, constraints: Sequence[Constraint] = ()) -> BoundCombo:
-        """The space for one kernel. Raises SpaceError if it lacks a block or an argument that a sub-kernel names."""
+        """Binds the space to one kernel.
+
+        Raises SpaceError if the kernel lacks a constexpr or an argument of a sub-kernel.
+        """
         constants = frozenset(p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR)
         parts = tuple(BoundSpace(kernel, part, part.size_nodes(kernel, signature), ()) for part in self.parts)
         rows = tuple((number, _row_name(part, number, constants)) for number, part in enumerate(self.parts))
@@ -286,16 +296,16 @@ class ComboSpace:
 
 
 def _row_name(part: HeuristicSpace, number: int, constants: frozenset[str]) -> str:
-    """The constexpr for the length of a sub-kernel's whole row; "" if the length is a literal or rows are not whole."""
+    """Returns the constexpr for the length of a sub-kernel's row; "" if it is a literal or rows are not whole."""
     usual = f"R0_BLOCK_{number}"
     return part.names.get("R0_BLOCK", usual if usual in constants else "") if part.whole_rows else ""
 
 
 @dataclass(frozen=True)
 class BoundCombo:
-    """A combo's space for one kernel: ``parts`` are its sub-kernels, ``constexprs`` the kernel's.
+    """A combo's space for one kernel: ``parts`` are its sub-kernels, ``constexprs`` the kernel's constexprs.
 
-    ``rows`` are the constexprs that must equal the length of a whole row, each after the number of its sub-kernel.
+    ``rows`` are the constexprs that must equal the length of a whole row, each with the number of its sub-kernel.
     """
 
     kernel: str
@@ -307,48 +317,48 @@ class BoundCombo:
 
     @cached_property
     def blocks(self) -> tuple[str, ...]:
-        """Constexprs that its configs set."""
+        """The block-size constexprs that its configs set."""
         sizes = [{dimension: 64 for dimension, _ in part.sizes} for part in self.parts]
         return tuple(name for name, _ in self._space(self._plan(TargetFacts("cuda"), sizes), sizes).base.values)
 
     @property
     def deterministic(self) -> BoundCombo:
-        """The same space if sums must be made in one order: one config for reductions."""
+        """The space for sums in one order: reductions have one config."""
         effort = replace(self.made_by.effort, deterministic=True)
         return replace(self, made_by=replace(self.made_by, effort=effort))
 
     @property
     def config_names(self) -> tuple[str, ...]:
-        """Constexprs and options that its configs set, sorted."""
+        """The constexprs and options that its configs set, sorted."""
         return tuple(sorted((*self.blocks, *OPTIONS)))
 
     @property
     def placed(self) -> tuple[str, ...]:
-        """Blocks that a grid is checked to count: empty, because a combo's grid is its author's responsibility."""
+        """The block sizes that a grid must depend on. Empty: the grid of a combo is its author's responsibility."""
         return ()
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Arguments whose values decide the configs, each once: the least that tuning depends on."""
+        """The arguments whose values decide the configs, each once. Tuning depends on at least these."""
         return tuple(dict.fromkeys(name for part in self.parts for name in part.reads))
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """Constexprs without which results would be wrong, as expressions over the arguments: lengths of whole rows."""
+        """The constexprs that results depend on, the lengths of whole rows, as expressions over the arguments."""
         return tuple((name, self.parts[number].row_length) for number, name in self.rows)
 
     def plan(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> ComboLayout:
-        """The plan for one call, by its target, the facts of its device, and the call's scalars."""
+        """Returns the tuning plan for one call, from its target, the facts of its device, and the call's scalars."""
         return self._plan(TargetFacts.of(target, device), [part.hints(values) for part in self.parts])
 
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> GroupedSpace:
-        """The space of one call. Raises SpaceError if the constraints leave nothing of it."""
+        """Returns the space of one call. Raises SpaceError if the constraints exclude every config."""
         sizes = [part.hints(values) for part in self.parts]
         made = self._space(self.plan(target, device, values), sizes)
         return made.constrained(self.constraints, self.reads) if self.constraints else made
 
     def explain(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> str:
-        """Explains the space of one call, a line for each sub-kernel and each choice."""
+        """Explains the space of one call, with a line for each sub-kernel and each choice."""
         plan = self.plan(target, device, values)
         lines = [f"space: a combo of {len(self.parts)} sub-kernels for {target}, at most {plan.space.effort} configs"]
         for number, part in enumerate(self.parts):
@@ -382,15 +392,15 @@ def combo_space(
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
     constants: Mapping[str, Value] | None = None,
 ) -> ComboSpace:
-    """A space for ``silo.kernel(space=...)`` of a kernel that combines several, each in its own programs.
+    """Describes a space for ``silo.kernel(space=...)`` of a kernel that combines several, each in its own programs.
 
-    Sub-kernel ``i`` has the blocks ``XBLOCK_i`` and so on if the kernel has these constexprs, else ``XBLOCK``, which
-    all sub-kernels then share. Sub-kernels are tuned one after the other, the largest first, equal ones (kind, sizes,
-    facts) together, warps and stages at the end.
+    Sub-kernel ``i`` has the block sizes ``XBLOCK_i`` and so on if the kernel has these constexprs, else ``XBLOCK``,
+    which all sub-kernels then share. Sub-kernels are tuned one after the other, the largest first; equal sub-kernels
+    (kind, sizes, facts) are tuned together, and warps and stages at the end.
 
     Args:
         parts: the sub-kernels in order, as :func:`silo.heuristics.heuristic_space` describes a kernel: pointwise
-            kernels, reductions and persistent reductions. ``names`` of a part are the combo's names of its blocks.
+            kernels, reductions and persistent reductions. ``names`` of a part are the combo's names of its block sizes.
         grouped: whether equal sub-kernels are tuned together.
         effort: the number of configs wanted.
         constants: other constexprs and options that every config sets.

@@ -1,4 +1,4 @@
-"""The facts that heuristics use: of a kernel, of the sizes it runs on, and of its target, never of this machine."""
+"""The facts that heuristics use: about a kernel, about its sizes, and about its target, never about this machine."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = [
     "is_reduction",
 ]
 
-# ---- The facts that heuristics use: of a kernel, and of the sizes it runs on ----
+# ---- Facts about a kernel, and about the sizes it runs on ----
 
-# The dimensions a kernel may have: three parallel ones, two reduced ones.
+# The dimensions that a kernel may have: three parallel and two reduced dimensions.
 DIMENSIONS = ("x", "y", "z", "r0_", "r1_")
 _ALIASES = {"r": "r0_", "r0": "r0_", "r1": "r1_"}
 
 
 def block_name(dimension: str) -> str:
-    """The block-size constexpr of a dimension.
+    """Returns the block-size constexpr of a dimension.
 
     >>> block_name("x"), block_name("r0_")
     ('XBLOCK', 'R0_BLOCK')
@@ -41,12 +41,12 @@ def block_name(dimension: str) -> str:
 
 
 def is_reduction(dimension: str) -> bool:
-    """Whether the dimension is reduced."""
+    """Returns whether the dimension is reduced."""
     return dimension.startswith("r")
 
 
 class AutotuneHint(Enum):
-    """Hints in a generated kernel."""
+    """Hints that Inductor writes into a generated kernel."""
 
     ONE_ELEMENT_PER_THREAD = "one element per thread"
 
@@ -71,7 +71,7 @@ class TileHint(Enum):
 class SizeHints:
     """The number of elements of each dimension, rounded up to a power of two.
 
-    A dimension without elements counts as one: its kernel runs no program.
+    A dimension with 0 elements counts as 1; such a kernel runs no program.
 
     >>> SizeHints.of({"x": 1000, "r": 3})
     SizeHints(sizes=(('x', 1024), ('r0_', 4)))
@@ -81,10 +81,13 @@ class SizeHints:
 
     @classmethod
     def of(cls, sizes: SizeHints | Mapping[str, int]) -> SizeHints:
-        """From sizes by dimension: ``x``, ``y``, ``z``, ``r0_`` (or ``r``), ``r1_``. Raises SpaceError for others."""
+        """Makes hints from sizes by dimension: ``x``, ``y``, ``z``, ``r0_`` (or ``r``), ``r1_``.
+
+        Raises SpaceError for others.
+        """
         if isinstance(sizes, SizeHints):
             return sizes
-        found: dict[str, int] = {}
+        rounded: dict[str, int] = {}
         for name, size in sizes.items():
             dimension = _ALIASES.get(name, name)
             if dimension not in DIMENSIONS:
@@ -93,12 +96,12 @@ class SizeHints:
                 raise SpaceError(f"the size hint {name}={size!r} is not an integer")
             if size < 0:
                 raise SpaceError(f"the size hint {name}={size} is negative; it counts elements")
-            if dimension in found:
+            if dimension in rounded:
                 raise SpaceError(f"two size hints are for the dimension {dimension}: {', '.join(sizes)}")
-            found[dimension] = 1 << max(size - 1, 0).bit_length()
-        ordered = tuple((name, found[name]) for name in DIMENSIONS if name in found)
+            rounded[dimension] = 1 << max(size - 1, 0).bit_length()
+        ordered = tuple((name, rounded[name]) for name in DIMENSIONS if name in rounded)
         for before, after in (("x", "y"), ("y", "z"), ("r0_", "r1_")):
-            if after in found and before not in found:
+            if after in rounded and before not in rounded:
                 raise SpaceError(
                     f"there is a size hint for {after} and none for {before}; name dimensions in that order"
                 )
@@ -117,7 +120,7 @@ class SizeHints:
 
     @property
     def numel(self) -> int:
-        """The product over every dimension."""
+        """The product of the sizes of all dimensions."""
         return math.prod(size for _, size in self.sizes)
 
     @property
@@ -132,11 +135,11 @@ class SizeHints:
 
     @property
     def rnumel(self) -> int:
-        """The product over the reduced dimensions."""
+        """The product of the sizes of the reduced dimensions."""
         return math.prod(self[name] for name in self.reduced)
 
     def replaced(self, **sizes: int) -> SizeHints:
-        """The same with other sizes for some dimensions."""
+        """Returns the hints with other sizes for some dimensions."""
         return SizeHints.of({**dict(self.sizes), **sizes})
 
     def __str__(self) -> str:
@@ -153,26 +156,26 @@ def _no_scores() -> Mapping[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelFacts:
-    """Facts of a kernel. Every default is the value for an unknown kernel.
+    """Facts about a kernel. Every default is the value for an unknown kernel.
 
     Attributes:
         loads, stores, reductions: the number of operations of each kind in one program.
-        atomic_add: whether it adds atomically.
+        atomic_add: whether the kernel adds atomically.
         dynamic_sizes: the number of arguments that are sizes which the kernel's indexing depends on.
-        min_elements_per_thread: the least number of elements for each thread.
+        min_elements_per_thread: the smallest number of elements for each thread.
         autotune_hints, tile_hint, reduction_hint: the kernel's own hints.
         tiling_scores: by dimension, how much a longer block there helps memory accesses; all 1 if empty.
         contiguous_reduction: whether some load or store is contiguous along the reduced axis.
         persistent_block: also try the whole reduced axis in one block.
         longest_persistent: elements of the longest reduced axis that a sub-kernel of a combo holds in one block (HIP).
-        single_row: the kernel has no x block: one row per program.
-        descriptor_minimums: the least block sizes that its tensor descriptors allow, by block name.
-        min_xblock, min_rblock: least block sizes for another reason.
+        single_row: the kernel has no x block, because each program processes one row.
+        descriptor_minimums: the smallest block sizes that its tensor descriptors allow, by block name.
+        min_xblock, min_rblock: smallest block sizes for another reason.
         rsplit_size: rows that one program of a mix-order reduction processes; 0 for any other kernel.
         several_stages: whether a mix-order reduction may be pipelined.
         persistent: whether a cooperative reduction holds its share of the reduced axis in one block.
-        min_scan_block: least block of a split scan.
-        native_matmul: whether it multiplies matrices by tl.dot: y rows, x columns, r0 inner, z batches.
+        min_scan_block: smallest block of a split scan.
+        native_matmul: whether the kernel multiplies matrices by tl.dot: y rows, x columns, r0 inner, z batches.
     """
 
     loads: int = 0
@@ -207,13 +210,13 @@ class KernelFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuningEffort:
-    """The number of configs wanted, and whether results must have the same bits everywhere.
+    """The number of configs wanted, and whether results must be bitwise equal everywhere.
 
     Attributes:
-        tune: more than one config for pointwise kernels.
-        exhaustive: every config of the heuristic (PyTorch's max-autotune).
-        deterministic: one config for a reduction, so that sums are made in one order.
-        batch_invariant: the same order whatever the number of rows; implies ``deterministic``.
+        tune: whether to try more than one config for pointwise kernels.
+        exhaustive: whether to try every config of the heuristic (PyTorch's max-autotune).
+        deterministic: whether a reduction gets only one config, so that sums are made in one order.
+        batch_invariant: whether sums are made in the same order for any number of rows; implies ``deterministic``.
     """
 
     tune: bool = True
@@ -223,19 +226,19 @@ class TuningEffort:
 
     @property
     def one_order(self) -> bool:
-        """Whether a reduction gets one config."""
+        """Whether a reduction gets only one config, so that sums are made in one order."""
         return self.deterministic or self.batch_invariant
 
 
-# ---- Target facts: facts of the device that a kernel is for, never of the machine that heuristics run on ----
+# ---- Facts about the device that a kernel is for, never about the machine that heuristics run on ----
 
 _WITHOUT_BLOCKS = ("tpu", "metal")  # kinds of targets whose kernels do not work on blocks of a tensor
-_XPU_UNITS = 64  # no driver here declares them
+_XPU_UNITS = 64  # assumed, because no driver here reports it
 
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """The facts of a target that heuristics use.
+    """The facts about a target that heuristics use.
 
     ``kind`` and ``arch`` are the target's; ``major`` is the compute capability's first number (0 except for CUDA);
     ``warp_size`` the lanes of a warp; ``units`` the multiprocessors, compute units or cores; ``assumed`` names the
@@ -251,7 +254,7 @@ class TargetFacts:
 
     @classmethod
     def of(cls, target: TargetFacts | Target | str, device: Mapping[str, int] | None = None) -> TargetFacts:
-        """The facts of a target; ``device`` (leaves of the expression language) overrides facts assumed for its arch.
+        """Returns the facts about a target. ``device`` has device facts that override those assumed for its arch.
 
         Raises SpaceError for a target whose kernels have no Triton blocks.
 
@@ -265,11 +268,11 @@ class TargetFacts:
         named = Target.parse(target) if isinstance(target, str) else target
         if named.kind in _WITHOUT_BLOCKS:
             raise SpaceError(f"no heuristic knows the target {named}: they choose blocks for cuda, hip, xpu and cpu")
-        known = device or {}
-        units = known.get("sm_count", 0)
-        # A CPU reports one lane per warp; blocks for it are chosen as for 32, and options that count warps are left
-        # out.
-        warp = known.get("warp_size", 0) if named.kind != "cpu" else 32
+        device_facts = device or {}
+        units = device_facts.get("sm_count", 0)
+        # A CPU reports one lane per warp. Its block sizes are chosen as for 32 lanes, and options that count warps are
+        # left out.
+        warp = device_facts.get("warp_size", 0) if named.kind != "cpu" else 32
         return cls(
             kind=named.kind,
             arch=named.arch,
@@ -281,12 +284,12 @@ class TargetFacts:
 
     @property
     def is_hip(self) -> bool:
-        """Whether it is AMD's."""
+        """Whether the target is AMD's."""
         return self.kind == "hip"
 
     @property
     def is_xpu(self) -> bool:
-        """Whether it is Intel's."""
+        """Whether the target is Intel's."""
         return self.kind == "xpu"
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Spaces that a heuristic makes: the configs worth trying for each call's target and sizes."""
+"""Spaces that a heuristic makes: its configs for each call's target and sizes."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ KINDS: dict[str, HeuristicFunction] = {
     "split_scan": split_scan,
     "native_matmul": native_matmul,
 }
-# Kinds whose rows are one block that no config sets; a kernel with a constexpr for it gets the row's length.
+# Kinds of kernels that process whole rows, so that no config sets the block size. If the kernel has a constexpr for it,
+# the constexpr gets the row's length.
 _WHOLE_ROWS = ("persistent_reduction", "mix_order")
-# Programs of this kind wait for one another: a driver rejects a launch of more of them than the device runs at once. A
-# config may meet sizes that it was not made for (a bundle takes RSPLIT from the nearest bucket): results are right with
-# any, but without this option a launch that does not fit would wait without end.
+# Programs of a cooperative reduction wait for one another, so they must all run at once. With this option a driver
+# rejects a launch of more programs than that; without it such a launch would wait without end. It may happen because a
+# config may be used for sizes that it was not made for (a bundle takes RSPLIT from the nearest bucket). Results are
+# right with any RSPLIT.
 _TOGETHER: Mapping[str, Value] = {"launch_cooperative_grid": True}
-# Options that every config sets besides; a CPU's configs leave them out.
+# Options that every config sets, except configs for a CPU.
 OPTIONS = ("num_warps", "num_stages")
 
 
@@ -62,7 +64,7 @@ def _no_values() -> Mapping[str, Value]:
 
 @dataclass(frozen=True)
 class HeuristicSpace:
-    """A space still to be made, for ``silo.kernel(space=...)``; build with :func:`space`."""
+    """The description of a heuristic's space, for ``silo.kernel(space=...)``; made by :func:`space`."""
 
     kind: str
     function: HeuristicFunction
@@ -81,7 +83,10 @@ class HeuristicSpace:
         why: str = "",
         placed: tuple[str, ...] = (),
     ) -> BoundSpace:
-        """The space for one kernel. Raises SpaceError if it lacks a block or an argument that this space names."""
+        """Binds the space to one kernel.
+
+        Raises SpaceError if the kernel lacks a constexpr or an argument that the space names.
+        """
         sizes = self.size_nodes(kernel, signature)
         sample = self.made(TargetFacts("cuda"), {dimension: 64 for dimension, _ in sizes})
         blocks = tuple(name for name, _ in sample[0].config.values)
@@ -89,7 +94,10 @@ class HeuristicSpace:
         return BoundSpace(kernel, self, sizes, blocks, tuple(constraints), why, placed)
 
     def size_nodes(self, kernel: str, signature: Signature) -> tuple[tuple[str, Node], ...]:
-        """The size of each dimension over a kernel's scalar arguments. Raises SpaceError if an argument is missing."""
+        """Returns the size of each dimension as an expression over a kernel's scalar arguments.
+
+        Raises SpaceError if an argument is missing.
+        """
         scalars = [p.name for p in signature.parameters if p.kind is not ParameterKind.POINTER]
         return tuple((dimension, self._size(kernel, size, scalars)) for dimension, size in self.sizes.items())
 
@@ -112,7 +120,7 @@ class HeuristicSpace:
         return node
 
     def made(self, target: TargetFacts, sizes: Mapping[str, int]) -> Candidates:
-        """The candidates for sizes by dimension, in the kernel's own names."""
+        """Returns the candidates for sizes by dimension, under the kernel's own names."""
         hints = SizeHints.of(sizes)
         made = self.function(target, hints, self.facts, self.effort).named(self.names)
         row = {self.row: hints.rnumel} if self.row else {}
@@ -125,17 +133,17 @@ class HeuristicSpace:
 
     @property
     def row(self) -> str:
-        """The constexpr for the length of a whole row, "" without one."""
+        """The constexpr for the length of a whole row; "" without such a constexpr."""
         return self.names.get("R0_BLOCK", "") if self.whole_rows else ""
 
     @property
     def whole_rows(self) -> bool:
-        """Whether its rows are one block that no config sets."""
+        """Whether a row is one block that no config sets."""
         return self.kind in _WHOLE_ROWS
 
 
 def check_blocks(kernel: str, kind: str, blocks: Sequence[str], signature: Signature) -> None:
-    """Raises SpaceError for a block that a heuristic sets and the kernel lacks."""
+    """Raises SpaceError for a block-size constexpr that a heuristic sets and the kernel lacks."""
     constants = [p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR]
     for name in blocks:
         if name not in constants:
@@ -154,7 +162,7 @@ def _with(candidate: HeuristicCandidate, members: Mapping[str, Value]) -> Heuris
 class BoundSpace:
     """A heuristic's space for one kernel: ``sizes`` are expressions over its scalar arguments, ``blocks`` constexprs.
 
-    For an inferred space, ``why`` is the reason, and ``placed`` names the blocks that its grid has to count.
+    For an inferred space, ``why`` is the reason, and ``placed`` names the block sizes that its grid must depend on.
     """
 
     kernel: str
@@ -167,58 +175,58 @@ class BoundSpace:
 
     @property
     def deterministic(self) -> BoundSpace:
-        """The same space if sums must be made in one order: one config for reductions."""
+        """The space for sums in one order: reductions have one config."""
         effort = replace(self.made_by.effort, deterministic=True)
         return replace(self, made_by=replace(self.made_by, effort=effort))
 
     @property
     def config_names(self) -> tuple[str, ...]:
-        """Constexprs and options that its configs set, sorted."""
+        """The constexprs and options that its configs set, sorted."""
         return tuple(sorted((*self.blocks, *OPTIONS)))
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Arguments whose values decide the configs, each once: the least that tuning depends on."""
+        """The arguments whose values decide the configs, each once. Tuning depends on at least these."""
         found = [leaf.name for _, node in self.sizes for leaf in leaves(node) if isinstance(leaf, Argument)]
         return tuple(dict.fromkeys(found))
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """Constexprs without which results would be wrong, as expressions over the arguments: lengths of whole rows."""
+        """The constexprs that results depend on, the lengths of whole rows, as expressions over the arguments."""
         return ((self.made_by.row, self.row_length),) if self.made_by.row else ()
 
     @property
     def row_length(self) -> Node:
-        """The length of a whole row, as a power of two."""
+        """Returns the length of a whole row, rounded up to a power of two, as an expression."""
         rows = [node for dimension, node in self.sizes if dimension.startswith("r")]
         length = reduce(lambda left, right: make(OpKind.MUL, left, right), rows)
         return make(OpKind.NEXT_POW2, make(OpKind.MAX, length, Const(1)))
 
     def candidates(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> Candidates:
-        """The candidates of one call, by its target, the facts of its device, and the call's scalars.
+        """Returns the candidates of one call, from its target, the facts of its device, and the call's scalars.
 
-        Sizes count by their bucket, so that calls of one bucket have one space. Raises SpaceError for a size that is
-        not an integer.
+        Sizes are replaced by their bucket, so that calls of one bucket have one space. Raises SpaceError for a size
+        that is not an integer.
         """
         return self.made_by.made(TargetFacts.of(target, device), self.hints(values))
 
     def hints(self, values: Mapping[str, Value]) -> dict[str, int]:
-        """The sizes of one call by dimension, of its bucket. Raises SpaceError for a size that is not an integer."""
+        """Returns the sizes of one call's bucket by dimension. Raises SpaceError for a size that is not an integer."""
         buckets = {name: bucket_of([values.get(name)])[0] for name in self.reads}
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for dimension, node in self.sizes:
             try:
-                found[dimension] = max(evaluate(node, Bindings(values=buckets)), 0)
+                sizes[dimension] = max(evaluate(node, Bindings(values=buckets)), 0)
             except ExpressionError as error:
                 raise SpaceError(f"{self.kernel}: the size {dimension} for the heuristic: {error}") from None
-        return found
+        return sizes
 
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> Space:
-        """The space of one call. Raises SpaceError if the constraints leave nothing of it."""
+        """Returns the space of one call. Raises SpaceError if the constraints exclude every config."""
         return Space.of(self.candidates(target, device, values).configs, self.constraints, self.reads)
 
     def explain(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> str:
-        """Explains the space of one call, a line for each config."""
+        """Explains the space of one call, with a line for each config."""
         sizes = ", ".join(f"{name}={size}" for name, size in self.hints(values).items())
         read = ", ".join(f"{dimension} from {node}" for dimension, node in self.sizes)
         lines = [f"space: the {self.made_by.kind} heuristic for {target} and {sizes} ({read})"]
@@ -237,17 +245,17 @@ def space(
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
     constants: Mapping[str, Value] | None = None,
 ) -> HeuristicSpace:
-    """A space for ``silo.kernel(space=...)`` that a heuristic makes for each call's device and sizes.
+    """Describes a space for ``silo.kernel(space=...)`` that a heuristic makes for each call's device and sizes.
 
     Args:
         kind: ``pointwise``, ``reduction``, ``persistent_reduction``, ``mix_order``, ``cooperative_reduction``,
             ``split_scan``, ``native_matmul``; or a function of the same form, ``f(target, hints, facts, effort)``.
         sizes: the number of elements of each dimension (x, y, z, r): the name of an integer argument, a number, or a
             function of the arguments, for example ``lambda a: a.m * a.n``.
-        names: the kernel's own names of the blocks, by the usual ones (``{"XBLOCK": "BLOCK"}``); "" for a block that
-            is a literal in the kernel. A persistent reduction's R0_BLOCK is the length of a row, a power of two.
-            Configs of a cooperative reduction request a cooperative launch, unless ``constants`` override that.
-        facts: the facts of the kernel.
+        names: maps the usual names of block sizes to the kernel's own (``{"XBLOCK": "BLOCK"}``), or to "" for a block
+            size that is a literal in the kernel. A persistent reduction's R0_BLOCK is the length of a row, a power of
+            two. Configs of a cooperative reduction request a cooperative launch, unless ``constants`` override that.
+        facts: the facts about the kernel.
         effort: the number of configs wanted.
         constants: other constexprs and options that every config sets.
 

@@ -1,4 +1,4 @@
-"""Infers the heuristic of a kernel without a space, from the names of its block sizes and the sizes of its arrays."""
+"""Infers the heuristic of a kernel without a space, from the names of its block sizes, its sizes and its code."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = [
     "use_of",
 ]
 
-# ---- Common names of block sizes and sizes, and their meaning ----
+# ---- Usual names of block sizes and sizes, and their meaning ----
 
-# Block rows that are handled together, so that neighbours share the data they read.
+# The role of a parameter that says how many rows of blocks are processed together, so that they read shared data once.
 GROUP = "group"
 _BLOCK = "(?:BLOCK|TILE|BLK)"
 _FORMS = (
@@ -38,7 +38,7 @@ _FORMS = (
 )
 _GROUP = re.compile(r"GROUP(?:SIZE)?M?")
 
-# Names of arguments that are sizes, by the role of the block, in lower case; the first match counts.
+# Names of arguments that are sizes, in lower case, by the role of the block size; the first match counts.
 SIZE_NAMES: dict[str, tuple[str, ...]] = {
     "x": ("xnumel", "n_elements", "num_elements", "numel", "size", "length", "n_cols", "cols", "width", "n"),
     "y": ("ynumel", "n_rows", "num_rows", "rows", "height", "m"),
@@ -53,7 +53,7 @@ _ALL_SIZES = frozenset(name for names in SIZE_NAMES.values() for name in names)
 
 
 def role_of(name: str) -> str | None:
-    """The role of a constexpr with this name, or None.
+    """Returns the role of a constexpr with this name, or None.
 
     >>> [role_of(name) for name in ("BLOCK_SIZE", "BLOCK_M", "XBLOCK", "GROUP_SIZE_M", "HEAD_DIM")]
     ['any', 'm', 'x', 'group', None]
@@ -70,11 +70,11 @@ def role_of(name: str) -> str | None:
 
 
 def open_blocks(signature: Signature, computed: Collection[str] = ()) -> tuple[str, ...]:
-    """Constexprs of a kernel that a call may leave to a heuristic: constexprs with a block's name, without a default.
+    """Returns the constexprs that a call may leave to a heuristic: those with a block size's name and no default.
 
-    ``computed`` are set by ``triton.heuristics``. Empty if no block is among them.
+    ``computed`` are set by ``triton.heuristics``. The result is empty if no block size is among them.
     """
-    found = tuple(
+    blocks = tuple(
         parameter.name
         for parameter in signature.parameters
         if parameter.kind is ParameterKind.CONSTEXPR
@@ -82,26 +82,26 @@ def open_blocks(signature: Signature, computed: Collection[str] = ()) -> tuple[s
         and parameter.name not in computed
         and role_of(parameter.name) is not None
     )
-    return found if any(role_of(name) != GROUP for name in found) else ()
+    return blocks if any(role_of(name) != GROUP for name in blocks) else ()
 
 
 def open_sizes(signature: Signature) -> tuple[str, ...]:
-    """Parameters whose names are names of sizes."""
+    """Returns the parameters whose names are names of sizes."""
     scalars = (ParameterKind.ANY, ParameterKind.INTEGER)
     return tuple(p.name for p in signature.parameters if p.kind in scalars and p.name.lower() in _ALL_SIZES)
 
 
 def size_name(role: str, arguments: Sequence[str]) -> str | None:
-    """The argument that is named as the size of a block with this role, or None."""
+    """Returns the argument that is named as the size for a block size with this role, or None."""
     lowered = {argument.lower(): argument for argument in reversed(arguments)}
     return next((lowered[name] for name in SIZE_NAMES.get(role, ()) if name in lowered), None)
 
 
-# ---- The heuristic of a kernel without a space, by the names of its block sizes and its code ----
+# ---- Inferring the heuristic from the names of block sizes and from the kernel's code ----
 
-# The number of block rows that a product of matrices handles together, if the kernel has a parameter for it.
+# The value of that parameter in kernels that multiply matrices.
 _GROUP_ROWS = 8
-# The dimension of each role, for kernels with blocks of exactly these roles.
+# For kernels with block sizes of exactly these roles: the dimension of each role.
 _POINTWISE: tuple[dict[str, str], ...] = (
     *({role: "x"} for role in ("any", "x", "n", "m", "k", "r")),
     {"n": "x", "m": "y"},
@@ -114,9 +114,9 @@ _POINTWISE: tuple[dict[str, str], ...] = (
 class BlockUse:
     """A kernel's use of one block.
 
-    ``limit`` is the argument that masks it, or "". ``folded``: it is reduced or scanned; ``stepped``: a loop goes over
-    its dimension; ``placed``: programs start at multiples of it. A block that is neither stepped nor placed has to hold
-    its whole dimension.
+    ``limit`` is the argument that masks the block, or "". ``folded``: the block is reduced or scanned. ``stepped``: a
+    loop goes over its dimension. ``placed``: programs start at multiples of its size. A block that is neither stepped
+    nor placed has to hold its whole dimension.
     """
 
     limit: str = ""
@@ -126,13 +126,13 @@ class BlockUse:
 
     @property
     def whole(self) -> bool:
-        """Whether it has to hold its whole dimension."""
+        """Whether the block has to hold its whole dimension."""
         return not self.stepped and not self.placed
 
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:
-    """A kernel's operations by kind, and its blocks by name."""
+    """The number of a kernel's operations by kind, and the use of its blocks by name."""
 
     blocks: Mapping[str, BlockUse]
     loads: int = 0
@@ -144,15 +144,15 @@ class KernelUse:
 
 
 def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
-    """The use of blocks of these lengths, by the traits of the kernel's code."""
+    """Returns the use of blocks with these sizes, from the traits of the kernel's code."""
     blocks: dict[str, BlockUse] = {}
     for name, length in lengths.items():
-        found = None if role_of(name) == GROUP else traits.blocks.get(length)
-        if found is None:
+        block = None if role_of(name) == GROUP else traits.blocks.get(length)
+        if block is None:
             blocks[name] = BlockUse()
             continue
-        limit = found.limits[0] if found.limits else ""
-        blocks[name] = BlockUse(limit, found.reduced or found.scanned, stepped=found.stepped, placed=found.placed)
+        limit = block.limits[0] if block.limits else ""
+        blocks[name] = BlockUse(limit, block.reduced or block.scanned, stepped=block.stepped, placed=block.placed)
     return KernelUse(
         blocks=blocks,
         loads=traits.loads,
@@ -165,7 +165,7 @@ def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
 
 
 def common_use(one: KernelUse, other: KernelUse) -> KernelUse:
-    """The facts that hold for both lengths of every block: one length may equal a constant of the kernel by chance."""
+    """Keeps the facts that hold for both sizes of every block: a size may equal a constant of the kernel by chance."""
     blocks = {
         name: BlockUse(
             first.limit if first.limit == second.limit else "",
@@ -183,7 +183,7 @@ class _Kernel:
     name: str
     use: KernelUse
     arguments: Sequence[str]  # scalar parameters, in order
-    key: Sequence[str]  # the parameters in the guard of a call
+    key: Sequence[str]  # the parameters in the guard code of a call
 
     def refuse(self, why: str) -> SpaceError:
         blocks = ", ".join(self.use.blocks)
@@ -194,27 +194,27 @@ class _Kernel:
         )
 
     def size(self, block: str) -> str:
-        """The argument that holds the number of elements in a block's dimension."""
+        """Returns the argument that holds the number of elements in a block's dimension."""
         use = self.use.blocks[block]
-        found = use.limit or size_name(role_of(block) or "", self.key)
-        if not found:
+        argument = use.limit or size_name(role_of(block) or "", self.key)
+        if not argument:
             raise self.refuse(f"nothing says how far {block} goes (no mask compares it with an argument)")
-        if found not in self.key:
-            raise self.refuse(f"{block} goes up to {found}, which is not in the key: add key=[{found!r}, ...]")
-        return found
+        if argument not in self.key:
+            raise self.refuse(f"{block} goes up to {argument}, which is not in the key: add key=[{argument!r}, ...]")
+        return argument
 
 
 def guess(name: str, use: KernelUse, arguments: Sequence[str], key: Sequence[str]) -> tuple[HeuristicSpace, str]:
-    """The space for a kernel, and the reason. Pure.
+    """Infers the space for a kernel; returns it with the reason.
 
     Args:
-        name: the kernel's, for messages.
-        use: its operations; its blocks are those that the call leaves open.
+        name: the kernel's name, for messages.
+        use: the kernel's operations; its blocks are those that the call leaves open.
         arguments: its scalar parameters.
         key: the parameters that tuning may depend on.
 
     Raises:
-        SpaceError: the kernel's kind is unclear; the message names the reason, and the values to give instead.
+        SpaceError: the kernel's kind is unclear; the message has the reason, and the values to pass instead.
     """
     kernel = _Kernel(name, use, arguments, key)
     groups: dict[str, Value] = {block: _GROUP_ROWS for block in use.blocks if role_of(block) == GROUP}
@@ -252,14 +252,14 @@ def _product(
     ):
         if not good:
             raise kernel.refuse(f"it looks like a product of matrices, but of {block} {how}")
-    made = space(
+    heuristic = space(
         "native_matmul",
         {"x": kernel.size(n), "y": kernel.size(m), "r": kernel.size(k)},
         names={"XBLOCK": n, "YBLOCK": m, "R0_BLOCK": k},
         facts=facts,
         constants=groups,
     )
-    return made, f"guessed: tl.dot with blocks {m}, {n}, {k} is a product of matrices"
+    return heuristic, f"guessed: tl.dot with blocks {m}, {n}, {k} is a product of matrices"
 
 
 def _rows(
@@ -271,14 +271,14 @@ def _rows(
         raise kernel.refuse(
             f"rows lie along {', '.join(along)}, and there are several along {', '.join(rows) or 'none'}"
         )
-    made = space(
+    heuristic = space(
         "persistent_reduction" if whole else "reduction",
         {"x": kernel.size(rows[0]) if rows else 1, "r": kernel.size(along[0])},
         names={"R0_BLOCK": along[0], "XBLOCK": rows[0] if rows else ""},
         facts=facts,
     )
     how = f"{along[0]} holds whole rows" if whole else f"it reduces along {along[0]} in a loop"
-    return made, f"guessed: {how}, {f'several by {rows[0]}' if rows else 'one a program'}"
+    return heuristic, f"guessed: {how}, {f'several by {rows[0]}' if rows else 'one a program'}"
 
 
 def _pointwise(kernel: _Kernel, blocks: Mapping[str, str], facts: KernelFacts) -> tuple[HeuristicSpace, str]:
@@ -287,10 +287,10 @@ def _pointwise(kernel: _Kernel, blocks: Mapping[str, str], facts: KernelFacts) -
     if dimensions is None:
         raise kernel.refuse("they are no known set of dimensions")
     by_dimension = {dimensions[role]: block for block, role in blocks.items()}
-    made = space(
+    heuristic = space(
         "pointwise",
         {dimension: kernel.size(by_dimension[dimension]) for dimension in ("x", "y", "z") if dimension in by_dimension},
         names={f"{dimension.upper()}BLOCK": block for dimension, block in by_dimension.items()},
         facts=facts,
     )
-    return made, "guessed: neither tl.dot nor a reduction over a block, so it is pointwise"
+    return heuristic, "guessed: neither tl.dot nor a reduction over a block, so it is pointwise"

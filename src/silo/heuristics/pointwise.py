@@ -1,4 +1,4 @@
-"""Pointwise kernels: every element of the output from the same elements of the inputs, in one to three dimensions."""
+"""Pointwise kernels: each output element depends on the input elements at the same index, in 1 to 3 dimensions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pointwise(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a pointwise kernel over ``x``, ``x`` and ``y``, or all of ``x``, ``y``, ``z``.
+    """Returns configs of a pointwise kernel over ``x``, ``x`` and ``y``, or all of ``x``, ``y``, ``z``.
 
     The values follow PyTorch 2.13 (``triton_heuristics.pointwise``); additions for AMD and Intel depend on the target.
     Raises SpaceError for other dimensions.
@@ -30,17 +30,17 @@ def pointwise(
     XBLOCK=256, num_stages=1, num_warps=4: a block for 1024 elements, 256 of them a warp
     XBLOCK=128, num_stages=1, num_warps=4: half of it, 64 elements a warp
     """
-    known, sizes = TargetFacts.of(target), SizeHints.of(hints)
+    facts_of_target, sizes = TargetFacts.of(target), SizeHints.of(hints)
     if sizes.reduced:
         raise SpaceError(f"a pointwise kernel reduces nothing, and there are size hints for {', '.join(sizes.reduced)}")
     draft = Draft("pointwise")
     fill = (_one, _two, _three)[len(sizes.parallel) - 1]
-    fill(draft, known, sizes, facts, effort)
-    return descriptor_filter(draft.done(), facts, known).for_target(known)
+    fill(draft, facts_of_target, sizes, facts, effort)
+    return descriptor_filter(draft.done(), facts, facts_of_target).for_target(facts_of_target)
 
 
 def _span(hints: SizeHints) -> int:
-    """The elements of a block for some 128 blocks in all, between 256 and 1024."""
+    """Returns the block size that gives some 128 blocks in all, between 256 and 1024 elements."""
     return max(256, min(hints.numel // 128, 1024))
 
 

@@ -1,4 +1,4 @@
-"""Reductions: looped, persistent, cooperative, mixed-order; scans of long rows; and products of matrices by tl.dot."""
+"""Reductions: looped, persistent, cooperative, mixed-order; scans of long rows; and matrix products by tl.dot."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ def native_matmul(
     *,
     persistent: bool = False,
 ) -> Candidates:
-    """Configs of a product of ``y`` x ``r`` and ``r`` x ``x`` matrices, with ``z`` for batches of them.
+    """Returns configs of a product of ``y`` x ``r`` and ``r`` x ``x`` matrices, with ``z`` for batches of them.
 
-    The values are the 19 of PyTorch 2.13, whatever the sizes; a batched product handles one batch per program. With
-    ``persistent`` the whole inner dimension is one block, which the configs do not set, and blocks of x and y are
+    The values are the 19 of PyTorch 2.13, for all sizes; a batched product processes one batch per program. With
+    ``persistent`` the whole inner dimension is one block, which the configs do not set, and block sizes of x and y are
     halved, not below 16, until the tile fits. Raises SpaceError for other dimensions.
 
     >>> len(native_matmul("cuda:sm_90", {"x": 4096, "y": 4096, "r": 4096}))
     19
     """
-    known, sizes = TargetFacts.of(target), SizeHints.of(hints)
+    facts_of_target, sizes = TargetFacts.of(target), SizeHints.of(hints)
     if sizes.reduced != ("r0_",) or "y" not in sizes:
         raise SpaceError(f"a product of matrices has sizes x, y and r (and z for batches), not {sizes}")
     inner = max(sizes.rnumel, MIN_DOT_BLOCK)
@@ -107,13 +107,13 @@ def native_matmul(
             f"an inner dimension of {inner} does not fit one block beside 16 x 16 elements: {MAX_ELEMENTS} fit; "
             "use a kernel that loops over it"
         )
-    made = descriptor_filter(draft.done(), facts, known, whole_row=inner if persistent else 0)
-    made = deterministic_filter(made, facts, effort)
-    return replace(made, kind="native matmul").for_target(known)
+    candidates = descriptor_filter(draft.done(), facts, facts_of_target, whole_row=inner if persistent else 0)
+    candidates = deterministic_filter(candidates, facts, effort)
+    return replace(candidates, kind="native matmul").for_target(facts_of_target)
 
 
 def _shrink(blocks: dict[str, int], inner: int) -> None:
-    """Halves the larger of x and y until the tile fits or both are 16; halves x if they are equal."""
+    """Halves the larger block size of x and y until the tile fits or both are 16. If they are equal, x is halved."""
     while math.prod(blocks.values()) * inner > MAX_ELEMENTS:
         long = [name for name in ("XBLOCK", "YBLOCK") if blocks[name] > MIN_DOT_BLOCK]
         if not long:
@@ -121,7 +121,7 @@ def _shrink(blocks: dict[str, int], inner: int) -> None:
         blocks[max(long, key=lambda name: blocks[name])] //= 2
 
 
-# ---- Looped reductions: rows are reduced a block of the row at a time ----
+# ---- Looped reductions: a loop reduces a row one block after the other ----
 
 
 def reduction(
@@ -130,10 +130,10 @@ def reduction(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a looped reduction over ``r0_`` (and ``r1_``) of rows ``x`` (and ``y``).
+    """Returns configs of a looped reduction over ``r0_`` (and ``r1_``) of rows ``x`` (and ``y``).
 
     The values follow PyTorch 2.13 (``triton_heuristics.reduction``). A kernel whose reduction hint describes its rows'
-    layout gets one config, any other six. Raises SpaceError for other dimensions.
+    layout gets one config, any other kernel six. Raises SpaceError for other dimensions.
 
     >>> facts = KernelFacts(loads=2, reductions=1, reduction_hint=ReductionHint.INNER)
     >>> print(reduction("cuda:sm_90", {"x": 4096, "r": 4096}, facts)[0].config)
@@ -151,7 +151,10 @@ def reduction(
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes configs for one kernel: for tiles by their scores, for rows directly."""
+    """Makes configs for one kernel.
+
+    Block sizes of tiles follow from their scores; block sizes of rows are arguments.
+    """
 
     target: TargetFacts
     sizes: SizeHints
@@ -194,10 +197,10 @@ class _Maker:
 def looped_candidates(
     kind: str, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: TuningEffort
 ) -> Candidates:
-    """The candidates before any filter."""
+    """Returns the candidates of a looped reduction before any filter."""
     rnumel = sizes.rnumel
     work = facts.loads + facts.reductions
-    busy = sizes["x"] >= 1024 and work >= 10  # each load and each sum holds registers
+    busy = sizes["x"] >= 1024 and work >= 10  # many registers are in use: each load and each sum needs some
     blackwell = target.kind == "cuda" and target.major >= 10
     longest = 1024 if busy or blackwell else 2048
     make = _Maker(target, sizes, facts, busy)
@@ -227,18 +230,20 @@ def looped_candidates(
 
 
 def _beside_persistent(candidates: Candidates, facts: KernelFacts) -> Candidates:
-    """Without x blocks that make a sub-kernel of the same combo hold more than 4096 elements: they compile for hours.
+    """Drops x blocks with which a persistent sub-kernel of the same combo would hold more than 4096 elements.
 
-    If no config has few enough rows, the config with the fewest rows stays.
+    Such configs take hours to compile. If no config has few enough rows, the config with the fewest rows stays.
     """
     if facts.longest_persistent <= 0:
         return candidates
     draft = Draft(candidates.kind)
-    for one in candidates:
-        if _rows_of(one) * facts.longest_persistent <= MAX_PERSISTENT:
-            draft.add(one.config, one.reason)
+    for candidate in candidates:
+        if _rows_of(candidate) * facts.longest_persistent <= MAX_PERSISTENT:
+            draft.add(candidate.config, candidate.reason)
         else:
-            draft.reject(one, f"with rows of {facts.longest_persistent} in one block it would compile for very long")
+            draft.reject(
+                candidate, f"with rows of {facts.longest_persistent} in one block it would compile for very long"
+            )
     if not draft.count:
         least = min(candidates, key=_rows_of)
         draft.add(least.config, f"{least.reason}; the fewest rows there are")
@@ -251,7 +256,7 @@ def _rows_of(candidate: HeuristicCandidate) -> int:
 
 
 def _outer(draft: Draft, make: _Maker) -> None:
-    """Adds configs for rows that lie side by side: a long x block makes loads contiguous."""
+    """Adds configs for rows that are adjacent in memory: a long x block makes loads contiguous."""
     facts, x, rnumel = make.facts, make.sizes["x"], make.sizes.rnumel
     if make.target.is_hip:
         draft.add(make(64, 8), "strided rows: 64 of them side by side")
@@ -274,11 +279,11 @@ def _outer(draft: Draft, make: _Maker) -> None:
             draft.add(make(min(rows, 32), r, num_warps=4), "strided rows, heavy iterations: few of them")
 
 
-# ---- Persistent reductions: whole rows in one block, so that each is read once, without a loop ----
+# ---- Persistent reductions: a block holds whole rows, so each is read once, without a loop ----
 
 _ROWS = (1, 8, 32, 128)
 _ROWS_HIP = (1, 4, 8, 16, 32, 64, 128, 256)
-# The least number of rows that a kernel assumes if its results must not depend on the number.
+# The smallest number of rows that a batch-invariant kernel assumes. Its results must not depend on the number.
 _BATCH_INVARIANT_ROWS = 4096
 
 
@@ -288,7 +293,7 @@ def persistent_reduction(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a reduction that holds whole rows: the number of rows and of warps, without reduced blocks.
+    """Returns configs of a reduction that holds whole rows: the number of rows and of warps, and no reduced block size.
 
     The values follow PyTorch 2.13 (``triton_heuristics.persistent_reduction``). Raises SpaceError for rows that no
     block can hold, and for a mix-order reduction, which has its own heuristic.
@@ -312,7 +317,7 @@ def persistent_reduction(
 def persistent_candidates(
     kind: str, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: TuningEffort
 ) -> Candidates:
-    """The candidates before any filter."""
+    """Returns the candidates of a persistent reduction before any filter."""
     if effort.batch_invariant and not facts.single_row:
         sizes = sizes.replaced(x=max(sizes["x"], _BATCH_INVARIANT_ROWS))
     draft = Draft(kind)
@@ -368,11 +373,11 @@ def _rows(draft: Draft, target: TargetFacts, sizes: SizeHints, facts: KernelFact
 
 
 def _many_contiguous(target: TargetFacts, sizes: SizeHints, facts: KernelFacts) -> tuple[Config | Rejected, str]:
-    """Many contiguous rows of 256 to 1024 elements."""
+    """Returns a config, with its reason, for many contiguous rows of 256 to 1024 elements."""
     x, rnumel = sizes["x"], sizes.rnumel
     if not target.is_xpu:
         # One warp reduces a row without shared memory.
-        made = reduction_config(
+        config = reduction_config(
             target,
             sizes,
             min(1024 // rnumel, 8),
@@ -382,13 +387,13 @@ def _many_contiguous(target: TargetFacts, sizes: SizeHints, facts: KernelFacts) 
             register_intensive=True,
             reduction_hint=facts.reduction_hint,
         )
-        return made, "many contiguous rows: one warp for a few of them, no shared memory"
+        return config, "many contiguous rows: one warp for a few of them, no shared memory"
     rows = 1 if x // 8 < 128 or facts.loads + facts.stores >= 5 else 8
-    made = reduction_config(target, sizes, rows, rnumel, register_intensive=True)
-    return made, "Intel: many contiguous rows, as many warps as their elements ask for"
+    config = reduction_config(target, sizes, rows, rnumel, register_intensive=True)
+    return config, "Intel: many contiguous rows, as many warps as their elements ask for"
 
 
-# ---- Cooperative reductions: RSPLIT programs share one row and meet at a barrier across the grid ----
+# ---- Cooperative reductions: RSPLIT programs share one row, and wait for one another ----
 
 
 def cooperative_reduction(
@@ -397,12 +402,13 @@ def cooperative_reduction(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a cooperative reduction; RSPLIT is the number of programs that share a row.
+    """Returns configs of a cooperative reduction; RSPLIT is the number of programs that share a row.
 
-    Programs wait for one another, so only as many may be started as run at once: RSPLIT times the rows exceeds the
-    multiprocessors only if the rows alone do, and RSPLIT is 1 then. With ``facts.persistent`` a program holds its share
-    whole. The launch must be cooperative. The values follow PyTorch 2.13 (``triton_heuristics.cooperative_reduction``).
-    Raises SpaceError for other dimensions than x and r.
+    Programs wait for one another, so no more may be started than run at once. RSPLIT times the number of rows is
+    therefore at most the number of multiprocessors; if there are more rows than that, RSPLIT is 1. With
+    ``facts.persistent`` a program holds its share of a row in one block. The launch must be cooperative. The values
+    follow PyTorch 2.13 (``triton_heuristics.cooperative_reduction``). Raises SpaceError for other dimensions than x and
+    r.
 
     >>> facts = KernelFacts(loads=2, reductions=1)
     >>> print(cooperative_reduction("cuda:sm_90", {"x": 2, "r": 1 << 20}, facts)[0].config)
@@ -417,14 +423,14 @@ def cooperative_reduction(
     row = share.rnumel if facts.persistent else 0
     own = replace(facts, dynamic_sizes=0)
     make = persistent_candidates if facts.persistent else looped_candidates
-    made = make("cooperative reduction", facts_of_target, share, own, effort)
+    candidates = make("cooperative reduction", facts_of_target, share, own, effort)
     reason = f"{split} programs share a row: {split} x {sizes['x']} of {facts_of_target.units} multiprocessors"
     found = tuple(
-        replace(one, config=changed(one.config, RSPLIT=split), reason=f"{one.reason}; {reason}") for one in made
+        replace(one, config=changed(one.config, RSPLIT=split), reason=f"{one.reason}; {reason}") for one in candidates
     )
-    made = descriptor_filter(replace(made, found=found), facts, facts_of_target, whole_row=row)
-    made = deterministic_filter(made, facts, effort)
-    return enforce_minimums(made, facts, facts_of_target, whole_row=row).for_target(facts_of_target)
+    candidates = descriptor_filter(replace(candidates, found=found), facts, facts_of_target, whole_row=row)
+    candidates = deterministic_filter(candidates, facts, effort)
+    return enforce_minimums(candidates, facts, facts_of_target, whole_row=row).for_target(facts_of_target)
 
 
 # ---- Mix-order reductions: one kernel reduces along rows, and along columns over RSPLIT_SIZE rows per program ----
@@ -436,7 +442,9 @@ def mix_order(
     facts: KernelFacts,
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a mix-order reduction. Each sets XBLOCK, RSPLIT_SIZE and NUM_STAGES: the kernel's own pipelining.
+    """Returns configs of a mix-order reduction.
+
+    Each sets XBLOCK, RSPLIT_SIZE and NUM_STAGES (the kernel's own pipelining).
 
     The values follow PyTorch 2.13, except for XBLOCK, which divides RSPLIT_SIZE and is at least as large as descriptors
     require. Raises SpaceError for a facts.rsplit_size that is not a power of two, or for several reduced dimensions.
@@ -452,16 +460,16 @@ def mix_order(
         raise SpaceError(f"a mix-order reduction needs facts with rsplit_size, a power of two; it is {split}")
     if len(sizes.sizes) != 2:
         raise SpaceError(f"a mix-order reduction has sizes x and r, not {sizes}")
-    made = persistent_candidates("mix-order reduction", facts_of_target, sizes, facts, effort)
-    made = descriptor_filter(made, facts, facts_of_target, whole_row=sizes.rnumel)
+    candidates = persistent_candidates("mix-order reduction", facts_of_target, sizes, facts, effort)
+    candidates = descriptor_filter(candidates, facts, facts_of_target, whole_row=sizes.rnumel)
     rnumel = sizes["r0_"]
     least = facts.descriptor_minimums.get("XBLOCK", 1)
     block = max(min(max(split // 32, 4 if rnumel <= 512 else 1), 16, split), least)
     if block > split:
         raise SpaceError(f"descriptors ask for XBLOCK={least} at least, and it has to divide rsplit_size={split}")
     stages = min(max(split // block // 4, 1), (2 if rnumel > 8192 else 3) if facts.several_stages else 1)
-    draft = Draft(made.kind)
-    for candidate in made:
+    draft = Draft(candidates.kind)
+    for candidate in candidates:
         config = changed(candidate.config, RSPLIT_SIZE=split, XBLOCK=block, NUM_STAGES=stages)
         reason = f"{block} of the {split} rows of a program at a time, {stages} in flight"
         before = dict(config.options)["num_warps"]
@@ -476,7 +484,7 @@ def mix_order(
             if effort.exhaustive and before < (16 if facts_of_target.is_hip else 32):
                 draft.add(changed(config, num_warps=before * 2), f"{reason}; twice the warps for long rows")
     done = draft.done()
-    return deterministic_filter(replace(done, rejected=made.rejected), facts, effort).for_target(facts_of_target)
+    return deterministic_filter(replace(done, rejected=candidates.rejected), facts, effort).for_target(facts_of_target)
 
 
 # ---- Split scans: a long row is scanned by many programs, each of which waits for the sum of its predecessors ----
@@ -488,7 +496,7 @@ def split_scan(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a split scan along ``r`` of rows ``x``, one row per program, in blocks of at least 256 elements.
+    """Returns configs of a split scan along ``r`` of rows ``x``: one row per program, blocks of at least 256 elements.
 
     The values follow PyTorch 2.13 (``triton_heuristics.split_scan``). XBLOCK is always 1, which the grid of a split
     scan requires. Raises SpaceError for other dimensions.
@@ -503,13 +511,13 @@ def split_scan(
     if facts.descriptor_minimums.get("XBLOCK", 1) > 1:
         raise SpaceError("descriptors ask for a longer XBLOCK than 1, and a split scan has one row a program")
     rows = sizes.replaced(x=1)
-    made = looped_candidates("split scan", facts_of_target, rows, replace(facts, dynamic_sizes=0), effort)
-    draft = Draft(made.kind)
-    for one in made:
-        block = one.config.as_dict()["R0_BLOCK"]
+    candidates = looped_candidates("split scan", facts_of_target, rows, replace(facts, dynamic_sizes=0), effort)
+    draft = Draft(candidates.kind)
+    for candidate in candidates:
+        block = candidate.config.as_dict()["R0_BLOCK"]
         assert isinstance(block, int)
         raised = max(block, facts.min_scan_block)
-        reason = one.reason if raised == block else f"{one.reason}; raised to {raised}"
-        draft.add(changed(one.config, R0_BLOCK=raised), reason)
-    made = descriptor_filter(replace(draft.done(), rejected=made.rejected), facts, facts_of_target)
-    return deterministic_filter(made, facts, effort).for_target(facts_of_target)
+        reason = candidate.reason if raised == block else f"{candidate.reason}; raised to {raised}"
+        draft.add(changed(candidate.config, R0_BLOCK=raised), reason)
+    candidates = descriptor_filter(replace(draft.done(), rejected=candidates.rejected), facts, facts_of_target)
+    return deterministic_filter(candidates, facts, effort).for_target(facts_of_target)

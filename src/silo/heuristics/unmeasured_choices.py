@@ -1,4 +1,4 @@
-"""Choices without a measurement: between whole kernels that compute the same, and the first configs to try on a CPU."""
+"""Choices without a measurement: between whole kernels with equal results, and of the first configs to try on a CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from silo.tuner.statistics import estimate, indistinguishable, median
 
 __all__ = ["KernelChoice", "cooperative_fits", "fastest", "nearest", "persistent_fits", "promising_configs"]
 
-# Farther than any sum of logarithms of 64-bit sizes.
+# A distance larger than any sum of logarithms of 64-bit sizes.
 _NO_SIZES = float(1 << 62)
 
 
@@ -28,10 +28,10 @@ class KernelChoice:
 
 
 def fastest(times_ns: Mapping[str, Sequence[int]]) -> KernelChoice:
-    """The kernel with the least median of measured times, in nanoseconds (empty for kernels that failed).
+    """Returns the kernel with the smallest median of measured times, in nanoseconds (empty for kernels that failed).
 
-    If samples do not separate kernels from the fastest, the kernel named first is taken, so that noise decides nothing.
-    Raises SpaceError if no kernel has a time.
+    If samples do not separate kernels from the fastest, the kernel named first is returned, so that noise decides
+    nothing. Raises SpaceError if no kernel has a time.
 
     >>> fastest({"persistent": [1000, 1001], "looped": [999, 1000]}).name
     'persistent'
@@ -49,7 +49,7 @@ def fastest(times_ns: Mapping[str, Sequence[int]]) -> KernelChoice:
 
 
 def nearest(shapes: Sequence[Sequence[int]], made_for: Mapping[str, Sequence[Sequence[int]] | None]) -> KernelChoice:
-    """The kernel made for the shapes that are nearest to the shapes of a call, without measuring.
+    """Returns the kernel that was made for the shapes nearest to the shapes of a call, without measuring.
 
     The distance is the number of octaves between the sizes, summed over every dimension of every array; 0 counts as one
     octave below 1. A kernel made for no sizes (None) is farther than any other. The kernel named first wins a tie.
@@ -88,7 +88,7 @@ def persistent_fits(
     cooperative: bool = False,
     both: bool = False,
 ) -> Decision:
-    """Decides whether whole rows fit a block, so that a kernel without a loop pays.
+    """Returns whether whole rows fit a block, so that a kernel without a loop is worthwhile.
 
     Rows of up to 1024 contiguous elements do, and up to 64 strided ones (PyTorch 2.13). Cooperative programs share a
     row. If a looped kernel is made as well and the faster is used (``both``), rows may be 16 times as long.
@@ -107,7 +107,7 @@ def persistent_fits(
 
 
 def cooperative_fits(hints: SizeHints | Mapping[str, int]) -> Decision:
-    """Decides whether rows are so few and long that programs should share each (PyTorch 2.13). For GPUs only."""
+    """Returns whether rows are so few and long that programs should share each row (PyTorch 2.13). For GPUs only."""
     sizes = SizeHints.of(hints)
     x, rnumel = sizes["x"], sizes.rnumel
     fact = f"{x} rows of {rnumel} elements"
@@ -116,21 +116,22 @@ def cooperative_fits(hints: SizeHints | Mapping[str, int]) -> Decision:
     return Rejected(f"{fact}: rows alone fill a device")
 
 
-# Programs for each thread: few enough that each reuses what it loads, enough that threads end together.
+# The best number of programs for each thread: few enough that a program reuses the data it loads, and enough that all
+# threads end at about the same time.
 _EACH = 4
-# A thread without a program costs more than a program that is too small.
+# The penalty each time that the number of programs falls to half of the number of threads, because threads are idle.
 _IDLE = 4.0
 
 
 def promising_configs(
     configs: Sequence[Config], programs_of: Callable[[Config], int | None], threads: int, limit: int
 ) -> tuple[Config, ...]:
-    """At most ``limit`` of ``configs``, most promising first.
+    """Returns at most ``limit`` of ``configs``, most promising first.
 
-    The best have about four programs for each thread. Configs with about as many programs are ordered by the product of
-    their numbers, the middle first, then by how much these differ: a square tile reuses more than a long one. Configs
-    for which ``programs_of`` returns None are left out, and all are if the grids of all are equal, because nothing is
-    known about such a space then.
+    The best configs have about four programs for each thread. Configs with about the same number of programs are
+    ordered by the product of their values, the middle one first, then by how much their values differ: a square tile
+    reuses more data than a long one. Configs for which ``programs_of`` returns None are left out. If all grids are
+    equal, the result is empty, because nothing is known about such a space.
 
     >>> from silo.core.config import Config
     >>> space = [Config.of(BLOCK=block) for block in (16, 64, 256, 1024)]

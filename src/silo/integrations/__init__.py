@@ -1,1 +1,1 @@
-"""Integrations with other projects. None of these modules imports the project that it serves."""
+"""Integrations with other projects. A module here does not import the other project until it is used."""

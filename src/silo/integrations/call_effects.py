@@ -1,4 +1,4 @@
-"""The effects of a kernel on the arguments of one form of call, from its lowered code or from its author."""
+"""Determines a kernel's effects on the arguments of a form of call, from its lowered code or from its author."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def effects_of(
 ) -> dict[str, Effect]:
     """Returns the effect on each array among the arguments ``names``.
 
-    ``mutates`` names the arrays that are written to, if the caller declares them; None: the lowered code decides.
-    ``signature`` and ``facts`` belong to the code that serves this form of call.
+    ``mutates`` names the arrays that the kernel writes to, if the caller declares them; None: the lowered code decides.
+    ``signature`` and ``facts`` describe the code that serves this form of call.
 
     Raises:
-        ArgumentError: ``mutates`` names something other than arrays.
+        ArgumentError: ``mutates`` contains a name that is not an array's.
         SourceError: neither the code nor the caller determines the effects.
     """
     pointers = [name for name in names if signature[name].kind in POINTING]
     if mutates is not None:
         return _as_said(kernel.name, pointers, mutates)
-    found = {name: facts.effects.get(name, signature[name].effect) for name in pointers}
+    effects = {name: facts.effects.get(name, signature[name].effect) for name in pointers}
     unknown = [name for name in pointers if name not in facts.effects and signature[name].effect is Effect.BOTH]
     if unknown:
         raise SourceError(
@@ -43,17 +43,17 @@ def effects_of(
     shown = facts.shows_its_memory
     if not shown:
         raise _hides(kernel.name, kernel.location, shown.reason, pointers)
-    return found
+    return effects
 
 
 def said_effects(kernel: str, location: str, code: Artifact, mutates: Collection[str] | None) -> dict[str, Effect]:
-    """Returns the effect on each array as recorded with finished code; ``mutates`` as in :func:`effects_of`.
+    """Returns the effect on each array as recorded with compiled code; ``mutates`` is as in :func:`effects_of`.
 
     An effect that was unknown when the code was compiled is ``BOTH``: read and written.
 
     Raises:
-        ArgumentError: ``mutates`` names something other than arrays.
-        SourceError: the code may write to memory behind none of its arguments, and ``mutates`` is None.
+        ArgumentError: ``mutates`` contains a name that is not an array's.
+        SourceError: the code may write to memory outside of all its arguments, and ``mutates`` is None.
     """
     pointers = {one.name: one.effect for one in code.variant.signature.parameters if one.kind in POINTING}
     if mutates is not None:

@@ -1,6 +1,6 @@
-"""The function that torch calls at the end of ``import torch``, by the entry point ``torch.backends``.
+"""The function that torch calls at the end of ``import torch``, through the entry point ``torch.backends``.
 
-torch's import fails if this function raises, so errors of a damaged installation of Silo are ignored.
+torch's import would fail if this function raised, so errors of a damaged installation of Silo are ignored.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ __all__ = ["begin"]
 
 
 def begin() -> None:
-    """Make ``cuda`` the CPU if ``SILO_ON=cpu`` (:mod:`silo.integrations.cuda_on_cpu`).
+    """Makes the CPU serve ``cuda`` if ``SILO_ON=cpu`` (:mod:`silo.integrations.cuda_on_cpu`).
 
-    In a program that is accelerated on a GPU, wait for torch's compiler, whose kernels for GPUs Silo takes part in.
-    Otherwise nothing is done.
+    In a program that Silo accelerates on a GPU, waits for torch to load its compiler, so that Silo can take part in its
+    kernels for GPUs. Otherwise does nothing.
 
     Raises:
         SettingsError: ``SILO_ON`` or ``SILO_PRETEND`` has an unknown value, or ``SILO_TRITON=off``.
@@ -23,7 +23,8 @@ def begin() -> None:
 
         wanted = stand_in_wanted()
         watched = not wanted and inductor_wanted()
-    except Exception as error:  # a damaged installation may raise anything; programs that use Silo itself get the error
+    # a damaged installation may raise anything; a program that uses Silo itself gets the error then
+    except Exception as error:
         if type(error).__name__ == "SettingsError":
             raise
         return

@@ -1,1 +1,1 @@
-"""The objects that users hold: kernels of this process, of bundles, of binaries, and checking ones."""
+"""The kernel objects that users hold: kernels of this process, of bundles and of binaries, also in checking mode."""

@@ -1,8 +1,8 @@
 """``silo.decisions`` and ``silo.same_decisions``: the decisions of this process, and whether all ranks share them.
 
-Ranks that measure find different winners, because noise changes which config is faster. Nothing here makes them agree
-(a lock file, a bundle and ``tune="leader"`` do): it shows whether they do, by one comparison that the caller's own
-collective carries, once, after warming up.
+Ranks that measure may find different winners, because noise changes which config is faster. This module does not make
+ranks agree (a lock file, a bundle and ``tune="leader"`` do). It compares their decisions once, after warming up, with
+the caller's own collective communication.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MOST_BYTES = 64 << 20
 class DecidedConfig:
     """One decision: the config of a kernel for a bucket.
 
-    ``source`` is the fingerprint of the kernel's source, or ``bundle`` and the identity of the bundle that it is from.
-    ``bucket`` is the bucket of the key's values as text, "" where a bundle decides by its rules.
+    ``source`` is the fingerprint of the kernel's source, or for a kernel of a bundle, ``bundle`` and the bundle's
+    identity. ``bucket`` is the bucket of the key's values as text, "" if a bundle decides by its rules.
     """
 
     kernel: str
@@ -36,27 +36,28 @@ class DecidedConfig:
 
     @property
     def place(self) -> str:
-        """The subject of the decision, for people."""
+        """What the decision is about: the kernel, target and bucket, for messages."""
         return f"{self.kernel}{f'[{self.bucket}]' if self.bucket else ''} for {self.target}"
 
 
 @frozen
 class Decisions:
-    """Every decision of a process, in a fixed order, and a digest of 32 bytes that is equal if all decisions are."""
+    """Every decision of a process in a fixed order, and a digest of 32 bytes. Equal digests mean equal decisions."""
 
     digest: bytes
     rows: tuple[DecidedConfig, ...]
 
 
 def _noted() -> list[DecidedConfig]:
-    """The bindings of calls: a launch from a bundle notes them without importing this module."""
+    """Returns the decisions that calls of this process's kernels and of bundles' kernels have recorded."""
     return [DecidedConfig(*row) for row in {**resolver.decided, **bundle.decided}]
 
 
 def decisions() -> Decisions:
-    """The decisions of this process so far: the config of each kernel and bucket that was called.
+    """Returns the decisions of this process so far: the config of each kernel and bucket that was called.
 
-    Code that differs in nothing but alignment is one decision; which device runs it plays no part.
+    Code that differs only in assumptions about alignment counts as one decision, and so does code on several devices
+    with the same target.
 
     >>> len(decisions().digest)
     32
@@ -65,18 +66,18 @@ def decisions() -> Decisions:
 
 
 def same_decisions(all_gather: Callable[[bytes], Sequence[bytes]]) -> Decisions:
-    """Compare the decisions of all ranks and return the common ones.
+    """Compares the decisions of all ranks and returns the common ones.
 
-    Call it on every rank, after the same calls on each. One gathering of 32 bytes decides; only if these differ, a
-    second gathering finds the difference.
+    Call it on every rank, after the same calls on each. Usually 32 bytes are gathered once; only if these differ, the
+    decisions themselves are gathered to find the difference.
 
     Args:
-        all_gather: gives the bytes of every rank, in the order of ranks, the caller's own among them:
-            ``comm.allgather`` of mpi4py, or a function round ``torch.distributed.all_gather_object``.
+        all_gather: takes this rank's bytes and returns the bytes of every rank, in the order of ranks, including this
+            rank's: ``comm.allgather`` of mpi4py, or a function that calls ``torch.distributed.all_gather_object``.
 
     Raises:
         AgreementError: two ranks differ; names the ranks, the kernel and both configs.
-        ArgumentError: what ``all_gather`` gives is not the bytes of every rank.
+        ArgumentError: the result of ``all_gather`` is not the bytes of every rank.
 
     >>> same_decisions(lambda own: [own, own]) == decisions()
     True
@@ -107,15 +108,15 @@ def _row_to_json(row: DecidedConfig) -> JSON:
 
 
 def _gathered(all_gather: Callable[[bytes], Sequence[bytes]], own: bytes) -> list[bytes]:
-    given: object = all_gather(own)
-    answers: list[object] = list(given) if isinstance(given, list | tuple) else []
-    found = [bytes(one) for one in answers if isinstance(one, bytes | bytearray)]
-    if len(found) != len(answers) or own not in found:
+    gathered: object = all_gather(own)
+    answers: list[object] = list(gathered) if isinstance(gathered, list | tuple) else []
+    decisions_of_ranks = [bytes(one) for one in answers if isinstance(one, bytes | bytearray)]
+    if len(decisions_of_ranks) != len(answers) or own not in decisions_of_ranks:
         raise ArgumentError(
             "all_gather gives a list of the bytes of every rank, this one's among them, not "
-            f"{type(given).__name__} of {len(answers)}"
+            f"{type(gathered).__name__} of {len(answers)}"
         )
-    return found
+    return decisions_of_ranks
 
 
 def _read(rank: int, text: bytes) -> list[DecidedConfig]:
@@ -123,39 +124,39 @@ def _read(rank: int, text: bytes) -> list[DecidedConfig]:
         if len(text) > _MOST_BYTES:
             raise ValueError(f"{len(text)} bytes")  # noqa: TRY301
         rows = parse_json(text)
-        found: list[DecidedConfig] = []
+        decided: list[DecidedConfig] = []
         for row in rows if isinstance(rows, list) else ():
             match row:
                 case [str(kernel), str(source), str(target), str(bucket), str(config)]:
-                    found.append(DecidedConfig(kernel, source, target, bucket, config))
+                    decided.append(DecidedConfig(kernel, source, target, bucket, config))
                 case _:
                     raise ValueError("not a decision")  # noqa: TRY301
     except ValueError as error:
         raise ArgumentError(f"all_gather gave something else than the decisions of rank {rank}: {error}") from error
-    return found
+    return decided
 
 
 def _difference(ranks: Sequence[Sequence[DecidedConfig]]) -> str:
-    """The first difference between two ranks, in the order of kernels."""
+    """Describes the first difference between rank 0 and another rank, in the order of kernels."""
     of_rank = [_by_place(rows) for rows in ranks]
-    places = sorted({place for one in of_rank for place in one})
-    for place in places:
-        first = of_rank[0].get(place, ())
+    places = sorted({subject for one in of_rank for subject in one})
+    for subject in places:
+        first = of_rank[0].get(subject, ())
         for number, one in enumerate(of_rank):
-            other = one.get(place, ())
+            other = one.get(subject, ())
             if other != first:
-                return _told(place[0], (0, first), (number, other))
+                return _told(subject[0], (0, first), (number, other))
     return "ranks do not agree, and their lists do not say where: they run different versions of Silo"
 
 
 def _by_place(rows: Sequence[DecidedConfig]) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """The sources and configs decided for each kernel, target and bucket."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    """Returns the decided configs, with their sources, for each kernel, target and bucket."""
+    configs: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
-        found.setdefault((row.place, row.kernel, row.target, row.bucket), []).append(
+        configs.setdefault((row.place, row.kernel, row.target, row.bucket), []).append(
             f"{row.config} of {row.source[:19]}"
         )
-    return {place: tuple(sorted(decided)) for place, decided in found.items()}
+    return {place: tuple(sorted(decided)) for place, decided in configs.items()}
 
 
 def _told(place: str, one: tuple[int, tuple[str, ...]], other: tuple[int, tuple[str, ...]]) -> str:

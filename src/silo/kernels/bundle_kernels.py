@@ -1,4 +1,4 @@
-"""Bundles in use: loading, dispatch, trust."""
+"""Kernels of a bundle that a program loads: dispatch, consent, loading."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
-# The bundle that the code is from, as it was read, with its signature, which is read if nothing else makes the code
-# trusted.
+# Returns the file of the bundle that the code is from, with its signature. It is called only if nothing else makes the
+# code trusted, because the signature has to be read.
 Signed: TypeAlias = "Callable[[], SignedFile]"
 
 
 class Kernels:
     """The kernels of a bundle: ``kernels.add(...)`` or ``kernels["add"](...)``. Made by :func:`load`.
 
-    A kernel stays usable as long as it is referenced; the file may be renamed or removed meanwhile.
+    A kernel stays usable as long as it is referenced, even if the file is renamed or removed.
     """
 
     def __init__(self, bundle: Bundle, *, trust: bool, origin: str, signed: Signed | None = None) -> None:
@@ -74,13 +74,13 @@ class Kernels:
         self._kernels: dict[str, BundledKernel] = {}
 
     def __getitem__(self, name: str) -> BundledKernel:
-        found = self._kernels.get(name)
-        if found is None:
+        bundled = self._kernels.get(name)
+        if bundled is None:
             kernel = self._bundle.open_kernel(name)
-            found = self._kernels[name] = _callable_kernel(
+            bundled = self._kernels[name] = _callable_kernel(
                 self._bundle, kernel, self._origin, trust=self._trust, signed=self._signed
             )
-        return found
+        return bundled
 
     if TYPE_CHECKING:
 
@@ -109,7 +109,7 @@ class Kernels:
         return BundledPlans(self._bundle.name, self._bundle.manifest.plans, self, self._consent_to)
 
     def _consent_to(self, plan: RecordedPlan) -> None:
-        """Ask for consent to a plan's launches of the CPU's code. Raises TrustError: they are not trusted."""
+        """Requires consent to the CPU code that a plan launches. Raises TrustError without it."""
         if self._trust:
             return
         from silo.machine.process_session import session  # noqa: PLC0415  # few programs run plans of bundles
@@ -160,7 +160,7 @@ class _InClass:
         )
 
 
-# The bindings of this process's calls; see the list of the same name in silo.calls.resolver.
+# The decisions that this process's calls of bundled kernels were bound to; like ``decided`` in silo.calls.resolver.
 decided: dict[tuple[str, str, str, str, str], None] = {}
 
 
@@ -171,20 +171,20 @@ class BundledKernel:
         self, bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool, signed: Signed | None = None
     ) -> None:
         self.bundle = bundle
-        self._signed = signed  # the file that a trusted key may have signed
+        self._signed = signed  # returns the bundle's file, which a trusted key may have signed
         self._kernel = kernel
         self._head = kernel.call_head
-        self._origin = origin  # the path as it was given, for `silo trust`
+        self._origin = origin  # the path that the caller passed, shown with the advice to run `silo trust`
         self._trust = trust
         self._loaded: dict[tuple[str, LaunchInfo, str, int], LoadedKernel] = {}
 
-    if TYPE_CHECKING:  # the class of each kernel has the native launcher in their place
+    if TYPE_CHECKING:  # at run time, each kernel's own class has the native launcher in place of these methods
 
         def __call__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # arrays of any library
-            """Launch with the declared grid."""
+            """Launches the kernel with the declared grid."""
 
         def __getitem__(self, grid: Any, /) -> Callable[..., None]:  # noqa: ANN401  # a tuple, an integer, a callable
-            """The callable that launches with this grid."""
+            """Returns a callable that launches with this grid."""
             ...
 
     def __repr__(self) -> str:
@@ -199,7 +199,7 @@ class BundledKernel:
     def contents(self) -> BundleKernel:
         """The bundle's full description of the kernel, with every variant.
 
-        A launch reads only the variants that it may use.
+        A launch does not use this: it reads only the variants that it may launch.
         """
         return self.bundle.kernel(self.name)
 
@@ -214,12 +214,12 @@ class BundledKernel:
 
     @property
     def signature(self) -> Signature:
-        """The kernel's parameters as written."""
+        """The kernel's parameters as its author declared them."""
         return self._head.signature
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """Parameters that a call gives: those that neither a config nor an expression sets."""
+        """The parameters that a call passes: those that neither a config nor an expression sets."""
         taken = {*self._head.config_names, *self._head.derived}
         return tuple(name for name in self._head.signature.names if name not in taken)
 
@@ -229,7 +229,7 @@ class BundledKernel:
         return self._kernel.head.grid
 
     def launcher_with(self, on_miss: OnMiss) -> Launcher:
-        """A native launcher whose ``on_miss`` finds the variant that serves a call."""
+        """Makes a native launcher. ``on_miss`` has to find the variant that serves a call."""
         return make_launcher(
             self.name,
             self._head.signature,
@@ -244,28 +244,28 @@ class BundledKernel:
 
     @property
     def _options(self) -> tuple[str, ...]:
-        """Options that calls may give: Silo's own compilers' options, and any other that configs of the bundle have."""
+        """The options that calls may pass: options of Silo's own compilers, and others in the bundle's configs."""
         built_in = shipped_options()
         others = self._kernel.option_names.difference(built_in)
         return (*built_in, *(name for name in sorted(others) if is_option(name)))
 
     @property
     def holds_grid(self) -> bool:
-        """Whether its code was made for one grid."""
+        """Whether the kernel's code was compiled for particular grids."""
         held = self._guard[1]
         return held is not None and held.grid
 
     @cached_property
     def _guard(self) -> tuple[tuple[str, ...], HeldExtents | None]:
-        """The scalars of which calls with other values are other situations, and the extents."""
+        """The scalars and the extents whose exact values are part of the guard code."""
         return guard_of(self._kernel)
 
     def warmup(self, *args: object, **kwargs: object) -> CompiledKernel:
-        """Load the code for a call with these arguments, without launching; see :meth:`silo.Kernel.compiled`."""
+        """Loads the code for a call with these arguments, without launching; see :meth:`silo.Kernel.compiled`."""
         return self.compiled(*args, **kwargs)
 
     def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
-        """The code that serves a call with these arguments; see :meth:`silo.Kernel.compiled`."""
+        """Returns the code that serves a call with these arguments; see :meth:`silo.Kernel.compiled`."""
         from silo.building.code_forms import CodeForms, CompiledKernel  # noqa: PLC0415  # few calls look at it
 
         binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
@@ -280,17 +280,17 @@ class BundledKernel:
         return bound_launcher(self.launcher, self._head.signature, binding, variant, grid=grid, release_gil=True)
 
     def bind(self, *args: object, grid: object = None, **kwargs: object) -> Launcher | CheckedLauncher:
-        """A launcher for calls like this example, without the guard; see :meth:`silo.Kernel.bind`."""
+        """Returns a launcher without a guard for calls like this example; see :meth:`silo.Kernel.bind`."""
         binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
         return self._bound(binding, grid)
 
     def explain(self, *args: object, **kwargs: object) -> str:
-        """Which variant a call with these arguments gets, why, and why not the others."""
+        """Explains which variant a call with these arguments gets, why, and why not the others."""
         call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
         return self.explain_on(call, device_for(self.name, call.device, self.serves))
 
     def explain_on(self, call: SeenCall, device: Device) -> str:
-        """As :meth:`explain`, on a device that may differ from the device of the call's arrays."""
+        """Like :meth:`explain`, but on a device that may differ from the device of the call's arrays."""
         best = next(iter(self.rank_numbers(call, device, 1)), None)
         lines = [describe_call(call), f"device: {device.target} ({device.model})"]
         for number, (label, decision) in enumerate(self._decisions(call, device)):
@@ -299,29 +299,32 @@ class BundledKernel:
         return "\n".join(lines)
 
     def recipes(self) -> list[CaseRecipe]:
-        """The recipes of its cases."""
+        """Returns the recipes of the kernel's cases."""
         from silo.bundle.documents import case_recipes  # noqa: PLC0415  # a program that only launches needs no cases
 
         return case_recipes(self.bundle, self.name)
 
     def rank(self, call: SeenCall, device: Device) -> list[BundleVariant]:
-        """The variants that a call may use on a device, best first."""
+        """Returns the variants that a call may use on a device, best first."""
         return [self._kernel[number] for number in self.rank_numbers(call, device)]
 
     def rank_numbers(self, call: SeenCall, device: Device, most: int = MOST_VARIANTS) -> tuple[int, ...]:
-        """The numbers of those variants, of up to ``most`` of them."""
+        """Returns the numbers of the variants that a call may use on a device, best first, at most ``most``."""
         return rank(self._kernel, call, place_of(device, self._kernel.code), most)
 
     def variant(self, number: int) -> BundleVariant:
-        """One variant, in the order of the file."""
+        """Returns the variant with a number, which is its position in the file."""
         return self._kernel[number]
 
     def scalars(self, call: SeenCall) -> dict[str, Value]:
-        """Values of the call's scalar arguments by name, with defaults for omitted ones."""
+        """Returns the values of the call's scalar arguments by name, with defaults for omitted ones."""
         return _scalars(call, self._head.signature)
 
     def choose(self, call: SeenCall, device: Device) -> BundleVariant:
-        """The variant that serves a call on a device. NoVariantError lists all with the reasons against them."""
+        """Returns the variant that serves a call on a device.
+
+        If none does, raises NoVariantError with the reason for each variant.
+        """
         return self._kernel[self._chosen(call, device)]
 
     def _chosen(self, call: SeenCall, device: Device, compiler: str = "") -> int:
@@ -338,7 +341,10 @@ class BundledKernel:
         return self._kernel[number].artifact.compiler
 
     def _rejections(self, call: SeenCall, device: Device) -> list[str]:
-        """A line for each variant with the reason against it; code for other devices has a line for each target."""
+        """Returns the reasons why no variant serves a call: a line for each variant.
+
+        Variants for another device's target share one line.
+        """
         foreign: dict[int, str] = {}
         for group in self._kernel.code:
             if not (decision := device.runs(group.target, group.blob_kind)):
@@ -349,7 +355,7 @@ class BundledKernel:
         return [*own, *dict.fromkeys(foreign.values())]
 
     def consent(self, one: BundleVariant) -> Consent | None:
-        """Consent to load a variant's native code as the bundle has it called; None for code that needs none.
+        """Returns consent to load a variant's native code for the calls that the bundle describes; None for GPU code.
 
         Raises:
             TrustError: the code is not trusted.
@@ -372,26 +378,26 @@ class BundledKernel:
         return calls_of(self._kernel.head)
 
     def variant_calls(self, one: BundleVariant) -> JSON:
-        """The bundle's data about a variant's calls, which consent to its native code covers."""
+        """Returns the bundle's data about a variant's calls, which consent to its native code covers."""
         return variant_calls(one, self._calls)
 
     def require_consent(self, device: Device) -> None:
-        """Ask for consent to all native code that this device may be given, and to run it on the kernel's cases.
+        """Requires consent to all native code that this device may run, and to running it on the kernel's cases.
 
-        Called before anything is prepared for the plan.
+        Called before anything else is prepared.
 
         Raises:
             TrustError: a part of the code is not trusted.
         """
         if self._trust:
             return
-        here = [
+        numbers = [
             number
             for group in self._kernel.code
             if is_host_code(group.blob_kind) and device.runs(group.target, group.blob_kind)
             for number in group.numbers
         ]
-        if not here:
+        if not numbers:
             return
         from silo.store.store import store_of  # noqa: PLC0415  # code for GPUs needs no store
 
@@ -399,7 +405,7 @@ class BundledKernel:
             number for group in self._kernel.code if is_host_code(group.blob_kind) for number in group.numbers
         )
         codes = {number: host_code(self._kernel[number], self._calls) for number in native}
-        wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
+        wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(numbers)]
         cases = host_cases(self._kernel.head, codes.values())
         store_of(settings()).trust.require(
             [*wanted, *(() if cases is None else (cases,))],
@@ -408,28 +414,28 @@ class BundledKernel:
         )
 
     def code(self, one: BundleVariant) -> VouchedCode:
-        """A variant's verified code, with consent if it needs consent. Raises TrustError."""
+        """Returns a variant's verified code, with consent if it needs consent. Raises TrustError."""
         consent = self.consent(one)
         return VouchedCode(one.artifact, self.bundle.blob(one.artifact.blob.sha256), consent)
 
     def launcher_on(self, device: Device, compiler: str = "") -> Launcher:
-        """A native launcher whose calls run on ``device``, whatever device their arrays and the bundle would choose.
+        """Makes a native launcher whose calls run on ``device``, even if their arrays would choose another device.
 
-        With ``compiler``, an identity, calls get only its code.
+        With ``compiler``, an identity, calls use only code of that compiler.
         """
         return self.launcher_with(partial(self._on_miss, device=device, compiler=compiler))
 
     def host_device(self) -> Device:
-        """The device on which calls with arrays in host memory run."""
+        """Returns the device on which calls with arrays in host memory run."""
         return device_for(self.name, (HOST_MEMORY, 0), self.serves)
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """The targets that the bundle has code of this kernel for, in the order of the file."""
+        """The targets for which the bundle has code of this kernel, in the order of the file."""
         return tuple(dict.fromkeys(group.target for group in self._kernel.code))
 
     def serves(self, device: Device) -> bool:
-        """Whether some code of the kernel runs on a device."""
+        """Returns whether some code of the kernel runs on a device."""
         return any(device.runs(group.target, group.blob_kind) for group in self._kernel.code)
 
     def _on_miss(self, call: SeenCall, device: Device | None = None, compiler: str = "") -> Binding:
@@ -443,14 +449,14 @@ class BundledKernel:
         return self._kernel.bind(chosen, self._load(chosen, code, device), code, device)
 
     def _decisions(self, call: SeenCall, device: Device) -> list[tuple[str, Decision]]:
-        """Each variant in one line, and the decision on it."""
+        """Returns, for each variant, a description in one line and the decision whether it serves the call."""
         return decide(self._kernel, call, place_of(device, self._kernel.code))
 
     def _load(self, number: int, code: PackedCode, device: Device) -> LoadedKernel:
-        """The loaded code of a variant, once for each blob and way to launch it."""
+        """Loads the code of a variant on a device. The same blob with the same launch info is loaded once."""
         blob = code.blob
         key = (blob.sha256, code.launch, device.target.kind, device.index)
-        consent = None  # native code needs it each time: it may be called in another way than it was loaded for
+        consent = None  # required again for each variant of native code: variants may call the same code differently
         if is_host_code(blob.kind):
             digest = self._kernel.host_digest(number)
             consent = self._consented(PackedHostCode(blob.sha256, blob.kind, code.launch, digest))
@@ -463,23 +469,23 @@ class BundledKernel:
 
 
 def _scalars(call: SeenCall, signature: Signature) -> dict[str, Value]:
-    """Values of scalar arguments by name, with defaults for omitted ones."""
+    """Returns the values of scalar arguments by name, with defaults for omitted ones."""
     values: dict[str, Value] = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
-    for one in call.arguments:
-        if one.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT):
-            values[one.name] = one.number
-        elif one.kind is ValueKind.CONSTANT:
-            values[one.name] = cast("Value", one.value)
+    for argument in call.arguments:
+        if argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT):
+            values[argument.name] = argument.number
+        elif argument.kind is ValueKind.CONSTANT:
+            values[argument.name] = cast("Value", argument.value)
     return values
 
 
 def _callable_kernel(
     bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool, signed: Signed | None
 ) -> BundledKernel:
-    """A bundled kernel whose calls reach the native launcher with no Python frame between.
+    """Makes a bundled kernel whose calls reach the native launcher without a Python frame in between.
 
-    The type looks ``__call__`` up on the class and binds it only if it is a descriptor, which the launcher is not. So
-    each kernel has a class of its own.
+    Python looks ``__call__`` up on the class, and would bind it only if it were a descriptor, which the launcher is
+    not. Therefore each kernel gets a class of its own with its launcher as ``__call__``.
     """
     kind = type("BundledKernel", (BundledKernel,), {"__module__": __name__, "__doc__": BundledKernel.__doc__})
     made = kind(bundle, kernel, origin, trust=trust, signed=signed)
@@ -491,18 +497,18 @@ def _callable_kernel(
 if TYPE_CHECKING:
 
     class NamedKernel(BundledKernel):
-        """An attribute of a bundle, for type checkers: a kernel, or a class whose attributes are kernels."""
+        """The type of a bundle's attribute, for type checkers: a kernel, or a class whose attributes are kernels."""
 
         def __getattr__(self, name: str) -> NamedKernel: ...
 
 
 def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
-    """Open a ``.silo`` file. Needs no Triton, no torch, no compiler; reads only the parts that are used.
+    """Opens a ``.silo`` file. Needs no Triton, no torch, no compiler; reads only the parts that are used.
 
     Args:
         path: the file.
-        trust: load its native CPU code although neither this user's store built it, nor ``silo trust`` was run on it,
-            nor a key signed it that is trusted here.
+        trust: load its native CPU code even if this user's store did not build it, ``silo trust`` was not run on it,
+            and no trusted key signed it.
 
     Raises:
         BundleFormatError: not a bundle, truncated or damaged.

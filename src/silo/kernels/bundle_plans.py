@@ -1,4 +1,4 @@
-"""Plans of a bundle: recorded where it was built, run on every device that the bundle has code for."""
+"""Plans of a bundle: recorded where the bundle was built, and run on every device that the bundle has code for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOTHING = NodeBindings()
 
 
 class _ByName(Protocol):
-    """The kernels of a bundle."""
+    """The interface by which plans find the kernels of a bundle."""
 
     def __getitem__(self, name: str, /) -> Any: ...  # noqa: ANN401  # a kernel
 
@@ -28,9 +28,9 @@ class _ByName(Protocol):
 class BundledPlans(Mapping[str, Plan]):
     """The plans of a bundle by name: ``silo.load("K.silo").plans["step"](x=..., n=...)``.
 
-    A plan is made at its first use, and makes its launches through the bundle's kernels: its first call chooses and
-    loads their code for the device of its arrays, later ones are replays (:class:`silo.Plan`). A call that no form of
-    the bundle serves is an ``ArgumentError`` with the reasons.
+    A plan is made at its first use, and launches the bundle's kernels: its first call chooses and loads their code for
+    the device of its arrays, later calls are replays (:class:`silo.Plan`). A call that no form in the bundle serves is
+    an ``ArgumentError`` with the reasons.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class BundledPlans(Mapping[str, Plan]):
         self._made: dict[str, Plan] = {}
 
     def __getitem__(self, name: str) -> Plan:
-        found = self._made.get(name)
-        if found is None:
+        plan = self._made.get(name)
+        if plan is None:
             recorded = self._recorded.get(name)
             if recorded is None:
                 names = ", ".join(self._recorded) or "none"
                 raise BundleError(f"{self._bundle} holds no plan {name!r}; it holds: {names}")
-            found = self._made.setdefault(name, self._plan(recorded))
-        return found
+            plan = self._made.setdefault(name, self._plan(recorded))
+        return plan
 
     def __contains__(self, name: object) -> bool:
         return name in self._recorded
@@ -78,19 +78,19 @@ class BundledPlans(Mapping[str, Plan]):
         return Plan(recorded.name, recorded.parameters, run)
 
     def _launch(self, launch: RecordedLaunch, named: Mapping[str, Any]) -> None:
-        given: dict[str, Any] = dict(launch.options)
-        for one in launch.arguments:
-            match one.source:
+        arguments: dict[str, Any] = dict(launch.options)
+        for argument in launch.arguments:
+            match argument.source:
                 case Source.GIVEN:
-                    given[one.parameter] = named[cast("str", one.what)]
+                    arguments[argument.parameter] = named[cast("str", argument.what)]
                 case Source.COMPUTED:
-                    given[one.parameter] = _computed(cast("Node", one.what), named)
+                    arguments[argument.parameter] = _computed(cast("Node", argument.what), named)
                 case Source.CONSTANT:
-                    given[one.parameter] = one.what
+                    arguments[argument.parameter] = argument.what
         kernel = self._kernels[launch.kernel]
         if launch.grid is not None:
             kernel = kernel[tuple(_computed(axis, named) for axis in launch.grid)]
-        kernel(**given)
+        kernel(**arguments)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  # whatever a call gives
@@ -98,7 +98,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  # whatever a call gives
 
 
 def _read(value: Any) -> tuple[Any, ...] | None:  # noqa: ANN401  # as above
-    """An array as :func:`native.read` gives it; None for anything else."""
+    """Returns the result of :func:`native.read` for an array; None for other objects."""
     plain = _plain(value)
     if plain is None or isinstance(plain, bool | int | float | str):
         return None
@@ -113,14 +113,14 @@ def _is_on_host(value: Any) -> bool:  # noqa: ANN401  # as above
     return found is not None and found[4][0] == 1
 
 
-# ---- which form serves a call ----
+# ---- choosing the form that serves a call ----
 
 
 def _serving(recorded: RecordedPlan, named: Mapping[str, Any]) -> RecordedForm:
-    """The first form that serves a call.
+    """Returns the first form that serves a call.
 
     Raises:
-        ArgumentError: none does.
+        ArgumentError: no form serves it.
     """
     reasons: list[str] = []
     for number, form in enumerate(recorded.forms, start=1):
@@ -135,7 +135,7 @@ def _serving(recorded: RecordedPlan, named: Mapping[str, Any]) -> RecordedForm:
 
 
 def _refusal(recorded: RecordedPlan, form: RecordedForm, named: Mapping[str, Any]) -> str:
-    """Why a form does not serve a call; "" if it does."""
+    """Returns why a form does not serve a call; "" if it does."""
     for name, wanted in zip(recorded.parameters, form.arguments, strict=True):
         if reason := _other_argument(wanted, named[name]):
             return f"{name} is {reason}"
@@ -146,7 +146,7 @@ def _refusal(recorded: RecordedPlan, form: RecordedForm, named: Mapping[str, Any
 
 
 def _other_argument(wanted: RecordedArgument, given: Any) -> str:  # noqa: ANN401  # as above
-    """The kind of an argument and the expected kind; "" if they agree."""
+    """Compares an argument with the expected kind. Returns both in words if they differ, else ""."""
     plain = _plain(given)
     shown = type(plain).__name__
     match wanted.kind:
@@ -172,7 +172,7 @@ def _other_argument(wanted: RecordedArgument, given: Any) -> str:  # noqa: ANN40
 
 
 def _computed(node: Node, named: Mapping[str, Any]) -> Any:  # noqa: ANN401  # an int, or one with its expression
-    """The value of an expression over the arguments of a call; for tracers, a traced value with the same expression."""
+    """Evaluates an expression over the arguments of a call. For tracers, the result is traced too."""
     match node:
         case Const(value):
             return value

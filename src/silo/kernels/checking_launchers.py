@@ -33,7 +33,10 @@ __all__ = ["CheckingBundle", "CheckingKernel", "CheckingLauncher"]
 
 
 class CheckingLauncher(ABC):
-    """Called like the kernel: launches it in checking mode, over arrays in host memory. See :func:`silo.check`."""
+    """A launcher called like the kernel that launches it in checking mode, over arrays in host memory.
+
+    See :func:`silo.check`.
+    """
 
     def __init__(self, name: str, signature: Signature, limits: CheckLimits) -> None:
         self._name = name
@@ -41,11 +44,11 @@ class CheckingLauncher(ABC):
         self._limits = limits
 
     def __call__(self, *args: object, **kwargs: object) -> None:
-        """Check a launch with the declared grid. Raises CheckError."""
+        """Launches with the declared grid, and checks the launch. Raises CheckError."""
         self._launch(args, kwargs, {})
 
     def config(self, **arguments: object) -> Mapping[str, Value]:
-        """The config that a call with these arguments gets; launches nothing."""
+        """Returns the config that a call with these arguments gets, without launching it."""
         return self._native.resolve(**self._completed((), arguments)).config
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
@@ -68,22 +71,22 @@ class CheckingLauncher(ABC):
 
     @abstractmethod
     def _launcher(self) -> Any:  # noqa: ANN401  # the native launcher
-        """A launcher whose bindings are code that checks itself."""
+        """Returns a native launcher whose bindings have code that checks itself."""
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        """The keyword arguments of a call, and what else it passes."""
+        """Returns the keyword arguments of a call, and further arguments that the kernel computes from them."""
         del args
         return dict(kwargs)
 
 
 class CheckingKernel(CheckingLauncher):
-    """Checks launches of a kernel of this process, compiled from its source."""
+    """Checks launches of a kernel of this process, with code compiled from its source."""
 
     def __init__(self, kernel: DeclaredKernel, resolver: Resolver, limits: CheckLimits) -> None:
         super().__init__(kernel.name, kernel.source.signature, limits)
         self._kernel = kernel
         self._resolver = resolver
-        self._by_tuples: dict[int, CheckingKernel] = {}  # by the id of a kernel, which the kernel itself keeps
+        self._by_tuples: dict[int, CheckingKernel] = {}  # by the id of a kernel; self._kernel references these kernels
 
     def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
         call = tuple_call(self._kernel, args, kwargs)
@@ -120,7 +123,7 @@ class CheckingKernel(CheckingLauncher):
 
 
 class CheckingBundle(CheckingLauncher):
-    """Checks launches of a kernel of a bundle, compiled from the text that travels with its variants."""
+    """Checks launches of a bundle's kernel, with code compiled from the text that the bundle stores with a variant."""
 
     def __init__(self, kernel: BundledKernel, limits: CheckLimits) -> None:
         super().__init__(kernel.name, kernel.signature, limits)
@@ -136,7 +139,7 @@ class CheckingBundle(CheckingLauncher):
         chosen = kernel.choose(call, device)
         artifact = chosen.artifact
         variant = artifact.variant
-        consent = kernel.consent(chosen)  # before any compiler is looked for: that runs programs
+        consent = kernel.consent(chosen)  # before a compiler is looked for, because that runs programs
         if consent is None:
             raise UnsupportedError(
                 f"{kernel.name}: {kernel.bundle.name} has no native code ({artifact.blob.kind}) to check"
@@ -163,11 +166,11 @@ def _bound(
 
 
 def _of_texts(kernel: BundledKernel, artifact: Artifact) -> tuple[ChecksKernels, BlobRef]:
-    """The compiler that makes checking code of a text that travels with an artifact, and that text.
+    """Returns a text that is stored beside an artifact, and the compiler that makes checking code of it.
 
     Raises:
-        UnsupportedError: the bundle holds no such text, or nothing here compiles it.
-        TargetError: the compiler for it lacks something, which the message names.
+        UnsupportedError: the bundle holds no such text, or no compiler here compiles it.
+        TargetError: the compiler for it lacks a part, which the message names.
     """
     target = artifact.variant.target
     texts = {ref.kind: ref for ref in artifact.sidecars if is_checked_text(ref.kind)}

@@ -1,4 +1,4 @@
-"""Kernels of Python files and modules."""
+"""Collects the kernels of Python files and modules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from silo.sources.source_kind import DefinesKernels
 __all__ = ["Collected", "Place", "collect", "collect_kernels"]
 
 Place = Path | Kernel
-"""The source of kernels: a Python file or module, or a kernel of this process itself."""
+"""A source of kernels: a Python file or module, or a kernel of this process itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +31,29 @@ class Collected:
 
 
 def collect_kernels(places: Sequence[Place], names: Sequence[str] | None = None) -> list[Kernel]:
-    """The kernels of Python files and modules that ``silo.kernel`` and its like made, in order of definition.
+    """Returns the kernels of Python files and modules that ``silo.kernel`` and its like made, in order of definition.
 
-    Kernels in classes are found too; a kernel written there is called ``Class.kernel``. With ``names`` only these
-    kernels are returned. ``SourceError`` when a file cannot be run or holds no kernel, or a name is unknown or given to
-    two kernels.
+    Kernels in classes are found too; a kernel written in a class is called ``Class.kernel``. With ``names``, only the
+    kernels with these names are returned. Raises ``SourceError`` if a file cannot be run or holds no kernel, or if a
+    name is unknown or belongs to two kernels.
     """
     return collect(places, names).kernels
 
 
 def collect(places: Sequence[Place], names: Sequence[str] | None = None) -> Collected:
-    """The kernels as :func:`collect_kernels` gives them, and the steps of the same files.
+    """Returns the kernels as :func:`collect_kernels` does, and the steps of the same files.
 
-    ``SourceError`` also when two steps have one name.
+    Raises ``SourceError`` also if two steps have one name.
     """
     by_name: dict[str, Kernel] = {}
     steps: dict[str, Step] = {}
     for place in places:
         if isinstance(place, Kernel):
-            found, module = [place], None
+            kernels_here, module = [place], None
         else:
             module = load_module(place)
-            found = _kernels_in(place, module)
-        for kernel in found:
+            kernels_here = _kernels_in(place, module)
+        for kernel in kernels_here:
             other = by_name.setdefault(kernel.name, kernel)
             if other is not kernel:
                 raise SourceError(
@@ -73,34 +73,34 @@ def collect(places: Sequence[Place], names: Sequence[str] | None = None) -> Coll
 
 
 def _kernels_in(place: Path, module: ModuleType) -> list[Kernel]:
-    found = list(dict.fromkeys(_kernels_of(module)))
-    if not found:
+    kernels = list(dict.fromkeys(_kernels_of(module)))
+    if not kernels:
         raise SourceError(
             f"{place} defines no kernel: {_advice()}"
             + ("; it is a package: name a module in it" if hasattr(module, "__path__") else "")
         )
-    return found
+    return kernels
 
 
 def _advice() -> str:
-    """How kernels of each kind are made."""
+    """Returns advice about how kernels of each kind are made."""
     decorators_first = sorted(kinds().values(), key=lambda one: isinstance(one, DefinesKernels))
     return ", or ".join(kind.advice for kind in decorators_first)
 
 
 def _kernels_of(module: ModuleType) -> Iterator[Kernel]:
-    """Every kernel that is a variable of the module, or an attribute of a class that the module defines."""
+    """Yields every kernel that is a variable of the module, or an attribute of a class that the module defines."""
     classes: list[type] = []
 
     def within(members: Mapping[str, Any]) -> Iterator[Kernel]:
         for value in tuple(members.values()):
-            one = value.__func__ if isinstance(value, staticmethod) else value
-            kernel = kernel_of(one)
+            member = value.__func__ if isinstance(value, staticmethod) else value
+            kernel = kernel_of(member)
             if kernel is not None:
                 refuse_zeroing(kernel, "a bundle, or a case,")
                 yield kernel
-            elif isinstance(one, type) and one.__module__ == module.__name__ and one not in classes:
-                classes.append(one)
-                yield from within(vars(one))
+            elif isinstance(member, type) and member.__module__ == module.__name__ and member not in classes:
+                classes.append(member)
+                yield from within(vars(member))
 
     yield from within(vars(module))

@@ -52,13 +52,13 @@ SpaceLike: TypeAlias = (
 class Kernel(DeclaredKernel):
     """One kernel of this process: its declaration, its cases, and the resolver of its calls.
 
-    ``silo.kernel`` gives the object that users call: a copy of the Triton function with the methods ``cases``,
-    ``warmup``, ``explain`` and this object as ``kernel``.
+    ``silo.kernel`` returns another object to users: a copy of the Triton function with the methods ``cases``,
+    ``warmup``, ``explain`` and with this object as ``kernel``.
     """
 
     @cached_property
     def resolver(self) -> Resolver:
-        """The resolver of the launcher's misses."""
+        """The resolver, which handles the calls that the launcher cannot serve yet."""
         from silo.calls.resolver import Resolver  # noqa: PLC0415  # heavy: a program may define kernels and call none
 
         if settings().flight != "0":
@@ -74,7 +74,7 @@ class Kernel(DeclaredKernel):
 
     @cached_property
     def launcher(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
-        """The launcher of calls outside of kernels."""
+        """The object that calls from Python go through."""
         if not self.checking:
             return self.resolver.direct
         from silo.core.protocols import CheckLimits  # noqa: PLC0415
@@ -85,9 +85,9 @@ class Kernel(DeclaredKernel):
     def cases(
         self, *functions: Never, **parameters: Iterable[object]
     ) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
-        """Register a function that makes cases, one for each combination of the parameters.
+        """Registers a function that makes cases: it is called for each combination of the parameters' values.
 
-        The function gets each parameter by name and ``make``, which makes arrays and remembers how; it returns
+        The function gets each parameter by name, and ``make``, which makes arrays and records how. It returns
         ``silo.Case(args=..., expected={name: function})``.
 
         Raises:
@@ -110,7 +110,7 @@ class Kernel(DeclaredKernel):
             location = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
             names = (*self.argument_names, *(n for n in self.source.signature.names if n not in self.argument_names))
             ordered = tuple(name for name in self.source.signature.names if name in names)
-            made = CaseFunction(
+            case_function = CaseFunction(
                 self.name,
                 ordered,
                 self.config_names,
@@ -121,23 +121,25 @@ class Kernel(DeclaredKernel):
                 open_blocks=self.open_blocks,
                 written=self.declared_writes,
             )
-            self.case_functions.append(made)
+            self.case_functions.append(case_function)
             return function
 
         return register
 
     def warmup(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
-        """Compile and load the code for a call with these arguments, without launching. Blocks until it is there.
+        """Compiles and loads the code for a call with these arguments, without launching. Blocks until that is done.
 
-        A dtype (``torch.float32``) may replace an array; it means one whose address is a multiple of 16. See
+        A dtype (``torch.float32``) may replace an array; it stands for an array whose address is a multiple of 16. See
         :meth:`compiled`.
         """
         return self.compiled(*args, grid=grid, **kwargs)
 
     def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
-        """The code that serves a call with these arguments, compiled and loaded now if need be; launches nothing.
+        """Returns the code that serves a call with these arguments, compiled and loaded now if necessary.
 
-        It has the members of the object that Triton's ``warmup`` returns: ``asm``, ``n_regs``, ``n_spills``,
+        Launches nothing.
+
+        The result has the members of the object that Triton's ``warmup`` returns: ``asm``, ``n_regs``, ``n_spills``,
         ``metadata`` (``shared``, ``num_warps``, ...), and is launched by ``compiled[grid](*args)`` without a guard.
         """
         if (call := self._tuple_call(args, kwargs)) is not None:
@@ -145,7 +147,7 @@ class Kernel(DeclaredKernel):
         return self.resolver.compiled(args, grid, kwargs)
 
     def _tuple_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> TupleCall | None:
-        """The call with each value of its tuples as an argument; None for a call without tuples."""
+        """Returns a call with each element of its tuples as a separate argument; None for a call without tuples."""
         if not any(isinstance(one, tuple) for one in (*args, *kwargs.values())):
             return None
         from silo.building.prepared_calls import tuple_call  # noqa: PLC0415  # few kernels take tuples
@@ -153,12 +155,12 @@ class Kernel(DeclaredKernel):
         return tuple_call(self, args, kwargs)
 
     def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
-        """A launcher for calls like this example, without the guard: the caller promises that the facts hold.
+        """Returns a launcher without a guard for calls like this example: the caller promises that the facts hold.
 
-        It is called like the kernel. Kinds, dtypes, integer ranges and the device are still checked; alignment,
-        divisibility by 16, constants, and shapes or a grid that code was made for are not: if one of these promises is
-        broken, the kernel computes garbage or faults. ``SILO_DEBUG=1`` checks every promise. Compiles and loads its
-        code now; later ``forget`` or retuning does not change it.
+        The launcher is called like the kernel. Kinds, dtypes, integer ranges and the device are still checked. Not
+        checked are alignment, divisibility by 16, constants, and shapes or a grid that code was made for: if one of
+        these promises is broken, the kernel computes garbage or faults. ``SILO_DEBUG=1`` checks every promise. The code
+        is compiled and loaded now; later calls of ``forget``, or retuning, do not change it.
         """
         if (call := self._tuple_call(args, kwargs)) is not None:
             from silo.building.prepared_calls import TupleLauncher  # noqa: PLC0415  # few kernels take tuples
@@ -169,12 +171,12 @@ class Kernel(DeclaredKernel):
             from silo.building.prepared_calls import refuse_zeroing  # noqa: PLC0415  # few kernels do
 
             refuse_zeroing(self, "bind")
-        if self.checking:  # every call is checked in full
+        if self.checking:  # checking mode needs the full launcher
             return self.launcher if grid is None else self.launcher[grid]
         return self.resolver.bind(args, grid, kwargs)
 
     def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
-        """Which variant a call with these arguments gets, why, and which were rejected.
+        """Explains which variant a call with these arguments gets, why, and which variants were rejected.
 
         Compiles and measures nothing.
         """
@@ -188,7 +190,7 @@ class KernelFunction(Protocol):
 
     @property
     def kernel(self) -> Kernel:
-        """The :class:`Kernel` behind this function: its declaration, cases and resolver."""
+        """The :class:`Kernel` of this function: its declaration, cases and resolver."""
         ...
 
     @property
@@ -202,11 +204,11 @@ class KernelFunction(Protocol):
         ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # inside kernels it is the plain function
-        """Launch with the declared grid."""
+        """Launches the kernel with the declared grid."""
         ...
 
     def __getitem__(self, grid: Any, /) -> Callable[..., None]:  # noqa: ANN401  # a tuple, an integer, a callable
-        """The callable that launches with this grid."""
+        """Returns a callable that launches with this grid."""
         ...
 
     def cases(
@@ -233,7 +235,7 @@ class KernelFunction(Protocol):
 
 
 def kernel_of(value: object) -> Kernel | None:
-    """The :class:`Kernel` behind what ``silo.kernel`` gave, or None for any other object."""
+    """Returns the :class:`Kernel` of an object that ``silo.kernel`` returned, or None for any other object."""
     if isinstance(value, Kernel):
         return value
     found = getattr(value, "__dict__", {}).get("kernel")
@@ -289,7 +291,7 @@ def kernel(
     deterministic: bool | None = None,
     contiguous: Sequence[str] = (),
 ) -> Any:
-    """Make a Silo kernel of any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` kernel.
+    """Makes a Silo kernel of any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` kernel.
 
     The result is called like the Triton kernel, ``k[grid](...)``, or, with a declared grid, ``k(...)``; inside other
     Triton kernels it is the plain function. The arguments' device decides where it runs.
@@ -298,31 +300,31 @@ def kernel(
         function: the kernel; absent when used as a decorator with options.
         space: configs worth trying: named values (constexprs and options such as ``num_warps``), or a list of configs.
             The first is the default. Or a heuristic (``silo.heuristics.heuristic_space``, for combos ``combo_space``)
-            that
-            makes them for each call's device and sizes; or a ``silo.core.grouped_space.GroupedSpace``. Without it, the
-            configs of ``@triton.autotune``; without those, block sizes with usual names (``BLOCK_SIZE``, ``BLOCK_M``,
-            ...) that a call leaves out come from a heuristic that is guessed.
-        key: names of the scalar arguments that tuning depends on; without it, the names of ``@triton.autotune``, or
+            that makes configs for each call's device and sizes; or a ``silo.core.grouped_space.GroupedSpace``. By
+            default the configs of ``@triton.autotune``. Without those, if a call leaves out block sizes with usual
+            names (``BLOCK_SIZE``, ``BLOCK_M``, ...), Silo infers a heuristic that chooses them.
+        key: names of the scalar arguments that tuning depends on. By default the names in ``@triton.autotune``, or
             those that the heuristic reads.
         grid: the grid as a function of one namespace (arguments, config values, device facts), traced once to
             expressions; or a tuple; or a ``silo.core.grids.Grid``, whose requirements join the constraints.
         constraints: functions of a config that must hold, such as ``lambda c: c.BLOCK >= 32 * c.num_warps``.
         tune: ``auto``, ``background``, ``cached``, ``frozen`` or ``off`` at the first call of a key; the setting
             ``SILO_TUNE`` by default.
-        release_gil: False keeps Python's lock during a launch, which saves some 60 ns and stops every other Python
-            thread while the kernel runs (on a CPU, where a launch of more than some 50 ms lets go of it) or its queue
-            is full (on a GPU).
+        release_gil: False keeps Python's lock during a launch. This saves some 60 ns and stops every other Python
+            thread while the kernel runs (on a CPU, where a launch of more than some 50 ms releases the lock) or its
+            queue is full (on a GPU).
         check: run every call in checking mode, on the CPU (:func:`silo.check`); the setting ``SILO_CHECK`` by default.
         lock: the lock file with the configs that calls use; the setting ``SILO_LOCK`` by default.
-        deterministic: True keeps results the same bits on every run and rank: measurements never decide about a kernel
+        deterministic: True makes results bitwise equal on every run and rank: measurements never decide about a kernel
             that sums; the setting ``SILO_DETERMINISTIC`` by default.
         contiguous: names of arrays whose elements the kernel takes in order, without reading strides. A call with a
             view that is not contiguous (a column, a transposed matrix, every other element) is refused before it runs.
-            An address given as an integer passes, because it lacks a layout. The check costs nothing for other kernels.
+            An address passed as an integer is accepted, because it lacks a layout. The check costs nothing for other
+            kernels.
 
     Raises:
-        SourceError: not a Triton kernel, Triton is absent, the key names no scalar parameter, or ``contiguous`` names
-            something other than arrays.
+        SourceError: not a Triton kernel, Triton is absent, the key names no scalar parameter, or ``contiguous``
+            contains a name that is not an array's.
         TraceError: the grid cannot become an expression.
         SpaceError: the space sets a name that the kernel does not have.
         SettingsError: an unknown mode.
@@ -402,7 +404,7 @@ def _make(
         _check_space(source, made_space)
         _check_chosen(source, made_space, made_key)
     free = made_space is None and rule is None and declared.open_blocks
-    known = Kernel(
+    kernel_object = Kernel(
         source,
         space=made_space,
         rule=rule,
@@ -422,25 +424,25 @@ def _make(
     )
     given_grid = declared.grid if grid is None else grid
     if given_grid is not None:
-        known.grid = traced_grid(known, cast("GridLike", given_grid))
+        kernel_object.grid = traced_grid(kernel_object, cast("GridLike", given_grid))
     if isinstance(kind, HasLaunchHooks):
         show_launches(kind)
     return kind.wrap(
         source,
-        lambda: known.launcher,
+        lambda: kernel_object.launcher,
         {
-            "cases": known.cases,
-            "warmup": known.warmup,
-            "compiled": known.compiled,
-            "bind": known.bind,
-            "explain": known.explain,
-            "kernel": known,
+            "cases": kernel_object.cases,
+            "warmup": kernel_object.warmup,
+            "compiled": kernel_object.compiled,
+            "bind": kernel_object.bind,
+            "explain": kernel_object.explain,
+            "kernel": kernel_object,
         },
     )
 
 
 def maker(name: str) -> Callable[..., Any]:
-    """``silo.NAME`` for a kind of source of that name: it makes a kernel from the user's arguments.
+    """Returns ``silo.NAME`` for the kind of source NAME: a function that makes a kernel from the user's arguments.
 
     Raises:
         SourceError: the kind does not exist, or does not load.
@@ -455,7 +457,10 @@ def maker(name: str) -> Callable[..., Any]:
 
 
 def _key_of(source: KernelSource, space: Rule, key: tuple[str, ...]) -> tuple[str, ...]:
-    """The key of a kernel whose space a heuristic makes: at least the arguments that the heuristic reads."""
+    """Returns the key of a kernel whose space a heuristic makes.
+
+    It has to contain the arguments that the heuristic reads.
+    """
     missing = [name for name in space.reads if name not in key]
     if key and missing:
         raise SpaceError(
@@ -476,7 +481,7 @@ def _check_chosen(source: KernelSource, space: SearchSpace, key: Sequence[str]) 
 
 
 def _checked_key(source: KernelSource, key: Sequence[str]) -> tuple[str, ...]:
-    """The key as names of parameters; their values are known at the call."""
+    """Checks that the key consists of scalar parameters, and returns it as a tuple of names."""
     where = f"{source.name} ({source.location})"
     if isinstance(key, str):
         raise SourceError(f"{where}: the key is a list of names, not {key!r}; write key=[{key!r}]")
@@ -492,7 +497,7 @@ def _checked_key(source: KernelSource, key: Sequence[str]) -> tuple[str, ...]:
 
 
 def _checked_contiguous(source: KernelSource, contiguous: Sequence[str]) -> tuple[str, ...]:
-    """The arrays that calls give contiguous, as names of parameters, in the kernel's order."""
+    """Checks ``contiguous=``, and returns the names of these parameters in the kernel's order."""
     if not contiguous:
         return ()
     where = f"{source.name} ({source.location})"
@@ -530,7 +535,7 @@ def _check_space(source: KernelSource, space: SearchSpace) -> None:
 
 
 def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
-    """The declared grid as expressions. ``TraceError`` names the kernel and the cure."""
+    """Returns the declared grid as expressions. If that fails, the ``TraceError`` names the kernel and the remedy."""
     config = (*known.config_names, *known.source.heuristics)
     if isinstance(grid, Grid):
         return _checked_grid(known, grid, config)
@@ -554,7 +559,7 @@ def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
 
 
 def _checked_grid(known: DeclaredKernel, grid: Grid, config: Sequence[str]) -> tuple[Node, ...]:
-    """The axes of a ready grid. ``TraceError`` for a name that the kernel does not have."""
+    """Returns the axes of a ``Grid``. Raises ``TraceError`` for a name that the kernel does not have."""
     for axis in grid.axes:
         for leaf in leaves(axis):
             name = leaf.argument if isinstance(leaf, Extent | Stride | ItemSize) else leaf.name
@@ -569,20 +574,20 @@ def _checked_grid(known: DeclaredKernel, grid: Grid, config: Sequence[str]) -> t
     return grid.axes
 
 
-# ---- Hooks that a library calls around launches of its own see launches of silo.k ----
+# ---- Launch hooks of other libraries also see the launches of Silo's kernels ----
 
 
-_shown: dict[int, _Shown] = {}  # by the kind's id, because kinds live as long as the process
+_shown: dict[int, _Shown] = {}  # by the id of the kind, which lives as long as the process
 
 
 def show_launches(kind: HasLaunchHooks) -> None:
-    """Let the hooks of the kind's library see launches of its kernels, from now on, while the library has any."""
+    """Shows launches of a kind's kernels to the launch hooks of the kind's library (such as Triton's hooks)."""
     shown = _shown.setdefault(id(kind), _Shown(kind))
     kind.follow_launch_hooks(shown.switch)
 
 
 class _Shown:
-    """Whether the launches of one kind's kernels are shown to its library, and the hook that shows them."""
+    """Adds and removes the hook that shows the launches of one kind's kernels to the kind's library."""
 
     def __init__(self, kind: HasLaunchHooks) -> None:
         self._kind = kind
@@ -590,7 +595,7 @@ class _Shown:
         self._remove: Callable[[], None] | None = None
 
     def switch(self, on: bool) -> None:  # noqa: FBT001  # the protocol's
-        """Add the hook when the library gets its first hook, remove it after its last."""
+        """Adds the hook when the library gets its first hook, and removes it after the library's last."""
         if on is (self._remove is not None):
             return
         from silo.launch.hooks import on_launch  # noqa: PLC0415  # few programs have hooks
@@ -605,11 +610,11 @@ class _Shown:
     def _enter(self, event: LaunchEvent) -> Callable[[], object] | None:
         from silo.calls.resolver import Resolved  # noqa: PLC0415  # loaded by the first call
 
-        found = event.tag
-        if not isinstance(found, Resolved) or id(kind_named(found.kernel.source.kind)) != id(self._kind):
+        resolved = event.tag
+        if not isinstance(resolved, Resolved) or id(kind_named(resolved.kernel.source.kind)) != id(self._kind):
             return None
         arguments = {**event.config, **event.arguments}
-        launch = SeenLaunch(found.kernel.source, arguments, event.grid, event.stream, lambda: _metadata(found))
+        launch = SeenLaunch(resolved.kernel.source, arguments, event.grid, event.stream, lambda: _metadata(resolved))
         return self._kind.enter_launch(launch)
 
 

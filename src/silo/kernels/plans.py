@@ -24,11 +24,11 @@ __all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "plan
 
 @dataclass(frozen=True, slots=True)
 class PlanForm:
-    """One recording of a plan: ``launches``, the numbers of parameters and grids that change, and replays.
+    """One form of a plan: the number of launches, of changing parameters (``updates``) and grids, and of replays.
 
-    ``streams`` is how many streams of a GPU the launches were recorded on. ``us`` is the mean time of a replay in
-    microseconds, from reading the arguments to the end of the launch (on a GPU: until it is enqueued); None before the
-    first. ``way`` is how it runs, ``reason`` why.
+    ``streams`` is the number of streams of a GPU that the launches were recorded on. ``us`` is the mean time of a
+    replay in microseconds, from reading the arguments to the end of the launch (on a GPU: until it is enqueued); None
+    before the first. ``way`` is how the form runs, and ``reason`` why.
     """
 
     launches: int
@@ -45,12 +45,12 @@ class PlanForm:
 class PlanReport:
     """The history of a plan: its forms, its replays, how often it was recorded, and the facts that each form holds.
 
-    ``fixed`` has the arguments that a form was made for (an integer's value, an array's shape and strides), each with
-    the use that nothing could be followed beyond. ``memory`` has the arguments that have to be the recorded arrays,
-    since captured work of torch uses their memory, each with the operation. ``tensors`` describes the other tensors of
-    that work, ``arrays`` the arrays that kernels are given, each with a kernel: both stay, and the plan keeps them
-    alive. ``temporaries`` is how many bytes torch's work makes anew in each replay, in a pool of the plan's own, or in
-    ``pool``, which other plans may share.
+    ``fixed`` has the arguments whose value, or shape and strides, must be the recorded ones, each with the use that
+    could not be traced. ``memory`` has the arguments that must be the recorded arrays, because captured work of torch
+    uses their memory, each with the operation. ``tensors`` describes the other tensors of that work, and ``arrays`` the
+    arrays that kernels take and that are not arguments, each with a kernel: all replays use them, and the plan keeps
+    them alive. ``temporaries`` is the number of bytes that torch's work allocates in each replay, in a pool of the
+    plan's own, or in ``pool``, which other plans may share.
     """
 
     name: str
@@ -85,14 +85,14 @@ class PlanReport:
 
 
 class Plan(native.LaunchPlan):
-    """Launches that were recorded, called with the arguments that replace the recorded ones.
+    """Recorded launches that are called with other arguments in place of the recorded ones.
 
-    A call gives every argument, by position or name. It returns the function's result, if that consists of arguments of
-    the call, arrays that stay (memory that the function made with ``torch.empty``: the next replay writes to it again)
-    or a tuple of these; else None. It is one native call: it reads the arguments, checks that the recorded code serves
-    them, evaluates the grids, fills in the parameters and launches everything. Calls that the recorded code does not
-    serve (another alignment, dtype, a size that other code is for) run the function once more, which records another
-    form.
+    A call passes every argument, by position or name. It returns the function's result if that is an argument of the
+    call, an array that every replay uses (memory that the function made with ``torch.empty``: the next replay writes to
+    it again) or a tuple of these; else None. A call is one native call: it reads the arguments, checks that the
+    recorded code serves them, evaluates the grids, fills in the parameters and launches everything. If the recorded
+    code does not serve the arguments (another alignment or dtype, a size that other code is for), the function runs
+    once more, which records another form.
     """
 
     def __new__(
@@ -102,25 +102,26 @@ class Plan(native.LaunchPlan):
         function: Callable[[tuple[Any, ...]], object] | None = None,
         pool: Pool | None = None,
     ) -> Self:
-        """``function`` takes the tuple of all arguments; None: the plan is of a block, which cannot be run again.
+        """Makes a plan without forms. ``function`` takes the tuple of all arguments.
 
-        ``pool`` is torch's handle of the memory that the function's work makes; None: the plan has a pool for itself.
+        It is None for the plan of a block, which cannot be run again. ``pool`` is torch's handle of the memory pool for
+        the function's work; None: the plan has a pool for itself.
         """
-        made = super().__new__(cls, name, names)
-        made._name = name
-        made._function = function
-        made._lock = Mutex()
-        made._recordings = 0
-        made._kernels = ()
-        made._fixed = {}
-        made._memory = {}
-        made._tensors = {}
-        made._arrays = {}
-        made._temporaries = 0
-        made._pool = pool
-        made._logged = False
-        made._full = False
-        return made
+        plan = super().__new__(cls, name, names)
+        plan._name = name
+        plan._function = function
+        plan._lock = Mutex()
+        plan._recordings = 0
+        plan._kernels = ()
+        plan._fixed = {}
+        plan._memory = {}
+        plan._tensors = {}
+        plan._arrays = {}
+        plan._temporaries = 0
+        plan._pool = pool
+        plan._logged = False
+        plan._full = False
+        return plan
 
     _name: str
     _function: Callable[[tuple[Any, ...]], object] | None
@@ -138,11 +139,11 @@ class Plan(native.LaunchPlan):
 
     @property
     def launch_parts(self) -> tuple[str, ...]:
-        """The kernels of the form that was recorded last, in order, and captured work as ``torch.NAME``."""
+        """The kernels of the form that was recorded last, in order, with captured work of torch as ``torch.NAME``."""
         return self._kernels
 
     def report(self) -> PlanReport:
-        """The history of the plan so far."""
+        """Returns the history of the plan so far."""
         forms = tuple(
             PlanForm(launches, moves, grids, streams, replays, spent / replays / 1000 if replays else None, way, reason)
             for launches, moves, grids, streams, _, _, replays, spent, way, reason in self.forms()
@@ -153,14 +154,14 @@ class Plan(native.LaunchPlan):
         return PlanReport(self._name, forms, *numbers, self._kernels, dict(self._fixed), memory, *held)
 
     def explain(self) -> str:
-        """The report as text: forms, how they run and why, and the facts that each form holds."""
+        """Returns the report as text: forms, how they run and why, and the facts that each form holds."""
         return str(self.report())
 
     def __repr__(self) -> str:
         return f"<silo.Plan {self._name}({', '.join(self.names)}) of {len(self._kernels)} launches>"
 
     def _miss(self, arguments: tuple[Any, ...]) -> object:
-        """Serve a call of a form that is not there, by running the function."""
+        """Serves a call that no form serves, by running the function."""
         if want_each_launch():
             if self._function is None:
                 raise ArgumentError(
@@ -174,7 +175,8 @@ class Plan(native.LaunchPlan):
                 f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size"
                 " or alignment), and a block cannot be run again: make the plan of a function, silo.plan(function, ...)"
             )
-        if self._full or native.recording() is not None:  # the plan that made these launches
+        # another plan is being recorded: it records the launches of this function
+        if self._full or native.recording() is not None:
             return self._function(arguments)
         self._refuse_other_memory(arguments)
         if self._recordings:
@@ -195,25 +197,26 @@ class Plan(native.LaunchPlan):
         with self._lock:
             logged, self._logged = self._logged, True
         if not logged:
-            held = "".join(f"; {name} is held: {use}" for name, use in self._fixed.items())
+            held_arguments = "".join(f"; {name} is held: {use}" for name, use in self._fixed.items())
             logging.getLogger("silo").info(
                 "plan %s: arguments that no recorded form serves; the function runs and is recorded again%s",
                 self._name,
-                held,
+                held_arguments,
             )
 
     def learn(self, arguments: tuple[Any, ...]) -> object:
-        """Run the function with arguments, record its launches, and return its result.
+        """Runs the function with arguments, records its launches, and returns its result.
 
         Raises:
-            ArgumentError: it cannot be a plan; its launches were made all the same, unless the stream is captured.
+            ArgumentError: the function cannot be a plan. Its launches were made nevertheless, unless the stream is
+                being captured.
         """
         function = self._function
         if function is None:
             raise ArgumentError(f"{self._name}: a block cannot be run again")
         refuse_capture(self._name, arguments)
         drawn = offsets_of_generators()
-        result = function(arguments)  # kernels are compiled and tuned now
+        result = function(arguments)  # this run compiles and tunes the kernels
         drawn = offsets_of_generators() != drawn
         with self._lock:
             self._recordings += 1
@@ -243,7 +246,7 @@ class Plan(native.LaunchPlan):
         work: tuple[TorchWork, TorchWork],
         result: object = None,
     ) -> None:
-        """Add a form to the plan, derived from two recordings of one call."""
+        """Adds a form to the plan, derived from two recordings of one call."""
         if not first:
             raise ArgumentError(
                 f"{self._name}: nothing was launched that a plan records: kernels of Silo, and of unchanged programs"
@@ -269,7 +272,7 @@ class Plan(native.LaunchPlan):
 
 
 def _plain_number(value: Any) -> Any:  # noqa: ANN401  # whatever a call gives
-    """Integers and floats of other libraries as Python's."""
+    """Converts integers and floats of other libraries to Python's."""
     if type(value) in (int, float, bool, str, type(None)) or hasattr(value, "shape"):
         kind = getattr(value, "dtype", None)
         if kind is None or getattr(value, "shape", None) != () or not hasattr(value, "__index__"):
@@ -297,22 +300,25 @@ def _follow(
     first: list[Any],
     pool: Pool | None,
 ) -> tuple[list[SeenLaunch], Trail, TorchWork]:
-    """The second recording, with a tracer for each parameter of the function."""
+    """Makes the second recording, with a tracer for each parameter of the function.
+
+    If the function fails with tracers, it is run again with fewer of them.
+    """
     failure: Exception | None = None
     for follow_arrays, follow_numbers in ((True, True), (False, True), (False, False)):
         trail = Trail()
-        given: list[Any] = []
-        for one, value in named.items():
-            made = stand_in_for(one, value, trail)
-            # Only torch reports its work on an array that is not a tracer.
-            followed = follow_arrays or not is_of_torch(value) if isinstance(made, TracedArray) else follow_numbers
-            given.append(made if followed else value)
-            if made is not value and not followed:
-                trail.used[one] = f"a function that takes no stand-ins: {failure}"
+        arguments: list[Any] = []
+        for parameter, value in named.items():
+            tracer = stand_in_for(parameter, value, trail)
+            # torch reports its work on a real tensor, so a tensor needs no tracer; arrays of other libraries do.
+            followed = follow_arrays or not is_of_torch(value) if isinstance(tracer, TracedArray) else follow_numbers
+            arguments.append(tracer if followed else value)
+            if tracer is not value and not followed:
+                trail.used[parameter] = f"a function that takes no stand-ins: {failure}"
         launches: list[Any] = []
         try:
             with torch_work(name, launches, pool=pool) as work, _recording(launches, first, dry=True):
-                function(tuple(given))
+                function(tuple(arguments))
         except ArgumentError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever a program raises of an object that it does not know
@@ -329,27 +335,27 @@ def _follow(
 
 
 def plan(function: Callable[..., object], *examples: object, pool: object = None, **named: object) -> Plan:
-    """Run ``function`` on examples, record its launches, and return a plan that replays them with other arguments.
+    """Runs ``function`` on examples, records its launches, and returns a plan that replays them with other arguments.
 
-    The function runs with the examples themselves, once more to record it, and then with tracers for them, to see how
-    each parameter and grid follows from the arguments; only the first of these runs launches anything. Arrays may be
-    replaced by others of their dtype and device, integers and floats by others. An argument whose value, or whose
-    shape, is used in a way that cannot be followed (as an index, by ``range``, by torch) is held: another value is
-    recorded anew.
+    The function runs with the examples themselves, once more to record it, and then with tracers in their place, to
+    determine how each parameter and grid depends on the arguments; only the first of these runs launches anything. A
+    replay accepts other arrays with the same dtype and device, and other integers and floats. An argument whose value,
+    or whose shape, is used in a way that cannot be traced (as an index, by ``range``, by torch) is held: for another
+    value the function runs and is recorded anew.
 
     Args:
         function: launches kernels of Silo, or unchanged Triton kernels under ``silo.accelerate()``. Work of torch on an
             NVIDIA GPU is captured between the launches; other work of torch or numpy on arrays is refused. Launches may
             be on several streams that torch's events order.
         examples: its arguments by position.
-        pool: as of ``torch.cuda.graph``: ``torch.cuda.graph_pool_handle()``, a ``torch.cuda.CUDAGraph`` or a
-            ``torch.cuda.MemPool`` whose memory the tensors that the function makes are taken from. Plans that share a
-            pool use the same memory, so their replays must follow each other: on one stream, or ordered by events.
+        pool: the pool from which the tensors that the function makes get their memory, as in ``torch.cuda.graph``:
+            ``torch.cuda.graph_pool_handle()``, a ``torch.cuda.CUDAGraph`` or a ``torch.cuda.MemPool``. Plans that share
+            a pool use the same memory, so their replays must follow each other: on one stream, or ordered by events.
         named: its arguments by name.
 
     Raises:
-        ArgumentError: its launches depend on more than its arguments, or cannot be recorded; ``pool`` is no pool, or
-            also the name of an argument that is not given by position.
+        ArgumentError: its launches depend on more than its arguments, or cannot be recorded; ``pool`` is no pool, or is
+            also the name of an argument that is not passed by position.
 
     >>> import numpy, silo, triton, triton.language as tl
     >>> @silo.kernel
@@ -392,15 +398,15 @@ def plan(function: Callable[..., object], *examples: object, pool: object = None
 def _has_parameter(function: Callable[..., object], name: str) -> bool:
     try:
         return name in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # code that does not say
+    except (TypeError, ValueError):  # callables written in C may lack a signature
         return False
 
 
 def names_of_arguments(function: Callable[..., object], count: int, named: Mapping[str, object]) -> tuple[str, ...]:
-    """Names of the arguments that are given by position."""
+    """Returns the names of the arguments that are passed by position."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # code without a stated effect
+    except (TypeError, ValueError):  # callables written in C may lack a signature
         parameters = []
     plain = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     names = tuple(plain[:count]) + tuple(f"argument_{index + 1}" for index in range(len(plain), count))
@@ -411,13 +417,13 @@ def names_of_arguments(function: Callable[..., object], count: int, named: Mappi
 
 @contextmanager
 def planning(*, pool: object = None, **arguments: object) -> Generator[Plan]:
-    """Record the launches of a block, which are made as usual; the plan replays them after the block.
+    """Records the launches of a block, which are made as usual; the plan replays them after the block.
 
     Args:
-        pool: the memory of the tensors that the block makes, as for :func:`plan`.
-        arguments: arrays that calls replace, by the names that calls use. Calls give others of the same dtype, device,
-            shape and strides. Everything else stays as it was recorded, for nothing shows how numbers follow from one
-            another in a block: sizes and grids that change need :func:`plan`.
+        pool: the memory pool for the tensors that the block makes, as for :func:`plan`.
+        arguments: arrays that calls of the plan replace, by the names that calls use. Calls pass others of the same
+            dtype, device, shape and strides. Everything else stays as it was recorded, because a block does not show
+            how numbers depend on each other: if sizes and grids change, use :func:`plan`.
 
     Raises:
         ArgumentError: a launch cannot be recorded.
@@ -439,12 +445,12 @@ def planning(*, pool: object = None, **arguments: object) -> Generator[Plan]:
         raise ArgumentError("a plan is being recorded in this thread: make the inner plan before it")
     shared = pool_handle(pool)
     refuse_capture("planning", arguments.values())
-    made = Plan("planning", tuple(arguments), pool=shared)
+    plan = Plan("planning", tuple(arguments), pool=shared)
     launches: list[Any] = []
     with torch_work("planning", launches, run=True, pool=shared) as work, _recording(launches):
-        yield made
+        yield plan
     seen = seen_launches(launches)
     trail = Trail()
     for name in arguments:
         trail.used[name] = "a block, which is not followed"
-    made.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail, (work, work))
+    plan.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail, (work, work))

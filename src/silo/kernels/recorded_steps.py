@@ -1,7 +1,7 @@
 """``silo.step``: functions whose launches a bundle keeps as a plan.
 
-``silo build`` runs a step with its examples on this machine, as :func:`silo.plan` does, and keeps which kernels were
-launched, with what, in terms of the function's arguments (:mod:`silo.core.recorded_plans`).
+``silo build`` runs a step with its examples on this machine, as :func:`silo.plan` does. The bundle keeps which kernels
+were launched, and their arguments as expressions of the function's arguments (:mod:`silo.core.recorded_plans`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The function's name, by which the bundle has the plan."""
+        """The function's name, which is also the name of the plan in the bundle."""
         return self.function.__name__
 
     @property
@@ -58,14 +58,14 @@ class Step:
 
 
 def step(*examples: Callable[[], object]) -> Callable[[F], F]:
-    """Have ``silo build`` keep the launches of a function in the bundle, as a plan of the function's name.
+    """Makes ``silo build`` keep the launches of a function in the bundle, as a plan with the function's name.
 
-    The function stays as it is. ``silo.load("K.silo").plans["name"]`` is a plan with its arguments, as
+    The function itself stays unchanged. ``silo.load("K.silo").plans["name"]`` is a plan with its arguments, as
     :func:`silo.plan` makes one: it launches the bundle's kernels, on every device that the bundle has code for, without
     the function. In C, ``silo_bundle_plan`` is the same.
 
     Args:
-        examples: functions without parameters, each of which makes the arguments of one call: a tuple by position, or
+        examples: functions without parameters, each of which returns the arguments of one call: a tuple by position, or
             a mapping by name. ``silo build`` calls the function with each; calls that need other launches (another
             result of a comparison, another value that is held) need an example of their own.
 
@@ -97,13 +97,13 @@ def step(*examples: Callable[[], object]) -> Callable[[F], F]:
 
 
 def step_of(value: object) -> Step | None:
-    """The step behind a function that :func:`step` marked; None for any other object."""
+    """Returns the step of a function that :func:`step` marked; None for any other object."""
     found = getattr(value, "__dict__", {}).get(_MEMBER)
     return found if isinstance(found, Step) else None
 
 
 class _RecordingPlan(Plan):
-    """A plan that passes its recordings on."""
+    """A plan that also passes its recordings to a function, ``seen``."""
 
     seen: Callable[[Mapping[str, object], list[SeenLaunch], list[SeenLaunch], Trail], None]
 
@@ -126,10 +126,10 @@ class _RecordingPlan(Plan):
 
 
 def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
-    """Run a step with its examples, which launches, and give its plan for a bundle of ``kernels``.
+    """Runs a step with its examples, which launches kernels, and returns its plan for a bundle of ``kernels``.
 
     Raises:
-        ArgumentError: its launches cannot be kept: see :func:`silo.plan`; or it launches a kernel that is not of the
+        ArgumentError: its launches cannot be kept (see :func:`silo.plan`); or it launches a kernel that is not in the
             bundle, or passes memory that is not an argument.
         SourceError: an example is neither a tuple nor a mapping.
     """
@@ -137,14 +137,14 @@ def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
     forms: list[RecordedForm] = []
     names: tuple[str, ...] = ()
     for number, example in enumerate(one.examples):
-        given = example()
-        if not isinstance(given, tuple | Mapping):
+        passed = example()
+        if not isinstance(passed, tuple | Mapping):
             raise SourceError(
-                f"{one.location}: example {number + 1} of the step {one.name} gives {type(given).__name__}: it gives"
+                f"{one.location}: example {number + 1} of the step {one.name} gives {type(passed).__name__}: it gives"
                 " the arguments as a tuple, or as a mapping by name"
             )
-        positional = cast("tuple[object, ...]", given if isinstance(given, tuple) else ())
-        named = cast("Mapping[str, object]", {} if isinstance(given, tuple) else given)
+        positional = cast("tuple[object, ...]", passed if isinstance(passed, tuple) else ())
+        named = cast("Mapping[str, object]", {} if isinstance(passed, tuple) else passed)
         these = (*names_of_arguments(one.function, len(positional), named), *named)
         if names and these != names:
             raise SourceError(f"{one.location}: the examples of the step {one.name} give {names} and {these}")
@@ -165,19 +165,19 @@ def _record(
     def run(values: tuple[Any, ...]) -> object:
         return one.function(*values[:positional], **dict(zip(names[positional:], values[positional:], strict=True)))
 
-    found: list[RecordedForm] = []
+    forms: list[RecordedForm] = []
 
     def seen(named: Mapping[str, object], first: list[SeenLaunch], second: list[SeenLaunch], trail: Trail) -> None:
-        found.append(_FormRecorder(one, kernels_by_id, named, trail).form(first, second))
+        forms.append(_FormRecorder(one, kernels_by_id, named, trail).form(first, second))
 
     plan = _RecordingPlan(one.name, names, run)
     plan.seen = seen
     plan.learn(arguments)
-    return found[0]
+    return forms[0]
 
 
 class _FormRecorder:
-    """Writes one recording in terms of the step's arguments."""
+    """Expresses a recording's launches by the step's arguments."""
 
     def __init__(
         self, one: Step, kernels_by_id: Mapping[int, Kernel], arguments: Mapping[str, object], trail: Trail
@@ -189,7 +189,7 @@ class _FormRecorder:
         self._held: dict[str, int] = {}
 
     def form(self, first: list[SeenLaunch], second: list[SeenLaunch]) -> RecordedForm:
-        """The form of the two recordings (:class:`silo.launch.plan_forms.FormMaker` compared them)."""
+        """Returns the form of two recordings, which :class:`silo.launch.plan_forms.FormMaker` has already compared."""
         declared = {name: self._argument(name, value) for name, value in self._arguments.items()}
         self._held = {
             name: one.value
@@ -225,7 +225,7 @@ class _FormRecorder:
         return RecordedArgument(ArgumentKind.ARRAY, from_dlpack(code, bits), len(sizes))
 
     def _shapes(self, declared: Mapping[str, RecordedArgument]) -> Iterable[Node]:
-        """For arrays whose shape was used in a way that cannot be traced: the condition that the shape is the same."""
+        """Yields conditions for arrays whose shape was used in a way that cannot be traced: the shape is the same."""
         for name, one in declared.items():
             if one.kind is not ArgumentKind.ARRAY or name not in self._trail.used:
                 continue
@@ -241,10 +241,10 @@ class _FormRecorder:
                 yield plain if truth else make(OpKind.NOT, plain)
 
     def _plain(self, node: Node) -> Node:
-        """An expression with the values of the arguments that are held.
+        """Replaces the arguments that are held, in an expression, by their values.
 
         Raises:
-            ArgumentError: it reads the address of an array, which differs from process to process.
+            ArgumentError: the expression reads the address of an array, which differs from process to process.
         """
         if isinstance(node, Op):
             return make(node.kind, *map(self._plain, node.operands))
@@ -297,13 +297,13 @@ class _FormRecorder:
     def _source(
         self, number: int, kernel: Kernel, place: int, one: SeenLaunch, other: SeenLaunch
     ) -> tuple[Source, str | Node | Value]:
-        given, kind = other.arguments[place], one.codes[place] >> 56
-        if isinstance(given, TracedArray) and kind == _POINTER:
-            return Source.GIVEN, given.argument
-        if isinstance(given, TracedFloat) and kind == _FLOAT:
-            return self._given(given.argument)
-        if isinstance(given, TracedInt) and kind == _INT:
-            node = self._plain(given.node)
+        argument, kind = other.arguments[place], one.codes[place] >> 56
+        if isinstance(argument, TracedArray) and kind == _POINTER:
+            return Source.GIVEN, argument.argument
+        if isinstance(argument, TracedFloat) and kind == _FLOAT:
+            return self._given(argument.argument)
+        if isinstance(argument, TracedInt) and kind == _INT:
+            node = self._plain(argument.node)
             if isinstance(node, Const):
                 return Source.CONSTANT, node.value
             return (Source.GIVEN, node.name) if isinstance(node, Argument) else (Source.COMPUTED, node)
@@ -316,14 +316,17 @@ class _FormRecorder:
             )
         if kind == _POINTER:
             return self._array(number, kernel, place, one)
-        return Source.CONSTANT, self._constant(number, kernel, kernel.source.signature.names[place], given)
+        return Source.CONSTANT, self._constant(number, kernel, kernel.source.signature.names[place], argument)
 
     def _given(self, name: str) -> tuple[Source, str | Value]:
         held = name in self._trail.used
         return (Source.CONSTANT, cast("float", self._arguments[name])) if held else (Source.GIVEN, name)
 
     def _array(self, number: int, kernel: Kernel, place: int, one: SeenLaunch) -> tuple[Source, str]:
-        """An array that is not a tracer: an argument of a function that takes none."""
+        """Finds the argument that is the array of a launch.
+
+        Needed because the array is not a tracer: the function does not accept tracers.
+        """
         for name, value in self._arguments.items():
             if value is one.arguments[place]:
                 return Source.GIVEN, name

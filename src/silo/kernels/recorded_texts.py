@@ -25,15 +25,15 @@ __all__ = ["describe", "describe_kernels"]
 
 
 def describe_kernels() -> None:
-    """Have the recorder describe the kernels of this process."""
+    """Makes the flight recorder describe this process's kernels."""
     describe_by(describe)
 
 
 def describe(tag: object) -> Mapping[str, JSON] | None:
-    """The text and the parameters behind the tag of a kernel's binding; None for another tag.
+    """Returns text and parameters of the kernel whose binding has this tag; None for a tag of other code.
 
     Raises:
-        SiloError: there is no text that the CPU compiles.
+        SiloError: there is no text of the kernel that can be compiled for the CPU.
     """
     if isinstance(tag, Resolved):
         return _of_source(tag.kernel, tag.artifact)
@@ -48,17 +48,17 @@ def _of_source(kernel: DeclaredKernel, artifact: Artifact) -> Mapping[str, JSON]
     if not isinstance(compiler, GivesCheckedText):
         raise UnsupportedError(f"Silo makes no text of {kernel.source.kind} kernels that a report can hold")
     text, layout = compiler.text_to_check(kernel.source, variant)
-    found = _described(compiler, text, LaunchInfo(artifact.launch.entry, layout), artifact)
+    description = _described(compiler, text, LaunchInfo(artifact.launch.entry, layout), artifact)
     code = HostCode(
-        text_sha256(text), str(found["form"]), LaunchInfo.from_json(found["launch"]), text=text_sha256(text)
+        text_sha256(text), str(description["form"]), LaunchInfo.from_json(description["launch"]), text=text_sha256(text)
     )
-    with suppress(SiloError):  # a store that cannot be written: silo crash asks for --trust then
+    with suppress(SiloError):  # if the store cannot be written, silo crash will require --trust
         session().store.trust.note_built(code)
-    return found
+    return description
 
 
 def _of_bundle(served: ServedVariant) -> Mapping[str, JSON]:
-    """Silo crash asks for --trust of a text that a bundle from elsewhere brought."""
+    """Describes a bundle's kernel. Its text is not recorded as trusted, so silo crash requires --trust for it."""
     artifact = served.artifact
     texts = {one.kind: one for one in artifact.sidecars if is_checked_text(one.kind)}
     target = device_named("cpu").target

@@ -1,1 +1,4 @@
-"""Running: binding, dispatch, buffers. Launch code calls the native module through ``native`` alone."""
+"""Everything that happens at a call: argument binding, dispatch and buffers.
+
+All access to the native module goes through ``silo.launch.native``.
+"""

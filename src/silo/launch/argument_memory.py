@@ -1,4 +1,4 @@
-"""The memory that a call's arguments may reach: start, end and name of each allocation."""
+"""The host memory that a call's arguments may access: start, end and name of each allocation."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ __all__ = ["Allocation", "MemoryRegion", "allocation_of", "holding", "regions_of
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """All the memory of one argument, from ``low`` up to ``high``; ``address`` is where the argument points.
+    """The memory behind one argument, from address ``low`` up to ``high``; ``address`` is where the argument points.
 
-    ``words`` name it in messages: a base array, a storage, ... ``inside``: for an array with gaps between its elements,
-    one byte for each byte from ``low``, 1 if the byte is part of an element; None if every byte is.
+    ``words`` describe the allocation in messages ("numpy base array of 64 bytes"). ``inside`` is set for a view with
+    gaps between its elements: one byte for each byte from ``low``, 1 if that byte is part of an element. It is None if
+    every byte is part of an element.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Allocation:
     inside: NDArray[np.uint8] | None = field(default=None, compare=False)
 
     def has(self, address: int, size: int) -> bool:
-        """Whether an access of ``size`` bytes is within it."""
+        """Returns whether an access of ``size`` bytes at ``address`` touches only bytes of this allocation."""
         first = address - self.low
         if first < 0 or address + size > self.high:
             return False
@@ -44,35 +45,37 @@ class Allocation:
 
     @property
     def size(self) -> int:
-        """The size in bytes."""
+        """The size of the allocation in bytes."""
         return self.high - self.low
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRegion:
-    """A range of memory without gaps, with one or several allocations in it."""
+    """A contiguous range of memory that holds one or several allocations."""
 
     low: int
     high: int
 
     def read(self) -> bytearray:
-        """A copy of its contents."""
+        """Returns a copy of the region's bytes."""
         content = bytearray(self.high - self.low)
         if content:
             ctypes.memmove((ctypes.c_char * len(content)).from_buffer(content), self.low, len(content))
         return content
 
     def write(self, held: bytearray) -> None:
-        """Put back what :meth:`read` gave."""
+        """Writes ``held``, a result of :meth:`read`, back to the region."""
         if held:
             ctypes.memmove(self.low, (ctypes.c_char * len(held)).from_buffer(held), len(held))
 
 
 def allocation_of(name: str, value: Any, *, view: bool = False) -> Allocation:  # noqa: ANN401  # any library's array
-    """The allocation behind an array in host memory: all of its base array or storage; with ``view``, its elements.
+    """Returns the allocation behind an array in host memory.
+
+    That is the array's whole base array or storage, or with ``view`` only the bytes of the array's own elements.
 
     Raises:
-        ArgumentError: it lies on a device, or nothing says where it lies.
+        ArgumentError: the array is on a device, or does not state its address.
     """
     torch: Any = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
@@ -102,7 +105,11 @@ def allocation_of(name: str, value: Any, *, view: bool = False) -> Allocation:  
 
 
 def _numpy(name: str, value: Any, *, view: bool) -> Allocation:  # noqa: ANN401
-    """Follows views to the array that owns the memory; the outermost array's own base counts as that array shows it."""
+    """Follows ``base`` from view to view to the last numpy array, and returns the memory of that array's elements.
+
+    If that array itself was made from another object's memory (a ``bytes``, a mapped file), the rest of that memory
+    does not count.
+    """
     import numpy as np  # noqa: PLC0415  # numpy is optional, and here
 
     array = np.asarray(value)
@@ -118,7 +125,7 @@ def _numpy(name: str, value: Any, *, view: bool) -> Allocation:  # noqa: ANN401
     return Allocation(name, low, high, array.ctypes.data, words, writable=bool(array.flags.writeable))
 
 
-def _elements(  # a view has many facts
+def _elements(
     name: str,
     address: int,
     shape: Sequence[int],
@@ -128,12 +135,15 @@ def _elements(  # a view has many facts
     *,
     writable: bool,
 ) -> Allocation:
-    """The elements of an array alone; ``steps`` and ``width`` are in bytes, ``whole`` is the memory that holds them."""
+    """Returns an allocation of a view's own elements.
+
+    ``steps`` (strides) and ``width`` are in bytes; ``whole`` describes the memory that the view is part of.
+    """
     low, high = _reach(address, shape, steps, width)
     size = math.prod(shape) * width
     inside: NDArray[np.uint8] | None = None
     distinct = math.prod(extent for extent, step in zip(shape, steps, strict=True) if step) * width
-    if high - low > distinct:  # otherwise they are adjacent
+    if high - low > distinct:  # fewer distinct elements than bytes: there are gaps
         import numpy as np  # noqa: PLC0415  # numpy is optional, and here
 
         inside = np.zeros(high - low, np.uint8)
@@ -145,7 +155,10 @@ def _elements(  # a view has many facts
 
 
 def _reach(address: int, shape: Sequence[int], strides: Sequence[int], width: int) -> tuple[int, int]:
-    """The first address of an array and the one behind its last; ``strides`` and ``width`` are in bytes."""
+    """Returns the lowest address of an array's elements, and the address after its last byte.
+
+    ``strides`` and ``width`` are in bytes.
+    """
     if not all(shape):
         return address, address
     steps = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
@@ -158,18 +171,18 @@ def _elsewhere(name: str, device: str) -> str:
 
 
 def regions_of(allocations: Sequence[Allocation]) -> list[MemoryRegion]:
-    """Allocations that overlap, joined; by address."""
-    found: list[MemoryRegion] = []
-    for one in sorted(allocations, key=lambda one: one.low):
-        if found and one.low < found[-1].high:
-            found[-1] = MemoryRegion(found[-1].low, max(found[-1].high, one.high))
-        elif one.size:
-            found.append(MemoryRegion(one.low, one.high))
-    return found
+    """Joins allocations that overlap into regions, sorted by address."""
+    regions: list[MemoryRegion] = []
+    for allocation in sorted(allocations, key=lambda one: one.low):
+        if regions and allocation.low < regions[-1].high:
+            regions[-1] = MemoryRegion(regions[-1].low, max(regions[-1].high, allocation.high))
+        elif allocation.size:
+            regions.append(MemoryRegion(allocation.low, allocation.high))
+    return regions
 
 
 def holding(regions: Sequence[MemoryRegion], allocation: Allocation) -> int:
-    """The region of an allocation; -1 for an empty allocation."""
+    """Returns the index of the region that contains an allocation; -1 for an empty allocation."""
     for index, region in enumerate(regions):
         if region.low <= allocation.low and allocation.high <= region.high and allocation.size:
             return index

@@ -1,7 +1,7 @@
-"""One call as the guard sees it: the kind of each argument, and the facts that code may assume.
+"""A call as the guard sees it: the kind of each argument, and the facts about it that compiled code may assume.
 
-The native module chooses among the compiled variants of a bundle for each call, as it does for calls from C
-(``native/core/choice.h``). Here the call and a device become the tuples that it takes.
+The native module chooses among the compiled variants of a bundle, for calls from Python and from C alike
+(``native/core/choice.h``). This module converts a call and a device to the tuples that the native functions take.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ __all__ = [
 class ValueKind(IntEnum):
     """The kinds of arguments; ``native/core/argument_word.h`` has the same numbers (``SILO_VALUE_...``)."""
 
-    ABSENT = 0  # left to the config
+    ABSENT = 0  # omitted: the config sets the parameter
     POINTER = 1  # an array
-    ADDRESS = 2  # an int where a pointer is declared
+    ADDRESS = 2  # an int for a parameter declared as a pointer
     NONE = 3
     INT = 4
     BOOL = 5
@@ -65,14 +65,16 @@ _ALIGNED, _DIVISIBLE, _ONE, _READONLY, _RANGE32, _OFF_ELEMENT = 1, 2, 4, 8, 16, 
 
 @frozen
 class CallArgument:
-    """One argument: ``value`` is the caller's object, ``dtype`` the dtype of an array's elements or of the scalar.
+    """One argument: ``value`` is the caller's object, ``dtype`` the dtype of the scalar or of the array's elements.
 
-    ``ndim`` is None unless the argument is an array; ``block_shape`` is a tensor descriptor's, whose other members
-    describe its base; ``block_form`` the form of its layout in shared memory (``SILO_BLOCK_LAYOUT_SHIFT`` of
-    ``native/core/argument_word.h``), 0 without one. ``shape`` and ``strides`` (in elements) are set if the guard
-    holds them, because they decide the code; ``layout`` is set if the guard holds these facts of an array whose
-    extents are passed. The facts hold for every call with the same guard, but for ``off_element``: the address in
-    this call is not a multiple of the element's bytes.
+    ``ndim`` is None unless the argument is an array. ``block_shape`` is set for a tensor descriptor; the other fields
+    then describe the descriptor's base array. ``block_form`` encodes the layout of the block in shared memory
+    (``SILO_BLOCK_LAYOUT_SHIFT`` of ``native/core/argument_word.h``), 0 without a layout.
+
+    ``shape`` and ``strides`` (in elements) are set if the guard compares them, because they decide the code. ``layout``
+    is set for an array whose extents are passed to the code at run time: it holds the facts about them that the guard
+    compares. All facts hold for every call with the same guard code, except ``off_element``: the address in this one
+    call is not a multiple of the element's size.
     """
 
     name: str
@@ -93,8 +95,11 @@ class CallArgument:
     off_element: bool = False
 
     def extents(self, kind: ExtentKind) -> ArrayExtents | None:
-        """The facts that decide the code, if the code depends on facts of this kind; None for other arrays."""
-        from silo.core.extents import MAX_DYNAMIC_AXES, DynamicLayout, ExtentKind, Extents  # noqa: PLC0415  # few kernels have any  # noqa: PLC0415
+        """Returns the array's extents as far as code depends on them; ``kind`` is how the code depends on extents.
+
+        Returns None if the argument is not an array or if the guard does not hold the facts.
+        """
+        from silo.core.extents import MAX_DYNAMIC_AXES, DynamicLayout, ExtentKind, Extents  # noqa: PLC0415  # few kernels have any
 
         if kind is not ExtentKind.DYNAMIC:
             strides = self.strides if kind is ExtentKind.LAYOUT else None
@@ -106,19 +111,19 @@ class CallArgument:
 
     @property
     def number(self) -> int | float | bool:
-        """The scalar as a Python number, whatever library it came from."""
+        """The scalar as a Python number, converted from the scalar type of any library."""
         value: Any = self.value
         if not isinstance(value, int | float) and hasattr(value, "item"):
             value = value.item()
         if self.kind is ValueKind.BOOL:
             return bool(value)
         if self.kind is ValueKind.INT:
-            # True for an integer parameter: its bucket is the bucket of 1
+            # A bool passed for an integer parameter becomes 0 or 1, so True falls into the bucket of 1.
             return int(operator.index(cast("int", value)))
         return float(value)
 
     def facts(self, constant: Callable[[object], Value]) -> ArgumentFacts:
-        """The facts that the source layer specialises on. ``constant`` turns a constexpr object into a value."""
+        """Returns the facts that ``Source.specialize`` uses. ``constant`` turns a constexpr object into a value."""
         from silo.core.argument_facts import ArgumentFacts  # noqa: PLC0415  # a bundle's kernels are compiled
 
         match self.kind:
@@ -126,8 +131,9 @@ class CallArgument:
                 return ArgumentFacts(
                     dtype=self.dtype,
                     is_pointer=True,
-                    # Calls that share this guard have only the alignment of the address in common. 8 is an address that
-                    # is valid for elements of any dtype, 1 an address that is not.
+                    # The calls that share this guard code share the alignment of the address, not the address, so a
+                    # representative is passed: 0 is 16-byte aligned, 8 is valid for elements of any dtype, 1 is not a
+                    # multiple of the element's size.
                     address=0 if self.aligned16 else 1 if self.off_element else 8,
                     block_shape=self.block_shape,
                     block_form=self.block_form,
@@ -154,9 +160,9 @@ class CallArgument:
 class SeenCall:
     """One call of a kernel.
 
-    ``device`` is DLPack's (type, index) of its arrays; without arrays, of the current GPU, (0, 0) without a GPU.
-    ``options`` are the compile options given at the call (``num_warps=8``); ``grid`` the grid it gives (a callable, a
-    tuple, an int), None if the declared one is used.
+    ``device`` is the DLPack (type, index) of the call's arrays. Without arrays it is the current GPU, or (0, 0) without
+    a GPU. ``options`` are the compile options that the call passes (``num_warps=8``). ``grid`` is the grid that the
+    call passes (a callable, a tuple, an int); None if the call uses the declared grid.
     """
 
     kernel: str
@@ -167,18 +173,18 @@ class SeenCall:
 
     @property
     def memory(self) -> tuple[int, int]:
-        """The device of its arrays and addresses; (0, 0) without any, whichever GPU the call would run on."""
+        """The device of the call's arrays and addresses; (0, 0) for a call without any, even if it runs on a GPU."""
         placed = (ValueKind.POINTER, ValueKind.ADDRESS, ValueKind.DESCRIPTOR)
         return self.device if any(one.kind in placed for one in self.arguments) else (0, 0)
 
     @property
     def on_host(self) -> bool:
-        """Whether its arrays are in host memory; True without arrays."""
+        """Whether the call's arrays are in host memory; True without arrays."""
         return self.device[0] in (0, HOST_MEMORY)
 
     @property
     def values(self) -> dict[str, object]:
-        """The caller's objects by name, without the parameters left to the config."""
+        """The caller's objects by parameter name, without parameters that the config sets."""
         return {one.name: one.value for one in self.arguments if one.kind is not ValueKind.ABSENT}
 
     def __getitem__(self, name: str) -> CallArgument:
@@ -190,20 +196,26 @@ class SeenCall:
     def facts(
         self, constant: Callable[[object], Value] = lambda value: cast("Value", value)
     ) -> dict[str, ArgumentFacts]:
-        """Facts by name of every argument that was given, for ``Source.specialize``."""
+        """Returns the facts of every argument that was passed, by name, for ``Source.specialize``."""
         return {one.name: one.facts(constant) for one in self.arguments if one.kind is not ValueKind.ABSENT}
 
     def extents(self, held: HeldExtents) -> tuple[tuple[str, ArrayExtents], ...]:
-        """The arguments that decide the code, by name. Only arrays have a device: None and numbers have none."""
+        """Returns the extents that decide the code, by argument name, for the arguments that ``held`` lists.
+
+        An argument that is not an array (None, a number) is left out, because it has no extents.
+        """
         found = ((name, self[name].extents(kind)) for name, kind in held.arguments)
         return tuple((name, one) for name, one in found if one is not None)
 
 
-_BLOCK_BITS = 28  # of a descriptor's block shape in its word (SILO_BLOCK_MASK); the form of its layout stands above
+# the low bits of a descriptor's guard word hold its block shape (SILO_BLOCK_MASK), the bits above its layout form
+_BLOCK_BITS = 28
 
 
 def block_shape_of(word: int) -> tuple[int, ...]:
-    """The block shape in a guard word (``argument_word.h``): rank in 3 bits, then 5 bits of logarithm an axis.
+    """Returns the block shape in a guard word (``argument_word.h``).
+
+    The word holds the rank in 3 bits, and then for each axis the logarithm of its extent in 5 bits.
 
     >>> block_shape_of(2 | 6 << 3 | 5 << 8)
     (64, 32)
@@ -212,7 +224,11 @@ def block_shape_of(word: int) -> tuple[int, ...]:
 
 
 def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> SeenCall:
-    """The native module's description of a call, as an object. ``ArgumentError`` for a dtype that no kernel takes."""
+    """Converts the native module's description of a call to a :class:`SeenCall`.
+
+    Raises:
+        ArgumentError: an array has a dtype that no kernel takes.
+    """
     facts, objects, options, device, grid = raw
     return SeenCall(
         kernel,
@@ -269,23 +285,23 @@ def _layout(word: int) -> DynamicLayout:
 
 
 def describe_call(call: SeenCall) -> str:
-    """A call in one line, with the facts that the guard holds of each argument.
+    """Formats a call as one line, with the facts about each argument that the guard compares.
 
     Looks like ``add(x=float32[1024] on cpu, aligned16; n=1024, int32, divisible16)``.
     """
     from silo.core.argument_facts import describe  # noqa: PLC0415  # messages need it, and launches that work do not
 
     parts: list[str] = []
-    for one in call.arguments:
-        if one.kind is ValueKind.ABSENT:
+    for argument in call.arguments:
+        if argument.kind is ValueKind.ABSENT:
             continue
-        words = [f"{one.name}={describe(one.value)}"]
-        if one.kind in (ValueKind.INT, ValueKind.FLOAT, ValueKind.BOOL):
-            words.append(str(one.dtype))
-        if one.block_shape:
-            words.append(f"a tensor descriptor of {one.dtype}, block {list(one.block_shape)}")
+        words = [f"{argument.name}={describe(argument.value)}"]
+        if argument.kind in (ValueKind.INT, ValueKind.FLOAT, ValueKind.BOOL):
+            words.append(str(argument.dtype))
+        if argument.block_shape:
+            words.append(f"a tensor descriptor of {argument.dtype}, block {list(argument.block_shape)}")
         flags = ("aligned16", "divisible16", "equal1", "readonly", "range32")
-        words += [flag for flag in flags if getattr(one, flag)]
+        words += [flag for flag in flags if getattr(argument, flag)]
         parts.append(", ".join(words))
     parts += [f"{name}={describe(value)}" for name, value in call.options.items()]
     return f"{call.kernel}({'; '.join(parts)})"
@@ -295,36 +311,36 @@ def describe_call(call: SeenCall) -> str:
 
 Constant: TypeAlias = "Callable[[object], Value]"
 
-EXACT: Final = 32  # native/python/plan.h: a flag of parameters whose exact value is part of the key
+EXACT: Final = 32  # native/python/plan.h: marks parameters whose exact value is part of the guard code
 MOST_VARIANTS: Final = 0xFFFFFFFF
-# native/core/extents.h: enum silo_extent, except arrays that the head declares contiguous.
+# native/core/extents.h: enum silo_extent, without the value for arrays that are declared contiguous.
 _EXTENT_KINDS = {1: "shape", 2: "layout", 3: "dynamic"}
 _SCALARS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
 
 
 def rank(kernel: OpenKernel, call: SeenCall, place: RawPlace, most: int = MOST_VARIANTS) -> tuple[int, ...]:
-    """The numbers of the variants of a kernel that serve a call, best first.
+    """Returns the indices of the kernel's variants that can serve a call, best first.
 
-    Those with the config that the dispatch rules name come first, then those that assume most of the call.
+    Variants with the config that the dispatch rules choose come first, then those that assume the most about the call.
 
     Args:
         kernel: the kernel of an open bundle.
-        call: as the kernel's launcher reads it.
+        call: the call, as the kernel's launcher reads it.
         place: the device, from :func:`place_of`.
-        most: the most numbers to find.
+        most: the number of indices to return at most.
 
     Raises:
-        BundleError: the file chooses by an argument that the call cannot give.
-        BundleFormatError: some row of the file that the choice reads is damaged.
+        BundleError: the bundle's choice depends on an argument that the call does not have.
+        BundleFormatError: a row of the file that the choice reads is damaged.
     """
     return kernel.rank(_raw(call), place, most)
 
 
 def decide(kernel: OpenKernel, call: SeenCall, place: RawPlace) -> list[tuple[str, Decision]]:
-    """Each variant of a kernel in one line, in the order of the file, and the decision on it for a call.
+    """Returns a line for each variant, in the order of the file, and the decision whether the variant serves the call.
 
     Raises:
-        BundleFormatError: some variant of the kernel is damaged.
+        BundleFormatError: a variant of the kernel is damaged.
     """
     return [
         (label, Accepted(reason) if accepted else Rejected(reason))
@@ -333,20 +349,23 @@ def decide(kernel: OpenKernel, call: SeenCall, place: RawPlace) -> list[tuple[st
 
 
 def place_of(device: Device, code: Iterable[VariantCode]) -> RawPlace:
-    """A device for the choice: with its decision on each target and kind of blob of the bundle."""
+    """Converts a device to the form that :func:`rank` and :func:`decide` take.
+
+    The form holds the target, the facts, and whether the device runs each target and kind of blob in ``code``.
+    """
     decided = ((one, device.runs(one.target, one.blob_kind)) for one in code)
     rules = tuple((str(one.target), one.blob_kind, bool(decision), decision.reason) for one, decision in decided)
     return str(device.target), device.facts(), rules
 
 
 def guard_of(kernel: OpenKernel) -> tuple[tuple[str, ...], HeldExtents | None]:
-    """The parts of a call of a bundle's kernel on which some variant or some expression depends: the guard holds them.
+    """Returns the facts that the guard of a bundle's kernel compares: some variant or expression depends on them.
 
     Returns:
-        The scalars whose very value is part of the situation, and the extents that are; None without any.
+        The scalars whose exact value the guard compares, and the extents that it compares; None without extents.
 
     Raises:
-        BundleError: the file requires extents or values that no guard can hold.
+        BundleError: the file depends on extents or values that no guard can compare.
     """
     flags, extents, grid = kernel.held()
     names = kernel.call_head.signature.names
@@ -360,9 +379,10 @@ def guard_of(kernel: OpenKernel) -> tuple[tuple[str, ...], HeldExtents | None]:
 
 
 class OneVariant:
-    """Whether calls may use a variant that is in no bundle.
+    """Decides whether calls may use a variant that is not part of a bundle.
 
-    The native module reads variants of bundles alone, so the variant is put into a bundle in memory, without code.
+    The native module reads only variants of bundles, so this class writes the variant, without its code, to a bundle in
+    memory.
     """
 
     def __init__(self, variant: Variant) -> None:
@@ -375,9 +395,9 @@ class OneVariant:
         self._names = variant.signature.names
 
     def decision(self, call: SeenCall, constant: Constant = lambda value: cast("Value", value)) -> Decision:
-        """Whether everything that the variant assumes holds for a call; the reason names the first fault.
+        """Returns whether every assumption of the variant holds for a call; a rejection names the first that fails.
 
-        ``constant`` turns a constexpr object into a value. The grid is compared only if the call gives one.
+        ``constant`` turns a constexpr object into a value. The grid is compared only if the call passes one.
         """
         missing = next((name for name in self._names if all(one.name != name for one in call.arguments)), None)
         if missing is not None:
@@ -419,7 +439,10 @@ def _raw_argument(one: CallArgument, constant: Constant) -> RawChoiceArgument:
 
 
 def _grid(grid: object) -> tuple[int, int, int] | None:
-    """Three dimensions; None for a call that gives no grid, or a function, which code that is made for one refuses."""
+    """Pads a grid of ints to three dimensions.
+
+    Returns None for a missing grid and for a callable: a variant compiled for one grid rejects such a call.
+    """
     if grid is None or callable(grid):
         return None
     sizes = (grid,) if isinstance(grid, int) else tuple(cast("Sequence[int]", grid))
@@ -433,12 +456,13 @@ _GRID_SCALARS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
 def call_grid(
     call: SeenCall, declared: Sequence[Node] | None, config: Mapping[str, Value], facts: Mapping[str, int]
 ) -> tuple[int, int, int]:
-    """The grid that a call gives, or the declared one for it and one config.
+    """Returns the grid that the call passes, or evaluates the declared grid for the call's arguments and a config.
 
-    The launcher holds the extents that the declared grid reads, and has read the call's own grid.
+    Expects that the launcher's guard holds the extents that the declared grid reads, and that a grid passed by the call
+    is already three ints.
 
     Raises:
-        ArgumentError: neither the call nor the declaration gives a grid.
+        ArgumentError: neither the call nor the declaration has a grid.
         ExpressionError: the declared grid cannot be computed from these arguments.
     """
     if call.grid is not None:

@@ -1,4 +1,4 @@
-"""The parts of array arguments: addresses, shapes and strides; of tensor descriptors, their arrays and tensor maps."""
+"""Parts of array arguments: an array's address, shape and strides; a tensor descriptor's base array and tensor map."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ __all__ = [
     "with_base",
 ]
 
-# Copies keep the address modulo this many bytes: kernels are specialised on it, and vector loads may need it.
+# A copy of an array keeps its address modulo this number of bytes: kernels are specialised on that alignment, and their
+# vector loads may need it.
 ALIGNMENT = 16
 
 
 @frozen
 class ArrayExtent:
-    """The place of an array in memory.
+    """The memory that an array's elements occupy.
 
-    ``strides`` are in elements; ``low`` and ``high`` are the bytes before and from its first element that its elements
-    reach (``low`` is not 0 only with negative strides).
+    ``address`` is the address of the first element, and ``strides`` are in elements. The elements occupy ``low`` bytes
+    before ``address`` (0 unless a stride is negative) and ``high`` bytes from ``address`` on.
     """
 
     address: int
@@ -50,16 +51,19 @@ class ArrayExtent:
 
     @property
     def start(self) -> int:
-        """The lowest address of its bytes."""
+        """The lowest address of the array's elements."""
         return self.address - self.low
 
     @property
     def size(self) -> int:
-        """Bytes from the lowest to the highest one."""
+        """The number of bytes from the lowest element to the end of the highest."""
         return self.low + self.high
 
     def view(self, memory: memoryview) -> NDArray[Any]:
-        """The array over other ``memory`` of :attr:`size` bytes, as unsigned integers of its element's width."""
+        """Returns an array with this shape and these strides over other ``memory`` of :attr:`size` bytes.
+
+        Its elements are unsigned integers of the dtype's width.
+        """
         import numpy as np  # noqa: PLC0415  # numpy is optional
 
         kind = np.dtype(f"uint{self.dtype.bits}")
@@ -67,15 +71,18 @@ class ArrayExtent:
         return np.ndarray(self.shape, kind, buffer=memory, offset=self.low, strides=steps)
 
     def typed(self, bits: NDArray[Any]) -> NDArray[Any]:
-        """An array of :meth:`view` with its own dtype (ml_dtypes for bfloat16 and 8-bit floats)."""
+        """Views ``bits``, a result of :meth:`view`, as elements of this array's dtype.
+
+        bfloat16 and 8-bit floats have the dtypes of ml_dtypes.
+        """
         return bits.view(numpy_dtype(self.dtype))
 
 
 def extent_of(array: object) -> ArrayExtent:
-    """An array as the driver sees it.
+    """Returns the memory that an array occupies, read through the native module.
 
     Raises:
-        ArgumentError: a dtype that no kernel knows.
+        ArgumentError: the array has a dtype that no kernel takes.
     """
     from silo.launch import native  # noqa: PLC0415  # a bundle's listing needs no native module
 
@@ -91,24 +98,24 @@ def extent_of(array: object) -> ArrayExtent:
     return ArrayExtent(address, element, shape, strides, low, high)
 
 
-_SWIZZLE_BYTES = {1: 32, 2: 64, 3: 128}  # CUtensorMapSwizzle: the widest box along the innermost axis
+_SWIZZLE_BYTES = {1: 32, 2: 64, 3: 128}  # CUtensorMapSwizzle: the largest width in bytes of a box's innermost axis
 _MAX_BOX = 256
-_TYPES = 16  # of CUtensorMapDataType
+_TYPES = 16  # the number of values of CUtensorMapDataType
 
 Packed: TypeAlias = tuple[int | str | bool | tuple[int | tuple[int, int], ...], ...]
-"""One parameter of a binding; ``native/python/binding.c`` reads it."""
+"""The encoding of one parameter of a binding that ``native/python/binding.c`` reads."""
 
 
 _is_descriptor_type = lru_cache(256)(is_descriptor_type)
 
 
 def is_descriptor(value: object) -> bool:
-    """Whether a value is a tensor descriptor."""
+    """Returns whether a value is a tensor descriptor."""
     return _is_descriptor_type(type(value))
 
 
 def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN401  # any class of descriptors
-    """The same descriptor of another array."""
+    """Returns a copy of a descriptor that describes another array."""
     from silo.core.compound_arguments import TensorDescriptor  # noqa: PLC0415  # not for a launch
 
     return TensorDescriptor(
@@ -123,30 +130,34 @@ def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN40
 
 
 def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
-    """A binding's data about tensor maps and parts of descriptors besides slot, type and effect, by position.
+    """Returns the data that a binding needs for tensor maps and for parts of descriptors, by position in the layout.
+
+    A tensor map's data is its encoding; the data of a part are its name and the descriptor's rank. Slot, type and
+    effect are not included.
 
     Raises:
-        DeviceError: launch info does not say how a map is encoded, or no driver encodes it so.
+        DeviceError: the launch info lacks a tensor map's encoding, or the driver would refuse it.
     """
     ranks = {slot.name: _rank(launch.layout, slot.name) for slot in launch.layout if slot.part}
     maps: dict[str, list[TensorMap]] = {}
     for one in reversed(launch.tensor_maps):
         maps.setdefault(one.name, []).append(one)
-    found: dict[int, Packed] = {}
+    slots: dict[int, Packed] = {}
     for position, slot in enumerate(launch.layout):
         if slot.type is AbiType.TENSORMAP:
             if not (forms := maps.get(slot.name)):
                 raise DeviceError(f"{kernel}: parameter {slot.name} is a tensor map, and nothing says how to encode it")
-            form = forms.pop() if len(forms) > 1 else forms[0]  # of one parameter: in the order of its slots
+            # several tensor maps of one parameter are in the order of its slots
+            form = forms.pop() if len(forms) > 1 else forms[0]
             if (problem := map_problem(form)) is not None:
                 raise DeviceError(f"{kernel}: the tensor map of '{slot.name}' cannot be encoded: {problem}")
             encoding = (form.element_type, form.element_bytes, form.swizzle, form.fp4_padded, form.box)
-            found[position] = (*encoding, form.axes) if form.axes else encoding
+            slots[position] = (*encoding, form.axes) if form.axes else encoding
         elif slot.member is not None:
-            found[position] = (slot.part, 0)
+            slots[position] = (slot.part, 0)
         elif slot.name in ranks:
-            found[position] = (slot.part or "base", ranks[slot.name])
-    return found
+            slots[position] = (slot.part or "base", ranks[slot.name])
+    return slots
 
 
 def _rank(layout: Sequence[LayoutSlot], name: str) -> int:
@@ -154,7 +165,7 @@ def _rank(layout: Sequence[LayoutSlot], name: str) -> int:
 
 
 def map_problem(form: TensorMap) -> str | None:
-    """Why the driver would refuse a tensor map, whatever the descriptor or array; None if it would not.
+    """Returns why the driver would refuse a tensor map of any array, or None if it would accept it.
 
     >>> map_problem(TensorMap("x", swizzle=1, element_bytes=2, element_type=6, box=(64, 32)))
     'its box is 64 bytes wide, and a swizzle of 32 bytes takes at most that'

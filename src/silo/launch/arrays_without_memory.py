@@ -1,4 +1,7 @@
-"""Calls with arrays without memory: the tracer that serves them, and errors for torch's wrapped tensors."""
+"""Calls whose arrays have no memory, such as fake or wrapped tensors of torch.
+
+A tracer can serve such calls; for the others, this module explains the error.
+"""
 
 from __future__ import annotations
 
@@ -46,21 +49,23 @@ _FREED = "its memory was freed (untyped_storage().resize_(0)): fill it again fir
 
 
 def explain_wrapped(value: object) -> str:
-    """The kind of a torch tensor without readable memory, and the cure, as the end of a message; "" for other objects.
+    """Returns the end of an error message for a torch tensor without readable memory: its kind, and the remedy.
 
-    The native module calls it when an argument could not be read.
+    Returns "" for other objects.
+
+    The native module calls this if it could not read an argument.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
         return ""
     tensor: Any = value
-    for is_such, what in _KINDS:
+    for is_such, description in _KINDS:
         try:
             found = is_such(torch, tensor)
         except Exception:  # noqa: BLE001, S112  # private functions of torch, which versions lack; the next one is asked
             continue
         if found:
-            return what
+            return description
     return ""
 
 
@@ -74,7 +79,7 @@ def _wraps_others(torch: Any, tensor: Any) -> bool:  # noqa: ANN401
     return kind is not torch.Tensor and dispatch is not getattr(torch.Tensor, "__torch_dispatch__", None)
 
 
-# In this order: the outermost wrapper comes first.
+# The first match counts, so the outermost wrapper of a tensor comes first.
 _KINDS: tuple[tuple[Callable[[Any, Any], bool], str], ...] = (
     (lambda torch, tensor: torch._C._functorch.is_batchedtensor(tensor), _VMAP),  # noqa: SLF001
     (lambda torch, tensor: torch._C._functorch.is_gradtrackingtensor(tensor), _GRADIENTS),  # noqa: SLF001
@@ -93,17 +98,21 @@ _KINDS: tuple[tuple[Callable[[Any, Any], bool], str], ...] = (
 )
 
 
-# The kernel, its arguments by place, options, and the grid or None; whether the call was served.
+# Called with the kernel, its positional arguments, its options, and the grid or None; returns whether it served the
+# call.
 Tracer = Callable[[Any, tuple[object, ...], dict[str, object], object], bool]
 
 _tracers: list[Tracer] = []
 
 
 def set_tracer(tracer: Tracer) -> None:
-    """Ask ``tracer`` about every call with an argument that cannot be read, before the error is raised."""
+    """Registers ``tracer``, in place of an earlier one.
+
+    It is called for each call with an unreadable argument, before the error is raised.
+    """
     _tracers[:] = [tracer]
 
 
 def serve_traced(kernel: Any, arguments: tuple[object, ...], options: dict[str, object], grid: object) -> bool:  # noqa: ANN401
-    """Whether a tracer served the call of a kernel of this process; raises the tracer's errors."""
+    """Returns whether the registered tracer served the call. Errors of the tracer propagate."""
     return any(tracer(kernel, arguments, options, grid) for tracer in _tracers)

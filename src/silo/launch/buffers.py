@@ -22,10 +22,10 @@ BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 
 def split_device(device: str) -> tuple[str, int]:
-    """Kind and index of a device's name.
+    """Splits the name of a device into kind and index.
 
     Raises:
-        ArgumentError: it has another form, or its kind lacks buffers.
+        ArgumentError: the name has another form, or the kind of device has no buffers.
 
     >>> split_device("cuda:1"), split_device("cpu")
     (('cuda', 1), ('cpu', 0))
@@ -40,9 +40,10 @@ def split_device(device: str) -> tuple[str, int]:
 class Buffer:
     """An array in host or device memory: zeroed, row-major, aligned to 64 bytes (256 on a device).
 
-    Kernels take it, and so do all readers of DLPack or ``__cuda_array_interface__``. In host memory ``raw`` is its
-    bytes and it has the buffer protocol (except bfloat16 and 8-bit floats, which the protocol cannot describe). Memory
-    of a device comes from its driver and is freed, after all work on it, with the last reference.
+    Kernels accept it, and so do all readers of DLPack or ``__cuda_array_interface__``. In host memory, ``raw`` gives
+    access to the bytes, and the object has the buffer protocol (except for bfloat16 and 8-bit floats, which that
+    protocol cannot describe). Device memory is allocated by the driver; it is freed with the last reference, after all
+    work on it.
 
     >>> buffer = Buffer((2, 3), "float32")
     >>> buffer.shape, buffer.strides, buffer.nbytes, buffer.device
@@ -52,7 +53,7 @@ class Buffer:
     __slots__ = ()
 
     def __new__(cls, shape: int | Sequence[int], dtype: str | DType = "float32", device: str = "cpu") -> Buffer:  # noqa: PYI034  # one of two
-        """Zeroed memory.
+        """Allocates zeroed memory.
 
         Args:
             shape: one extent or several.
@@ -60,7 +61,7 @@ class Buffer:
             device: ``cpu``, ``cuda``, ``cuda:1``, ``hip``.
 
         Raises:
-            ArgumentError: no such dtype, shape or kind of device.
+            ArgumentError: an unknown dtype or kind of device, or an invalid shape.
             DeviceError: the device is missing, or its memory is exhausted.
         """
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -73,12 +74,12 @@ class Buffer:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents."""
+        """The number of elements along each axis."""
         raise NotImplementedError
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Elements from one to the next along each axis."""
+        """The distance, in elements, between neighbours along each axis."""
         raise NotImplementedError
 
     @property
@@ -88,20 +89,23 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        """Its size in bytes."""
+        """The size of the buffer in bytes."""
         raise NotImplementedError
 
     @property
     def raw(self) -> memoryview:
-        """Its bytes, to read and write; of buffers in host memory only."""
+        """The bytes of a buffer in host memory, readable and writable.
+
+        A buffer on a device raises ``AttributeError``.
+        """
         raise AttributeError(f"a Buffer on {self.device} has no bytes here: numpy() and copy_to() copy them")
 
     @classmethod
     def of(cls, data: BytesLike, dtype: str | DType, shape: Sequence[int] | None = None, device: str = "cpu") -> Buffer:
-        """A buffer that holds a copy of ``data``, which must have the size of the shape.
+        """Makes a buffer that holds a copy of ``data``. Without ``shape`` it is one-dimensional.
 
         Raises:
-            ArgumentError: it has not.
+            ArgumentError: ``data`` does not have the size of the shape.
         """
         element, view = dtype_named(dtype), memoryview(data).cast("B")
         extents = (view.nbytes // element.itemsize,) if shape is None else tuple(shape)
@@ -114,33 +118,42 @@ class Buffer:
 
     @property
     def device(self) -> str:
-        """Its device, as ``cpu`` or ``cuda:0``."""
+        """The name of the buffer's device, such as ``cpu`` or ``cuda:0``."""
         raise NotImplementedError
 
     def data_ptr(self) -> int:
-        """The address of its first element."""
+        """Returns the address of the first element."""
         raise NotImplementedError
 
     def copy_from(self, data: BytesLike | Buffer, stream: int = 0, at: int = -1) -> None:
-        """Copy the bytes of ``data``, which has the same size; on a device after earlier work in ``stream``.
+        """Copies the bytes of ``data`` to the whole buffer, which must have the same size.
 
-        With ``at`` they become the part of the buffer that begins at that byte. ``ArgumentError`` if they do not fit.
+        On a device the copy runs after earlier work in ``stream``.
+
+        With ``at``, the bytes are copied to the part of the buffer that begins at byte ``at``. Raises ``ArgumentError``
+        if they do not fit.
         """
         raise NotImplementedError
 
     def copy_to(self, out: BytesLike, stream: int = 0, at: int = -1) -> None:
-        """Write the bytes to ``out``, which has the same size; from a device after earlier work in ``stream``.
+        """Copies the whole buffer to ``out``, which must have the same size.
 
-        With ``at`` they are a part of the buffer, which begins at that byte. ``ArgumentError`` if there are fewer.
+        From a device the copy runs after earlier work in ``stream``.
+
+        With ``at``, the bytes that fill ``out`` are copied from byte ``at`` of the buffer on. Raises ``ArgumentError``
+        if there are not enough.
         """
         raise NotImplementedError
 
     def fill(self, byte: int, stream: int = 0) -> None:
-        """Set every byte; on a device after earlier work in ``stream``."""
+        """Sets every byte of the buffer to ``byte``. On a device this happens after earlier work in ``stream``."""
         raise NotImplementedError
 
     def numpy(self) -> NDArray[Any]:
-        """A numpy array (with ml_dtypes if numpy lacks the type): the same memory on the host, a device's copied."""
+        """Returns a numpy array: a view of host memory, a copy of device memory.
+
+        Types that numpy lacks come from ml_dtypes.
+        """
         from silo.core.host_arrays import numpy_dtype, require_numpy  # noqa: PLC0415  # launches need neither
 
         require_numpy("a numpy array of a silo.Buffer")
@@ -181,7 +194,7 @@ def _refuse_recording(what: str) -> None:
         )
 
 
-# Each has the native type first, whose members and constructor are the object's own; Buffer adds the rest.
+# The native type is the first base, so its members and its constructor override the members of Buffer.
 class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatibleMethodOverride]  # the stubs say more
     __slots__ = ()
 
@@ -207,7 +220,10 @@ class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatib
         view[:] = self._part(at, view.nbytes)
 
     def _part(self, at: int, size: int) -> memoryview:
-        """The bytes from ``at`` on, or all; their number must be ``size``."""
+        """Returns ``size`` bytes from byte ``at`` on.
+
+        With ``at`` -1, the whole buffer, which must have ``size`` bytes.
+        """
         if at == -1:
             if size != self.nbytes:
                 raise ArgumentError(f"a Buffer of {self.nbytes} bytes is copied from and to as many, not {size}")

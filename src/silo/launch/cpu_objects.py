@@ -1,6 +1,6 @@
-"""Run a compiled CPU kernel over numpy arrays, in one thread: for tests and reference checks of the compiler.
+"""Runs a compiled CPU kernel over numpy arrays on one thread, for tests and reference checks of the compiler.
 
-Programs are launched through the native module; this path needs nothing but ctypes.
+Programs launch kernels through the native module; this module needs only ctypes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SCALARS: dict[AbiType, Any] = {
     AbiType.FP32: ctypes.c_float,
     AbiType.FP64: ctypes.c_double,
 }
-_ALIGNMENT = 64  # bytes
+_ALIGNMENT = 64  # in bytes, of scratch memory
 
 
 _ENTER = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
@@ -47,7 +47,7 @@ _YIELD = ctypes.CFUNCTYPE(None)
 
 
 class _Turns(ctypes.Structure):
-    """``struct silo_cpu_turns``: how a kernel with atomics runs beside others."""
+    """``struct silo_cpu_turns``: the functions by which a kernel with atomics takes turns with other threads."""
 
     _fields_ = (
         ("enter", _ENTER),
@@ -58,7 +58,7 @@ class _Turns(ctypes.Structure):
 
 
 class _Context(ctypes.Structure):
-    """``struct silo_context``: the message of a kernel that fails, and the facts about the launch that it may read."""
+    """``struct silo_context``: receives a failing kernel's message, and holds facts about the launch for the kernel."""
 
     _fields_ = (
         ("bytes", ctypes.c_uint32),
@@ -80,7 +80,7 @@ _LOCKS = (ctypes.c_uint32 * (1024 * 16))()
 
 
 def _turns(answer: int) -> _Turns:
-    """The context function that returns ``answer`` (``SILO_CPU_ALONE``, ``SILO_CPU_LOCKING``) to the kernel."""
+    """Makes turns whose ``enter`` returns ``answer`` (``SILO_CPU_ALONE`` or ``SILO_CPU_LOCKING``) to the kernel."""
 
     def enter(_context: int | None, wants: int) -> int:
         return wants & answer
@@ -98,20 +98,23 @@ _ALONE, _LOCKING = _turns(1), _turns(2)
 
 
 def context_alone() -> _Context:
-    """The context of one call of a kernel that runs on one thread; keep it until the call ends."""
+    """Returns the context for a call of a kernel that runs on one thread. Keep a reference until the call ends."""
     return _Context(bytes=ctypes.sizeof(_Context), alone=1, turns=ctypes.pointer(_ALONE))
 
 
 def context_locking() -> _Context:
-    """The context of each of several threads whose kernels may lock shared memory; keep it until the call ends."""
+    """Returns the context for kernels that run on several threads and may lock shared memory.
+
+    Each thread needs its own; keep a reference until the call ends.
+    """
     return _Context(bytes=ctypes.sizeof(_Context), alone=0, turns=ctypes.pointer(_LOCKING))
 
 
 class KernelObject:
-    """One kernel of a loaded object."""
+    """One kernel of a loaded shared object."""
 
     def __init__(self, launch: LaunchInfo, library: ctypes.CDLL) -> None:
-        """Find the entry in ``library``. ``LaunchError`` if it is absent."""
+        """Finds the kernel's entry in ``library``. Raises ``LaunchError`` if it is absent."""
         self.launch = launch
         self._library = library
         try:
@@ -133,23 +136,23 @@ class KernelObject:
 
     @property
     def function(self) -> Any:  # noqa: ANN401  # a ctypes function
-        """The kernel's entry as a function of ctypes; pointers are passed as addresses."""
+        """The kernel's entry as a ctypes function; pointers are passed as addresses."""
         raw = self._library[self.launch.entry]
         raw.restype = ctypes.c_int32
         raw.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_uint64] * 2 + [ctypes.c_void_p] * 2
         return raw
 
     def run(self, grid: Sequence[int], arguments: Sequence[object] | Mapping[str, object]) -> None:
-        """Run every program of ``grid`` (one to three extents) in order.
+        """Runs every program of ``grid`` (one to three extents) in order.
 
         Args:
             grid: programs along x, y and z.
-            arguments: by name, or in the order of the layout. Pointers are numpy arrays, written in place;
-                f16 and bf16 scalars are given by their bits.
+            arguments: by name, or in the order of the layout. Pointers are numpy arrays, which the kernel writes in
+                place; f16 and bf16 scalars are passed as their bits.
 
         Raises:
             ArgumentError: wrong count, or a value of the wrong kind.
-            LaunchError: the kernel failed; with its message.
+            LaunchError: the kernel failed; contains its message.
         """
         extents = (*grid, 1, 1)[:3]
         total = extents[0] * extents[1] * extents[2]
@@ -193,15 +196,15 @@ class KernelObject:
 
 
 def open_object(launch: LaunchInfo, data: bytes, consent: Consent) -> ctypes.CDLL:
-    """Load a shared object; it stays loaded as long as the process.
+    """Loads a shared object, which then stays loaded until the process ends.
 
     Raises:
         LaunchError: the loader refuses it.
-        TrustError: the consent is to something else.
+        TrustError: the consent is for other code.
     """
     require_consent(consent, launch, data, "so", launch.entry)
-    # Each object gets a new name, because the loader takes a name that it has seen for the same object. The folder is
-    # 0700.
+    # Each object gets a new file name, because dlopen returns the loaded library for a name that it has seen. The
+    # folder has mode 0700.
     with tempfile.TemporaryDirectory(prefix="silo-load-") as folder:
         path = Path(folder, "kernel.so")
         path.write_bytes(data)
@@ -212,7 +215,7 @@ def open_object(launch: LaunchInfo, data: bytes, consent: Consent) -> ctypes.CDL
 
 
 def load(compiled: Compiled) -> KernelObject:
-    """Load the object of a kernel that this process had compiled."""
+    """Loads the object of a kernel that this process compiled."""
     if compiled.blob.kind != "so":
         raise LaunchError(f"a blob of kind {compiled.blob.kind} is not a shared object")
     data = compiled.blob.data
@@ -222,5 +225,5 @@ def load(compiled: Compiled) -> KernelObject:
 
 
 def run(compiled: Compiled, grid: Sequence[int], arguments: Sequence[object] | Mapping[str, object]) -> None:
-    """Load and run once; see :meth:`KernelObject.run`."""
+    """Loads a kernel and runs it once; see :meth:`KernelObject.run`."""
     load(compiled).run(grid, arguments)

@@ -1,4 +1,4 @@
-"""Describes the threads that run CPU launches in this process: whose they are, how many, and why."""
+"""Describes the threads that run CPU launches in this process: Silo's own or an OpenMP runtime's, how many, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from silo.settings import settings
 
 __all__ = ["REASONS", "describe", "explain"]
 
-# By the names in native/core/cpu_pick.h: why launches of several threads ran on Silo's own threads, or on a team.
+# For each name in native/core/cpu_pick.h: why a launch ran on Silo's own threads or on the threads of an OpenMP
+# runtime.
 REASONS = {
     "own_asked": "Silo's own by the setting",
     "own_needed": "Silo's own, since their programs wait for each other or they hold Python's lock",
@@ -28,40 +29,40 @@ REASONS = {
 
 
 def describe() -> str:
-    """The pool of this process as it is now; libraries that are loaded later may change it."""
+    """Describes the current pool of this process. Libraries that are loaded later may change it."""
     apply_setting()
     return explain(settings().pool, native.cpu_state())
 
 
 def explain(setting: str, state: Mapping[str, int | str | Mapping[str, int] | None]) -> str:
-    """Computed from a setting and the native module's findings.
+    """Describes the pool for a value of ``SILO_POOL`` and the state that ``native.cpu_state()`` returns.
 
     >>> explain("own", {"threads": 2, "affinity": 16, "quota": 2, "runtimes": "none", "team": 0, "spin": 50})
     "Silo's own, 2 at most (16 CPUs by affinity, 2 by the control group's quota), awake for 50 us after a launch"
     """
     quota = f", {state['quota']} by the control group's quota" if state["quota"] else ""
-    own = (
+    own_threads = (
         f"Silo's own, {state['threads']} at most ({state['affinity']} CPUs by affinity{quota}),"
         f" awake for {state['spin']} us after a launch"
     )
     if setting == "own":
-        return own
+        return own_threads
     if state["runtimes"] == "several":
-        return f"{own}; several OpenMP runtimes are loaded, and which one is in use cannot be told"
+        return f"{own_threads}; several OpenMP runtimes are loaded, and which one is in use cannot be told"
     if state["runtimes"] == "none":
-        return f"{own}; no OpenMP runtime is loaded"
+        return f"{own_threads}; no OpenMP runtime is loaded"
     if not state["team"]:
-        return f"{own}: this process was forked from one that had loaded {state['runtime']}"
+        return f"{own_threads}: this process was forked from one that had loaded {state['runtime']}"
     if setting == "openmp":
-        return f"{state['team']} of {state['runtime']} (SILO_POOL=openmp); where they cannot be used, {own}"
+        return f"{state['team']} of {state['runtime']} (SILO_POOL=openmp); where they cannot be used, {own_threads}"
     return (
-        f"{own}, or {state['team']} of {state['runtime']} while its threads are on the CPUs, which other libraries'"
-        f" calls keep them{_counted(state['picks'])}"
+        f"{own_threads}, or {state['team']} of {state['runtime']} while its threads are on the CPUs, which other "
+        f"libraries' calls keep them{_counted(state['picks'])}"
     )
 
 
 def _counted(picks: int | str | Mapping[str, int] | None) -> str:
-    """The launches of several threads until now, by reason; empty without any."""
+    """Lists how many launches on several threads there were for each reason; "" if there were none."""
     counts = {name: count for name, count in picks.items() if count} if isinstance(picks, Mapping) else {}
     if not counts:
         return ""

@@ -1,8 +1,8 @@
-"""The flight recorder: the last launches of this process, for a report of a crash (``SILO_FLIGHT``).
+"""The flight recorder: keeps the last launches of this process, for a crash report (``SILO_FLIGHT``).
 
-Native code keeps the launches and writes the report (``native/python/flight.h``). Here are the descriptions of kernels
-that a report holds, the moments that Python notices (a request, a hang, an exception that a GPU's error caused), and
-copies of integer arrays.
+Native code keeps the launches and writes the report (``native/python/flight.h``). This module adds the descriptions of
+kernels to a report, notices when to write one (a request, a hang, an exception that a GPU's error caused), and copies
+integer arrays.
 """
 
 from __future__ import annotations
@@ -40,41 +40,45 @@ __all__ = [
 Describe = Callable[[object], "Mapping[str, JSON] | None"]
 
 _describers: list[Describe] = []
-_gpus: set[tuple[str, int]] = set()  # those that kernels were launched on
+_gpus: set[tuple[str, int]] = set()  # driver and index of the GPUs that kernels were launched on
 _started = False
 _check: Callable[[LaunchEvent], None] | None = None
 
-_MOST_COPY = 1 << 20  # bytes of an integer array that is copied before a launch
+_MOST_COPY = 1 << 20  # the size in bytes up to which an integer array is copied before a launch
 
 
 def describe_by(describe: Describe) -> None:
-    """Add a function from the tag of a kernel's binding to members of its description, or None for another's tag."""
+    """Registers a function that describes kernels in reports.
+
+    It takes the tag of a kernel's binding and returns members of the kernel's description, or None for a tag that
+    another function made.
+    """
     if describe not in _describers:
         _describers.append(describe)
 
 
 def check_launches_by(check: Callable[[LaunchEvent], None]) -> None:
-    """Have ``check`` see also the launches that Triton makes itself, before they are made."""
+    """Registers ``check`` as the function that sees the launches that Triton makes itself, right before each."""
     global _check  # noqa: PLW0603  # the recorder is the process's
     _check = check
 
 
 def launch_check() -> Callable[[LaunchEvent], None] | None:
-    """The function that :func:`check_launches_by` was given."""
+    """Returns the function registered by :func:`check_launches_by`, or None."""
     return _check
 
 
 def start(*, arrays: bool = False) -> None:
-    """Record launches from now on; ``arrays`` keeps copies of integer arrays.
+    """Starts to record launches; with ``arrays``, also copies of their integer arrays.
 
     Raises:
         SettingsError: the path of a report is too long.
     """
     global _started  # noqa: PLW0603  # the recorder is the process's
-    given = settings()
-    path = Path("crash.silo") if given.flight_file is None else Path(given.flight_file)
+    current = settings()
+    path = Path("crash.silo") if current.flight_file is None else Path(current.flight_file)
     try:
-        native.flight_start(_describe, str(absolute_path(path)), given.flight_launches, given.flight_bytes)
+        native.flight_start(_describe, str(absolute_path(path)), current.flight_launches, current.flight_bytes)
     except ValueError as error:
         raise SettingsError(f"SILO_FLIGHT: {error}") from error
     if _started:
@@ -83,18 +87,18 @@ def start(*, arrays: bool = False) -> None:
     if arrays:
         on_launch(_keep_integers)
     _watch_exceptions()
-    if given.flight_hang_s > 0:
-        threading.Thread(target=_watch_hangs, args=(given.flight_hang_s,), name="silo-flight", daemon=True).start()
+    if current.flight_hang_s > 0:
+        threading.Thread(target=_watch_hangs, args=(current.flight_hang_s,), name="silo-flight", daemon=True).start()
 
 
 def apply_setting() -> None:
-    """Start the recorder if the settings name it, once."""
+    """Starts the recorder if the settings enable it. Further calls do nothing."""
     if not _started:
         start(arrays=settings().flight == "arrays")
 
 
 def dump_launches(path: str | os.PathLike[str] | None = None) -> Path:
-    """Write the launches that are kept to ``path``, or to the path that the settings name; its path.
+    """Writes the recorded launches to ``path``, or to the path in the settings, and returns that path.
 
     Raises:
         SettingsError: the recorder is off, or the file cannot be written.
@@ -103,23 +107,25 @@ def dump_launches(path: str | os.PathLike[str] | None = None) -> Path:
 
 
 def clear() -> None:
-    """Forget the launches up to now."""
+    """Discards the launches that were recorded so far."""
     native.flight_clear()
 
 
 def state() -> tuple[int, bool]:
-    """The number of the last launch, and whether its call has not returned yet."""
+    """Returns the number of the last launch, and whether its call is still running."""
     return native.flight_state()
 
 
 def _write(cause: str, text: str, path: str | os.PathLike[str] | None = None) -> Path:
     try:
-        made = native.flight_write(cause, text) if path is None else native.flight_write(cause, text, os.fspath(path))
+        written_path = (
+            native.flight_write(cause, text) if path is None else native.flight_write(cause, text, os.fspath(path))
+        )
     except OSError as error:
         if not _started:
             raise SettingsError("no launches are kept: set SILO_FLIGHT=1") from error
         raise SettingsError(f"the last launches cannot be written: {error}") from error
-    return Path(made)
+    return Path(written_path)
 
 
 # ---- descriptions
@@ -133,10 +139,10 @@ def _describe(
     driver: str,
     device: tuple[int, int],
 ) -> bytes:
-    """The description of a kernel as JSON; native code calls it at the kernel's first launch."""
+    """Returns the description of a kernel as JSON. Native code calls this at the kernel's first launch."""
     if driver != "cpu":
         _gpus.add((driver, device[1]))
-    found, reason = description_of(tag)
+    description, reason = description_of(tag)
     members: dict[str, JSON] = {
         "kernel": kernel,
         "parameters": [[name, address] for name, address in parameters],
@@ -145,28 +151,34 @@ def _describe(
         "device": list(device),
         "reason": reason,
     }
-    return canonical_json({**members, **found})
+    return canonical_json({**members, **description})
 
 
 def description_of(tag: object) -> tuple[Mapping[str, JSON], str]:
-    """The members that describe the kernel of a binding's tag, or none and the reason."""
+    """Returns the members that a registered function gives for a binding's tag, and "".
+
+    If the function is not registered, returns an empty mapping and the reason.
+    """
     reason = "nothing here has the text of its code"
     for describe in _describers:
         try:
-            found = describe(tag)
+            description = describe(tag)
         except SiloError as error:
             reason = str(error)
             continue
-        if found is not None:
-            return found, ""
+        if description is not None:
+            return description, ""
     return {}, reason
 
 
-# ---- moments
+# ---- when to write a report
 
 
 def _watch_hangs(seconds: float) -> None:
-    """Report the first launch whose call, or whose work on a GPU, takes longer than ``seconds``."""
+    """Writes a report for the first launch whose call, or whose work on a GPU, takes longer than ``seconds``.
+
+    Runs in a thread of its own.
+    """
     seen, since = 0, time.monotonic()
     events: list[native.GpuEvent] = []
     while True:
@@ -185,20 +197,23 @@ def _watch_hangs(seconds: float) -> None:
             try:
                 path = _write("hang", text)
             except SettingsError:
-                return  # one was written
+                return  # a report was written already
             announce(f"{text}; the last launches are in {path}: silo crash {path}")
             return
 
 
 def _events_behind_launches() -> list[native.GpuEvent]:
-    """An event on the default stream of each GPU, recorded once no launch was made for a while."""
-    made: list[native.GpuEvent] = []
+    """Records an event on the default stream of each GPU in use.
+
+    The caller queries the events to see whether earlier launches are done.
+    """
+    events: list[native.GpuEvent] = []
     for kind, index in tuple(_gpus):
-        with contextlib.suppress(SiloError, ValueError):  # a lost device; one without events
+        with contextlib.suppress(SiloError, ValueError):  # the device is lost, or its driver has no events
             event = native.GpuEvent(kind, index)
             event.record(0)
-            made.append(event)
-    return made
+            events.append(event)
+    return events
 
 
 def _waits(event: native.GpuEvent) -> bool:
@@ -221,7 +236,7 @@ _LOST = (
 
 
 def _watch_exceptions() -> None:
-    """Report an exception that ends the program or a thread, if its text is that of a lost GPU."""
+    """Installs hooks that write a report if an uncaught exception (of any thread) has a text of ``_LOST``."""
     before, before_thread = sys.excepthook, threading.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -244,7 +259,7 @@ def _notice(error: BaseException) -> None:
     try:
         path = _write("device error", lost)
     except SettingsError:
-        return  # native code has written it, or nobody can
+        return  # native code wrote the report already, or it cannot be written
     announce(f"the last launches are in {path}: silo crash {path}")
 
 
@@ -252,12 +267,15 @@ def _notice(error: BaseException) -> None:
 
 
 def _keep_integers(event: LaunchEvent) -> None:
-    """Copy the storages of integer arrays up to 1 MiB, to be kept with the launch that follows."""
+    """Copies the storages of integer tensors up to 1 MiB, which the recorder keeps with the launch that follows."""
     keep_copies(event, only_integers=True, most=_MOST_COPY)
 
 
 def keep_copies(event: LaunchEvent, *, only_integers: bool, most: int) -> None:
-    """Copy the storages of a launch's torch tensors, up to ``most`` bytes each, to be kept with the launch."""
+    """Copies the storages of a launch's torch tensors, up to ``most`` bytes each.
+
+    The recorder keeps them with the launch.
+    """
     torch: Any = sys.modules.get("torch")
     if torch is None:
         return

@@ -1,13 +1,13 @@
-"""The common part of GPU devices of every vendor: facts, loading, timing, one module for each device and blob.
+"""GPU devices of every vendor: facts, loading and timing. A device loads each blob once, as one module.
 
 A sample depends on the state of the L2 cache, which is part of the timing's name:
 
-- ``cold``: one launch between two events, after a fill of twice the cache has put everything else out of it. The fill
+- ``cold``: one launch between two events, after a fill of twice the cache's size has evicted all other data. The fill
   is enqueued first and takes longer than enqueuing the launch, so the device never waits for the host within a sample.
-- ``warm``: launches back to back between two events; kernels shorter than the host takes to launch them are measured
-  as slow as that.
+- ``warm``: launches back to back between two events. A kernel that is shorter than the host needs to launch it is
+  measured as taking that long.
 
-Events count in steps of about half a microsecond; medians of many samples are finer than that.
+Events have a resolution of about half a microsecond; the median of many samples is finer than that.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuDevice", "GpuTimer", "current_stream", "flush_bytes", "gpu_devices"]
 
-# The same code loaded twice on a device would hold its memory twice. Modules live as long as kernels that use them.
+# Loading the same code twice on a device would take its memory twice. A module lives as long as the kernels that use
+# it.
 _modules: Final[WeakValueDictionary[tuple[str, int, str], native.GpuModule]] = WeakValueDictionary()
 _lock = Mutex()
 
 
 @frozen
 class GpuDevice:
-    """Implements :class:`silo.core.protocols.Device` over the native driver table."""
+    """A GPU: implements :class:`silo.core.protocols.Device` with the native driver table."""
 
     declared: DriverDeclaration
     index: int
@@ -55,7 +56,7 @@ class GpuDevice:
 
     @property
     def model(self) -> DeviceModel:
-        """Its identity."""
+        """The identity of the GPU's model."""
         return DeviceModel(
             vendor=self.declared.vendor,
             name=str(self.attributes["name"]),
@@ -65,7 +66,10 @@ class GpuDevice:
         )
 
     def facts(self) -> Mapping[str, int]:
-        """Leaves of the expression language: every number the driver states, and the SMs that are left alone."""
+        """Returns the device facts that expressions may read.
+
+        They are every number that the driver reports, and the number of SMs that are reserved for other work.
+        """
         reserved = reserved_sms(self.target.kind, self.index)
         stated = {name: value for name, value in self.attributes.items() if isinstance(value, int)}
         return {
@@ -77,42 +81,48 @@ class GpuDevice:
 
     @property
     def memory(self) -> Memory:
-        """The device's memory, and host memory that the driver pinned or manages."""
+        """The memory that kernels can access: the device's, and host memory that the driver pinned or manages."""
         return self.declared.memory
 
     @property
     def measuring(self) -> Measuring:
-        """A separate process, because after a fault the driver refuses everything in the process."""
+        """How to measure: in a separate process, because after a fault the driver refuses all calls of the process."""
         return Measuring.CONFINED
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:
-        """Whether code for ``target`` runs here: machine code, or PTX, for which other rules hold."""
+        """Returns whether code for ``target`` runs on this device.
+
+        ``blob_kind`` distinguishes machine code from PTX, which runs on more devices.
+        """
         return runs_on(target, self.target, blob_kind)
 
     def synchronize(self) -> None:
-        """Wait for the device's current context."""
+        """Waits for all work of the device's current context."""
         native.gpu_synchronize(self.declared.kind, self.index)
 
     def free_memory(self) -> int | None:
-        """The driver's answer."""
+        """Returns the free bytes of device memory that the driver reports."""
         return native.gpu_free_memory(self.declared.kind, self.index)
 
     @property
     def driver(self) -> str:
-        """The driver's reported version. It describes its abilities, so an update that adds none keeps it."""
+        """The driver's kind and the version of its interface.
+
+        An update of the driver that adds no features keeps this version.
+        """
         return f"{self.declared.kind} {self._number('driver_version')}"
 
     @property
     def timing(self) -> str:
-        """How times are taken; see :mod:`silo.launch.gpu`."""
+        """The name of the timing method; see :mod:`silo.launch.gpu`."""
         return f"{self.target.kind}-events-{settings().l2}/1"
 
     def timer(self) -> GpuTimer:
-        """Events of the driver, on the stream that launches go to."""
+        """Returns a timer that uses events on the stream that launches go to."""
         return GpuTimer(self.target.kind, self.index, self._number("l2_bytes"), cold=settings().l2 == "cold")
 
     def energy_meter(self) -> EnergyMeter | Rejected:
-        """The energy counter of the driver's management library, or the reason why it cannot be read."""
+        """Returns the energy counter of the driver's management library, or the reason why it cannot be read."""
         if self.declared.energy is None:
             return Rejected(f"Silo reads no energy counter of devices of kind {self.declared.kind}")
         open_counter = cast("Callable[[str], EnergyMeter | Rejected]", load_place(self.declared.energy))
@@ -121,15 +131,15 @@ class GpuDevice:
     def load(
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
     ) -> native.LoadedKernel:
-        """Load a kernel under the device's primary context, which is made when the first one is loaded.
+        """Loads a kernel in the device's primary context, which the first load creates.
 
-        Needs no consent: the driver runs it on the device, and takes no native code. But the driver reads each
-        parameter of a launch, with the number and sizes that the code declares, from a list made by the launch info's
-        layout.
+        Consent is not needed, because the code runs on the device, not in this process. The parameters are checked
+        instead: at a launch the driver reads as many parameters, of such sizes, as the code declares, from a list that
+        is made by the launch info's layout. If they differ, the driver reads other memory of this process.
 
         Raises:
-            DeviceError: code of another kind, code the driver refuses, a launch the device cannot do, or code that
-                takes other parameters than the launch info says, or does not say which it takes.
+            DeviceError: code of another kind, code the driver refuses, a launch the device cannot do, or code whose
+                parameters differ from the launch info's or are not declared.
         """
         del consent
         if kind not in self.declared.blobs:
@@ -139,10 +149,12 @@ class GpuDevice:
         return self._kernel(lambda: self._module(blob), launch, blob, name)
 
     def adopt(self, launch: LaunchInfo, blob: bytes, name: str, module: int) -> native.LoadedKernel:
-        """A kernel of ``blob``, which somebody else has loaded here as ``module``, keeps, and unloads in the end.
+        """Returns a kernel of ``blob`` in a module that other code has loaded on this device.
+
+        The owner keeps the module and unloads it.
 
         Raises:
-            DeviceError: as :meth:`load`, or the thread's context now is not the device's primary one.
+            DeviceError: as :meth:`load`, or the thread's current context is not the device's primary one.
         """
         kind, index = self.target.kind, self.index
         return self._kernel(lambda: native.GpuModule(kind, index, module=module), launch, blob, name)
@@ -176,7 +188,10 @@ class GpuDevice:
     def _require_layout(
         self, stated: Sequence[tuple[int, int]] | None, launch: LaunchInfo, blob: bytes, name: str
     ) -> None:
-        """Compare with the driver's report, or without a report with the code's own description."""
+        """Raises DeviceError unless the launch info's layout matches the code's parameters.
+
+        ``stated`` are the parameters that the driver reports; if it reports none, they are read from the code itself.
+        """
         from silo.artifacts.device_code import check_parameters, read_device_code  # noqa: PLC0415  # few loads need it
 
         try:
@@ -191,7 +206,7 @@ class GpuDevice:
 
     def _module(self, blob: bytes) -> native.GpuModule:
         key = (self.target.kind, self.index, hashlib.sha256(blob).hexdigest())
-        # Held while loading: two threads that meet the same kernel first load it once.
+        # Held while loading, so that two threads that need the same kernel at first load it once.
         with _lock:
             module = _modules.get(key)
             if module is None:
@@ -203,10 +218,10 @@ class GpuDevice:
 
 
 def gpu_devices(declared: DriverDeclaration) -> Sequence[GpuDevice]:
-    """The GPUs of one driver. Opens it and reads attributes; makes no context.
+    """Returns the GPUs of one driver. Opens the driver and reads attributes, but creates no context.
 
     Raises:
-        DeviceError: the driver is missing, with the reason, or finds no device.
+        DeviceError: the driver is missing (with the reason), or finds no device.
     """
     count = open_driver(declared.kind)
     if count == 0:
@@ -215,7 +230,7 @@ def gpu_devices(declared: DriverDeclaration) -> Sequence[GpuDevice]:
 
 
 def flush_bytes(kind: str, l2_bytes: int) -> int:
-    """How much is written between cold samples.
+    """Returns how many bytes are written between cold samples.
 
     >>> flush_bytes("cuda", 50 << 20) >> 20
     100
@@ -224,7 +239,7 @@ def flush_bytes(kind: str, l2_bytes: int) -> int:
 
 
 def current_stream(kind: str, index: int) -> int:
-    """The stream that launches without ``stream=`` go to: torch's current stream if torch uses the GPU, else 0."""
+    """Returns the stream of launches without ``stream=``: torch's current stream if torch uses the GPU, else 0."""
     torch = torch_with_gpu(kind)
     if torch is None or not torch.cuda.is_initialized():
         return 0
@@ -232,7 +247,7 @@ def current_stream(kind: str, index: int) -> int:
 
 
 class GpuTimer:
-    """Implements :class:`silo.core.protocols.Timer`. Used by one thread."""
+    """Times launches with events: implements :class:`silo.core.protocols.Timer`. For use by one thread."""
 
     def __init__(self, kind: str, index: int, l2_bytes: int, *, cold: bool) -> None:
         self._kind = kind
@@ -243,9 +258,9 @@ class GpuTimer:
         self._events: list[native.GpuEvent] = []
 
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
-        """Nanoseconds that ``repeats`` launches take on the device.
+        """Returns the nanoseconds that ``repeats`` launches take on the device.
 
-        Raises the exception of a launch or of the device.
+        An exception of a launch or of the device propagates.
         """
         stream = current_stream(self._kind, self._index)
         if not self._cold:

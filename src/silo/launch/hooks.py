@@ -1,4 +1,4 @@
-"""Callbacks around every launch of this process. Without hooks a launch costs nothing more."""
+"""Callbacks around every launch of this process. Without a hook, launches have no overhead."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class LaunchEvent:
     """One launch. ``arguments`` holds the caller's objects by name, ``stream`` the driver's handle (0: null stream).
 
     ``effects`` holds the kernel's effects through pointers and descriptors; a parameter without an entry may have any
-    effect. ``tag`` is the object that the kernel's owner put into the binding; it is for Silo's own hooks. A replay of
-    a plan is one launch: ``parts`` has its kernels in order, with ``torch.NAME`` for work of torch that a plan
-    captured, the grid their number; it is empty for a launch of one kernel.
+    effect. ``tag`` is the object that the kernel's owner put into the binding, for Silo's own hooks.
+
+    A replay of a plan is one launch. Then ``parts`` has the names of its kernels in order, with ``torch.NAME`` for work
+    of torch that the plan captured, and ``grid`` their number. ``parts`` is empty for a launch of one kernel.
     """
 
     kernel: str
@@ -49,29 +50,35 @@ class LaunchEvent:
 
 
 class LaunchHook(Protocol):
-    """Called right before a launch; its return value, unless None, is called right after the launch."""
+    """A function that is called right before each launch.
+
+    It returns None, or a function that is called right after the launch.
+    """
 
     def __call__(self, event: LaunchEvent, /) -> Callable[[], object] | None:
-        """May raise: then nothing is launched and the caller gets the exception."""
+        """If this raises, nothing is launched and the caller gets the exception."""
         ...
 
 
-_EFFECTS = {effect.value: effect for effect in Effect}  # several times as fast as Effect(value)
+_EFFECTS = {effect.value: effect for effect in Effect}  # a lookup is several times as fast as Effect(value)
 
 _lock = Mutex()
 _hooks: tuple[LaunchHook, ...] = ()
-_of_each: tuple[LaunchHook, ...] = ()  # hooks that get the launches of a plan one by one
-_suspended: Counter[int] = Counter()  # how often, by thread; a child made by fork has one thread
+_of_each: tuple[LaunchHook, ...] = ()  # the hooks that get the launches of a plan one by one
+# number of active without_hooks() by thread id; after a fork only the entry of the current thread stays
+_suspended: Counter[int] = Counter()
 
 
 def on_launch(hook: LaunchHook, *, each: bool = False) -> Callable[[], None]:
-    """Call ``hook`` before every launch from now on; the returned function removes it.
+    """Calls ``hook`` before every launch from now on. Returns a function that removes the hook.
 
-    Hooks run in the order they were added, the functions that they return in the opposite order. A hook must not keep
-    arrays longer than it needs them. Kernels launched inside a captured graph's replay are not seen, nor are launches
-    that tuning makes to check and to measure. A replay of a plan is one launch (:attr:`LaunchEvent.parts`), unless some
-    hook has ``each``: then plans run their functions, launch by launch, as long as it is there. A plan of a block
-    cannot, and raises ``ArgumentError``.
+    Hooks run in the order in which they were added, and the functions that they return in the opposite order. A hook
+    must not keep arrays longer than it needs them. Hooks do not see kernels that a replay of a captured graph launches,
+    nor launches that tuning makes to check and to measure.
+
+    A replay of a plan is one launch (:attr:`LaunchEvent.parts`). While a hook with ``each`` is registered, a plan is
+    not replayed: its function is called instead, so that hooks see launch by launch. A plan of a block has no function
+    and raises ``ArgumentError``.
 
     Raises:
         ArgumentError: ``hook`` cannot be called.
@@ -95,7 +102,7 @@ def on_launch(hook: LaunchHook, *, each: bool = False) -> Callable[[], None]:
 
 
 def _switch() -> None:
-    """Set whether the native module calls hooks; called with the lock held."""
+    """Enables or disables the calls of hooks in the native module. The caller holds the lock."""
     if _hooks and not _suspended:
         native.set_hooks(_enter, _exit, bool(_of_each))
     else:
@@ -114,7 +121,7 @@ in_child(_survive)
 
 @contextmanager
 def without_hooks() -> Generator[None]:
-    """No hook sees a launch until the block ends, in any thread: for measurements, which hooks would distort."""
+    """Disables all hooks, in every thread, until the block ends: they would distort measurements."""
     thread = threading.get_ident()
     with _lock:
         _suspended[thread] += 1
@@ -130,13 +137,13 @@ def without_hooks() -> Generator[None]:
 
 
 def want_each_launch() -> bool:
-    """Whether some hook sees the launches of a plan one by one."""
+    """Returns whether a hook with ``each`` is registered and hooks are not disabled."""
     return bool(_of_each) and not _suspended
 
 
 @contextmanager
 def launch_hook(hook: LaunchHook, *, each: bool = False) -> Generator[None]:
-    """:func:`on_launch` until the block ends."""
+    """Calls ``hook`` before every launch until the block ends; see :func:`on_launch`."""
     remove = on_launch(hook, each=each)
     try:
         yield
@@ -174,12 +181,12 @@ def _exit(leave: list[Callable[[], object]]) -> None:
 
 
 def nvtx_ranges() -> LaunchHook:
-    """A hook that puts each launch into an NVTX range named after the kernel, for Nsight Systems.
+    """Returns a hook that puts each launch into an NVTX range named after the kernel, for Nsight Systems.
 
-    Through the ``nvtx`` package, or torch if that is loaded.
+    Uses the ``nvtx`` package if it is installed, else torch if that is loaded.
 
     Raises:
-        SettingsError: neither is there.
+        SettingsError: neither is available.
     """
     push, pop = _nvtx_functions()
 
@@ -205,7 +212,7 @@ def _nvtx_functions() -> tuple[Callable[[str], object], Callable[[], object]]:
 
 
 def torch_annotations() -> LaunchHook:
-    """A hook that names each launch in torch's profiler, as ``silo::kernel``.
+    """Returns a hook that names each launch ``silo::kernel`` in torch's profiler.
 
     Raises:
         SettingsError: torch is not loaded.

@@ -1,4 +1,4 @@
-"""The versions of jax that the hook points were tested with, and the action for other versions."""
+"""The versions of jax that the hook points were tested with, and the decision about other versions."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from silo.launch.tested_releases import Releases
 __all__ = ["ffi_version", "installed_version", "judge_ffi", "judge_version", "load_jax", "tested_versions"]
 
 _log = logging.getLogger("silo")
-# The oldest has jax.ffi and jax.extend.core in the forms that are used.
+# The oldest release that has jax.ffi and jax.extend.core in the forms that Silo uses.
 _JAX = Releases("jax", ("0.10", "0.12"), (0, 6), "in whose programs Silo can put kernels")
-_FFI = (0, 3)  # the header that native/python/xla_abi.h follows
-_FFI_TESTED = (3, 5)  # minor versions: of jax 0.10, of jax 0.12
+_FFI = (0, 3)  # the version of the header that native/python/xla_abi.h follows
+_FFI_TESTED = (3, 5)  # minor versions of the interface in jax 0.10 and jax 0.12
 _told: set[str] = set()
 
 
 def tested_versions() -> tuple[str, ...]:
-    """Releases of jax that Silo's tests run with."""
+    """Returns the releases of jax that Silo's tests run with."""
     return _JAX.tested
 
 
 def judge_version(version: str) -> Decision:
-    """Whether programs of a version of jax can call kernels; a reason that names the tested range if it is outside.
+    """Returns whether programs of a version of jax can call kernels.
+
+    The reason names the tested releases if the version is not one of them.
 
     >>> bool(judge_version("0.10.2")), bool(judge_version("0.4.30"))
     (True, False)
@@ -37,12 +39,12 @@ def judge_version(version: str) -> Decision:
 
 
 def installed_version() -> str | None:
-    """The version of jax that is installed, without importing it."""
+    """Returns the installed version of jax without importing it, or None."""
     return _JAX.installed()
 
 
 def ffi_version(header: str) -> tuple[int, int] | None:
-    r"""The version of XLA's foreign function interface that its header declares.
+    r"""Returns the version of XLA's foreign function interface that the text of its header declares, or None.
 
     >>> ffi_version("#define XLA_FFI_API_MAJOR 0\n#define XLA_FFI_API_MINOR 3\n")
     (0, 3)
@@ -53,7 +55,7 @@ def ffi_version(header: str) -> tuple[int, int] | None:
 
 
 def judge_ffi(version: tuple[int, int] | None) -> Decision:
-    """Whether Silo's handler can be registered with an XLA of this interface.
+    """Returns whether Silo's handler can be registered with an XLA whose interface has this version.
 
     >>> judge_ffi((0, 3)).reason
     "XLA's interface 0.3"
@@ -75,10 +77,10 @@ def judge_ffi(version: tuple[int, int] | None) -> Decision:
 
 
 def load_jax() -> tuple[Any, int]:
-    """The module ``jax``, and the minor version of the interface that its XLA has.
+    """Returns the module ``jax``, and the minor version of its XLA's foreign function interface.
 
     Raises:
-        PackageError: it is not installed, or Silo does not know the version.
+        PackageError: jax is not installed, or Silo cannot use its version.
     """
     try:
         jax: Any = import_module("jax")

@@ -1,4 +1,4 @@
-"""``SILO_LAUNCH_LOG``: every launch as one line of JSON."""
+"""``SILO_LAUNCH_LOG``: logs every launch as one line of JSON."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["LaunchLog", "apply_setting"]
 
 
 class LaunchLog:
-    """A hook that appends one line a launch.
+    """A hook that appends one line for each launch.
 
-    It holds time (ns since the epoch), process, kernel, device, grid, stream, config, arguments, and of a plan its
-    kernels. Lines of several threads and processes never mix.
+    The line has the time (ns since the epoch), process, kernel, device, grid, stream, config and arguments, and for a
+    plan the names of its kernels. Lines of several threads and processes never mix.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open (and make) the file. Raises SettingsError if that is impossible."""
+        """Opens the file, and creates it if necessary. Raises ``SettingsError`` if that is impossible."""
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise SettingsError(f"SILO_LAUNCH_LOG: cannot write to {path}: {error.strerror}") from error
 
     def __call__(self, event: LaunchEvent) -> None:
-        """Write the line, in one call."""
+        """Writes the launch's line with one system call, so that lines of other processes cannot mix with it."""
         line: dict[str, object] = {
             "time_ns": time.time_ns(),
             "process": os.getpid(),
@@ -49,18 +49,18 @@ class LaunchLog:
 
 
 def _value(value: object) -> object:
-    """Scalars as they are; arrays by the facts of the launch; the rest as text."""
+    """Converts an argument to JSON: an array to its dtype, shape, address and device, other objects to text."""
     if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)  # JSON lacks these numbers
+        return repr(value)  # JSON lacks infinities and NaN
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
         return [_value(item) for item in cast("list[object]", value)]
-    if is_descriptor(value):  # its repr would show the array's elements, which waits for the device
+    if is_descriptor(value):  # a descriptor's repr shows the array's elements, which would wait for the device
         return _descriptor(value)
     try:
         address, code, bits, _, device, sizes, strides = native.read(value)
-    except (SiloError, TypeError, ValueError, RuntimeError):  # no array: a dtype, a function
+    except (SiloError, TypeError, ValueError, RuntimeError):  # not an array but, for example, a dtype or a function
         return repr(value)
     del code, bits
     dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
@@ -82,7 +82,7 @@ _applied: str | os.PathLike[str] | None = None
 
 
 def apply_setting() -> None:
-    """Start the log that the settings name, once."""
+    """Starts the log if the settings name a file. Further calls do nothing."""
     global _applied  # noqa: PLW0603  # the file in use
     wanted = settings().launch_log
     if wanted is not None and wanted != _applied:

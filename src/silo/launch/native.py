@@ -1,8 +1,8 @@
-"""The one import of the native module, and the functions that a process registers with it.
+"""Imports the native module (no other Python module does), and registers the functions that it calls back.
 
-GPU drivers are opened when first needed, never before. Array libraries are connected when one of their arrays first
-appears in a call, and none is imported here. Settings of the CPU's threads, and multiprocessors that are reserved for
-others, hold for all launches of the process.
+A GPU's driver is opened when it is first needed. An array library is connected when one of its arrays first appears in
+a call; this module imports none. The settings for CPU threads and reserved multiprocessors apply to all launches of the
+process.
 """
 
 from __future__ import annotations
@@ -208,53 +208,72 @@ except ImportError as error:
 
 
 RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | int | None
-"""The shape of an array, and its strides where they are held; the word of a dynamic layout; None where nothing is.
+"""The extents of one array that the guard compares (``extents.h``).
 
-``extents.h``.
+The shape, and the strides if they are compared too; or the word of a dynamic layout; or None if no extents are
+compared.
 """
 
 RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int, RawExtents], ...]
-"""(kind, DLPack code, bits, flags, ndim or a descriptor's block word, extents) of each parameter; ``miss.h``."""
+"""For each parameter: kind, DLPack code, bits, flags, ndim (or the block word of a descriptor), extents.
+
+See ``miss.h``.
+"""
 
 RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object]
-"""Facts, arguments (:data:`ABSENT` for what is left to the config), options, (device type, index)."""
+"""Facts, arguments (:data:`ABSENT` for parameters that the config sets), options, device as (type, index), and grid."""
 
 RawChoiceArgument: TypeAlias = tuple[int, int, int, int, tuple[int, ...] | None, RawExtents, object]
-"""(kind, DLPack code, bits, flags, a descriptor's block, extents, value) of an argument; ``bundle_choice.h``."""
+"""One argument: kind, DLPack code, bits, flags, block shape of a descriptor, extents, value.
+
+See ``bundle_choice.h``.
+"""
 
 RawChoiceCall: TypeAlias = (
     "tuple[tuple[RawChoiceArgument, ...], Mapping[str, object], tuple[int, int, int] | None, str]"
 )
-"""Arguments, options, grid, and the end of the sentence that a call has no grid, as the choice takes a call."""
+"""A call, as the choice among a bundle's variants takes it.
+
+Arguments, options, grid, and the end of the error message for a call without a grid.
+"""
 
 RawPlace: TypeAlias = "tuple[str, Mapping[str, int], tuple[tuple[str, str, bool, str], ...]]"
-"""Target, facts, and (target, kind of blob, whether it runs, why) of code that the device decided on."""
+"""Target, facts, and the device's decisions on code as (target, kind of blob, whether the device runs it, reason)."""
 
 RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]
-"""Name, kind, DLPack code, bits, flags, and a tuple of the default or of nothing; ``native/python/plan.h``."""
+"""Name, kind, DLPack code, bits, flags, and a tuple that holds the default value or is empty.
+
+See ``native/python/plan.h``.
+"""
 
 
 def path() -> str:
-    """The file the native module was loaded from."""
+    """Returns the path of the file that the native module was loaded from."""
     return _file or ""
 
 
 def has_driver(kind: str) -> bool:
-    """Whether the native module can drive devices of a kind, and so hold Buffers there, even if there are none here."""
+    """Returns whether the native module has a driver for devices of a kind, and so can allocate Buffers there.
+
+    The machine may lack such devices.
+    """
     return driver_of(kind).library != ""
 
 
 def open_driver(kind: str) -> int:
-    """Open the native module's driver of a kind of GPUs; returns the number of devices.
+    """Opens the native module's driver for a kind of GPU and returns the number of devices.
 
     Raises:
-        DeviceError: why it is not here.
+        DeviceError: the driver cannot be opened; contains the reason.
     """
     return gpu_open(kind, getattr(settings(), driver_of(kind).library))
 
 
 def open_drivers() -> None:
-    """Open the drivers of this machine. The native module calls this once, at the first call that may concern a GPU."""
+    """Opens the drivers of this machine.
+
+    The native module calls this once, at the first call that may concern a GPU.
+    """
     for kind in filter(has_driver, driver_kinds()):
         try:
             open_driver(kind)
@@ -263,7 +282,8 @@ def open_drivers() -> None:
 
 
 def _note(kind: str, error: DeviceError) -> None:
-    if "logging" in sys.modules:  # otherwise the message is disabled, and the import takes milliseconds
+    # if logging is not imported, the message is not seen, and the import takes milliseconds
+    if "logging" in sys.modules:
         import logging  # noqa: PLC0415  # see above
 
         logging.getLogger("silo").debug("no %s: %s", kind, error)
@@ -274,19 +294,20 @@ set_driver_opener(open_drivers)
 
 # ---- Array libraries, connected when one of their arrays first appears in a call ----
 
-# The members of tensor descriptors.
+# The attributes of a tensor descriptor.
 _MEMBERS = frozenset(("base", "shape", "strides", "block_shape", "padding"))
 _ALL_MEMBERS = _MEMBERS | {"round_f32_to_tf32", "layout"}
 
-_connecting: set[type] = set()  # types that are being added to the native table, which calls this again for them
+# types that are being connected: doing so makes the native module call notice() for the same type again
+_connecting: set[type] = set()
 
 
 def is_descriptor_type(kind: type) -> bool:
-    """Whether objects of a type are tensor descriptors: the type declares it, or is a kernel language's own type.
+    """Returns whether objects of a type are tensor descriptors.
 
-    A class of your own sets ``__tensor_descriptor__ = True`` and has ``base``, ``shape``, ``strides`` (elements),
-    ``block_shape`` and ``padding`` (``zero`` or ``nan``). A dataclass ``TensorDescriptor`` of these, and perhaps
-    ``round_f32_to_tf32`` and ``layout`` (Gluon's), counts without.
+    A class of your own qualifies if it sets ``__tensor_descriptor__ = True`` and has ``base``, ``shape``, ``strides``
+    (in elements), ``block_shape`` and ``padding`` (``zero`` or ``nan``). A dataclass named ``TensorDescriptor`` with
+    these fields, and optionally ``round_f32_to_tf32`` and ``layout`` (Gluon's), qualifies without that attribute.
     """
     named = [base for base in kind.__mro__ if base.__name__ == "TensorDescriptor"]
     members = (frozenset[str](getattr(base, "__dataclass_fields__", ())) for base in named)
@@ -295,7 +316,7 @@ def is_descriptor_type(kind: type) -> bool:
 
 
 def notice(kind: type) -> None:
-    """The native module calls this with every new argument type: it connects the type's library."""
+    """Connects the library of an argument's type. The native module calls this once for every new type."""
     if kind in _connecting:
         return
     if is_descriptor_type(kind):
@@ -314,16 +335,16 @@ def notice(kind: type) -> None:
     elif kind.__name__ == "ArrayImpl" and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
         _connect_jax(kind)
     elif hasattr(kind, "__cuda_array_interface__") and not hasattr(kind, "__dlpack__"):
-        open_drivers()  # the protocol lacks the device: the driver is asked
+        open_drivers()  # this protocol does not name the device, so the drivers have to find it by the address
 
 
 def _refuse_traced(array: object) -> None:
-    """A tensor that torch traces with: torch prints a warning if its address is read."""
+    """Raises TypeError for a tensor that torch traces with. Reading its address would make torch print a warning."""
     raise TypeError(f"a {type(array).__name__} has no memory")
 
 
 def connect_loaded() -> None:
-    """Connect torch if it is loaded: calls without arrays go to its current stream."""
+    """Connects torch if it is loaded, so that calls without arrays use its current stream."""
     global _torch_asked  # noqa: PLW0603  # once is enough: a torch tensor asks again
     if not _torch_asked and "torch" in sys.modules:
         _torch_asked = True
@@ -350,11 +371,11 @@ def _connect_cupy(kind: type) -> None:
 
 
 def _connect_jax(kind: type) -> None:
-    """Arrays of jax on a TPU lack an address: jax itself describes them."""
+    """Registers a reader for jax arrays on TPUs: they have no address, so jax itself has to describe them."""
     jax: Any = sys.modules["jax"]
     places = {device: place for place, device in enumerate(jax.local_devices()) if device.platform == "tpu"}
     if not places:
-        return  # a process's devices are the same to its end
+        return  # without TPUs the type needs no reader: the devices of a process never change
 
     def read(array: Any) -> tuple[int, int, str, bool] | None:  # noqa: ANN401
         devices = array.devices()
@@ -369,7 +390,7 @@ def _connect_jax(kind: type) -> None:
 
 
 def torch_with_gpu(kind: str) -> Any:  # noqa: ANN401  # the module, or None
-    """Torch, if it is loaded, is built for GPUs of this kind, and finds one; else None."""
+    """Returns torch if it is loaded, built for GPUs of this kind, and finds one; else None."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "cuda") or not torch.cuda.is_available():
         return None
@@ -377,16 +398,17 @@ def torch_with_gpu(kind: str) -> Any:  # noqa: ANN401  # the module, or None
 
 
 def _build_of(torch: Any) -> DriverDeclaration | None:  # noqa: ANN401  # the module
-    """The driver that a build of torch is for; None for a build without GPUs."""
+    """Returns the GPU driver that a build of torch is for; None for a build without GPUs."""
     builds = (one for one in drivers() if one.torch_build)
     return next((one for one in builds if getattr(torch.version, one.torch_build, None) is not None), None)
 
 
 def connect_torch() -> bool:
-    """Read torch tensors through torch's C functions (about 12 ns each); False: through DLPack (about 75 ns).
+    """Makes the native module read torch tensors through torch's C functions: about 12 ns each, 75 ns through DLPack.
 
-    The place of the tensor inside its Python object is found by comparison with a handle that torch returns. Nothing
-    happens if torch is not loaded, ``SILO_TORCH_SHIM`` is 0, or this torch has another layout.
+    The offset of the C++ tensor inside its Python object is found by comparison with a handle that torch returns.
+    Returns False, and changes nothing, if torch is not loaded, ``SILO_TORCH_SHIM`` is 0, or this torch has another
+    layout.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not settings().torch_shim:
@@ -407,7 +429,7 @@ def connect_torch() -> bool:
         rocm = name != "cuda"
         offset = torch_open(str(library), tensor, handle, rocm, (torch.Tensor, torch.nn.Parameter))
     finally:
-        aoti.alloc_tensor_by_stealing_from_void_ptr(handle)  # gives the handle back
+        aoti.alloc_tensor_by_stealing_from_void_ptr(handle)  # releases the handle
     if offset:
         torch_probe(probes(torch))
         _probe_storages(torch)
@@ -423,7 +445,10 @@ def connect_torch() -> bool:
 
 
 def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
-    """Tensors that differ in dtype, device, rank, extents and strides; comparing them shows the places of these."""
+    """Returns tensors that differ in dtype, device, rank, extents and strides.
+
+    By comparing their C++ objects, the native module finds the offsets of these fields.
+    """
     names = ("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool", "float16", "bfloat16")
     here = [torch.empty(2, dtype=getattr(torch, name)) for name in names]
     meta = [torch.empty(3, 5, dtype=getattr(torch, name), device="meta") for name in names[:4]]
@@ -432,9 +457,13 @@ def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
 
 
 def _probe_storages(torch: Any) -> bool:  # noqa: ANN401  # the module
-    """Find where tensors keep the address and the size of their storage, which the flight recorder notes."""
+    """Finds the offsets of a storage's address and size, which the flight recorder notes.
+
+    Returns whether they were found.
+    """
     views = [torch.empty(size, dtype=torch.uint8)[offset:] for size, offset in ((1000, 8), (3001, 16), (70, 1))]
-    views += [torch.frombuffer(bytearray(size), dtype=torch.uint8)[1:] for size in (999, 77)]  # memory of others
+    # these storages wrap memory that torch did not allocate
+    views += [torch.frombuffer(bytearray(size), dtype=torch.uint8)[1:] for size in (999, 77)]
     try:
         storages = [one.untyped_storage() for one in views]
         words = [(one._cdata, one.data_ptr(), one.nbytes()) for one in storages]  # noqa: SLF001  # its StorageImpl
@@ -444,7 +473,10 @@ def _probe_storages(torch: Any) -> bool:  # noqa: ANN401  # the module
 
 
 def _refuse_other_values(torch: Any) -> bool:  # noqa: ANN401  # the module
-    """Refuse tensors whose memory differs from their values (``z.conj().imag``), if this can be found out."""
+    """Makes the native module refuse tensors whose memory differs from their values (``z.conj().imag``).
+
+    Returns False if this torch does not let that be detected.
+    """
     native_torch: Any = torch._C  # noqa: SLF001  # what a view does to values is nowhere else
     try:
         keys = native_torch._dispatch_keys  # noqa: SLF001
@@ -461,7 +493,7 @@ def _refuse_other_values(torch: Any) -> bool:  # noqa: ANN401  # the module
 
 
 def disconnect_torch() -> None:
-    """Read torch tensors through DLPack from now on."""
+    """Reads torch tensors through DLPack from now on."""
     torch_close()
 
 
@@ -472,7 +504,7 @@ set_type_hook(notice)
 
 
 def available_memory() -> int | None:
-    """Bytes that programs may take without swapping; None if the system does not report it."""
+    """Returns the bytes that programs may allocate without swapping; None if the system does not report them."""
     try:
         with open("/proc/meminfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  # pathlib takes long
             text = file.read()
@@ -483,7 +515,7 @@ def available_memory() -> int | None:
 
 # ---- Resources that launches may use: threads of the CPU, and multiprocessors that are reserved for others ----
 
-# The native pool's own limit.
+# The limit of the native thread pool.
 MAX_THREADS = 1024
 
 _applied: tuple[int, int, str] | None = None
@@ -493,7 +525,10 @@ _reserved: dict[tuple[str, int], int] = {}
 
 
 def apply_setting() -> None:
-    """Apply ``SILO_THREADS`` and similar settings if they changed, so that a ``cpu_threads(n)`` in between stays."""
+    """Applies ``SILO_THREADS`` and similar settings if they changed since the last call.
+
+    Unchanged settings do not overwrite a later ``cpu_threads(n)``.
+    """
     global _applied  # noqa: PLW0603  # the last values seen
     wanted = min(settings().threads, MAX_THREADS), settings().spin, settings().pool
     if wanted != _applied:
@@ -505,14 +540,17 @@ def apply_setting() -> None:
 
 
 def cpu_threads(count: int | None = None) -> int:
-    """Threads a CPU launch uses, the calling one included; ``count`` (1 to 1024) sets it for the whole process."""
+    """Returns the number of threads of a CPU launch, including the calling one.
+
+    With ``count`` (1 to 1024), sets it for the whole process first.
+    """
     apply_setting()
     return _pool_threads() if count is None else _pool_threads(count)
 
 
 @contextmanager
 def threads(count: int) -> Generator[None]:
-    """Run launches on ``count`` threads until the block ends."""
+    """Runs launches on ``count`` threads until the block ends."""
     before = cpu_threads()
     _pool_threads(count)
     try:
@@ -522,11 +560,10 @@ def threads(count: int) -> Generator[None]:
 
 
 def reserve_sms(kind: str, index: int, count: int) -> None:
-    """Leave multiprocessors alone in persistent kernels, for communication or another kernel beside them.
+    """Reserves ``count`` multiprocessors of a device for communication or another kernel.
 
-    From now on ``a.reserved_sms`` and ``a.num_sms`` of grids use this number for this device, in this process.
-
-    Launchers resolve their next calls again; launchers made by ``bind`` keep their binding.
+    From now on ``a.reserved_sms`` and ``a.num_sms`` in the grids of persistent kernels use this number for the device,
+    in this process. Each launcher resolves its next call again; launchers made by ``bind`` keep their binding.
 
     Raises:
         SettingsError: a negative count.
@@ -539,5 +576,5 @@ def reserve_sms(kind: str, index: int, count: int) -> None:
 
 
 def reserved_sms(kind: str, index: int) -> int:
-    """How many are reserved on a device; 0 by default."""
+    """Returns the number of reserved multiprocessors of a device; 0 by default."""
     return _reserved.get((kind, index), 0)

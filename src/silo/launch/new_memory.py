@@ -1,8 +1,8 @@
-"""New memory of torch on the CPU, filled with a pattern: a read of the pattern is a read of unwritten memory.
+"""Fills new CPU memory of torch with a pattern: where the pattern is read, memory was never written.
 
 torch's allocator fills its allocations if a flag of its library is set. ``torch.empty`` and its relatives then hold the
-pattern, from Python, C++ and compiled code alike. A storage that holds nothing else was not written to, by whatever
-way.
+pattern, whether Python, C++ or compiled code calls them. A storage that holds only the pattern was not written to by
+any of these.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from silo.core.decisions import Accepted, Decision, Rejected
 
 __all__ = ["fill_new_memory", "fill_new_tensors", "is_unset", "state"]
 
-_FLAG = "FLAGS_caffe2_cpu_allocator_do_junk_fill"  # a C++ bool of libc10
-# Eight bytes that repeat: a NaN as two floats, a great number as two integers.
+_FLAG = "FLAGS_caffe2_cpu_allocator_do_junk_fill"  # a C++ bool in libc10
+# The repeated eight bytes: a NaN as two floats, a large number as two integers.
 _PATTERN = (0x7FEDBEEF).to_bytes(4, "little") * 2
-_LEAST_BYTES = len(_PATTERN)  # fewer may hold part of the pattern by chance
-_FIRST_BYTES = 4096  # looked at before the rest
+_LEAST_BYTES = len(_PATTERN)  # a smaller memory may hold a part of the pattern by chance
+_FIRST_BYTES = 4096  # the first bytes, which are compared before the rest
 
 _state: Decision = Rejected("SILO_CHECK was not 1 when torch was loaded")
 
 
 def state() -> Decision:
-    """Whether new memory of torch holds the pattern, and why not."""
+    """Returns whether torch fills new memory with the pattern; a rejection has the reason."""
     return _state
 
 
 def fill_new_memory(torch: Any) -> Decision:  # noqa: ANN401
-    """Have torch fill memory of the CPU that it allocates from now on. Changes nothing else, and is not undone.
+    """Makes torch fill the CPU memory that it allocates from now on with the pattern.
+
+    This has no other effect and is not undone.
 
     Args:
         torch: the module.
@@ -49,7 +51,7 @@ def fill_new_memory(torch: Any) -> Decision:  # noqa: ANN401
         _state = Rejected(f"torch {torch.__version__} does not fill new memory: {error}")
         return _state
     flag.value = True
-    if not hasattr(torch, "empty"):  # it is being loaded
+    if not hasattr(torch, "empty"):  # torch is still being imported, so the flag's effect cannot be tested
         _state = Accepted("new memory is to hold a pattern")
         return _state
     tried = torch.empty(_FIRST_BYTES, dtype=torch.uint8)
@@ -61,9 +63,9 @@ def fill_new_memory(torch: Any) -> Decision:  # noqa: ANN401
 
 
 def fill_new_tensors(torch: Any) -> None:  # noqa: ANN401
-    """Fill the memory of tensors that Python code makes on a GPU by ``torch.empty`` and its relatives from now on.
+    """Fills the memory of tensors that Python code makes on a GPU by ``torch.empty`` and its relatives from now on.
 
-    A GPU's allocator has no flag for it. The functions stay replaced to the end of the process.
+    A GPU's allocator has no such flag, so the functions themselves are replaced, until the process ends.
     """
 
     def filled(make: Any) -> Any:  # noqa: ANN401  # functions of torch
@@ -86,7 +88,7 @@ def fill_new_tensors(torch: Any) -> None:  # noqa: ANN401
 
 
 def is_unset(low: int, high: int) -> bool:
-    """Whether memory of this process from ``low`` up to ``high`` was allocated by torch and never written to."""
+    """Returns whether memory of this process, from ``low`` up to ``high``, was allocated by torch and never written."""
     return bool(_state) and high - low >= _LEAST_BYTES and _holds_pattern(low, high)
 
 
@@ -96,7 +98,7 @@ def _holds_pattern(low: int, high: int) -> bool:
     repeated = _PATTERN * (first // len(_PATTERN) + 1)
     if ctypes.string_at(low, first) != repeated[:first]:
         return False
-    # The first part is right; the rest is too if each byte equals the one ``first`` bytes before it.
+    # The first part holds the pattern; the rest does too if each byte equals the one ``first`` bytes before it.
     return size <= first or _equal(low, low + first, size - first)
 
 

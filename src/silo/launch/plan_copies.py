@@ -1,4 +1,4 @@
-"""Copies and fills of :class:`silo.Buffer` while a plan is recorded: launches of two kernels in memory of one kind."""
+"""Copies and fills of :class:`silo.Buffer` while a plan is recorded: launches of two kernels in the buffer's memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["BLOCK_BYTES", "copy", "fill", "kernel_ptx"]
 
 _THREADS = 256
 BLOCK_BYTES = 16 * _THREADS
-"""Bytes that a block of threads of the GPU's kernels copies or fills, 16 each thread."""
+"""The bytes that a block of the GPU kernels copies or fills; each thread handles 16."""
 
 
 def copy(to: Any, data: object, stream: int = 0, at: int = -1) -> None:  # noqa: ANN401  # a Buffer or its stand-in
-    """``to.copy_from(data)``: all bytes of another Buffer in the same memory.
+    """Does ``to.copy_from(data)`` as a launch, for all bytes of another Buffer in the same memory.
 
     Raises:
-        ArgumentError: anything else is copied, or another number of bytes.
+        ArgumentError: ``data`` is not a Buffer, or its memory or size differs.
     """
     real = data.stands_for if isinstance(data, native.StandIn) else data
     if not isinstance(real, native.HostBuffer | native.GpuBuffer) or at != -1:
@@ -32,19 +32,19 @@ def copy(to: Any, data: object, stream: int = 0, at: int = -1) -> None:  # noqa:
             "a plan records copies of a whole Buffer to another: of bytes, and of parts, it would keep what was there"
             " when it was recorded"
         )
-    if (where := _place(to)) != _place(data):
+    if (memory := _place(to)) != _place(data):
         raise ArgumentError("a plan records copies within host memory and within one GPU's, not from one to the other")
     size = _bytes(to)
     if size != _bytes(data):
         raise ArgumentError("a Buffer is copied from one of as many bytes")
-    _launch("copy", where, stream, to, data, size)
+    _launch("copy", memory, stream, to, data, size)
 
 
 def fill(to: Any, byte: int, stream: int = 0) -> None:  # noqa: ANN401  # as above
-    """``to.fill(byte)``.
+    """Does ``to.fill(byte)`` as a launch.
 
     Raises:
-        ArgumentError: the Buffer lies where no kernel can be launched.
+        ArgumentError: kernels cannot be launched in the Buffer's memory.
     """
     size = _bytes(to)
     _launch("fill", _place(to), stream, to, byte, size)
@@ -109,7 +109,10 @@ def _load(what: str, kind: str, index: int) -> native.LoadedKernel:
 
 
 def kernel_ptx(what: str) -> str:
-    """``copy`` or ``fill`` for NVIDIA's GPUs. A thread moves 16 bytes at once if they are there and aligned."""
+    """Returns the PTX of the ``copy`` or the ``fill`` kernel for NVIDIA's GPUs.
+
+    A thread moves 16 bytes at once if the addresses are aligned and so many bytes are left.
+    """
     second, begin, load, load_byte = _COPY if what == "copy" else _FILL
     return _TEXT.format(what=what, second=second, begin=begin, load=load, load_byte=load_byte, block_bytes=BLOCK_BYTES)
 

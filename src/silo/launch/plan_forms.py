@@ -1,7 +1,8 @@
-"""From two recordings of a function's launches to one form of a plan: the values that change with its arguments.
+"""Builds a plan's form from two recordings of a function's launches.
 
-The first recording is of a run with the arguments themselves, the second of one with stand-ins
-(:mod:`silo.launch.plan_tracers`) in which nothing was launched. Both have to agree in all that no argument decides.
+The form describes the launches of a replay and their values that change with the arguments. The first recording is of a
+run with the arguments themselves. The second is of a run with tracers in their place (:mod:`silo.launch.plan_tracers`),
+in which nothing is launched. The two must agree in everything that does not depend on an argument.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ __all__ = ["FormMaker", "SeenLaunch", "address_of", "seen_launches"]
 # native/core/argument_word.h: enum silo_value_kind.
 _POINTER, _INT, _BOOL, _FLOAT, _DESCRIPTOR = 1, 4, 5, 6, 8
 _SCALARS = (_INT, _BOOL, _FLOAT)
-# native/python/plan_form.h: enum silo_plan_kind; native/core/plan_fill.h: enum silo_plan_value_kind and the limit.
+# native/python/plan_form.h: enum silo_plan_kind; native/core/plan_fill.h: enum silo_plan_value_kind and its limit of
+# memories.
 _ARRAY_KIND, _INT_KIND, _FLOAT_KIND, _OTHER_KIND = range(4)
 _GIVEN, _MOVED, _COMPUTED = range(3)
 _MOST_MEMORIES = 64
@@ -33,11 +35,12 @@ _WORD = (1 << 64) - 1
 
 
 class SeenLaunch(NamedTuple):
-    """One launch as ``native.record`` has it.
+    """One launch in a recording, with the fields that ``native.record`` gives it.
 
-    ``grid`` is the source of the dimensions, None: the declared grid; ``called``: a callable returned it. ``described``
-    has the tensor descriptors, to which the slots of these arguments are indices: address, whether elements outside are
-    NaN, whether float32 is rounded, shape and strides.
+    ``slots`` has each argument as a 64-bit word: an address, a number, or for a tensor descriptor its index in
+    ``described``, which holds the descriptor's address, whether elements outside read as NaN, whether float32 is
+    rounded, shape and strides. ``grid`` is the object that the call passed as its grid, or None for the declared grid;
+    ``called`` is nonzero if a callable returned it.
     """
 
     launcher: native.Launcher
@@ -56,7 +59,7 @@ class SeenLaunch(NamedTuple):
 
 
 def seen_launches(recorded: Sequence[Any]) -> list[SeenLaunch]:
-    """A recording; raises ``ArgumentError``, with the recorded reason, if a launch could not be recorded."""
+    """Converts a recording. If a launch could not be recorded, raises ``ArgumentError`` with the recorded reason."""
     for one in recorded:
         if isinstance(one, str):
             raise ArgumentError(one)
@@ -65,7 +68,7 @@ def seen_launches(recorded: Sequence[Any]) -> list[SeenLaunch]:
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """An argument that is an array, as :func:`native.read` gives it."""
+    """An array argument, with the fields that :func:`native.read` returns."""
 
     address: int
     code: int
@@ -77,7 +80,7 @@ class _Array:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The first address, and the one behind the last."""
+        """The array's lowest address, and the address after its last byte."""
         if not all(self.sizes):
             return self.address, self.address
         width = self.bits // 8
@@ -97,25 +100,26 @@ def _array(value: object) -> _Array | None:
         return None
     try:
         address, code, bits, readonly, device, sizes, strides = native.read(value)
-    except (TypeError, ValueError, RuntimeError):  # no array
+    except (TypeError, ValueError, RuntimeError):  # the value is not an array
         return None
     return _Array(address, code, bits, bool(readonly), device, tuple(sizes), tuple(strides))
 
 
 def address_of(value: object) -> int | None:
-    """The address of an array; None for anything else."""
+    """Returns the address of an array; None for other objects."""
     found = _array(value)
     return found.address if found is not None else None
 
 
 @dataclass
 class FormMaker:
-    """Makes a form of two recordings; :meth:`describe` gives it for ``native.LaunchPlan.add``.
+    """Makes a form of two recordings; :meth:`describe` returns it for ``native.LaunchPlan.add``.
 
-    Then ``held`` describes the arrays that stay, each with a kernel that is given it. ``tied`` has the arguments whose
-    memory captured work of torch uses, with an operation and the address; ``tensors`` its other tensors; ``parts`` the
-    names of launches and operations in order; ``streams``: how many have some. ``again`` is the work of torch in the
-    second recording.
+    ``work`` and ``again`` are torch's work in the first and in the second recording. After :meth:`describe`:
+
+    - ``held``: descriptions of the arrays that every replay uses, each with the name of a kernel that takes it.
+    - ``tied``: the arguments whose memory captured work of torch uses, each with an operation and the address.
+    - ``streams``: the number of streams that the nodes are on.
     """
 
     name: str
@@ -132,20 +136,21 @@ class FormMaker:
     values: list[tuple[int, int, int, bytes]] = field(default_factory=list[tuple[int, int, int, bytes]])
     checks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _arrays: dict[str, _Array] = field(default_factory=dict[str, _Array])
-    _fixed: dict[int, int] = field(default_factory=dict[int, int])  # addresses of the second recording by the first's
+    # addresses in the second recording, by those in the first
+    _fixed: dict[int, int] = field(default_factory=dict[int, int])
     _kept: list[Any] = field(default_factory=list[Any])
     _places: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _nodes: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
     def __post_init__(self) -> None:
         self._slots = {name: index for index, name in enumerate(self.arguments)}
-        self._arrays = {name: found for name, value in self.arguments.items() if (found := _array(value)) is not None}
+        self._arrays = {name: array for name, value in self.arguments.items() if (array := _array(value)) is not None}
 
-        for name, found in self._arrays.items():
-            low, high = found.reach
+        for name, array in self._arrays.items():
+            low, high = array.reach
             uses = [use for first, last, use in self.work.memory if first < high and low < last]
             if uses:
-                self.tied[name] = (uses[0], found.address)
+                self.tied[name] = (uses[0], array.address)
                 self.trail.used.setdefault(name, uses[0])
         self._kept += self.work.keeps
 
@@ -155,24 +160,24 @@ class FormMaker:
         return tuple(one.name if isinstance(one, TorchNode) else one.launcher.name for one in self._merged(self.first))
 
     def _merged(self, launches: Sequence[SeenLaunch], work: TorchWork | None = None) -> list[SeenLaunch | TorchNode]:
-        """Launches and captured operations in order."""
+        """Returns launches and captured operations in the order of execution."""
         nodes = (work or self.work).nodes
-        found: list[tuple[int, int, int, SeenLaunch | TorchNode]] = [
+        entries: list[tuple[int, int, int, SeenLaunch | TorchNode]] = [
             *((number, 1, 0, one) for number, one in enumerate(launches)),
             *((one.at, 0, order, one) for order, one in enumerate(nodes)),
         ]
-        return [one for *_, one in sorted(found, key=lambda each: each[:3])]
+        return [one for *_, one in sorted(entries, key=lambda each: each[:3])]
 
     @property
     def tensors(self) -> dict[str, str]:
-        """The tensors of captured work that are not arguments, with an operation each."""
+        """Descriptions of the tensors that captured work uses besides the arguments, each with an operation."""
         return self.work.tensors_outside([found.reach for found in self._arrays.values()])
 
     def describe(self) -> tuple[object, ...]:
-        """The form, for ``native.LaunchPlan.add``.
+        """Builds the form, as the tuple that ``native.LaunchPlan.add`` takes.
 
         Raises:
-            ArgumentError: the two recordings differ in something that no argument explains.
+            ArgumentError: the two recordings differ in a value that does not depend on an argument.
         """
         if len(self.first) != len(self.second):
             raise ArgumentError(
@@ -183,17 +188,27 @@ class FormMaker:
         pairs = list(zip(self.first, self.second, strict=True))
         sources = [self._sources(number, *pair) for number, pair in enumerate(pairs)]
         grids = [self._axes(*pair) for pair in pairs]
-        regions = self._regions()  # known once every launch has named its memory
+        regions = self._regions()  # after self._sources: by then every launch has added its memory
         described = [self._described(number, *pair) for number, pair in enumerate(pairs)]
         rows = zip(sources, grids, described, strict=True)
-        for one in self._merged(self.first):
-            if isinstance(one, TorchNode):
-                self._nodes.append((one.graph, one.name, one.device))
+        for launch in self._merged(self.first):
+            if isinstance(launch, TorchNode):
+                self._nodes.append((launch.graph, launch.name, launch.device))
                 continue
             (values, places), axes, descriptors = next(rows)
             memories = tuple(self._memory(place, regions) for place in places)
             self._nodes.append(
-                (one.binding, one.launcher, one.slots, one.codes, values, one.dims, axes, memories, descriptors)
+                (
+                    launch.binding,
+                    launch.launcher,
+                    launch.slots,
+                    launch.codes,
+                    values,
+                    launch.dims,
+                    axes,
+                    memories,
+                    descriptors,
+                )
             )
         for name, (_, address) in self.tied.items():
             self.checks.append((self._given(name), address))
@@ -220,7 +235,11 @@ class FormMaker:
         )
 
     def _returned(self, result: object) -> tuple[object, ...] | None:
-        """The result of replays: their arguments, arrays that stay, or a tuple of these; None for all else."""
+        """Describes the function's result, so that replays can return it.
+
+        It may be an argument, an array that every replay uses, None, or a tuple of these. Returns None for any other
+        result.
+        """
         if isinstance(result, tuple | list):
             items = [self._returned_one(one) for one in cast("Sequence[object]", result)]
             return None if not items or None in items else tuple(items)
@@ -241,7 +260,7 @@ class FormMaker:
         return (-1, result) if stays else None
 
     def _edges(self) -> tuple[tuple[int, ...], ...] | None:
-        """The nodes that each node waits for, if they are on several streams of a GPU."""
+        """Returns, for each node, the nodes that it waits for; None if each node waits for its predecessor."""
         order, other = self._order(self.first, self.work), self._order(self.second, self.again)
         if order.refused:
             raise ArgumentError(f"{self.name}: {order.refused}")
@@ -264,7 +283,8 @@ class FormMaker:
             name = one.name if isinstance(one, TorchNode) else one.launcher.name
             device = one.device if isinstance(one, TorchNode) else one.binding.loaded.device[1]
             nodes.append((f"node {number + 1} ({name})", stream_key(device, one.stream)))
-        if any(stream[0] != index for _, stream in nodes):  # on several devices, which adding the form refuses
+        # nodes on several devices: ``native.LaunchPlan.add`` will refuse the form
+        if any(stream[0] != index for _, stream in nodes):
             return NodeOrder(None, 1)
         first = next((self.arguments[name] for name in self._arrays), None)
         current = native.stream_handle(self.name, None, first, kind, index) if kind != _CPU else 0
@@ -275,7 +295,11 @@ class FormMaker:
     def _sources(
         self, number: int, one: SeenLaunch, other: SeenLaunch
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int] | int | None, ...]]:
-        """The number of the value that each parameter takes (-1: a constant), and the memory that it points to."""
+        """Returns, for each parameter of a launch, its value and its memory.
+
+        The value is an index of ``values``, or -1 for a constant. The memory is the index of an argument, or a range of
+        addresses; for parameters other than pointers it is None.
+        """
         if one.launcher is not other.launcher or one.codes != other.codes:
             raise ArgumentError(
                 f"{self.name}: launch {number + 1} ({one.launcher.name}) was another one the second time that the"
@@ -321,7 +345,7 @@ class FormMaker:
     def _base(
         self, number: int, one: SeenLaunch, other: SeenLaunch, place: int
     ) -> tuple[int, tuple[int, int] | int | None]:
-        """The address of a tensor descriptor, and the memory."""
+        """Returns the value and the memory of a tensor descriptor's base array, as :meth:`_sources` does."""
         base = other.arguments[place].base
         if isinstance(base, TracedArray):
             return self._given(base.argument), self._slots[base.argument]
@@ -329,27 +353,30 @@ class FormMaker:
         return self._pointer(number, one, place, one.arguments[place].base, addresses)
 
     def _described(self, number: int, one: SeenLaunch, other: SeenLaunch) -> tuple[object, ...]:
-        """Each parameter's tensor descriptor as recorded, with the values that change; None for other parameters."""
-        found: list[object] = []
-        for place, code in enumerate(one.codes):
+        """Returns, for each parameter, its tensor descriptor as recorded, and the indices of its values that change.
+
+        The entries of other parameters are None.
+        """
+        description: list[object] = []
+        for position, code in enumerate(one.codes):
             if code >> 56 != _DESCRIPTOR:
-                found.append(None)
+                description.append(None)
                 continue
-            was, then = one.described[one.slots[place]], other.described[other.slots[place]]
-            given = other.arguments[place]
+            was, then = one.described[one.slots[position]], other.described[other.slots[position]]
+            argument = other.arguments[position]
             axes = [
-                tuple(self._extent(number, one, place, *three) for three in zip(members, a, b, strict=True))
-                for members, a, b in ((given.shape, was[3], then[3]), (given.strides, was[4], then[4]))
+                tuple(self._extent(number, one, position, *three) for three in zip(members, a, b, strict=True))
+                for members, a, b in ((argument.shape, was[3], then[3]), (argument.strides, was[4], then[4]))
             ]
             if was[1:3] != then[1:3]:
-                raise ArgumentError(self._unexplained(number, one, place, "another kind of descriptor"))
-            for extent in given.block_shape:
+                raise ArgumentError(self._unexplained(number, one, position, "another kind of descriptor"))
+            for extent in argument.block_shape:
                 self._use(extent, f"the block of a tensor descriptor of {one.launcher.name}")
-            found.append((*was, self._base(number, one, other, place)[0], *axes))
-        return tuple(found)
+            description.append((*was, self._base(number, one, other, position)[0], *axes))
+        return tuple(description)
 
     def _extent(self, number: int, one: SeenLaunch, place: int, given: object, was: int, then: int) -> int:
-        """The value of an extent or a stride of a tensor descriptor; -1: a constant."""
+        """Returns the index of the value of a descriptor's extent or stride; -1 for a constant."""
         if was != then:
             raise ArgumentError(self._unexplained(number, one, place, then))
         return self._value(given.node) if isinstance(given, TracedInt) else -1
@@ -357,7 +384,10 @@ class FormMaker:
     def _pointer(
         self, number: int, one: SeenLaunch, place: int, array: object, addresses: tuple[int, int]
     ) -> tuple[int, tuple[int, int] | int | None]:
-        """The source of an array that is not a tracer: an argument, a part of one, or memory that the plan holds."""
+        """Returns value and memory, as :meth:`_sources` does, for an array that is not a tracer.
+
+        The array is an argument, a part of an argument, or memory that the plan keeps.
+        """
         address, then = addresses
         same = [name for name, value in self.arguments.items() if value is array]
         inside = [name for name, found in self._arrays.items() if found.reach[0] <= address < found.reach[1]]
@@ -400,7 +430,7 @@ class FormMaker:
         )
 
     def _axes(self, one: SeenLaunch, other: SeenLaunch) -> tuple[int, int, int] | None:
-        """The number of the value of each dimension of the grid, -1 for a constant; None: the declared grid."""
+        """Returns the index of the value of each grid dimension, -1 for a constant; None for the declared grid."""
         if one.dims != other.dims:
             raise ArgumentError(
                 f"{self.name}: the grid of {one.launcher.name} was {one.dims}, and {other.dims} the second time: it is"
@@ -462,19 +492,19 @@ class FormMaker:
         return int(struct.unpack("<Q", struct.pack("<d", value))[0])
 
     def _wanted(self, name: str, value: object) -> tuple[object, ...]:
-        found = self._arrays.get(name)
-        if found is not None:
+        array = self._arrays.get(name)
+        if array is not None:
             held = name in self.trail.used
-            place = (found.device[0], found.device[1], found.readonly, len(found.sizes))
-            extents = (found.sizes, found.strides) if held else (None, None)
-            return (_ARRAY_KIND, found.code, found.bits, *place, *extents, None)
+            place = (array.device[0], array.device[1], array.readonly, len(array.sizes))
+            extents = (array.sizes, array.strides) if held else (None, None)
+            return (_ARRAY_KIND, array.code, array.bits, *place, *extents, None)
         kind = _INT_KIND if type(value) is int else _FLOAT_KIND if type(value) is float else _OTHER_KIND
         return (kind, 0, 0, 0, 0, False, -1, None, None, value if kind == _OTHER_KIND else None)
 
     # ---- memory ----
 
     def _regions(self) -> list[tuple[int, int]]:
-        """The memory of arrays that do not change: places that overlap, joined."""
+        """Returns the memory of arrays that every replay uses, as address ranges; ranges that overlap are joined."""
         joined: list[tuple[int, int]] = []
         for low, high in sorted(self._places):
             if joined and low < joined[-1][1]:
@@ -484,7 +514,11 @@ class FormMaker:
         return joined
 
     def _memory(self, place: tuple[int, int] | int | None, regions: Sequence[tuple[int, int]]) -> int:
-        """The number of a piece of memory; -1: there are too many, and a launch that uses it waits for all others."""
+        """Returns the index of a piece of memory.
+
+        Returns -1 for a parameter without memory, and for memory beyond the first ``_MOST_MEMORIES``: a launch that
+        uses it waits for all others.
+        """
         if place is None:
             return -1
         names = list(self._arrays)

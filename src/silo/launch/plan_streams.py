@@ -1,9 +1,9 @@
-"""Streams within a recording of a plan: the order of its nodes, from the events that torch records and waits for.
+"""Finds the order of a plan's nodes on several streams, from the events that torch records and waits for meanwhile.
 
-While a plan is recorded, ``torch.cuda.Event.record`` and ``wait``, through which all of torch's streams wait for each
-other, are noted with their place among the recorded launches. :func:`order_of_nodes` makes edges of these facts, by the
-rules of ``torch.cuda.graph``: work on another stream has to wait for the stream that is current when the plan is
-called, and that stream for the work.
+While a plan is recorded, calls of ``torch.cuda.Event.record`` and ``wait`` are noted with their position among the
+recorded launches: all of torch's streams wait for each other through these two methods. :func:`order_of_nodes` turns
+the notes into edges, by the rules of ``torch.cuda.graph``: work on another stream must wait for the stream that is
+current when the plan is called, and at the end that stream must wait for the work.
 """
 
 # ruff: noqa: ANN401  # torch is optional: its objects have no types here
@@ -23,16 +23,19 @@ from silo.launch import native
 __all__ = ["NodeOrder", "Stream", "StreamMark", "order_of_nodes", "refuse_capture", "stream_key", "watched_events"]
 
 Stream = tuple[int, int]
-"""Index of the device, handle of the driver."""
+"""The index of a device, and the driver's handle of a stream on it."""
 
 
 def stream_key(device: int, handle: int) -> Stream:
-    """The stream of a handle: 1 is another name of the default stream, 0."""
+    """Returns the key of a stream. Handle 1 is another name for the default stream, 0."""
     return device, 0 if handle == 1 else handle
 
 
 class StreamMark(NamedTuple):
-    """A stream records an event, or ``waits`` for it, after so many nodes of the plan. ``event`` numbers the events."""
+    """A stream records an event, or with ``waits`` waits for it.
+
+    ``at`` is the number of the plan's nodes before that, ``event`` the event's number.
+    """
 
     at: int
     event: int
@@ -42,9 +45,12 @@ class StreamMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeOrder:
-    """For each node the nodes that it waits for; None: each waits for its predecessor.
+    """The order of a plan's nodes.
 
-    ``refused`` is the reason why the order cannot be kept, or empty. ``streams`` is the number of streams with nodes.
+    ``after`` has, for each node, the nodes that it waits for; None if each waits for its predecessor.
+
+    ``refused`` is the reason why a replay cannot keep the order, or empty. ``streams`` is the number of streams with
+    nodes.
     """
 
     after: tuple[tuple[int, ...], ...] | None
@@ -59,12 +65,12 @@ _WAY_OUT: Final = (
 
 
 def order_of_nodes(nodes: Sequence[tuple[str, Stream]], marks: Sequence[StreamMark], origin: Stream) -> NodeOrder:
-    """The edges between nodes, given in order by name and stream.
+    """Returns the edges between nodes.
 
     Args:
-        nodes: the name of each, for reasons, and its stream.
+        nodes: for each node, in order, its name (for reasons) and its stream.
         marks: events recorded and waited for, in order.
-        origin: the stream that was current, on which a replay is launched.
+        origin: the stream that was current when the plan was recorded; a replay is launched on it.
 
     >>> main, side = (0, 0), (0, 64)
     >>> fork = [StreamMark(1, 0, main, False), StreamMark(1, 0, side, True)]
@@ -78,10 +84,11 @@ def order_of_nodes(nodes: Sequence[tuple[str, Stream]], marks: Sequence[StreamMa
     count = len({stream for _, stream in nodes})
     if not marks and all(stream == origin for _, stream in nodes):
         return NodeOrder(None, count)
-    tails: dict[Stream, tuple[int, ...]] = {origin: ()}  # the last nodes of each stream that waits for the origin
-    events: dict[int, tuple[int, ...] | None] = {}  # the last nodes before it; None: work from before the plan
-    pending: set[int] = set()  # events that nothing has waited for
-    before: list[int] = []  # of each node a bit for every node that is done before it
+    tails: dict[Stream, tuple[int, ...]] = {origin: ()}  # for each stream that waits for the origin: its last nodes
+    # for each event: the last nodes before it; None if it covers work from before the plan
+    events: dict[int, tuple[int, ...] | None] = {}
+    pending: set[int] = set()  # events that no stream has waited for
+    before: list[int] = []  # for each node: a bit mask of the nodes that must be done before it
     after: list[tuple[int, ...]] = []
 
     def last_of(found: set[int]) -> tuple[int, ...]:
@@ -146,7 +153,10 @@ def order_of_nodes(nodes: Sequence[tuple[str, Stream]], marks: Sequence[StreamMa
 
 
 def refuse_capture(name: str, arguments: Iterable[object]) -> None:
-    """Raise ``ArgumentError`` if torch's current stream is being captured, or the stream of a Buffer's launches."""
+    """Raises ``ArgumentError`` if a CUDA graph is being captured.
+
+    Checks torch's current stream, and the stream of a Buffer's launches.
+    """
     cuda: Any = sys.modules.get("torch.cuda")
     captured = cuda is not None and cuda.is_initialized() and bool(cuda.is_current_stream_capturing())
     for value in arguments:
@@ -165,7 +175,7 @@ def refuse_capture(name: str, arguments: Iterable[object]) -> None:
 
 
 def _event_class(torch: Any) -> Any:
-    """The class whose objects all of torch's streams wait through; None: this torch has none."""
+    """Returns the class of torch's stream events; None if this torch has none."""
     return getattr(torch.cuda, "Event", None)
 
 
@@ -175,7 +185,8 @@ class _Recording(threading.local):
 
 _this_thread = _Recording()
 _patching = Mutex()
-_patched: dict[type, tuple[int, Mapping[str, Any]]] = {}  # how many recordings there are, and torch's own methods
+# for each patched class: the number of active recordings, and torch's own methods
+_patched: dict[type, tuple[int, Mapping[str, Any]]] = {}
 
 
 def _following(torch: Any, own: Callable[..., Any], *, waits: bool) -> Callable[..., Any]:
@@ -191,9 +202,10 @@ def _following(torch: Any, own: Callable[..., Any], *, waits: bool) -> Callable[
 
 @contextmanager
 def watched_events(torch: Any, note: Callable[[Any, Any, bool], bool]) -> Generator[None]:
-    """Pass the events that this thread records and waits for to ``note``, with the stream and whether it waits.
+    """Passes to ``note`` each event that this thread records on a stream, or makes a stream wait for.
 
-    The event is really recorded or waited for only if ``note`` returns True. Other threads see no difference.
+    ``note`` also gets the stream, and whether it waits. The event is really recorded or waited for only if ``note``
+    returns True. Other threads see no difference.
     """
     kind = _event_class(torch)
     if kind is None:
@@ -201,21 +213,21 @@ def watched_events(torch: Any, note: Callable[[Any, Any, bool], bool]) -> Genera
         return
     names = {"record": False, "wait": True}
     with _patching:
-        count, own = _patched.get(kind, (0, {}))
+        count, methods = _patched.get(kind, (0, {}))
         if count == 0:
-            own = {name: getattr(kind, name) for name in names}
+            methods = {name: getattr(kind, name) for name in names}
             for name, waits in names.items():
-                setattr(kind, name, _following(torch, own[name], waits=waits))
-        _patched[kind] = (count + 1, own)
+                setattr(kind, name, _following(torch, methods[name], waits=waits))
+        _patched[kind] = (count + 1, methods)
     outer, _this_thread.note = _this_thread.note, note
     try:
         yield
     finally:
         _this_thread.note = outer
         with _patching:
-            count, own = _patched[kind]
-            _patched[kind] = (count - 1, own)
+            count, methods = _patched[kind]
+            _patched[kind] = (count - 1, methods)
             if count == 1:
-                for name, method in own.items():
+                for name, method in methods.items():
                     setattr(kind, name, method)
                 del _patched[kind]

@@ -1,8 +1,9 @@
-"""Work of torch between the launches of a plan: captured on NVIDIA's GPUs, refused elsewhere.
+"""torch's work between the launches of a plan: captured on NVIDIA's GPUs, refused elsewhere.
 
-While a plan is recorded, each operation of torch on a GPU's memory is captured into a graph instead of being run. The
-graph becomes a node of the plan, which runs it between the same launches in each replay, on the same memory. Its
-allocations lie in a pool that the plan keeps, as with ``torch.cuda.graph``; or in one that several plans share.
+While a plan is recorded, each torch operation on GPU memory is captured into a graph instead of being run. The graph
+becomes a node of the plan, so each replay runs it between the same launches, on the same memory. New memory of the
+operations is allocated in a pool: the plan's own, which the plan keeps as ``torch.cuda.graph`` does, or one that
+several plans share.
 """
 
 # ruff: noqa: ANN401  # torch is optional: its objects have no types here
@@ -22,20 +23,22 @@ __all__ = ["CudaCapture", "Pool", "TorchNode", "TorchWork", "offsets_of_generato
 Pool = tuple[int, int]
 """torch's handle of a pool of memory."""
 
-# New memory that nothing is written to, and other names of the same memory.
+# Operations that touch no memory: they allocate memory that nothing is written to, or return another view of existing
+# memory.
 _QUIET: Final = frozenset(
     f"aten::{name}"
     for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias")
 )
 
 
-# Its numbers that are no tensors follow from shapes, and without dropout it draws nothing.
+# These operations return numbers besides tensors. The numbers depend on shapes alone, and without dropout none is
+# random.
 _ATTENTION: Final = "aten::_scaled_dot_product_"
 _RANDOM: Final = "it draws random numbers, which would be the same in each replay"
 
 
 class TorchNode(NamedTuple):
-    """One captured operation: after so many launches, its name, the driver's graph, its device and stream."""
+    """One captured operation. ``at`` is the number of launches before it, ``graph`` the driver's graph."""
 
     at: int
     name: str
@@ -44,14 +47,15 @@ class TorchNode(NamedTuple):
     stream: int
 
 
-# The stream of captures for each device and stream of the program, which is not captured itself: torch gives memory
-# that was freed on a stream to work on the same one alone, since work on another one may run at the same time. All
-# recordings that are given a pool have these streams, so that one may use the memory of another.
+# The streams that captures with a shared pool use, one for each device and stream of the program (which itself is not
+# captured). torch reuses memory freed on a stream only for work on the same stream, since work on another stream may
+# run at the same time. All recordings with a shared pool use these streams, so that a recording can reuse the memory of
+# another.
 _streams_of_pools: dict[tuple[int, int], Any] = {}
 
 
 class CudaCapture:
-    """Captures work of torch on NVIDIA's GPUs, with one pool of memory for all of it."""
+    """Captures torch operations on NVIDIA's GPUs, with one memory pool for all of them."""
 
     device_type = "cuda"
 
@@ -62,7 +66,7 @@ class CudaCapture:
 
     @staticmethod
     def missing(torch: Any) -> str:
-        """Why nothing can be captured; empty: it can."""
+        """Returns why this torch cannot capture; "" if it can."""
         if torch.version.cuda is None or not torch.cuda.is_available():
             return "this torch has no CUDA"
         if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph"):
@@ -71,53 +75,60 @@ class CudaCapture:
 
     @staticmethod
     def offsets(torch: Any) -> tuple[int, ...]:
-        """How many random numbers torch's own generators of the GPUs have given so far."""
+        """Returns how many random numbers torch's default generator of each GPU has produced so far."""
         if not torch.cuda.is_available() or not torch.cuda.is_initialized():
             return ()
         return tuple(int(one.get_offset()) for one in torch.cuda.default_generators if hasattr(one, "get_offset"))
 
     def current(self, device: int) -> int:
-        """The driver's handle of the stream that torch uses now."""
+        """Returns the driver's handle of torch's current stream."""
         return int(self._torch.cuda.current_stream(device).cuda_stream)
 
     def take(self, call: Callable[[], Any], device: int, stream: int) -> tuple[Any, Any, int]:
-        """Captures ``call`` on a stream. Returns its results (not computed yet), the graph's owner, and the graph."""
+        """Captures ``call`` on a stream.
+
+        Returns its results (not computed yet), the object that owns the graph, and the graph.
+        """
         torch = self._torch
-        made = torch.cuda.CUDAGraph(keep_graph=True)
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.device(device):
             own = self._streams.get((device, stream))
             if own is None:
                 own = self._streams[device, stream] = torch.cuda.Stream(device)
             with torch.cuda.stream(own):
-                made.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
                     result = call()
                 except BaseException:
-                    with suppress(RuntimeError):  # of a capture that the call broke: its own error says why
-                        made.capture_end()
+                    # capture_end fails after a call that broke the capture; the call's own error is the useful one
+                    with suppress(RuntimeError):
+                        graph.capture_end()
                     raise
-                made.capture_end()
-        return result, made, made.raw_cuda_graph()
+                graph.capture_end()
+        return result, graph, graph.raw_cuda_graph()
 
     def allocate(self, call: Callable[[], Any], device: int, stream: int) -> tuple[Any, Any]:
-        """The new memory that ``call`` gives, in the pool, and an object that keeps the pool."""
+        """Calls ``call`` so that its new memory is in the pool.
+
+        Returns its result, and an object that keeps the pool alive.
+        """
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
             result, made, _ = self.take(call, device, stream)
         return result, made
 
     def run(self, made: Any, device: int) -> None:
-        """Run a captured graph on torch's current stream."""
+        """Runs a captured graph on torch's current stream. ``made`` owns the graph."""
         with self._torch.cuda.device(device):
             made.replay()
 
 
-# Makes a capture; tests without a GPU put their own here.
+# The class that captures; tests without a GPU replace it.
 _capture: type[CudaCapture] = CudaCapture
 
 
 def offsets_of_generators() -> tuple[int, ...]:
-    """How many random numbers torch's generators of GPUs have given so far; empty without torch on a GPU."""
+    """Returns how many random numbers torch's generators of GPUs have produced so far; empty without torch or a GPU."""
     torch: Any = sys.modules.get("torch")
     return _capture.offsets(torch) if torch is not None and hasattr(torch, "cuda") else ()
 
@@ -130,10 +141,10 @@ def _argument(function: Any, args: Sequence[Any], kwargs: dict[str, Any], name: 
 
 
 def pool_handle(pool: Any) -> Pool | None:
-    """The handle of what a program gives as a pool; None: nothing is given.
+    """Returns the handle of the memory pool that a program passes as ``pool=``; None for None.
 
     Raises:
-        ArgumentError: it is no pool of torch.
+        ArgumentError: the object is not a pool of torch.
 
     >>> pool_handle((0, 3))
     (0, 3)
@@ -150,16 +161,18 @@ def pool_handle(pool: Any) -> Pool | None:
 
 
 class TorchWork:
-    """The work of torch during one recording of a plan.
+    """torch's work during one recording of a plan.
 
     Attributes:
         nodes: captured operations in order.
-        memory: addresses, from the first to behind the last, of every tensor that they use, each with an operation.
-        outside: addresses of the tensors that were there before the recording, in order of use.
+        memory: for each tensor that the operations use, its first address, the address after its last byte, and an
+            operation.
+        outside: addresses of the tensors that existed before the recording, in order of use.
         marks: events that torch's streams recorded and waited for.
-        keeps: objects that the nodes need.
-        pool: a pool that other plans may use, too. All new memory lies there, and nothing of it is kept but the pool.
-        temporaries: bytes of new memory in the pool, by the first address.
+        keeps: objects that must live as long as the nodes.
+        pool: a memory pool that other plans may use too. All new memory is in it; the plan keeps the pool alive, not
+            the tensors.
+        temporaries: size in bytes of each piece of new memory in the pool, by its address.
     """
 
     def __init__(self, plan: str, launches: Sequence[Any], *, run: bool, pool: Pool | None = None) -> None:
@@ -169,25 +182,29 @@ class TorchWork:
         self._run = run
         self._refused: ArgumentError | None = None
         self._capture: CudaCapture | None = None
-        self._fresh: set[int] = set()  # memory that this recording made
+        self._fresh: set[int] = set()  # addresses of memory that this recording allocated
         self.temporaries: dict[int, int] = {}
         self.nodes: list[TorchNode] = []
         self.memory: list[tuple[int, int, str]] = []
         self.outside: list[int] = []
         self._used: dict[str, tuple[int, int, str]] = {}
-        self._events: dict[int, tuple[int, Any]] = {}  # numbers by identity, and the events, so that these stay theirs
+        # number and event by id(event); keeping the event keeps its id unique
+        self._events: dict[int, tuple[int, Any]] = {}
         self._capturing = False
-        self._foreign = ""  # the first operation that is not torch's own
+        self._foreign = ""  # the first operation that another library defines
         self.marks: list[StreamMark] = []
         self.keeps: list[Any] = []
 
     def check(self) -> None:
-        """Raise the refusal of an operation again: the program may have caught it."""
+        """Raises the error of a refused operation once more, because the program may have caught it."""
         if self._refused is not None:
             raise self._refused
 
     def tensors_outside(self, places: Sequence[tuple[int, int]]) -> dict[str, str]:
-        """Tensors that no capture made, but those in some memory, described, with an operation each."""
+        """Describes the tensors that operations use and did not make, each with one operation.
+
+        Tensors that overlap ``places`` are left out.
+        """
         return {
             text: use
             for text, (low, high, use) in self._used.items()
@@ -195,11 +212,14 @@ class TorchWork:
         }
 
     def is_shared(self, address: int) -> bool:
-        """Whether an address is one of new memory in a pool of other plans."""
+        """Returns whether an address is in new memory that belongs to a shared pool."""
         return self.pool is not None and any(low <= address < low + size for low, size in self.temporaries.items())
 
     def note(self, event: Any, stream: Any, waits: bool) -> bool:  # noqa: FBT001  # of silo.launch.plan_streams
-        """An event that a stream records or waits for; whether to do so: within a capture, or as the work is done."""
+        """Notes that a stream records an event, or with ``waits`` waits for it.
+
+        Returns whether the caller should really do so: while an operation is captured, and if operations are run too.
+        """
         if self._capturing:
             return True
         number, _ = self._events.setdefault(id(event), (len(self._events), event))
@@ -215,7 +235,7 @@ class TorchWork:
         return self._run
 
     def compare(self, again: TorchWork) -> None:
-        """Refuse a function that had torch do something else the second time."""
+        """Raises ArgumentError if torch did other work in the second recording, ``again``."""
         mine, other = ([(one.at, one.name) for one in work.nodes] for work in (self, again))
         if mine != other or self.outside != again.outside:
             raise ArgumentError(
@@ -224,7 +244,10 @@ class TorchWork:
             )
 
     def operation(self, torch: Any, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """One operation that torch is about to run."""
+        """Handles an operation that torch is about to run, and returns its result.
+
+        The operation is captured as a node, or only run if it touches no memory.
+        """
         name = function._schema.name  # noqa: SLF001  # the one name that all versions have
         if function.is_view or name in _QUIET:
             if "empty" not in name:
@@ -236,7 +259,7 @@ class TorchWork:
         self.check()
         shown = name.replace("aten::", "torch.")
         inputs = _tensors(torch, (args, kwargs))
-        if name == "aten::record_stream":  # torch could reuse this memory during a replay: keep it
+        if name == "aten::record_stream":  # torch could reuse this memory during a replay, so the plan keeps it
             self.keeps += inputs
             return None
         device = self._device(torch, shown, function, inputs, args, kwargs)
@@ -263,7 +286,10 @@ class TorchWork:
         return result
 
     def refuse_random(self) -> None:
-        """Refuse operations of other libraries, which do not state it, if torch's generators have given numbers."""
+        """Raises ArgumentError for an operation of another library.
+
+        The caller has seen torch's generators move on, and such an operation does not state that it is random.
+        """
         if self._foreign:
             self._refuse(
                 self._foreign,
@@ -280,7 +306,10 @@ class TorchWork:
         args: Sequence[Any],
         kwargs: dict[str, Any],
     ) -> int:
-        """The GPU that an operation runs on; raises if the operation cannot be a node."""
+        """Returns the index of the GPU that an operation runs on.
+
+        Raises ArgumentError if the operation cannot be a node.
+        """
         given = kwargs.get("device")
         devices: set[Any] = {one.device for one in inputs} | ({torch.device(given)} if given is not None else set())
         kinds: set[str] = {one.type for one in devices} or {"cpu"}
@@ -315,7 +344,10 @@ class TorchWork:
     def _allocate(
         self, torch: Any, name: str, function: Any, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[Any, bool]:
-        """New memory, and whether it lies in a pool of other plans: on a GPU, where one is given."""
+        """Allocates new memory, in the shared pool if there is one and the memory is on a GPU.
+
+        Returns it, and whether it is in that pool.
+        """
 
         def call() -> Any:
             return function(*args, **kwargs)
@@ -340,22 +372,22 @@ class TorchWork:
             self.temporaries[low] = max(high - low, self.temporaries.get(low, 0))
 
     def _note(self, shown: str, inputs: Iterable[Any], results: Iterable[Any]) -> None:
-        places = {id(one): _place(one) for one in inputs}
-        for one in inputs:
-            low, high = places[id(one)]
+        places = {id(tensor): _place(tensor) for tensor in inputs}
+        for tensor in inputs:
+            low, high = places[id(tensor)]
             self.memory.append((low, high, shown))
             if low in self.temporaries or low == high:
                 continue
-            self.keeps.append(one)
-            text = f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)} at {low:#x}"
+            self.keeps.append(tensor)
+            text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)} at {low:#x}"
             self._used.setdefault(text, (low, high, shown))
             if low not in self._fresh:
                 self.outside.append(low)
-        known = {low for low, _ in places.values()}
-        for one in results:
-            low, high = _place(one)
+        known_addresses = {low for low, _ in places.values()}
+        for tensor in results:
+            low, high = _place(tensor)
             self.memory.append((low, high, shown))
-            if low not in known:
+            if low not in known_addresses:
                 self._new(low, high, pooled=True)
 
     def _refuse(self, shown: str, reason: str, cause: BaseException | None = None) -> NoReturn:
@@ -373,7 +405,7 @@ def _place(tensor: Any) -> tuple[int, int]:
 
 
 def _tensors(torch: Any, values: Any) -> list[Any]:
-    """The tensors within lists, tuples and dicts."""
+    """Returns the tensors within nested lists, tuples and dicts."""
     if isinstance(values, torch.Tensor):
         return [values]
     if isinstance(values, dict):
@@ -387,10 +419,12 @@ def _tensors(torch: Any, values: Any) -> list[Any]:
 def torch_work(
     plan: str, launches: Sequence[Any], *, run: bool = False, pool: Pool | None = None
 ) -> Generator[TorchWork]:
-    """The work of torch on memory in this block, and after which launches; nothing where torch is not loaded.
+    """Watches torch's work until the block ends.
 
-    Operations on a GPU are captured, and with ``run`` also run. Views, and new memory
-    that nothing is written to, are left out. New memory lies in ``pool``, if one is given.
+    ``launches`` is the growing list of the plan's launches; if torch is not loaded, the result stays empty.
+
+    Operations on a GPU are captured, and with ``run`` also run. Views, and new memory that nothing is written to, are
+    left out. New memory is allocated in ``pool``, if one is passed.
 
     Raises:
         ArgumentError: an operation cannot be captured. It has not run.
@@ -410,6 +444,6 @@ def torch_work(
         with watched_events(torch, work.note), Watch():
             yield work
     except Exception:
-        work.check()  # torch's operators turn a TypeError, as which an operation is refused, into one of their own
+        work.check()  # torch may have turned the error of a refused operation into one of its own
         raise
     work.check()

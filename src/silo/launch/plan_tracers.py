@@ -1,11 +1,12 @@
-"""Tracers for a function's arguments: known values that show the function's computations on them.
+"""Tracers for a function's arguments: objects with a known value that record the function's computations on them.
 
-A plan runs its function once more with them. Launches receive the objects behind them; arithmetic on an integer gives
-an integer with its expression; a comparison is noted with its result; and any other use (``range``, an index,
-``torch``) gives the plain value and notes that the result may depend on it in an unknown way.
+A plan calls its function a second time with tracers. Launches receive the objects that the tracers stand for.
+Arithmetic on an integer returns an integer with its expression, and a comparison is recorded with its result. Any other
+use (``range``, an index, ``torch``) gets the plain value, and is recorded as a use after which the result may depend on
+the value in an unknown way.
 """
 
-# ruff: noqa: ANN401  # stand-ins take and give whatever Python objects do
+# ruff: noqa: ANN401  # tracers take and return whatever Python objects do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,10 +22,11 @@ __all__ = ["TracedArray", "TracedFloat", "TracedInt", "Trail", "is_of_torch", "s
 
 
 class Trail:
-    """The uses of a function's tracers.
+    """The record of a function's uses of its tracers.
 
-    ``conditions`` are comparisons with their results: other results would have led elsewhere. ``used`` has the
-    arguments whose value, or shape and strides, went where nothing is followed, each with a word for where.
+    ``conditions`` has each comparison with its result: with another result, the function might have made other
+    launches. ``used`` has the arguments whose value, or shape and strides, were used as plain values, each with a
+    description of the first such use.
     """
 
     def __init__(self) -> None:
@@ -32,7 +34,7 @@ class Trail:
         self.used: dict[str, str] = {}
 
     def note(self, node: Node, where: str) -> None:
-        """A value computed by ``node`` was used as it is."""
+        """Records that a value computed by ``node`` was used as a plain value."""
         for leaf in leaves(node):
             self.used.setdefault(leaf.argument if isinstance(leaf, Extent | Stride) else str(leaf), where)
 
@@ -45,7 +47,10 @@ def _plain(value: object) -> Any:
 
 
 def _real(value: object, where: str) -> Any:
-    """The value itself for torch, in lists and tuples too; the use of stand-ins is noted."""
+    """Returns the plain value of a tracer, also within lists and tuples, to pass to torch.
+
+    Each use of a tracer is recorded.
+    """
     if isinstance(value, TracedArray | TracedInt | TracedFloat):
         return value.as_is(where)
     if isinstance(value, list | tuple):
@@ -61,7 +66,7 @@ def _to_torch(
     args: Iterable[Any] = (),
     kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """A stand-in's ``__torch_function__``."""
+    """The ``__torch_function__`` of tracers: calls torch with the plain values."""
     del cls, kinds
     where = getattr(function, "__name__", "torch")
     named = {name: _real(one, where) for name, one in (kwargs or {}).items()}
@@ -69,14 +74,14 @@ def _to_torch(
 
 
 class TracedInt(native.StandIn, Known, Operators[Any]):
-    """An integer and the expression that it was computed by."""
+    """The tracer of an integer: its value, and the expression that computes it from the arguments."""
 
     __slots__ = ("_node", "_trail")
 
     __torch_function__: Any = classmethod(_to_torch)
 
     def __new__(cls, value: int, node: Node, trail: Trail) -> TracedInt:  # noqa: PYI034
-        """An integer of 64 bits."""
+        """Makes a tracer of a 64-bit integer."""
         made = super().__new__(cls, value)
         made._node = node
         made._trail = trail
@@ -84,26 +89,27 @@ class TracedInt(native.StandIn, Known, Operators[Any]):
 
     @property
     def node(self) -> Node:
-        """The expression."""
+        """The expression that computes the value."""
         return self._node
 
     def combine(self, kind: OpKind, operands: tuple[object, ...]) -> Any:
-        """The result of one operation; NotImplemented if 64 bits do not hold it."""
+        """Returns the traced result of an operation; NotImplemented if 64 bits cannot hold it."""
         try:
             nodes = tuple(as_node(operand) for operand in operands)
             value = evaluate(Op(kind, tuple(Const(int(_plain(operand))) for operand in operands)), Bindings())
             node = make(kind, *nodes)
-        except (ExpressionError, TraceError):  # no integer of 64 bits
+        # an operand or the result does not fit into 64 bits, or is not an integer
+        except (ExpressionError, TraceError):
             return NotImplemented
         return TracedInt(value, node, self._trail) if not isinstance(node, Const) else value
 
     def _compare(self, sign: str, other: object) -> bool:
         plain = _plain(other)
-        known = isinstance(plain, int)
+        is_int = isinstance(plain, int)
         result = _OPERATORS[sign](self.stands_for, plain)
         if result is NotImplemented:
             return result
-        if known:
+        if is_int:
             try:
                 node = make(_COMPARED[sign], self._node, as_node(other))
             except ExpressionError:
@@ -137,7 +143,7 @@ class TracedInt(native.StandIn, Known, Operators[Any]):
         return self._compare("!=", 0)
 
     def as_is(self, where: str) -> int:
-        """The plain integer; the use is noted."""
+        """Returns the plain integer and records the use."""
         self._trail.note(self._node, where)
         return self.stands_for
 
@@ -174,7 +180,7 @@ class TracedInt(native.StandIn, Known, Operators[Any]):
 
     def __neg__(self) -> Any:
         match self._node:
-            case Op(OpKind.FLOORDIV, (Op(OpKind.NEG, (x,)), y)):  # -(-x // y)
+            case Op(OpKind.FLOORDIV, (Op(OpKind.NEG, (x,)), y)):  # the ceiling division -(-x // y)
                 return TracedInt(-self.stands_for, make(OpKind.CDIV, x, y), self._trail)
             case _:
                 return self.combine(OpKind.NEG, (self,))
@@ -186,7 +192,7 @@ class TracedInt(native.StandIn, Known, Operators[Any]):
         return self if digits is None else round(self.as_is("round()"), cast("int", digits))
 
     def operate(self, sign: str, left: Any, right: Any) -> Any:
-        """The integer with its expression, or the plain result if the operation is not followed."""
+        """Returns the traced result of an operator, or the plain result if operations of this sort are not traced."""
         kind, amount = FOLLOWED.get(sign), _plain(right)
         if sign in _SHIFTS and type(right) is int and 0 <= amount < _MOST_SHIFT and isinstance(_plain(left), int):
             sign, right = _SHIFTS[sign], 1 << amount
@@ -231,7 +237,7 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 class _Ratio:
-    """A true division of integers: ``math.ceil`` and ``math.floor`` of it are followed."""
+    """The result of ``x / y`` for integers: ``math.ceil`` and ``math.floor`` of it are traced."""
 
     def __init__(self, above: object, below: object, trail: Trail) -> None:
         self._above, self._below, self._trail = above, below, trail
@@ -274,14 +280,14 @@ _FLOAT_METHODS: Final = (
 
 
 class _TracedArgument(native.StandIn):
-    """An argument as a whole: launches are given it, and other uses of it are noted under its name."""
+    """The tracer of a whole argument: launches receive the argument; other uses are recorded under its name."""
 
     __slots__ = ("_name", "_trail")
 
     __torch_function__: Any = classmethod(_to_torch)
 
     def __new__(cls, value: object, name: str, trail: Trail) -> Self:
-        """The argument of that name."""
+        """Makes a tracer of the argument ``name`` with the value ``value``."""
         made = super().__new__(cls, value)
         made._name = name
         made._trail = trail
@@ -289,17 +295,17 @@ class _TracedArgument(native.StandIn):
 
     @property
     def argument(self) -> str:
-        """Its name."""
+        """The name of the argument."""
         return self._name
 
     def as_is(self, where: str) -> Any:
-        """The argument itself; the use is noted."""
+        """Returns the argument itself and records the use."""
         self._trail.used.setdefault(self._name, where)
         return self.stands_for
 
 
 class TracedFloat(_TracedArgument):
-    """A float argument: launches receive it; computations on it are not followed."""
+    """The tracer of a float argument: launches receive the float; computations on it are not traced."""
 
     __slots__ = ()
 
@@ -327,7 +333,10 @@ for _name in _FLOAT_METHODS:
 
 
 class _Address:
-    """The result of ``data_ptr()``: only its alignment can be read, which replays compare."""
+    """The traced result of ``data_ptr()``.
+
+    Only its remainder (the alignment) can be computed; every other use raises ArgumentError.
+    """
 
     def __init__(self, address: int, name: str, trail: Trail) -> None:
         self._address, self._name, self._trail = address, name, trail
@@ -347,56 +356,59 @@ class _Address:
 
 
 class TracedArray(_TracedArgument):
-    """An array argument: launches are given it; its extents and strides are integers with expressions."""
+    """The tracer of an array argument: launches receive the array; its extents and strides are traced integers."""
 
     __slots__ = ()
 
     @property
     def shape(self) -> tuple[TracedInt, ...]:
-        """Its extents."""
+        """The extents of the array, as traced integers."""
         sizes = enumerate(self.stands_for.shape)
         return tuple(TracedInt(int(size), Extent(self._name, axis), self._trail) for axis, size in sizes)
 
     def traced_axis(self, axis: int, number: int, *, stride: bool) -> TracedInt:
-        """``number``, which is the extent or the stride (in elements) of an axis."""
+        """Returns a traced integer with the value ``number``, the extent or the stride (in elements) of an axis."""
         return TracedInt(number, (Stride if stride else Extent)(self._name, axis), self._trail)
 
     def size(self, dim: int | None = None) -> Any:
-        """Its extents, or one of them; of numpy's arrays a number."""
+        """Returns the traced extents, or the extent of axis ``dim``.
+
+        For an array like numpy's, whose ``size`` is a number, the number of elements.
+        """
         if not callable(self.stands_for.size):
             return self.numel()
         return self.shape if dim is None else self.shape[dim]
 
     def numel(self) -> Any:
-        """The number of its elements."""
+        """Returns the number of elements, traced."""
         total: Any = 1
         for extent in self.shape:
             total = extent * total
         return total
 
     def stride(self, dim: int | None = None) -> Any:
-        """Its strides in elements, or one of them."""
+        """Returns the traced strides in elements, or the stride of axis ``dim``."""
         strides = self.stands_for.stride()
         made = tuple(TracedInt(int(one), Stride(self._name, axis), self._trail) for axis, one in enumerate(strides))
         return made if dim is None else made[dim]
 
     def dim(self) -> int:
-        """The number of its axes, which a plan holds."""
+        """Returns the number of axes. It is a plain number, because a plan accepts only arrays with as many axes."""
         return len(self.stands_for.shape)
 
     @property
     def ndim(self) -> int:
-        """The number of its axes, which a plan holds."""
+        """The number of axes. It is a plain number, because a plan accepts only arrays with as many axes."""
         return len(self.stands_for.shape)
 
     @property
     def dtype(self) -> Any:
-        """Its element type, which a plan holds."""
+        """The plain dtype, because a plan accepts only arrays of this dtype."""
         return self.stands_for.dtype
 
     @property
     def device(self) -> Any:
-        """Its address, which a plan holds."""
+        """The plain device, because a plan accepts only arrays on this device."""
         return self.stands_for.device
 
     def __getattr__(self, name: str) -> Any:
@@ -412,7 +424,8 @@ class TracedArray(_TracedArgument):
             from silo.launch import plan_copies  # noqa: PLC0415  # few functions have copies
 
             return partial(plan_copies.copy if name == "copy_from" else plan_copies.fill, self)
-        if name not in _VIEWS and not is_of_torch(self.stands_for):  # its effect on the elements would go unseen
+        # the member may read or write elements, which the plan would not notice
+        if name not in _VIEWS and not is_of_torch(self.stands_for):
             raise _foreign(f".{name}", self._name)
         return getattr(self.as_is(f".{name}"), name)
 
@@ -444,7 +457,10 @@ class TracedArray(_TracedArgument):
 
 
 def _of_tensor(name: str) -> Callable[..., Any]:
-    """An operator of tensors; other arrays lack it, because its effect would go unseen."""
+    """Makes an operator that works for torch's tensors alone.
+
+    A plan would not notice what the operator does to elements of other arrays.
+    """
 
     def method(self: TracedArray, *others: object) -> Any:
         tensor: Any = self.stands_for
@@ -471,11 +487,14 @@ def _foreign(what: str, name: str) -> ArgumentError:
 
 
 _VIEWS: Final = frozenset(("T", "itemsize", "nbytes", "squeeze", "strides", "swapaxes", "transpose", "view"))
-"""Members of arrays that read no element."""
+"""Attributes of arrays that read no element."""
 
 
 def is_of_torch(array: object) -> bool:
-    """Whether it is a tensor of torch, which reports its work on tensors (:mod:`silo.launch.plan_torch`)."""
+    """Returns whether an array is a torch tensor.
+
+    Plans notice torch's work on its tensors (:mod:`silo.launch.plan_torch`).
+    """
     return type(array).__module__.partition(".")[0] == "torch"
 
 
@@ -486,7 +505,10 @@ def _holds_others(value: object) -> bool:
 
 
 def stand_in_for(name: str, value: object, trail: Trail) -> object:
-    """The tracer of an argument; the value itself if it is not followed."""
+    """Returns the tracer of an argument.
+
+    A value of a type that is not traced (None, a bool, a string, other objects) is returned itself.
+    """
     if type(value) is int:
         return TracedInt(value, Argument(name), trail)
     if type(value) is float:
@@ -500,6 +522,6 @@ def stand_in_for(name: str, value: object, trail: Trail) -> object:
         )
     try:
         native.read(value)
-    except (TypeError, ValueError, RuntimeError):  # no array
+    except (TypeError, ValueError, RuntimeError):  # the value is not an array
         return value
     return TracedArray(value, name, trail)

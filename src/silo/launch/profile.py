@@ -1,8 +1,8 @@
-"""``SILO_PROFILE``: how long each kernel of a program takes, and how fast it moves the memory it was given.
+"""``SILO_PROFILE``: measures how long each kernel of a program takes, and how fast it moves the memory of its arrays.
 
-A GPU's launches are timed by events on their stream, which are read when there are many of them and at exit; launches
-on the CPU by the wall clock. Bytes count whole arrays, counted once for each direction the kernel uses them in
-(the rule of PyTorch Inductor's bandwidth profile): a kernel that touches a part of an array looks faster than it is.
+Launches on a GPU are timed by events on their stream, which are read when many have accumulated and at exit; launches
+on the CPU by the wall clock. Each array counts with its whole size, once if the kernel reads or writes it and twice for
+both (as in PyTorch Inductor's bandwidth profile): a kernel that accesses a part of an array looks faster than it is.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from silo.store.atomic_files import AtomicFile
 
 __all__ = ["KernelTotal", "LaunchProfile", "apply_setting", "moved_bytes", "profile_table"]
 
-# Pairs of events that wait to be read; reading them waits for the device.
+# Pairs of events that may be unread; reading them waits for the device.
 _PENDING = 16384
 
-# How often the bytes behind a pointer move, and whether an argument is surely no array: this runs at every launch.
+# Looked up at every launch: how often the bytes behind a pointer are moved, by effect, and the types of arguments that
+# are never arrays.
 _TIMES = {effect: int(effect.reads) + int(effect.writes) for effect in Effect}
 _SCALARS = (int, float, str, type(None))
 
@@ -41,7 +42,10 @@ _log = logging.getLogger("silo")
 
 @dataclass(frozen=True, slots=True)
 class KernelTotal:
-    """All timed launches of one kernel on one device. ``untimed`` launches were captured into graphs or failed."""
+    """The sum of all timed launches of one kernel on one device.
+
+    ``untimed`` counts launches that were captured into graphs or failed.
+    """
 
     kernel: str
     device: str
@@ -52,14 +56,14 @@ class KernelTotal:
 
     @property
     def gigabytes_per_second(self) -> float:
-        """10^9 bytes a second; 0 where no time was taken."""
+        """The bandwidth in 10^9 bytes a second; 0 if no time was measured."""
         return self.moved_bytes / self.time_ns if self.time_ns else 0.0
 
 
 def moved_bytes(arguments: Mapping[str, object], effects: Mapping[str, Effect]) -> int:
-    """Bytes of the arrays among ``arguments``; those that are read and written count twice.
+    """Returns the bytes of the arrays among ``arguments``; arrays that are read and written count twice.
 
-    An array with an unknown effect counts as both.
+    An array with an unknown effect counts as read and written.
     """
     total = 0
     for name, value in arguments.items():
@@ -71,7 +75,7 @@ def moved_bytes(arguments: Mapping[str, object], effects: Mapping[str, Effect]) 
 def _array_bytes(value: Any) -> int:  # noqa: ANN401  # whatever a call may be given
     try:
         _, _, bits, _, _, sizes, _ = native.read(value)
-    except (SiloError, TypeError, ValueError, RuntimeError):  # no array: a descriptor, a dtype, a function
+    except (SiloError, TypeError, ValueError, RuntimeError):  # not an array but a descriptor, a dtype or a function
         return _array_bytes(value.base) if is_descriptor(value) else 0
     return math.prod(sizes) * bits // 8
 
@@ -81,11 +85,11 @@ class LaunchProfile:
 
     def __init__(self) -> None:
         self._lock = Mutex()
-        self._totals: dict[tuple[str, str], list[int]] = {}  # the numbers of a KernelTotal
+        self._totals: dict[tuple[str, str], list[int]] = {}  # the numbers of a KernelTotal, by kernel and device
         self._pending: list[tuple[tuple[str, str], int, native.GpuEvent, native.GpuEvent]] = []
 
     def __call__(self, event: LaunchEvent) -> Callable[[], object]:
-        """Begin one launch; the function returned ends it."""
+        """Starts to time one launch; the returned function ends that."""
         key = (event.kernel, event.device)
         moved = moved_bytes(event.arguments, event.effects)
         kind, _, index = event.device.partition(":")
@@ -107,7 +111,7 @@ class LaunchProfile:
         return after
 
     def totals(self) -> tuple[KernelTotal, ...]:
-        """Every kernel so far, the most total time first. Waits for launches on GPUs."""
+        """Returns the totals of every kernel so far, the largest time first. Waits for launches on GPUs."""
         self._read_events()
         with self._lock:
             found = [KernelTotal(*key, *numbers) for key, numbers in self._totals.items()]
@@ -123,11 +127,11 @@ class LaunchProfile:
         for key, moved, begin, end in pending:
             try:
                 end.synchronize()
-                taken = end.elapsed_ns(begin)
-            except (LaunchError, DeviceError):  # the device is lost; the program has got its error
+                elapsed_ns = end.elapsed_ns(begin)
+            except (LaunchError, DeviceError):  # the device is lost; the program has seen the error already
                 self._add(key, 0, 0, untimed=1)
             else:
-                self._add(key, taken, moved)
+                self._add(key, elapsed_ns, moved)
 
     def _add(self, key: tuple[str, str], time_ns: int, moved: int, *, untimed: int = 0) -> None:
         with self._lock:
@@ -141,7 +145,7 @@ class LaunchProfile:
 
 
 def profile_table(totals: Iterable[KernelTotal]) -> str:
-    """Totals as text: milliseconds, share of the total time, GB (10^9 bytes) and GB/s of each kernel.
+    """Formats totals as a table: milliseconds, share of the total time, GB (10^9 bytes) and GB/s of each kernel.
 
     >>> print(profile_table([KernelTotal("add", "cpu:0", 2, 0, 3_000_000, 24_000_000)]))
       share            ms  launches  ms/launch          GB      GB/s  kernel
@@ -170,7 +174,10 @@ def _document(totals: Iterable[KernelTotal]) -> str:
 
 
 def write_profile(path: Path, totals: tuple[KernelTotal, ...]) -> None:
-    """Replace the file by the table of ``totals``, or by JSON where its name ends in ``.json``. ``OSError``."""
+    """Writes the table of ``totals`` to a file, or JSON if its name ends in ``.json``.
+
+    Replaces an existing file; ``OSError`` if that fails.
+    """
     text = _document(totals) if path.suffix == ".json" else profile_table(totals)
     with AtomicFile(path, mode=0o666) as file:
         file.write(f"{text}\n".encode())
@@ -181,7 +188,9 @@ _applied: str | os.PathLike[str] | None = None
 
 
 def apply_setting() -> None:
-    """Start the profile that the settings name, once; it is written when this process ends, also by Ctrl-C.
+    """Starts the profile if the settings name a file. Further calls do nothing.
+
+    The file is written when this process ends, also by Ctrl-C.
 
     Raises:
         SettingsError: the file cannot be written.
@@ -201,7 +210,7 @@ def apply_setting() -> None:
     process = os.getpid()
 
     def finish() -> None:
-        if os.getpid() != process:  # a fork's launches are its own
+        if os.getpid() != process:  # in a child made by fork: only the process that started the profile writes it
             return
         totals = profile.totals()
         try:

@@ -1,4 +1,4 @@
-"""Launchers: the native object that calls of one kernel go through, and the loaded kernels that are bound to it."""
+"""Launchers, the native objects that calls of one kernel go through, and the bindings of loaded kernels to them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> 
     return allocate(size, alignment, kind, index, stream)
 
 
-native.set_scratch_allocator(_allocate)  # silo.launch.scratch puts its own in this place
+native.set_scratch_allocator(_allocate)  # silo.launch.scratch replaces this by its own function when it is imported
 
 
 def make_launcher(
@@ -101,29 +101,30 @@ def make_launcher(
     contiguous: Sequence[str] = (),
     on_unread: OnUnread | None = None,
 ) -> Launcher:
-    """The launcher of one kernel.
+    """Makes the launcher of one kernel.
 
     Args:
         name: the kernel's name, for messages.
         parameters: its signature; untyped parameters (``ParameterKind.ANY``) take their type from each call.
-        on_miss: called once for each new kind of call; its result is kept and used for all calls like this one.
-        key: scalar parameters whose bucket (``silo.core.dispatch``) distinguishes kinds of calls.
-        exact: scalar parameters whose exact value distinguishes kinds of calls, because a derived constexpr depends on
-        it.
+        on_miss: called once for each new guard code, with the call. The binding that it returns serves this call and
+            all later calls with the same guard code.
+        key: scalar parameters whose bucket (``silo.core.dispatch``) is part of the guard code.
+        exact: scalar parameters whose exact value is part of the guard code, because a derived constexpr depends on it.
         config_names: parameters that a config (or a heuristic) sets unless the caller does.
-        open_key: as ``key``, but only in calls that leave some of ``config_names`` open.
-        counted: the ``config_names`` that the grid has to count if a call leaves them open: then it also matters
-            whether the call's grid is of integers.
+        open_key: as ``key``, but only for calls that omit some of ``config_names``.
+        counted: the names in ``config_names`` that the grid depends on if a call omits them. Then the guard code also
+            holds whether the call's grid consists of integers.
         grid: a tuple, list, int or callable to use if neither the call nor the binding has a grid.
         options: compile options accepted as keywords besides the parameters; the options of Silo's own compilers by
             default.
-        release_gil: False keeps the GIL during a launch, which saves some 60 ns and stops every other Python thread
-            for as long as the kernel runs (on a CPU) or its queue is full (on a GPU).
-        extents: the extents of a call that decide the kernel's code; each of their numbers distinguishes kinds of
-            calls. None for a kernel whose code takes any. A held grid must be declared, or given by calls as integers.
-        contiguous: the arrays that must be contiguous in each call; their ``extents`` are not held.
+        release_gil: False keeps the GIL during a launch, which saves some 60 ns and stops every other Python thread for
+            as long as the kernel runs (on a CPU) or its queue is full (on a GPU).
+        extents: the extents of a call that decide the kernel's code; each of these numbers is part of the guard code.
+            None for a kernel whose code takes any extents. If the grid is among them, it must be declared, or passed by
+            calls as integers.
+        contiguous: the arrays that must be contiguous in each call; their ``extents`` are not part of the guard code.
         on_unread: called if an argument could not be read, with the arguments (``native.ABSENT`` for omitted ones), the
-            options and the grid. It returns True if it served the call, which then counts as done.
+            options and the grid. It returns True if it served the call, which is then done.
 
     Raises:
         SourceError: a parameter cannot be launched, or ``extents`` names an unknown parameter.
@@ -142,7 +143,7 @@ def make_launcher(
         connect_loaded()
         return on_miss(read_call(name, names, (facts, arguments, given, device, grid)))
 
-    # A parameter may be called as an option is (num_warps as a constexpr): then it is the parameter.
+    # If a parameter has the name of an option (num_warps as a constexpr), the keyword is the parameter.
     free = tuple(option for option in (shipped_options() if options is None else options) if option not in names)
     if extents is None and not contiguous:
         return Launcher(name, plan, free, miss, grid, release_gil=release_gil, on_unread=on_unread)
@@ -164,7 +165,7 @@ def make_launcher(
 def _extent_numbers(
     kernel: str, names: Sequence[str], extents: HeldExtents | None, contiguous: Sequence[str] = ()
 ) -> tuple[int, ...]:
-    """native/core/extents.h: enum silo_extent, one a parameter."""
+    """Returns, for each parameter, its value of enum silo_extent in native/core/extents.h."""
     numbers = {None: 0, "shape": 1, "layout": 2, "dynamic": 3, "contiguous": 4}
     kinds = {} if extents is None else {name: kind.value for name, kind in extents.arguments}
     if missing := [name for name in kinds if name not in names]:
@@ -185,20 +186,21 @@ def make_bound_launcher(
     release_gil: bool = True,
     extents: HeldExtents | None = None,
 ) -> Launcher:
-    """A launcher whose every call goes to one binding, without a guard: the caller promises the facts.
+    """Makes a launcher that sends every call to one binding without a guard: the caller guarantees that the facts hold.
 
-    Still checked, because it costs next to nothing: kinds, dtypes and ranges of the arguments, and their device. Not
-    checked: alignment, divisibility, values that were folded into the code.
+    Checked nevertheless, at almost no cost: kinds, dtypes and ranges of the arguments, and their device. Not checked:
+    alignment, divisibility, and values that are constants in the code.
 
     Args:
         name: the kernel's name, for messages.
-        binding: where calls go.
-        parameters: the signature of the variant behind the binding, with effects; a pointer without a dtype takes
-            arrays of any.
-        config_names: parameters that calls may leave out.
-        grid: a grid for calls that give none, instead of the declared one.
+        binding: the binding that serves all calls.
+        parameters: the signature of the binding's variant, with effects; a pointer without a dtype takes arrays of any
+            dtype.
+        config_names: parameters that calls may omit.
+        grid: the grid of calls that pass none, instead of the declared one.
         release_gil: as in :func:`make_launcher`.
-        extents: dynamic layouts that are passed to the code, read in each call and not compared; None without any.
+        extents: dynamic layouts that are passed to the code: they are read in each call and not compared. None without
+            any.
     """
     _take_settings()
     plan = _plan(name, parameters, config_names=config_names, compiled=True)
@@ -214,27 +216,27 @@ def make_triton_launcher(
     options: Sequence[str],
     defaults: Mapping[str, object],
 ) -> Launcher:
-    """The launcher of a kernel that a Triton program launches: ``native.TritonKernel`` brings it the calls.
+    """Makes the launcher of a kernel that a Triton program launches through ``native.TritonKernel``.
 
     Args:
         name: the kernel's name, for messages.
-        parameters: its signature. The guard distinguishes at least the calls that Triton's key does.
-        on_miss: called for each new situation with the call, and with a function that launches it as Triton does. It
-            returns a pair: the Binding that serves calls of this kind from now on (any other object: Triton serves
-            them; ``native.ABSENT``: nothing is kept), and the result of that function (``native.ABSENT``: it was not
-            called, and the Binding launches).
-        options: the keywords that Triton takes besides the parameters, those that programs use first.
-        defaults: of parameters, as their author wrote them: grid functions see these very objects.
+        parameters: its signature. The guard distinguishes at least the calls that Triton's own cache key distinguishes.
+        on_miss: called for each new guard code with the call, and with a function that launches the call as Triton
+            does. It returns a pair: the Binding that serves calls with this guard code from now on (any other object:
+            Triton serves them; ``native.ABSENT``: nothing is kept), and the result of that function (``native.ABSENT``:
+            it was not called, and the Binding launches).
+        options: the keywords that Triton takes besides the parameters, frequent ones first.
+        defaults: default values of parameters as their author wrote them: grid functions see these very objects.
     """
     _take_settings()
     names = parameters.names
 
     def miss(raw: RawCall, function: object, own_way: Callable[[], object]) -> tuple[object, object]:
-        del function  # the kernel of this launcher
+        del function  # always the kernel of this launcher
         connect_loaded()
         return on_miss(read_call(name, names, raw), own_way)
 
-    # A call with an option that is not listed misses the guard, and goes through Triton.
+    # A call with an option that is not listed misses the guard, so Triton launches it.
     free = tuple(option for option in options if option not in names)[:MAX_OPTIONS]
     plan = tuple(
         (*parameter[:5], (defaults[parameter[0]],) if parameter[0] in defaults else ())
@@ -244,7 +246,10 @@ def make_triton_launcher(
 
 
 def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwargs: object) -> SeenCall:
-    """A call as the guard sees it; launches nothing and calls no function of the user. Raises ArgumentError."""
+    """Returns a call as the guard sees it, without launching it or calling a function of the user.
+
+    Raises ``ArgumentError`` if the arguments do not fit.
+    """
     return read_call(launcher.name, parameters.names, launcher.inspect(*args, **kwargs))
 
 
@@ -310,7 +315,8 @@ def _parameter(
     flags |= _OPTIONAL * (one.name in config_names) | EXACT * (one.name in exact) | _COUNTED * (one.name in counted)
     if one.name in open_key and one.name not in (*key, *exact):
         flags |= _KEY | _OPEN_KEY
-    # In an untyped signature BOTH means an unknown effect; before a compile only a typed signature is used.
+    # In an untyped signature, the effect BOTH means that the effect is unknown, so only a typed signature's effects
+    # count unless the kernel is compiled.
     values_by_name = compiled or one.dtype is not None
     if one.kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR) and values_by_name and one.effect.writes:
         flags |= _WRITES
@@ -319,12 +325,12 @@ def _parameter(
     return (one.name, _KINDS[one.kind], code, bits, flags, default)
 
 
-# ---- Loading code into a device, or through the loader of its kind if a library runs it and no driver ----
+# ---- Loading code into a device, or through the loader of its kind if a library runs it instead of a driver ----
 
 
 @frozen
 class VouchedCode:
-    """An artifact's verified bytes, with consent to load them if they are native code."""
+    """The verified bytes of an artifact; for native code, with the consent to load them."""
 
     artifact: Artifact
     blob: bytes = field(repr=False)
@@ -332,7 +338,7 @@ class VouchedCode:
 
 
 def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
-    """Hand code to the device, or to the library that runs it.
+    """Loads code into the device, or into the library that runs code of its kind.
 
     Raises:
         DeviceError: the device or the loader refuses it.
@@ -347,7 +353,7 @@ def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
 def load_blob(
     device: Device, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None
 ) -> LoadedKernel:
-    """As :func:`load_code`, the verified bytes of a kind of blob with the launch info of the kernel ``name``."""
+    """Like :func:`load_code`, but takes verified bytes, their kind of blob, the launch info and the kernel's name."""
     loader = loader_of(kind)
     if loader is None:
         return cast("LoadedKernel", device.load(launch, blob, kind, name, consent=consent))
@@ -364,29 +370,31 @@ def load_library_code(
     *,
     consent: Consent | None,
 ) -> LoadedKernel:
-    """Hand verified code to its kind's loader (:func:`silo.core.plugins.loader_of`), with consent if it requires that.
+    """Loads verified code with the loader of its kind (:func:`silo.core.plugins.loader_of`).
+
+    Checks consent first if the loader requires it.
 
     Raises:
-        DeviceError: the loader refuses it, or cannot be used.
-        TrustError: host code without consent to it. The loader sees nothing of it then.
+        DeviceError: the loader refuses the code, or cannot be used.
+        TrustError: host code without consent to it; the loader is not called then.
     """
     if isinstance(loader, Rejected):
         raise DeviceError(f"{name}: its code, of kind {kind}, cannot be loaded: {loader.reason}")
     require_consent(consent, launch, blob, kind, name)
-    what = f"{name}: the loader of {kind} ({loader.load})"
+    loader_name = f"{name}: the loader of {kind} ({loader.load})"
     try:
         call = cast("Loader", load_place(loader.load))(device, launch, blob, name)
     except SiloError:
         raise
     except Exception as error:
-        raise DeviceError(f"{what} failed: {type(error).__name__}: {error}") from error
+        raise DeviceError(f"{loader_name} failed: {type(error).__name__}: {error}") from error
     if not callable(call):
-        raise DeviceError(f"{what} gave nothing that can be called, but {type(call).__name__}")
+        raise DeviceError(f"{loader_name} gave nothing that can be called, but {type(call).__name__}")
     code = LibraryCode(call, device.target.kind, device.index, device.memory.types)
     return LoadedKernel(code, launch.entry, name)
 
 
-# ---- Joining a loaded kernel to the parameters of a launcher ----
+# ---- Binding a loaded kernel to the parameters of a launcher ----
 
 _HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE, AbiType.EMPTY)
 _POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
@@ -404,22 +412,23 @@ def bind(
     names: Sequence[str] | None = None,
     tag: object = None,
 ) -> Binding:
-    """The binding that ``on_miss`` returns.
+    """Returns the binding that a launcher's ``on_miss`` returns: a loaded kernel with its parameters and its grid.
 
     Args:
         loaded: the result of ``Device.load``.
         launch: the artifact's launch info; its layout lists the binary's parameters.
         signature: the variant's typed signature, with effects.
-        specialization: the variant's; its constants are folded into the grid.
-        config: values of the parameters and options the config sets, also derived ones; a callable grid sees them.
-        grid: the declared grid, one expression an axis; None: the call has to give one.
-        facts: device facts the grid may use.
-        names: parameters of the launcher, in order; the names of ``signature`` where not given.
-        tag: kept as ``Binding.tag``.
+        specialization: the variant's specialization; its constants are folded into the grid.
+        config: values of the parameters and options that the config sets, including derived ones; a callable grid sees
+            them.
+        grid: the declared grid, one expression for each axis; None: each call has to pass a grid.
+        facts: device facts that the grid may read.
+        names: the parameters of the launcher, in order; by default the names of ``signature``.
+        tag: the value of ``Binding.tag``.
 
     Raises:
-        DeviceError: the binary takes something that cannot be passed.
-        ExpressionError: the grid reads a name that is neither an argument nor known here.
+        DeviceError: the binary takes a parameter that cannot be passed.
+        ExpressionError: the grid reads a name that is neither an argument nor a known value.
     """
     slots = {name: index for index, name in enumerate(signature.names if names is None else names)}
     values = dict(config.as_dict() if isinstance(config, Config) else config)
@@ -453,9 +462,10 @@ def _slot(kernel: str, slots: Mapping[str, int], signature: Signature, slot: Lay
 
 
 def _leaves(kernel: str, slot: LayoutSlot, held: Container[str]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """The members of a struct.
+    """Returns the (type, part) of each member of a struct parameter, as a tuple of one; () for other parameters.
 
-    The variant of code that takes them has assumptions about them, so the guard reads them.
+    The members are extents and strides of an array. DeviceError unless the guard reads them, that is, unless ``held``
+    has the array's name.
     """
     if slot.type is not AbiType.STRUCT:
         return ()
@@ -473,17 +483,20 @@ def grid_programs(
     values_by_name: Mapping[str, Value],
     facts: Mapping[str, int],
 ) -> tuple[bytes, ...]:
-    """One program an axis, with config values, constexpr arguments and device facts folded in."""
+    """Encodes the expression of each grid axis for the native module.
+
+    Config values, constexpr arguments and device facts become constants of the expressions.
+    """
     if not 1 <= len(grid) <= 3:
         raise ExpressionError(f"{kernel}: a grid has 1 to 3 dimensions, not {len(grid)}")
-    # Only integers can be folded. Other values (strings, dtypes) are left out; a grid that reads them is an error.
+    # Only integers can be constants of an expression. A grid that reads another value (a string, a dtype) is an error.
     numbers = {name: value for name, value in values_by_name.items() if isinstance(value, int)}
     folded = (_fold(substitute(node, config=numbers, facts=facts), numbers) for node in grid)
     return tuple(encode(node, slots).to_bytes() for node in folded)
 
 
 def _fold(node: Node, constants: Mapping[str, int]) -> Node:
-    """Put in the values of constexpr arguments: a grid may name them as it names any argument."""
+    """Replaces constexpr arguments by their values: a grid may read them like any other argument."""
     if isinstance(node, Argument) and node.name in constants:
         return Const(int(constants[node.name]))
     if isinstance(node, Op):

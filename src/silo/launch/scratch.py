@@ -16,34 +16,36 @@ from silo.launch.native import torch_with_gpu
 __all__ = ["Allocator", "allocate", "set_allocator"]
 
 Allocator = Callable[[int, int, int, str], Any]
-"""From bytes, alignment in bytes, stream handle and device (``cuda:0``) to an object with ``data_ptr()``, an
-``address`` or ``__cuda_array_interface__``. It is let go as soon as the launch is in its stream."""
+"""Called with bytes, alignment in bytes, stream handle and device (``cuda:0``).
 
-# Its caching allocator rounds addresses to this (kMinBlockSize in c10's CUDACachingAllocator).
+Returns an object with ``data_ptr()``, an ``address`` or ``__cuda_array_interface__``; Silo drops its reference as soon
+as the launch is in the stream."""
+
+# torch's caching allocator aligns addresses to this (kMinBlockSize in c10's CUDACachingAllocator).
 _TORCH_ALIGNMENT = 512
 
 _lock = Mutex()
 _user: Allocator | None = None
-# Without a framework: one growing buffer a stream, and those that a graph has captured, which stay.
+# Used without another allocator: one growing buffer for each stream. Buffers that a graph has captured stay.
 _pools: dict[tuple[str, int, int], native.GpuBuffer] = {}
 _captured: list[native.GpuBuffer] = []
 
 
 def set_allocator(allocator: Allocator | None) -> None:
-    """Take scratch memory from ``allocator``; None: from the usual places again.
+    """Takes scratch memory from ``allocator`` from now on; None restores the default.
 
-    Those are, the first that applies: the allocator given to the kernels' library (``triton.set_allocator``), torch's
-    caching allocator, Silo's own buffers (one a stream, which grows).
+    The default is the first that is available: the allocator that the program set with ``triton.set_allocator``,
+    torch's caching allocator, Silo's own buffers (one for each stream, which grows).
     """
     global _user  # noqa: PLW0603  # one a process
     _user = allocator
 
 
 def allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> tuple[object, int]:
-    """The native module calls this: (owner, address) of ``size`` bytes.
+    """Allocates ``size`` bytes and returns (owner, address). The native module calls this.
 
-    The owner is released right after the launch, so an allocator must not hand the memory to another stream before the
-    kernel has run: allocators of frameworks keep that order.
+    The owner is released right after the launch. So an allocator must not pass the memory to another stream before the
+    kernel has run; the allocators of torch and other frameworks guarantee this.
     """
     device = f"{kind}:{index}"
     owner: Any
@@ -59,7 +61,7 @@ def allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> t
 
 
 def _language_allocator() -> Any:  # noqa: ANN401  # takes bytes, alignment and stream; or None
-    """The allocator that the program gave to a kernel library (Triton); None without one."""
+    """Returns the allocator that the program set with ``triton.set_allocator``, or None."""
     for kind in shipped_places(SOURCES):
         if kind in sys.modules and (part := part_of(SOURCES, kind, "allocation")) is not None:
             allocator = part.given_allocator()
@@ -89,7 +91,7 @@ def _own_memory(size: int, kind: str, index: int, stream: int) -> native.GpuBuff
     with _lock:
         buffer = _pools.get((kind, index, stream))
         if buffer is None or buffer.nbytes < size:
-            # The old one is freed here, which waits for all work that may use it.
+            # This frees the previous buffer, and the driver first waits for all work that may use it.
             buffer = _pools[kind, index, stream] = native.GpuBuffer((size,), "uint8", kind, index)
         return buffer
 
@@ -110,4 +112,4 @@ def _address(owner: Any) -> int:  # noqa: ANN401
 
 native.set_scratch_allocator(
     allocate
-)  # for the setting in silo.launch.runtime, which imports this module: no import at each launch
+)  # replaces the default of silo.launch.runtime, which imports this module at each launch

@@ -1,4 +1,4 @@
-"""Releases of a library that the hook points were tested with, and the action for other releases."""
+"""The releases of a library that the hook points were tested with, and the decision about other releases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Releases", "release_of"]
 
 
 def release_of(version: str) -> tuple[int, int]:
-    """Major and minor number of a version.
+    """Returns the major and the minor number of a version.
 
     >>> release_of("2.13.0+cpu")
     (2, 13)
@@ -22,7 +22,7 @@ def release_of(version: str) -> tuple[int, int]:
 
 @frozen
 class Releases:
-    """A library's releases: the tested ones, and the oldest that can serve.
+    """A library's releases: those that were tested, and the oldest that Silo can use.
 
     ``serves`` ends the sentence "... is older than 2.8, the oldest ...".
     """
@@ -33,7 +33,10 @@ class Releases:
     serves: str
 
     def judge(self, version: str) -> Decision:
-        """Whether a version can serve; a reason that names the tested range if it is outside."""
+        """Accepts a version unless it is older than the oldest that Silo can use.
+
+        The reason names the tested releases if the version is not one of them.
+        """
         release = release_of(version)
         newest = max(map(release_of, self.tested))
         if release < self.oldest:
@@ -47,7 +50,7 @@ class Releases:
         return Accepted(f"{self.package} {version} is {age} than {', '.join(self.tested)}, which is tested")
 
     def installed(self) -> str | None:
-        """The version that is installed, without importing it."""
+        """Returns the installed version without importing the library, or None."""
         try:
             return metadata.version(self.package)
         except metadata.PackageNotFoundError:

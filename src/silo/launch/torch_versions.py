@@ -1,4 +1,4 @@
-"""The versions of torch that the hook points were tested with, and the action for other versions."""
+"""The versions of torch that the hook points were tested with, and the decision about other versions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ __all__ = [
     "tested_versions",
 ]
 
-# The oldest has register_vmap, register_fake and Library.impl with a keyset in the forms that are used.
+# The oldest release that has register_vmap, register_fake and Library.impl with a keyset in the forms that Silo uses.
 _TORCH = Releases("torch", ("2.13", "2.14", "2.15"), (2, 8), "whose operators Silo can define")
 
-# Releases tested with Inductor's kernels for the CPU, and the reasons why releases with all hook points do not work.
+# Releases tested with Inductor's CPU kernels. Releases in _INDUCTOR_BAD have all hook points and do not work
+# nevertheless; each has its reason there.
 _INDUCTOR_TESTED = ("2.13", "2.14", "2.15")
 # Releases tested with Inductor's kernels for GPUs, on a stub of the driver.
 _INDUCTOR_GPU_TESTED = ("2.11", "2.13", "2.14", "2.15")
@@ -31,12 +32,14 @@ _INDUCTOR_BAD: dict[str, str] = {}
 
 
 def tested_versions() -> tuple[str, ...]:
-    """Releases of torch that Silo's tests run with."""
+    """Returns the releases of torch that Silo's tests run with."""
     return _TORCH.tested
 
 
 def judge_version(version: str) -> Decision:
-    """Whether operators can be made with a version of torch; a reason that names the tested range if it is outside.
+    """Returns whether operators can be defined with a version of torch.
+
+    The reason names the tested releases if the version is not one of them.
 
     >>> bool(judge_version("2.13.0")), bool(judge_version("2.1.0"))
     (True, False)
@@ -45,21 +48,20 @@ def judge_version(version: str) -> Decision:
 
 
 def inductor_versions() -> tuple[str, ...]:
-    """Releases of torch with which Silo's tests of Inductor's kernels for the CPU pass."""
+    """Returns the releases of torch with which Silo's tests of Inductor's CPU kernels pass."""
     return _INDUCTOR_TESTED
 
 
 def inductor_gpu_versions() -> tuple[str, ...]:
-    """Releases of torch with which Silo's tests of Inductor's kernels for GPUs pass."""
+    """Returns the releases of torch with which Silo's tests of Inductor's GPU kernels pass."""
     return _INDUCTOR_GPU_TESTED
 
 
 def judge_inductor(version: str) -> Decision:
-    """Whether Inductor's kernels for the CPU may go through Silo with a version of torch.
+    """Returns whether Silo may run Inductor's CPU kernels with a version of torch.
 
-    The hook points of the installed torch decide (:mod:`silo.integrations.inductor.inductor_patching`): here only
-    releases that have them and are known not to work are rejected.
-
+    Rejects only releases that have the hook points and are known not to work. Whether the installed torch has the hook
+    points is checked by :mod:`silo.integrations.inductor.inductor_patching`.
 
     >>> judge_inductor("2.13.1+cpu").reason
     'torch 2.13.1+cpu, tested'
@@ -79,10 +81,10 @@ def judge_inductor(version: str) -> Decision:
 
 
 def load_torch() -> Any:  # noqa: ANN401  # the module, whose stubs are partial
-    """The module ``torch``.
+    """Imports and returns the module ``torch``.
 
     Raises:
-        PackageError: it is not installed, or too old.
+        PackageError: torch is not installed, or too old.
     """
     try:
         torch = import_module("torch")
@@ -95,5 +97,5 @@ def load_torch() -> Any:  # noqa: ANN401  # the module, whose stubs are partial
 
 
 def installed_version() -> str | None:
-    """The version of torch that is installed, without importing it."""
+    """Returns the installed version of torch without importing it, or None."""
     return _TORCH.installed()

@@ -1,5 +1,5 @@
-/* Elements of arrays that neither C nor C++ has a type for: their bits. A program that has types of
- * its own for them (__half, __nv_bfloat16, ...) casts its pointers. */
+/* The bits of array elements for which neither C nor C++ has a type. A program with types of its
+ * own for them (__half, __nv_bfloat16, ...) casts its pointers. */
 #ifndef SILO_ELEMENTS_H
 #define SILO_ELEMENTS_H
 
@@ -10,7 +10,7 @@ typedef struct silo_float16 {
 } silo_float16;
 
 typedef struct silo_bfloat16 {
-    uint16_t bits; /* the upper half of a float */
+    uint16_t bits; /* the upper 16 bits of a float */
 } silo_bfloat16;
 
 typedef struct silo_float8_e4m3fn {

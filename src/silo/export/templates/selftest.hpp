@@ -1,5 +1,5 @@
-// The parts of an export's self-test: arrays with the same numbers as in Python, on the device of a call, and
-// their comparison with the expected ones.
+// The parts of an export's self-test: arrays on the device of a call, with the same numbers as in
+// Python, and their comparison with the expected numbers.
 #ifndef SILO_SELFTEST_HPP
 #define SILO_SELFTEST_HPP
 
@@ -22,10 +22,10 @@ extern "C" {
 
 namespace silo_selftest {
 
-// Memory of the device of a queue. Drivers are found at run time: nothing of them is needed to build.
+// The memory of a queue's device. Drivers are found at run time, so building needs no driver.
 class place {
   public:
-    // Throws std::runtime_error without the device.
+    // Throws std::runtime_error if the device is absent.
     explicit place(const silo::queue &where) : queue(where) {
         if (where.device == SILO_CUDA)
             open_cuda(where.index);
@@ -76,7 +76,7 @@ class place {
             std::memcpy(to, from, bytes);
     }
 
-    // Waits for the queue.
+    // Copies from the device after all work in the queue is done.
     void download(void *to, const void *from, std::size_t bytes) const {
         if (queue.device == SILO_CUDA) {
             succeed(wait_(), "cuCtxSynchronize");
@@ -165,13 +165,13 @@ class place {
 };
 
 struct fill {
-    std::int32_t kind; // SILO_FILL_..., or -1: `bytes`
+    std::int32_t kind; // SILO_FILL_..., or -1 for `bytes`
     std::uint64_t seed;
     silo_fill_params params;
-    const unsigned char *bytes; // all elements, little-endian
+    const unsigned char *bytes; // the contents of all elements, little-endian
 };
 
-// An array of a case on the device. Values follow the elements' order, whatever the strides.
+// An array of a case on the device. Values are in the order of elements, for all strides.
 class array {
   public:
     array(const place &where, int element, std::vector<std::int64_t> extents,
@@ -208,14 +208,14 @@ class array {
     std::size_t element_bytes() const { return size_; }
     std::int64_t count() const { return count_; }
 
-    // Its present contents, each element at its `offset`.
+    // Copies the current contents; each element is at its `offset`.
     std::vector<unsigned char> read() const {
         std::vector<unsigned char> held(bytes_);
         place_.download(held.data(), memory_, bytes_);
         return held;
     }
 
-    // Of an element, in bytes.
+    // The offset of an element in bytes.
     std::size_t offset(std::int64_t number) const {
         std::int64_t found = 0;
         for (std::size_t axis = shape_.size(); axis-- > 0;) {
@@ -242,17 +242,17 @@ class array {
     void *memory_ = nullptr;
 };
 
-// The expected contents of an array: the bits of all its elements, or of the ones in `numbers`.
+// The expected contents of an array: the bits of all elements, or of those in `numbers`.
 struct expected {
     const char *name;
     int element;
     std::size_t count;
     const std::uint64_t *bits;
-    const std::int64_t *numbers; // null: all
+    const std::int64_t *numbers; // the elements to compare; null: all
     double rtol, atol;
 };
 
-// A float of few bits. `own_nan`: no infinities, and NaN is the sign's zero (2) or all ones (1).
+// Decodes a small float. own_nan 0: IEEE; 1: no infinities, NaN is all ones; 2: NaN is -0.
 inline double small_float(std::uint64_t bits, int exponent_bits, int fraction_bits, int bias,
                           int own_nan) {
     const int exponent = static_cast<int>(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
@@ -308,14 +308,14 @@ inline double number(int element, std::uint64_t bits) {
         break;
     }
     const int width = element & 0xFF;
-    if (element >> 8 == 0) { // signed
+    if (element >> 8 == 0) { // a signed integer
         const std::uint64_t sign = std::uint64_t{1} << (width - 1);
         return static_cast<double>(static_cast<std::int64_t>((bits ^ sign) - sign));
     }
     return static_cast<double>(bits);
 }
 
-// The number of elements that are out of tolerance; says where the first lies.
+// Returns the number of elements outside of the tolerance, and prints the first of them.
 inline std::size_t compare(const array &got, const expected &wanted) {
     const std::vector<unsigned char> held = got.read();
     std::size_t wrong = 0;
@@ -323,19 +323,19 @@ inline std::size_t compare(const array &got, const expected &wanted) {
         const std::int64_t element =
             wanted.numbers != nullptr ? wanted.numbers[at] : static_cast<std::int64_t>(at);
         std::uint64_t bits = 0;
-        std::memcpy(&bits, &held[got.offset(element)], got.element_bytes()); // little-endian
+        std::memcpy(&bits, &held[got.offset(element)], got.element_bytes()); // little-endian only
         if (bits == wanted.bits[at] && got.element() == wanted.element)
             continue;
         const double x = number(got.element(), bits), y = number(wanted.element, wanted.bits[at]);
         double error = std::fabs(x - y), limit = wanted.atol + wanted.rtol * std::fabs(y);
-        // Two different 64-bit integers can be one double.
+        // Two different 64-bit integers may convert to the same double.
         if (error == 0.0 && got.element() == wanted.element && !is_float(got.element()))
             error = 1.0;
         if ((x == y && error != 1.0) || (std::isnan(x) && std::isnan(y)))
             error = 0.0;
         if (!std::isfinite(limit))
             limit = 0.0;
-        const bool ok = error <= limit; // not where the error is NaN
+        const bool ok = error <= limit; // false if the error is NaN
         if (!ok && wrong++ == 0)
             std::printf("    %s[%lld] is %.9g and should be %.9g (rtol=%g, atol=%g)\n", wanted.name,
                         static_cast<long long>(element), x, y, wanted.rtol, wanted.atol);
@@ -345,11 +345,11 @@ inline std::size_t compare(const array &got, const expected &wanted) {
 
 struct test {
     const char *kernel, *label;
-    std::size_t (*run)(const place &where); // elements that are wrong
-    const char *left_out;                   // why it cannot be run; null: it can
+    std::size_t (*run)(const place &where); // returns the number of wrong elements
+    const char *left_out;                   // why the case cannot be run; null if it can
 };
 
-// Runs the tests on one device. `any`: a device that no code fits is passed over.
+// The number of tests by result. run_on() with `any` skips tests without code for the device.
 struct tally {
     int passed = 0, failed = 0, skipped = 0;
 };
@@ -385,7 +385,7 @@ inline void run_on(const place &where, const test *tests, std::size_t count, boo
     }
 }
 
-// selftest [cpu|cuda|rocm [INDEX [KERNEL]]]: on that device, or on each that is here.
+// selftest [cpu|cuda|rocm [INDEX [KERNEL]]]: runs on that device, or on each device that is here.
 inline int main_of(int count, char **words, const test *tests, std::size_t tests_count) {
     tally sum;
     const char *kernel = count > 3 ? words[3] : nullptr;

@@ -1,4 +1,4 @@
-// The common part of the typed headers of exported bundles: errors, queues, arrays. C++17; nothing but inline.
+// The common part of the typed headers of exports: errors, queues, arrays. C++17; all inline.
 #ifndef SILO_HPP
 #define SILO_HPP
 
@@ -20,7 +20,7 @@ using float8_e4m3b11fnuz = silo_float8_e4m3b11fnuz;
 using float8_e5m2 = silo_float8_e5m2;
 using float8_e5m2fnuz = silo_float8_e5m2fnuz;
 
-/// Why a call failed: `what()` is the message, `code()` is one of `enum silo_code`.
+/// The error of a failed call: `what()` is the message, `code()` is one of `enum silo_code`.
 class error : public std::runtime_error {
   public:
     explicit error(const silo_error &from)
@@ -29,10 +29,10 @@ class error : public std::runtime_error {
 
     int code() const noexcept { return code_; }
 
-    /// The code of a device's driver; 0 where none had a say.
+    /// The error code of the device's driver; 0 if the error did not come from a driver.
     int driver_code() const noexcept { return driver_code_; }
 
-    /// If no variant fits: each with its reason, one a line.
+    /// If no variant fits: a line for each variant with the reason.
     const std::string &details() const noexcept { return details_; }
 
   private:
@@ -40,7 +40,7 @@ class error : public std::runtime_error {
     std::string details_;
 };
 
-/// Throws the error of a function that returned `code`, unless it is 0.
+/// Throws the error that a function reported, unless `code`, its result, is 0.
 inline void check(int code, silo_error &said) {
     if (code == 0)
         return;
@@ -49,7 +49,7 @@ inline void check(int code, silo_error &said) {
     throw thrown;
 }
 
-/// The device of a call: a CPU is done when the call returns, a GPU in the order of its stream.
+/// The device and stream of a call. On a CPU the call returns after the work; on a GPU before.
 using queue = silo_queue;
 
 inline queue cpu() noexcept { return {SILO_CPU, 0, nullptr}; }
@@ -60,12 +60,12 @@ inline queue rocm(void *stream = nullptr, int index = 0) noexcept {
     return {SILO_ROCM, index, stream};
 }
 
-/// The programs along each axis, for kernels that declare no grid.
+/// The number of programs along each axis, for kernels that declare no grid.
 struct grid {
     std::int64_t x = 1, y = 1, z = 1;
 };
 
-/// An array with its shape, and strides in elements (null: compact). Both are borrowed for the call.
+/// An array: data, shape, and strides in elements (null: contiguous). The call only borrows them.
 template <class T> struct array {
     T *data;
     std::int32_t rank;
@@ -82,7 +82,7 @@ template <class T> struct array {
     operator array<const T>() const noexcept { return {data, rank, shape, strides}; }
 };
 
-/// A tensor descriptor of a whole array. `block`: null where all code has the same block shape.
+/// A tensor descriptor of a whole array. `block`: null if all code has the same block shape.
 /// `flags`: SILO_ARGUMENT_PAD_NAN, SILO_ARGUMENT_ROUND_TF32.
 template <class T, std::size_t Rank> struct descriptor {
     T *data;
@@ -94,17 +94,17 @@ template <class T, std::size_t Rank> struct descriptor {
         : data(at), shape(extents), strides(steps), block(blocks), flags(marks) {}
 };
 
-/// The launches of a step as one (the plans of silo.h). Used by one thread at a time; closed before
-/// the bundles of its kernels.
+/// The launches of a step, replayed as one (a plan of silo.h). For use by one thread at a time.
+/// Destroy it before the bundles of its kernels are closed.
 class plan {
   public:
-    /// Without launches: `add` them in order, `run` them, and begin again.
+    /// A plan without launches: `add` them in order, `run` them, then add those of the next step.
     explicit plan(const queue &where) {
         silo_error said;
         check(silo_plan_begin(&where, &handle_, &said), said);
     }
 
-    /// A plan that a bundle keeps (silo.step): each `call` is one step.
+    /// A plan that a bundle keeps (silo.step). Each `call` runs one step.
     plan(silo_bundle *bundle, const char *name, const queue &where) {
         silo_error said;
         check(silo_bundle_plan(bundle, name, &where, &handle_, &said), said);
@@ -117,14 +117,14 @@ class plan {
     plan &operator=(plan &&other) noexcept {
         silo_plan *mine = handle_;
         handle_ = other.handle_;
-        other.handle_ = mine; // closed with it
+        other.handle_ = mine; // other's destructor closes it
         return *this;
     }
     plan(const plan &) = delete;
     plan &operator=(const plan &) = delete;
     ~plan() { silo_plan_close(handle_); }
 
-    /// The next launch of the step. `how`: a grid, options; null: neither.
+    /// Adds a launch to the step. `how`: a grid and options; null: neither.
     void add(silo_kernel *kernel, const silo_argument *arguments, std::size_t count,
              const silo_call *how = nullptr) {
         silo_error said;
@@ -136,19 +136,19 @@ class plan {
         add(kernel, arguments, Count, how);
     }
 
-    /// Launch the additions; without additions the last step again.
+    /// Launches the added launches; without new launches, the last step again.
     void run(void *stream = nullptr) {
         silo_error said;
         check(silo_plan_run(handle_, stream, &said), said);
     }
 
-    /// Run a plan of a bundle, with all its arguments.
+    /// Runs a plan of a bundle with all its arguments.
     void call(const silo_argument *arguments, std::size_t count, void *stream = nullptr) {
         silo_error said;
         check(silo_plan_call(handle_, stream, arguments, count, &said), said);
     }
 
-    /// How the last run was launched, and why; empty before the first.
+    /// How the last run was launched, and why; empty before the first run.
     std::string explain() const {
         const char *reason = nullptr, *way = silo_plan_explain(handle_, &reason);
         return way == nullptr ? std::string() : std::string(way) + ": " + reason;

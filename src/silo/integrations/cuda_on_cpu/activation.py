@@ -1,10 +1,10 @@
-"""Turns on the CPU in the place of ``cuda``: the variables that ``silo exec --on cpu`` sets, and the patches of torch.
+"""Makes the CPU serve torch's ``cuda`` device: sets variables for ``silo exec --on cpu``, and patches torch.
 
-torch calls the guard of a device type for the current device before it runs an operation there, in C++. A torch built
-without CUDA lacks the guard for CUDA, so ``x.to("cuda")`` and ``torch.tensor(..., device="cuda")`` fail before any
-kernel is looked up. The guard here does nothing. It is compiled with the C compiler that also compiles kernels for the
-CPU, stored as the result of a compile job, and loaded with the consent of the store's trust ledger, like other code
-that was built on this machine.
+Before torch runs an operation, its C++ code calls the device guard of the current device's type. A torch built without
+CUDA has no guard for CUDA, so ``x.to("cuda")`` and ``torch.tensor(..., device="cuda")`` fail before torch looks for a
+kernel. This module registers a guard that does nothing. The guard is compiled with the C compiler that also compiles
+kernels for the CPU, stored as the result of a compile job, and loaded with the consent of the store's trust ledger,
+like other code that was built on this machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from silo.settings import settings, triton_mode
 __all__ = ["begin", "guard_job", "has_gpus", "load_guard", "program_changes"]
 
 
-# ---- Turns on the stand-in for cuda ----
+# ---- Enabling the CPU as cuda ----
 
 
 _ENTRY = ("torch.backends", "silo")
@@ -37,7 +37,7 @@ _began = False
 
 
 def begin() -> None:
-    """Replace torch's ``cuda`` device by the CPU.
+    """Makes the CPU serve torch's ``cuda`` device.
 
     :mod:`silo.integrations.torch_autoload` calls this at the end of ``import torch``.
 
@@ -55,7 +55,7 @@ def begin() -> None:
 
 
 def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
-    """Return the environment variables for a program that runs with ``cuda`` on the CPU, and a line that describes it.
+    """Returns the environment variables for a program in which the CPU serves ``cuda``, and a line that describes it.
 
     Raises:
         SettingsError: ``pretend`` names an unknown device, or ``SILO_TRITON=off``.
@@ -74,21 +74,21 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
             "torch would not call Silo when it is imported: the installed kernel-silo has no entry point "
             f"{_ENTRY[0]!r}; install it again (pip install --force-reinstall kernel-silo, or pip install -e .)"
         )
-    found = installed_version()  # None: the program may find another torch, or use none
+    found = installed_version()  # None if this environment lacks torch; the program may still have one
     if found is not None and release_of(found) < _LEAST_TORCH:
         raise ToolchainError(f"--on cpu needs torch {'.'.join(map(str, _LEAST_TORCH))} or newer, not {found}")
     changes = {"SILO_ON": "cpu", "SILO_TRITON": "cpu", "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
     if pretend is not None:
         changes["SILO_PRETEND"] = pretend
     line = f"cuda is the CPU for this program (as {device.name}): results are right, times mean nothing"
-    if has_gpus():  # hidden, so that torch uses none of them
+    if has_gpus():  # hide the GPUs from torch
         changes |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
         line += "; the GPUs of this machine are hidden from it"
     return changes, line
 
 
 def has_gpus() -> bool:
-    """Return whether the drivers list a GPU that torch calls ``cuda``."""
+    """Returns whether the drivers list a GPU that torch calls ``cuda``."""
     from silo.core.device import drivers  # noqa: PLC0415
     from silo.machine.device_plugins import devices_of_kind  # noqa: PLC0415
 
@@ -149,23 +149,23 @@ def _install(torch: Any) -> None:  # noqa: ANN401
 _library: Any = None
 
 
-# ---- The device guard for torch's CUDA key, in two lines of C++ that are compiled ----
+# ---- The device guard for torch's CUDA key: two lines of C++, compiled when needed ----
 
 
 _SOURCE: Final = """\
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 C10_REGISTER_GUARD_IMPL(CUDA, c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA>)
 """
-_LAUNCH: Final = LaunchInfo("cuda_device_guard", ())  # without an entry point: loading it registers the guard
+_LAUNCH: Final = LaunchInfo("cuda_device_guard", ())  # no entry point: loading the library registers the guard
 _ORIGIN: Final = "the device guard for torch's CUDA key"
 
 
 def load_guard(torch: Any) -> Decision:  # noqa: ANN401  # the module
-    """Load the guard into this process; build it if the store does not have it.
+    """Loads the guard into this process, after building it if the store lacks it.
 
     Returns:
         Accepted, or Rejected with the reason: no C++ compiler works here, or the guard does not load. After Rejected,
-        torch's Python functions still accept ``cuda``, but C++ code that moves tensors there fails.
+            torch's Python functions still accept ``cuda``, but C++ code that moves tensors there fails.
     """
     try:
         compiler = find_compiler(settings().cc, "the device guard for torch's CUDA key needs")
@@ -179,7 +179,7 @@ def load_guard(torch: Any) -> Decision:  # noqa: ANN401  # the module
 
 
 def guard_job(torch_version: str, compiler: str, cxx11_abi: object) -> str:
-    """Return the job key of the guard, a digest of its source, torch's version and ABI, and the compiler's version."""
+    """Returns the guard's job key: a digest of its source, torch's version and ABI, and the compiler's version."""
     return digest("silo.cuda-guard/1", [_SOURCE, torch_version, compiler, bool(cxx11_abi), list(_flags("", cxx11_abi))])
 
 
@@ -196,7 +196,7 @@ def _kept(torch: Any, compiler: CCompiler) -> Compiled:  # noqa: ANN401
 
 
 def _flags(folder: str, cxx11_abi: object) -> tuple[str, ...]:
-    # No symbol of libc10 is used, so the linker would drop the library without --no-as-needed.
+    # The guard uses no symbol of libc10, so without --no-as-needed the linker would drop that library.
     return (
         "-std=c++20",
         "-O1",

@@ -1,4 +1,4 @@
-"""The memory that a tensor counts as being in, torch's functions with a device, and parts of CUDA without replacement.
+"""Tracks the memory that a tensor counts as being in, and replaces or refuses torch's functions that take a device.
 
 All tensors are in the CPU's memory. A mark on a tensor's storage is the place that the program requested: host memory,
 pinned host memory, or the device. So ``x.to("cuda")`` returns ``x`` itself if ``x`` is on the device, and a copy if it
@@ -31,28 +31,28 @@ __all__ = [
     "refuse_what_needs_cuda",
 ]
 
-# ---- Replaces functions of torch under their own names ----
+# ---- Replacing functions of torch ----
 
 
 def put(owners: tuple[Any, ...], name: str, function: Callable[..., Any]) -> None:
-    """Make ``function`` the member ``name`` of every owner, as a separate function object in each.
+    """Makes ``function`` the member ``name`` of every owner, as a separate function object in each.
 
     ``torch.compile`` finds torch's functions by identity and has rules by name: it raises if one object has two names
     with different rules.
     """
     for owner in owners:
         original = getattr(owner, name, None)
-        made: Any = function
+        replacement: Any = function
         if isinstance(function, FunctionType):
-            made = FunctionType(
+            replacement = FunctionType(
                 function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
             )
-            made.__kwdefaults__ = function.__kwdefaults__
+            replacement.__kwdefaults__ = function.__kwdefaults__
         elif isinstance(function, BuiltinMethodType):
-            made = _calling(function)
-        if original is not None and isinstance(made, FunctionType):
-            named_as(made, original)
-        setattr(owner, name, made)
+            replacement = _calling(function)
+        if original is not None and isinstance(replacement, FunctionType):
+            named_as(replacement, original)
+        setattr(owner, name, replacement)
 
 
 def _calling(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,7 +60,7 @@ def _calling(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def named_as(function: Any, original: Any) -> Any:  # noqa: ANN401
-    """Give ``function`` the name, module and docstring of ``original``, which tracers print; returns ``function``."""
+    """Gives ``function`` the name, module and docstring of ``original``, which tracers print; returns ``function``."""
     function.__name__ = getattr(original, "__name__", function.__name__)
     function.__qualname__ = getattr(original, "__qualname__", function.__name__)
     function.__doc__ = getattr(original, "__doc__", None)
@@ -68,7 +68,7 @@ def named_as(function: Any, original: Any) -> Any:  # noqa: ANN401
     return function
 
 
-# ---- The memory that a tensor counts as being in, and torch's functions with a de ----
+# ---- The memory that a tensor counts as being in, and torch's functions that take a device ----
 
 
 HOST: Final = "host"
@@ -78,13 +78,13 @@ DEVICE: Final = "device"
 _MARK = "_silo_place"
 _Function = Callable[..., Any]
 
-# Functions of torch with a keyword `device` that torch does not list for its default device.
+# Functions with a `device` keyword that are missing from torch's list of functions that use the default device.
 _LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
 _OF_DATA = ("tensor", "as_tensor", "asarray")
 _NEW = ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided")
 _OF_HOST = ("from_numpy", "frombuffer")
-# Methods whose result is marked as being on the host if all of their tensors are: the methods with which programs most
-# often prepare arrays on the host.
+# Methods with which programs most often prepare arrays on the host. If all of their tensors are marked as being on the
+# host, their result is marked so too.
 _KEEPING = (
     *("clone", "contiguous", "float", "half", "bfloat16", "double", "int", "long", "bool"),
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__neg__"),
@@ -92,10 +92,10 @@ _KEEPING = (
 
 
 def names_cuda(device: Any) -> bool:  # noqa: ANN401  # text, torch.device, index, None
-    """Return whether a device argument names the CUDA device: ``"cuda"``, ``"cuda:0"``, ``torch.device``, an index.
+    """Returns whether a device argument (text, ``torch.device``, an index, None) names the CUDA device.
 
     Raises:
-        RuntimeError: the device is not the first one; torch raises the same for a missing GPU.
+        RuntimeError: the argument names a CUDA device other than the first; torch raises the same for a missing GPU.
     """
     if device is None or isinstance(device, bool):
         return False
@@ -116,7 +116,7 @@ def names_cuda(device: Any) -> bool:  # noqa: ANN401  # text, torch.device, inde
 
 
 def index_of(device: Any) -> int:  # noqa: ANN401
-    """Return 0, the index of the only device, for a device argument of ``torch.cuda``.
+    """Returns 0, the index of the only device, for a device argument of ``torch.cuda``.
 
     The CPU is accepted too, because ``x.device`` is ``cpu`` here.
 
@@ -158,14 +158,17 @@ class Placement:
         self._empty_strided: _Function = torch.empty_strided
 
     def place_of(self, tensor: Any) -> str | None:  # noqa: ANN401
-        """Return the mark of a tensor's storage. None: the result of an operation, which counts as on the device."""
+        """Returns the mark of a tensor's storage, or None.
+
+        An unmarked result of an operation counts as on the device.
+        """
         try:
             return getattr(tensor.untyped_storage(), _MARK, None)
         except (NotImplementedError, RuntimeError):  # a sparse tensor, or a subclass without memory of its own
             return None
 
     def mark(self, tensor: Any, place: str, *, again: bool = True) -> Any:  # noqa: ANN401
-        """Mark a tensor's storage and return the tensor. ``again=False`` keeps a mark that the storage already has."""
+        """Marks a tensor's storage and returns the tensor. With ``again=False``, an existing mark stays."""
         if type(tensor) in self._plain and (again or self.place_of(tensor) is None):
             try:
                 setattr(tensor.untyped_storage(), _MARK, place)
@@ -174,14 +177,17 @@ class Placement:
         return tensor
 
     def is_on_host(self, tensor: Any) -> bool:  # noqa: ANN401
-        """Return whether the program put a tensor into the host's memory."""
+        """Returns whether a tensor is marked as being in host memory."""
         return self.place_of(tensor) in (HOST, PINNED)
 
     def kernels(self) -> dict[str, _Function]:
-        """Return the kernels for torch's CUDA key, by operator: they return CPU tensors, marked as on the device."""
+        """Returns the kernels to register for torch's CUDA key, by operator.
+
+        They return CPU tensors marked as on the device.
+        """
         torch = self._torch
 
-        # The parameter names are those in the operators' schemas.
+        # Parameters are named as in the operators' schemas.
         def empty(
             size: Sequence[int],
             dtype: Any = None,  # noqa: ANN401
@@ -225,10 +231,10 @@ class Placement:
         }
 
     def replace(self) -> None:
-        """Replace torch's factories and the methods of ``Tensor`` and of storages that move data."""
+        """Replaces torch's factory functions, and the methods of tensors and storages that move data."""
         torch, tensor = self._torch, self._torch.Tensor
-        # Listed before replacing: torch caches this set, and its mode for the default device finds functions by
-        # identity.
+        # Listed before anything is replaced: torch caches this set, and its mode for the default device finds functions
+        # in it by identity.
         constructors: Any = import_module("torch.utils._device")
         listed = {id(function) for function in constructors._device_constructors()}  # noqa: SLF001
         members = cast("dict[str, Any]", vars(torch))
@@ -273,7 +279,7 @@ class Placement:
         return named_as(called, method)
 
     def _kept(self, result: Any, *operands: Any) -> Any:  # noqa: ANN401
-        """Marks the result of an operation as being on the host if all tensors among ``operands`` are; returns it."""
+        """Returns ``result``, marked as being on the host if all tensors among ``operands`` are."""
         for one in operands:
             if isinstance(one, self._torch.Tensor) and not self.is_on_host(one):
                 return result
@@ -287,7 +293,7 @@ class Placement:
         setattr(self._torch, name, function)
 
     def _factory(self, function: _Function, default: str | None) -> _Function:
-        """Returns ``function`` as a factory that takes ``cuda``.
+        """Wraps a factory function so that its ``device`` may be ``cuda``.
 
         ``default`` is the mark of tensors made without a device; None: the mark of the first argument.
         """
@@ -312,7 +318,10 @@ class Placement:
         return result if kwargs.get("out") is not None else self.mark(result, place, again=again)
 
     def _of_data(self, function: _Function) -> _Function:
-        """Returns a wrapper of ``torch.tensor`` and its like; a tensor as data is moved as by :meth:`Tensor.to`."""
+        """Wraps ``torch.tensor`` or a similar function.
+
+        A tensor that is passed as data is moved as by :meth:`Tensor.to`.
+        """
         made_anew = self._factory(function, HOST)
         like = self._factory(function, None)
         copies = function is self._torch.tensor
@@ -347,7 +356,7 @@ class Placement:
         return self.mark(result, target)
 
     def _target(self, requested: Any) -> str | None:  # noqa: ANN401
-        """Returns the place that the first argument of ``Tensor.to`` names. None: a dtype, or another device type."""
+        """Returns the place that the first argument of ``Tensor.to`` names; None for a dtype or a different device."""
         if isinstance(requested, self._torch.Tensor):
             return HOST if self.is_on_host(requested) else DEVICE if requested.device.type == "cpu" else None
         if names_cuda(requested):
@@ -448,7 +457,7 @@ def _reason(name: str, reason: str) -> str:
 
 
 class _Refused(type):
-    """A class that raises when it is called; it can be named, subclassed and compared."""
+    """The metaclass of placeholder classes that raise when called, but can be named, subclassed and compared."""
 
     reason = ""
 
@@ -463,7 +472,10 @@ def _refusing(name: str, reason: str) -> type:
 
 
 def refuse_what_needs_cuda(torch: Any) -> None:  # noqa: ANN401
-    """Replace parts of torch that need a GPU by errors with a name and a reason; torch itself would raise or crash."""
+    """Replaces parts of torch that need a GPU by errors with a name and a reason.
+
+    torch itself would crash or raise unclear errors.
+    """
     cuda = torch.cuda
     for name, reason in _REFUSED.items():
         setattr(cuda, name, _refusing(f"torch.cuda.{name}", reason))
@@ -487,7 +499,7 @@ def refuse_what_needs_cuda(torch: Any) -> None:  # noqa: ANN401
 
 
 def connect(module: Any) -> None:  # noqa: ANN401
-    """Make ``torch.utils.cpp_extension`` refuse sources in CUDA; extensions in C++ are still built."""
+    """Makes ``torch.utils.cpp_extension`` refuse CUDA sources. Extensions in C++ are still built."""
 
     def of_sources(function: Callable[..., Any]) -> Callable[..., Any]:
         def called(name: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""The devices that the CPU in the place of ``cuda`` can present to a program: names, capabilities, sizes."""
+"""The devices that a program can be shown if the CPU serves ``cuda``: names, capabilities, sizes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MIB = 1 << 20
 
 @frozen
 class PretendedDevice:
-    """The properties of a device as ``torch.cuda.get_device_properties`` returns them; sizes in bytes.
+    """The properties of a device that ``torch.cuda.get_device_properties`` returns; sizes are in bytes.
 
-    ``processors`` is the number of streaming multiprocessors. None stands for the number of CPUs (``processors``) and
-    the memory (``memory_bytes``) that this process may use.
+    ``processors`` is the number of streaming multiprocessors. If ``processors`` is None, the number of CPUs that this
+    process may use is reported; if ``memory_bytes`` is None, the memory that it may use.
     """
 
     name: str
@@ -28,12 +28,13 @@ class PretendedDevice:
     processors: int | None = None
     memory_bytes: int | None = None
     l2_bytes: int = 40 * _MIB
-    shared_bytes: int = 166912  # the most that one block may request
+    shared_bytes: int = 166912  # the maximum of one block
     processor_shared_bytes: int = 167936
     processor_threads: int = 2048
 
 
-# Without --pretend: compute capability 8.0 has bfloat16 and tensor cores, and few programs choose inline PTX for it.
+# Used without --pretend. Programs expect bfloat16 and tensor cores of compute capability 8.0, and few choose inline PTX
+# for it.
 _PLAIN: Final = PretendedDevice("CPU (stand-in for a CUDA device)", (8, 0))
 
 DEVICES: Final = MappingProxyType(
@@ -54,7 +55,7 @@ DEVICES: Final = MappingProxyType(
 
 
 def device_for(name: str | None) -> PretendedDevice:
-    """Return the device that ``--pretend`` or ``SILO_PRETEND`` names; None: a generic device of capability 8.0.
+    """Returns the device that ``--pretend`` or ``SILO_PRETEND`` names; for None, a generic device of capability 8.0.
 
     Raises:
         SettingsError: no device has this name; the message lists the names.
@@ -64,9 +65,9 @@ def device_for(name: str | None) -> PretendedDevice:
     """
     if name is None:
         return _PLAIN
-    found = DEVICES.get(name.strip().lower())
-    if found is None:
+    device = DEVICES.get(name.strip().lower())
+    if device is None:
         near = difflib.get_close_matches(name.strip().lower(), DEVICES, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise SettingsError(f"--pretend (SILO_PRETEND) knows no device {name!r}: {', '.join(DEVICES)}{hint}")
-    return found
+    return device

@@ -52,11 +52,14 @@ _RESET = (
     "reset_peak_host_memory_stats",
     "set_per_process_memory_fraction",
 )
-_CUDA_VERSION = "12.8"  # programs parse it as major.minor
+_CUDA_VERSION = "12.8"  # major.minor, because programs parse it
 
 
 class _DeviceBlock:
-    """Implements ``torch.cuda.device(0)`` and similar blocks; as a decorator it returns the function unchanged."""
+    """Implements ``torch.cuda.device(0)`` and similar context managers.
+
+    As a decorator it returns the function unchanged.
+    """
 
     def __init__(self, device: Any = None) -> None:  # noqa: ANN401
         self.idx = -1 if _is_tensor(device) else index_of(device)
@@ -77,7 +80,7 @@ def _is_tensor(value: object) -> bool:
 
 
 def properties_of(device: PretendedDevice) -> SimpleNamespace:
-    """Return the properties as ``torch.cuda.get_device_properties`` has them: numbers by name, sizes in bytes."""
+    """Returns the properties with the names that ``torch.cuda.get_device_properties`` uses; sizes are in bytes."""
     major, minor = device.capability
     return SimpleNamespace(
         name=device.name,
@@ -107,8 +110,8 @@ def properties_of(device: PretendedDevice) -> SimpleNamespace:
 
 
 def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN401
-    """Replace the functions of ``torch.cuda`` and ``torch.accelerator`` that describe devices and memory."""
-    cuda, accelerator, found = torch.cuda, torch.accelerator, properties_of(device)
+    """Replaces the functions of ``torch.cuda`` and ``torch.accelerator`` that describe devices and memory."""
+    cuda, accelerator, properties = torch.cuda, torch.accelerator, properties_of(device)
 
     def of_device(value: Any) -> Callable[..., Any]:  # noqa: ANN401
         def answer(device: Any = None) -> Any:  # noqa: ANN401
@@ -132,7 +135,7 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
     def free_and_all(device: Any = None) -> tuple[int, int]:  # noqa: ANN401
         index_of(device)
         here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-        return min(here, found.total_memory), found.total_memory
+        return min(here, properties.total_memory), properties.total_memory
 
     def statistics(device: Any = None) -> collections.defaultdict[str, int]:  # noqa: ANN401
         index_of(device)
@@ -166,21 +169,21 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
         put((accelerator,), name, of_device(None))
     put((accelerator,), "current_accelerator", accelerator_now)
     cuda.device = cuda.device_of = cuda._DeviceGuard = accelerator.device_index = _DeviceBlock  # noqa: SLF001
-    torch.cpu.device = _DeviceBlock  # torch.get_device_module(x.device): the device of a tensor is cpu here
+    torch.cpu.device = _DeviceBlock  # for torch.get_device_module(x.device), because x.device is "cpu" here
 
     def device_index(device: Any = None, optional: bool = False, allow_cpu: bool = False) -> int:  # noqa: ANN401, ARG001, FBT001, FBT002
         return index_of(device)
 
     put((cuda, cuda._utils), "_get_device_index", device_index)  # noqa: SLF001
     put((cuda, accelerator), "synchronize", of_device(None))
-    put((cuda,), "get_device_properties", of_device(found))
+    put((cuda,), "get_device_properties", of_device(properties))
     put((cuda,), "get_device_capability", of_device(device.capability))
     put((cuda,), "get_device_name", of_device(device.name))
-    put((cuda,), "get_arch_list", lambda: [f"sm_{found.major}{found.minor}"])
+    put((cuda,), "get_arch_list", lambda: [f"sm_{properties.major}{properties.minor}"])
     put((cuda,), "set_sync_debug_mode", nothing)
     for name in ("utilization", "memory_usage", "temperature", "power_draw", "device_memory_used"):
         put((cuda,), name, of_device(0))
-    put((cuda,), "clock_rate", of_device(found.clock_rate // 1000))
+    put((cuda,), "clock_rate", of_device(properties.clock_rate // 1000))
     runtime = SimpleNamespace(
         cudaProfilerStart=constant(0), cudaProfilerStop=constant(0), cudaDeviceSynchronize=constant(0)
     )
@@ -210,7 +213,10 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
 
 
 def replace_parallel(torch: Any) -> None:  # noqa: ANN401
-    """Make ``DataParallel`` call its module, and ``DistributedDataParallel`` take ``device_ids=[0]`` and join CPUs."""
+    """Makes ``DataParallel`` call its module directly.
+
+    ``DistributedDataParallel`` accepts ``device_ids=[0]`` and connects CPUs.
+    """
 
     def no_devices() -> None:
         return None
@@ -228,7 +234,7 @@ def replace_parallel(torch: Any) -> None:  # noqa: ANN401
 
 
 def replace_generator(torch: Any) -> None:  # noqa: ANN401
-    """Replace seeds and generators: the device's default generator is the CPU's, as are all others."""
+    """Replaces seeds and generators: the device's default generator and all new ones are generators of the CPU."""
     cuda, default = torch.cuda, torch.default_generator
     made_in_c: Any = torch.Generator
     kind_in_c = cast("Any", type(made_in_c))
@@ -285,7 +291,7 @@ def replace_generator(torch: Any) -> None:  # noqa: ANN401
 
 
 def replace_autocast(torch: Any) -> None:  # noqa: ANN401
-    """Make ``autocast("cuda")`` the CPU's autocast with CUDA's default dtype, float16."""
+    """Makes ``autocast("cuda")`` the CPU's autocast with CUDA's default dtype, float16."""
     autocast = torch.amp.autocast_mode.autocast
     begin = autocast.__init__
     dtypes = {"cuda": torch.float16}
@@ -351,7 +357,7 @@ def replace_autocast(torch: Any) -> None:  # noqa: ANN401
 
 
 def replace_loading(torch: Any) -> None:  # noqa: ANN401
-    """Make ``torch.load`` keep storages on the CPU that were saved on a CUDA device or are mapped to one."""
+    """Makes ``torch.load`` put a storage on the CPU if it was saved on, or is mapped to, a CUDA device."""
     serialization = torch.serialization
 
     def restored(storage: Any, location: str) -> Any:  # noqa: ANN401
@@ -360,7 +366,7 @@ def replace_loading(torch: Any) -> None:  # noqa: ANN401
         serialization.validate_cuda_device(location)
         return storage
 
-    # Before torch's own entry for CUDA, whose priority is 20.
+    # 19 comes before torch's own entry for CUDA, which has priority 20.
     serialization.register_package(19, lambda storage: None, restored)  # noqa: ARG005  # pyright: ignore[reportUnknownLambdaType]
 
 
@@ -374,7 +380,7 @@ _current = threading.local()
 class Stream:
     """A stream whose work is always complete. The default stream is number 0."""
 
-    device_type = 1  # the number of CUDA in torch.Stream
+    device_type = 1  # the number of CUDA among torch's device types
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:  # noqa: ANN401
         """Accepts the arguments of ``torch.cuda.Stream`` and of ``torch.Stream``."""
@@ -385,12 +391,12 @@ class Stream:
 
     @property
     def cuda_stream(self) -> int:
-        """The stream's number, in the place of a driver's handle."""
+        """The stream's number, in place of a driver's handle."""
         return self.stream_id
 
     @property
     def native_handle(self) -> int:
-        """The same as :attr:`cuda_stream`."""
+        """The stream's number, like :attr:`cuda_stream`."""
         return self.stream_id
 
     @property
@@ -401,26 +407,26 @@ class Stream:
         return torch.device("cuda", 0)
 
     def query(self) -> bool:
-        """Return whether all work is done: always."""
+        """Returns True: all work is done at once."""
         return True
 
     def synchronize(self) -> None:
-        """Wait for nothing."""
+        """Does nothing: all work is done at once."""
 
     def wait_stream(self, stream: object) -> None:
-        """Wait for nothing."""
+        """Does nothing: all work is done at once."""
 
     def wait_event(self, event: object) -> None:
-        """Wait for nothing."""
+        """Does nothing: all work is done at once."""
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Record an event, a new one by default, and return it."""
+        """Records ``event``, or a new event, and returns it."""
         event = Event() if event is None else event
         event.record(self)
         return event
 
     def is_capturing(self) -> bool:
-        """Return whether a graph is captured: never."""
+        """Returns False: graphs cannot be captured."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -445,28 +451,28 @@ _default = Stream(stream_id=0)
 
 
 def default_stream(device: Any = None) -> Stream:  # noqa: ANN401
-    """Return the stream 0."""
+    """Returns stream 0."""
     index_of(device)
     return _default
 
 
 def current_stream(device: Any = None) -> Stream:  # noqa: ANN401
-    """Return this thread's current stream."""
+    """Returns this thread's current stream."""
     index_of(device)
     return getattr(_current, "stream", _default)
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Make a stream this thread's current one; None changes nothing."""
+    """Makes ``stream`` this thread's current stream; None changes nothing."""
     if stream is not None:
         _current.stream = stream
 
 
 class StreamContext:
-    """``torch.cuda.stream(s)``: a block in which ``s`` is this thread's current stream; None changes nothing."""
+    """``torch.cuda.stream(s)``: makes ``s`` this thread's current stream within a block; None changes nothing."""
 
     def __init__(self, stream: Stream | None) -> None:
-        """Take the stream of the block."""
+        """Keeps the stream for the block."""
         self.stream = stream
 
     def __enter__(self) -> None:
@@ -478,7 +484,7 @@ class StreamContext:
 
 
 class Event:
-    """An event: the moment at which it was recorded, by the clock."""
+    """An event of a stream: holds the time at which it was recorded."""
 
     cuda_event = 0
     event_id = 0
@@ -502,12 +508,12 @@ class Event:
         return _default.device
 
     def record(self, stream: object = None) -> None:
-        """Note the time."""
+        """Records the current time."""
         del stream
         self._at_s = time.perf_counter()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Return the milliseconds from this event to another one, by the clock of the CPU.
+        """Returns the milliseconds from this event to another, by the CPU's clock.
 
         Raises:
             ValueError: one of the events was made without ``enable_timing=True``, or was not recorded.
@@ -519,21 +525,21 @@ class Event:
         return (end_event._at_s - self._at_s) * 1e3
 
     def query(self) -> bool:
-        """Return whether the work before it is done: always."""
+        """Returns True: earlier work is done at once."""
         return True
 
     def wait(self, stream: object = None) -> None:
-        """Wait for nothing."""
+        """Does nothing: earlier work is done at once."""
 
     def synchronize(self) -> None:
-        """Wait for nothing."""
+        """Does nothing: earlier work is done at once."""
 
     def __repr__(self) -> str:
         return "<torch.cuda.Event>"
 
 
 def replace_streams(torch: Any) -> None:  # noqa: ANN401
-    """Replace the streams and events of ``torch.cuda``, and of ``torch`` for any device."""
+    """Replaces the stream and event classes of ``torch.cuda``, and the classes of ``torch`` for any device."""
     cuda = torch.cuda
 
     def external(data_ptr: int, device: Any = None) -> Stream:  # noqa: ANN401

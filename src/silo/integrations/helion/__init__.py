@@ -1,4 +1,4 @@
-"""Launchers for Helion's kernels, for its ``_launcher=``: compiling, from a bundle, or recording calls.
+"""Launchers to pass to Helion's kernels as ``_launcher=``. They compile, launch from a bundle, or record calls.
 
 >>> from silo.integrations import helion
 >>> helion.default_cute_launcher(object(), (0,), block=(32, 32))  # an empty grid launches nothing

@@ -31,7 +31,9 @@ class NotedCall:
         rtol: float | None = None,
         atol: float | None = None,
     ) -> Any:  # noqa: ANN401  # the type that silo.cute returns
-        """Returns a kernel of Silo with this call as its only case, for a module that ``silo build`` reads.
+        """Makes a Silo kernel from this call, for a module that ``silo build`` reads.
+
+        The call becomes the kernel's only case.
 
         The case's arrays have the shapes, strides and dtypes of the recorded arrays, but generated values. ``expected``
         maps a parameter to a function that takes all arrays by name, as numpy arrays, and returns the parameter's
@@ -41,8 +43,8 @@ class NotedCall:
             UnsupportedError, ArgumentError, ToolchainError: as for a launch.
             CaseError: ``expected`` names a parameter that is not an array.
         """
-        made = silo_kernel(self.kernel, self.arguments, self.grid, self.block)
-        names = made.kernel.source.signature.names[: len(self.arguments)]
+        kernel = silo_kernel(self.kernel, self.arguments, self.grid, self.block)
+        names = kernel.kernel.source.signature.names[: len(self.arguments)]
         arrays = {name: one for name, one in zip(names, self.arguments, strict=True) if hasattr(one, "shape")}
         wanted = dict(expected or {})
         for name in wanted:
@@ -63,8 +65,8 @@ class NotedCall:
                 grid=self.grid,
             )
 
-        made.cases()(noted)
-        return made
+        kernel.cases()(noted)
+        return kernel
 
 
 class CallNotes:
@@ -82,7 +84,7 @@ class CallNotes:
         cute_compile_options: str | None = None,
         **options: object,
     ) -> None:
-        """Record a launch. Raises for the same options and arguments as :func:`default_cute_launcher`."""
+        """Records a launch. Raises for the same options and arguments as :func:`default_cute_launcher`."""
         check_options(kernel, cute_compile_options, options)
         self.calls.append(NotedCall(kernel, axes("grid", grid), axes("block", block), plain_arguments(kernel, args)))
 

@@ -1,7 +1,7 @@
-"""Text of the DSL host function of a kernel that needs more than a block and a cluster, with its matmul's TMA atoms.
+"""Generates the DSL host function of a matmul kernel, which needs TMA atoms besides a block and a cluster.
 
-Helion describes it in a list of plans on the kernel, dictionaries with a ``kind``. Silo serves the plans of one matmul:
-its two operands, and the store of its result.
+Helion describes these needs in plans: dictionaries with a ``kind``, in a list on the kernel. Silo serves the plans of
+one matmul: its two operands, and the store of its result.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ _DTYPE = re.compile(r"cutlass\.[A-Z][A-Za-z0-9]*")
 
 @dataclass(frozen=True)
 class OperandDescription:
-    """The operands of a matmul: argument numbers, the MMA ``tile`` (M, N, K), the kernel's parameters ``names``."""
+    """The operands of a matmul. ``left`` and ``right`` are argument numbers, and ``tile`` is the MMA tile (M, N, K).
+
+    ``names`` are the kernel parameters that take the TMA atoms and tensors.
+    """
 
     left: int
     right: int
@@ -63,7 +66,11 @@ class OperandDescription:
 
 @dataclass(frozen=True)
 class StoreDescription:
-    """The result, which TMA copies from shared memory, in boxes of ``box`` elements if Helion gives a size."""
+    """The store of a matmul's result, which TMA copies from shared memory.
+
+    ``box`` is the size of a copy in elements if Helion gives one. ``names`` are the kernel parameters that take the TMA
+    atom and tensor.
+    """
 
     result: int
     tile: tuple[int, int]
@@ -82,7 +89,7 @@ class MatmulDescription:
 
 
 class _Fields:
-    """The members of one plan, each read once; Silo does not support a plan with members left over."""
+    """The members of one plan. Each is read once; members that are left over at the end are not supported."""
 
     def __init__(self, kernel: str, plan: Mapping[str, Any]) -> None:
         self.kernel = kernel
@@ -105,12 +112,12 @@ class _Fields:
 
     def names(self, count: int) -> tuple[str, ...]:
         value = self.left.pop("kernel_args", ())
-        found = tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else ()
-        if len(found) != count or not all(isinstance(one, str) and one.isidentifier() for one in found):
+        elements = tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else ()
+        if len(elements) != count or not all(isinstance(one, str) and one.isidentifier() for one in elements):
             raise UnsupportedError(
                 f"{self.kernel}: kernel_args of its plan {self.kind} are {value!r}, not {count} names"
             )
-        return cast("tuple[str, ...]", found)
+        return cast("tuple[str, ...]", elements)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         return bool(self.left.pop(name, default))
@@ -128,7 +135,7 @@ def read_plans(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -> 
     """Returns the matmul that the plans describe, for a kernel that is called with ``arrays`` arguments.
 
     Raises:
-        UnsupportedError: any other plan, by name.
+        UnsupportedError: a plan describes something else; the message names it.
     """
     by_kind: dict[str, Mapping[str, Any]] = {}
     for plan in plans:
@@ -152,16 +159,19 @@ def read_plans(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -> 
 
 
 def shares_loads(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -> bool:
-    """Whether blocks of a cluster load operands for each other. Raises UnsupportedError as :func:`read_plans`."""
+    """Returns whether the blocks of a cluster load operands for each other (multicast).
+
+    Raises UnsupportedError like :func:`read_plans`.
+    """
     return bool(plans) and read_plans(kernel, plans, arrays).operands.cluster != (1, 1, 1)
 
 
 def _operands(fields: _Fields) -> OperandDescription:
     tile = (fields.number("bm"), fields.number("bn"), fields.number("bk"))
     cluster = (fields.number("cluster_m", 1), fields.number("cluster_n", 1), 1)
-    for name in ("m_size", "n_size", "k_total_size", "lhs_name", "rhs_name"):  # for Helion's own checks
+    for name in ("m_size", "n_size", "k_total_size", "lhs_name", "rhs_name"):  # read by Helion's own checks only
         fields.left.pop(name, None)
-    made = OperandDescription(
+    description = OperandDescription(
         left=fields.number("lhs_idx", least=0),
         right=fields.number("rhs_idx", least=0),
         tile=tile,
@@ -176,7 +186,7 @@ def _operands(fields: _Fields) -> OperandDescription:
         names=fields.names(4),
     )
     fields.finish()
-    return made
+    return description
 
 
 def _store(fields: _Fields) -> StoreDescription:
@@ -185,7 +195,7 @@ def _store(fields: _Fields) -> StoreDescription:
         box = (fields.number("epi_tile_m"), fields.number("epi_tile_n"))
         if fields.number("d_store_box_n") != box[1]:
             raise UnsupportedError(f"{fields.kernel}: its plan {_STORE} stores boxes that are not its tile's width")
-    made = StoreDescription(
+    description = StoreDescription(
         result=fields.number("d_idx", least=0),
         tile=(fields.number("bm"), fields.number("bn")),
         box=box,
@@ -194,41 +204,43 @@ def _store(fields: _Fields) -> StoreDescription:
         names=fields.names(2),
     )
     fields.finish()
-    return made
+    return description
 
 
 def host_lines(plan: MatmulDescription, names: Sequence[str], shapes: Mapping[int, tuple[int, ...]]) -> tuple[str, ...]:
-    """Returns lines of a host function that make the plan's values, in variables named like the kernel's parameters.
+    """Returns the lines of a host function that compute the values of a plan.
 
-    ``names`` are the host function's names of its arguments; ``shapes`` maps an array's position to its shape.
+    The variables have the names of the kernel parameters. ``names`` are the names of the host function's arguments;
+    ``shapes`` maps an array's position to its shape.
     """
-    one = plan.operands
-    left, right = names[one.left], names[one.right]
-    atom_left, tensor_left, atom_right, tensor_right = one.names
-    group = "TWO" if one.two_blocks else "ONE"
+    operands = plan.operands
+    left, right = names[operands.left], names[operands.right]
+    atom_left, tensor_left, atom_right, tensor_right = operands.names
+    group = "TWO" if operands.two_blocks else "ONE"
     lines = [
         (
-            f"mma = blackwell.make_trivial_tiled_mma({one.dtype}, {one.dtype}, {_major(one.left_k_major)}, "
-            f"{_major(one.right_k_major)}, {one.accumulator}, tcgen05.CtaGroup.{group}, {one.tile[:2]}, "
+            f"mma = blackwell.make_trivial_tiled_mma({operands.dtype}, {operands.dtype}, "
+            f"{_major(operands.left_k_major)}, {_major(operands.right_k_major)}, {operands.accumulator}, "
+            f"tcgen05.CtaGroup.{group}, {operands.tile[:2]}, "
             "tcgen05.OperandSource.SMEM)"
         ),
-        f"across = cute.tiled_divide(cute.make_layout({one.cluster}), (mma.thr_id.shape,))",
-        f"left_tiles = {_tiles('a', one, one.left_k_major, usual=True)}",
-        f"right_tiles = {_tiles('b', one, one.right_k_major, usual=False)}",
-        # The matmul reads its right operand as N by K.
+        f"across = cute.tiled_divide(cute.make_layout({operands.cluster}), (mma.thr_id.shape,))",
+        f"left_tiles = {_tiles('a', operands, operands.left_k_major, usual=True)}",
+        f"right_tiles = {_tiles('b', operands, operands.right_k_major, usual=False)}",
+        # The matmul reads its right operand as N by K, so it is transposed.
         f"turned = cute.make_tensor({right}.iterator, cute.select({right}.layout, mode=[1, 0]))",
         (
             f"{atom_left}, {tensor_left} = cute.nvgpu.make_tiled_tma_atom_A("
-            f"blackwell.cluster_shape_to_tma_atom_A({one.cluster}, mma.thr_id), {left}, "
-            f"cute.slice_(left_tiles, (None, None, None, 0)), {one.tile}, mma, across.shape)"
+            f"blackwell.cluster_shape_to_tma_atom_A({operands.cluster}, mma.thr_id), {left}, "
+            f"cute.slice_(left_tiles, (None, None, None, 0)), {operands.tile}, mma, across.shape)"
         ),
         (
             f"{atom_right}, {tensor_right} = cute.nvgpu.make_tiled_tma_atom_B("
-            f"blackwell.cluster_shape_to_tma_atom_B({one.cluster}, mma.thr_id), turned, "
-            f"cute.slice_(right_tiles, (None, None, None, 0)), {one.tile}, mma, across.shape)"
+            f"blackwell.cluster_shape_to_tma_atom_B({operands.cluster}, mma.thr_id), turned, "
+            f"cute.slice_(right_tiles, (None, None, None, 0)), {operands.tile}, mma, across.shape)"
         ),
     ]
-    for place in (one.left, one.right, *([plan.store.result] if plan.store else [])):
+    for place in (operands.left, operands.right, *([plan.store.result] if plan.store else [])):
         if len(shapes.get(place, ())) != 2:
             raise UnsupportedError(f"{names[place]} of a matmul has {len(shapes.get(place, ()))} axes, not 2")
     if plan.store is not None:
@@ -255,13 +267,16 @@ def _major(k_major: bool) -> str:  # noqa: FBT001
 
 
 def _tiles(operand: Literal["a", "b"], plan: OperandDescription, k_major: bool, *, usual: bool) -> str:  # noqa: FBT001
-    """Returns the staged layout of one operand in shared memory. ``usual`` is the DSL's default, which is omitted."""
+    """Returns the DSL expression for the layout of an operand's stages in shared memory.
+
+    ``usual`` is the DSL's default for ``is_k_major``, which is omitted.
+    """
     suffix = "" if k_major == usual else f", is_k_major={k_major}"
     return f"blackwell.make_smem_layout_{operand}(mma, {plan.tile}, {plan.dtype}, {plan.stages}{suffix})"
 
 
 STREAM = "stream_of_the_call"
-"""The parameter for the stream; callers do not pass it."""
+"""The name of the parameter for the stream, which callers do not pass."""
 
 _MODULES = {
     "cutlass": "cutlass",
@@ -273,7 +288,7 @@ _MODULES = {
 
 @dataclass(frozen=True)
 class HostParameter:
-    """One argument of a launch: the kernel's name for it, its annotation in the DSL, and an array's number of axes."""
+    """A parameter of the host function: its name in the kernel, its annotation in the DSL, and an array's rank."""
 
     name: str
     annotation: str
@@ -281,27 +296,27 @@ class HostParameter:
 
 
 def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMarks, grid: Axes, block: Axes) -> str:
-    """Returns the text of a ``@cute.jit`` function that makes the plans' TMA atoms and launches ``kernel``. Pure.
+    """Returns the text of a ``@cute.jit`` function that makes the plans' TMA atoms and launches ``kernel``.
 
     Raises:
         UnsupportedError: a plan that Silo does not serve.
     """
     names = [one.name for one in parameters]
-    given = list(names)
+    parameter_names = list(names)
     lines: list[str] = []
     cluster, pdl = marks.cluster, marks.pdl
     if marks.plans:
         plan = read_plans(kernel, marks.plans, len(names))
         shapes = {place: (0,) * one.rank for place, one in enumerate(parameters) if one.rank is not None}
         lines += host_lines(plan, names, shapes)
-        given += [*plan.operands.names, *(plan.store.names if plan.store else ())]
+        parameter_names += [*plan.operands.names, *(plan.store.names if plan.store else ())]
         pdl = pdl or plan.operands.pdl
         if cluster is None and plan.operands.cluster != (1, 1, 1):
             cluster = plan.operands.cluster
     launch_arguments = [f"grid={grid}", f"block={block}"]
     if any(one.name == STREAM for one in parameters):
         launch_arguments.append(f"stream={STREAM}")
-        given.remove(STREAM)
+        parameter_names.remove(STREAM)
     if cluster is not None:
         launch_arguments.append(f"cluster={cluster}")
     if pdl:
@@ -310,10 +325,11 @@ def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMar
         launch_arguments.append(f"min_blocks_per_mp={marks.min_blocks}")
     carveout = marks.carveout
     if carveout is None and marks.min_blocks > 1:
-        carveout = -1  # the driver's own choice; without a value the DSL queries the GPU of this machine for its memory
+        # the driver's own choice; without a value, the DSL would ask this machine's GPU for its memory size
+        carveout = -1
     if carveout is not None:
         launch_arguments.append(f"preferred_smem_carveout={carveout}")
-    lines.append(f"device_function({', '.join(given)}).launch({', '.join(launch_arguments)})")
+    lines.append(f"device_function({', '.join(parameter_names)}).launch({', '.join(launch_arguments)})")
     head = ", ".join(f"{one.name}: {one.annotation}" for one in parameters)
     return "".join(["@cute.jit\n", f"def {kernel}({head}):\n", *(f"    {line}\n" for line in lines)])
 
@@ -326,7 +342,11 @@ def _tensor_layouts() -> Any:  # noqa: ANN401  # an enumeration of the DSL
 
 
 def host_function(kernel: object, text: str, parameters: Sequence[HostParameter]) -> Any:  # noqa: ANN401
-    """Returns the DSL function that a text of :func:`host_text` defines. Raises ToolchainError."""
+    """Executes ``text``, a result of :func:`host_text`, and returns the DSL function that it defines.
+
+    Raises:
+        ToolchainError: the DSL is not installed or lacks a needed name.
+    """
     name = name_of(kernel)
     file = f"<launch of {name}, {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     space: dict[str, Any] = {word: dsl_module(module) for word, module in _MODULES.items()}

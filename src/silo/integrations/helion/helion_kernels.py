@@ -1,4 +1,4 @@
-"""Silo's kernels for Helion's kernels, made at the first launch, and launchers with the form of Helion's for CuTe."""
+"""Makes Silo kernels of Helion's CuTe kernels at their first launch, and provides launchers with Helion's signature."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ __all__ = [
     "written_signature",
 ]
 
-_KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
-# The types that Helion gives to the numbers its host code passes.
+_KEPT = 512  # the kernels to keep: a program that tunes makes thousands, and uses most of them only briefly
+# The types that Helion declares for numbers that its host code passes.
 _SCALARS = {bool: ("i1", "cutlass.Boolean"), int: ("i64", "cutlass.Int64"), float: ("fp32", "cutlass.Float32")}
 _CONSTANT = "constexpr"
 
 
 @frozen
 class _Made:
-    """A kernel made for one of Helion: Helion's attributes of it (``said``), the grid and ranks in its code (``own``).
+    """A Silo kernel, ``made``, for a kernel of Helion, and the facts that it was made for.
 
-    ``kernel`` is referenced so that its id is not reused.
+    ``said`` are the attributes that Helion set on the kernel; ``own`` the grid and ranks that the generated host
+    function contains. ``kernel``, Helion's object, is referenced so that its id is not reused.
     """
 
     kernel: object
@@ -52,48 +53,51 @@ class _Made:
 
 
 class KernelsOfHelion:
-    """Kernels of Silo by kernel of Helion and argument types, the newest last. Safe to use from several threads."""
+    """A cache of Silo kernels by Helion kernel and argument types. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[object, ...], _Made] = {}
         self._lock = Mutex()
 
     def serving(self, kernel: object, arguments: Sequence[object], grid: Axes, block: Axes) -> Any:  # noqa: ANN401
-        """Returns the kernel that serves a launch, made if needed. Raises UnsupportedError, SourceError."""
+        """Returns the Silo kernel that serves a launch, and makes it if necessary.
+
+        Raises UnsupportedError, SourceError.
+        """
         types: list[object] = []
         empty = False
-        for one in arguments:
-            shape = getattr(one, "shape", None)
+        for argument in arguments:
+            shape = getattr(argument, "shape", None)
             if shape is None:
-                types.append(type(one))
+                types.append(type(argument))
             else:
-                types.append(getattr(one, "dtype", None))
+                types.append(getattr(argument, "dtype", None))
                 empty = empty or 0 in shape
         key = (id(kernel), block, empty, *types)
-        said = marks_said(kernel)
+        marks_text = marks_said(kernel)
         found = self._made.get(key)
-        if found is not None and found.said == said and (not found.own or found.own == _own(arguments, grid)):
+        if found is not None and found.said == marks_text and (not found.own or found.own == _own(arguments, grid)):
             return found.made
         marks = launch_marks(kernel)
-        made = silo_kernel(kernel, arguments, grid, block, dynamic=empty)
+        new_kernel = silo_kernel(kernel, arguments, grid, block, dynamic=empty)
         with self._lock:
             self._made.pop(key, None)
-            self._made[key] = _Made(kernel, said, () if marks.plain else _own(arguments, grid), made)
+            self._made[key] = _Made(kernel, marks_text, () if marks.plain else _own(arguments, grid), new_kernel)
             while len(self._made) > _KEPT:
                 del self._made[next(iter(self._made))]
-        return made
+        return new_kernel
 
 
 def _own(arguments: Sequence[object], grid: Axes) -> tuple[object, ...]:
-    """Returns the values that Silo's generated host function depends on: the grid, and the ranks of the arguments."""
+    """Returns the values that a generated host function depends on: the grid, and the ranks of the arguments."""
     return (grid, *map(_rank, arguments))
 
 
 def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: Axes, *, dynamic: bool = False) -> Any:  # noqa: ANN401
-    """Returns a new Silo kernel for a kernel of Helion, for calls with arguments of these types.
+    """Makes a Silo kernel of a Helion kernel, for calls with arguments of these types.
 
-    ``dynamic``: shapes and strides are not folded into the code, even if the kernel is marked otherwise, because the
-    DSL cannot fold the shape of an array without elements.
+    With ``dynamic``, shapes and strides are not constants of the code even if the kernel is marked otherwise. This is
+    necessary for arrays without elements, whose shapes the DSL cannot make constant.
 
     Raises:
         UnsupportedError: a plan that Silo does not serve.
@@ -108,7 +112,7 @@ def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: 
     if marks.plain:
         return cute(kernel, signature=signature, block=block, cluster=marks.cluster, layouts=layouts, name=name)
     parameters, host = host_parameters(signature, arguments), "silo"
-    if shares_loads(name, marks.plans, len(arguments)):  # only the DSL makes tensor maps for multicast loads
+    if shares_loads(name, marks.plans, len(arguments)):  # multicast loads need tensor maps that only the DSL makes
         parameters, host = [*parameters, HostParameter(STREAM, "CUstream")], "dsl"
     text = host_text(name, parameters, marks, grid, block)
     function = host_function(kernel, text, parameters)
@@ -116,20 +120,20 @@ def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: 
 
 
 def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[str, Value]:
-    """Returns the parameters that the host passes, in the kernel's order, in the form that ``silo.cute`` takes."""
+    """Returns the parameters that the host passes, in the kernel's order, for ``silo.cute(signature=...)``."""
     parameters = inspect.signature(kernel).parameters  # pyright: ignore[reportArgumentType]  # a function of the DSL
     if len(arguments) > len(parameters):
         parameter_names = ", ".join(parameters) or "no parameters"
         raise ArgumentError(f"{name_of(kernel)}: {len(arguments)} arguments, and the kernel has {parameter_names}")
-    found: dict[str, Value] = {}
+    types: dict[str, Value] = {}
     for place, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
         if hasattr(argument, "shape"):
-            found[name] = f"*{_element(kernel, place, argument)}"
+            types[name] = f"*{_element(kernel, place, argument)}"
         elif _is_constexpr(parameters[name].annotation):
-            found[name] = _CONSTANT
+            types[name] = _CONSTANT
         else:
-            found[name] = _SCALARS[cast("type[bool | int | float]", type(argument))][0]
-    return found
+            types[name] = _SCALARS[cast("type[bool | int | float]", type(argument))][0]
+    return types
 
 
 def _element(kernel: object, place: int, array: Any) -> str:  # noqa: ANN401  # of any library
@@ -143,13 +147,13 @@ def _element(kernel: object, place: int, array: Any) -> str:  # noqa: ANN401  # 
 
 
 def _is_constexpr(annotation: object) -> bool:
-    """Whether a parameter is a ``Constexpr``; its annotation may be a string."""
+    """Returns whether a parameter is a ``Constexpr``; its annotation may be a string."""
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", repr(annotation))
     return text.partition("[")[0].rpartition(".")[2] == "Constexpr"
 
 
 def host_parameters(signature: Mapping[str, Value], arguments: Sequence[object]) -> list[HostParameter]:
-    """Returns the same parameters for the generated host function."""
+    """Converts the parameters of ``signature`` to parameters of the generated host function."""
     words = dict(_SCALARS.values()) | {_CONSTANT: "cutlass.Constexpr"}
     return [
         HostParameter(name, words.get(str(written), "cute.Tensor"), _rank(argument))
@@ -174,10 +178,10 @@ def default_cute_launcher(
     cute_compile_options: str | None = None,
     **options: object,
 ) -> None:
-    """Launch a CuTe kernel that Helion generated; pass this as ``_launcher=`` of its host function.
+    """Launches a CuTe kernel that Helion generated; pass this as ``_launcher=`` of its host function.
 
     The first launch with arguments of these types compiles the kernel, and Silo's store keeps the code. Shapes and
-    strides are folded into the code, unless Helion marked the kernel otherwise. An empty grid launches nothing.
+    strides are constants of the code, unless Helion marked the kernel otherwise. An empty grid launches nothing.
 
     Args:
         kernel: the ``@cute.kernel`` function, with Helion's attributes (cluster, plans of its operands).
@@ -189,7 +193,7 @@ def default_cute_launcher(
 
     Raises:
         GridError: the grid or block is not a tuple of one to three numbers.
-        UnsupportedError: an option, or a plan that is not of one matmul, by name.
+        UnsupportedError: an option, or a plan that is not of one matmul; the message names it.
         ArgumentError: an argument that is neither an array nor a number.
     """
     check_options(kernel, cute_compile_options, options)
@@ -201,10 +205,10 @@ def default_cute_launcher(
 
 
 def bundled_cute_launcher(kernels: Kernels) -> Callable[..., None]:
-    """Returns a launcher that takes its code from a bundle, for a process that may lack the DSL.
+    """Returns a launcher that takes the code from a bundle, for a process that may lack the DSL.
 
-    ``kernels`` is the result of ``silo.load``. The launcher finds a kernel by its name and calls nothing of the object;
-    the block size is stored in the bundle.
+    ``kernels`` is the result of ``silo.load``. The launcher uses only the name of the kernel object that it is called
+    with; the block size is stored in the bundle.
     """
 
     def launch(

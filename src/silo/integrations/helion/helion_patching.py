@@ -16,7 +16,7 @@ from silo.launch.native import cpu_threads
 
 __all__ = ["LAUNCHERS", "install", "installed", "num_sm"]
 
-# By Helion's backend: the name that generated code imports from helion.runtime, and Silo's launcher.
+# For each backend of Helion: the name that generated code imports from helion.runtime, and Silo's launcher.
 LAUNCHERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "triton": ("default_launcher", launcher),
     "cute": ("default_cute_launcher", default_cute_launcher),
@@ -26,14 +26,14 @@ LAUNCHERS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 def install(*backends: str) -> tuple[str, ...]:
-    """Replace Helion's launchers by Silo's, for these backends or for all that Helion has; returns the backends' names.
+    """Replaces Helion's launchers by Silo's, for the given backends or for all that Helion has. Returns their names.
 
     Generated code binds its launcher when it is imported, so kernels that were already called keep Helion's. With
     ``triton``, Helion's ``get_num_sm`` also works for CPUs (:func:`num_sm`); Helion's own raises AssertionError.
 
     Raises:
         PackageError: Helion is not installed.
-        UnsupportedError: Silo or this version of Helion lacks a launcher of that name.
+        UnsupportedError: Silo or this version of Helion lacks a launcher for a named backend.
     """
     runtime = _runtime()
     chosen = _chosen(runtime, backends)
@@ -47,7 +47,7 @@ def install(*backends: str) -> tuple[str, ...]:
 
 
 class _NumSM:
-    """Helion's ``get_num_sm`` for its own devices, and :func:`num_sm` for CPUs."""
+    """A replacement of Helion's ``get_num_sm``: Helion's own function, but :func:`num_sm` for CPUs."""
 
     def __init__(self, own: Callable[..., int]) -> None:
         self.own = own
@@ -56,13 +56,14 @@ class _NumSM:
         if device.type != "cpu":
             return self.own(device, reserved_sms=reserved_sms)
         try:
-            return self.own(device, reserved_sms=reserved_sms)  # 1 while Helion interprets Pallas
+            # Helion's function accepts a CPU (and returns 1) if it interprets Pallas
+            return self.own(device, reserved_sms=reserved_sms)
         except AssertionError:
             return num_sm(reserved_sms=reserved_sms)
 
 
 def num_sm(*, reserved_sms: int = 0) -> int:
-    """Programs of a persistent kernel on the CPU: one for each thread that launches use, minus ``reserved_sms``.
+    """Returns the number of programs of a persistent kernel on the CPU: threads minus ``reserved_sms``, at least 1.
 
     >>> num_sm(reserved_sms=10_000)
     1
@@ -72,7 +73,10 @@ def num_sm(*, reserved_sms: int = 0) -> int:
 
 @contextmanager
 def installed(*backends: str) -> Generator[tuple[str, ...]]:
-    """Apply :func:`install` within the block, and restore Helion's launchers after it. Raises as :func:`install`."""
+    """Applies :func:`install` within the block and restores Helion's launchers after it.
+
+    Raises like :func:`install`.
+    """
     runtime = _runtime()
     names = [LAUNCHERS[backend][0] for backend in _chosen(runtime, backends)] + ["get_num_sm"]
     before = [(name, getattr(runtime, name)) for name in names]
@@ -91,10 +95,10 @@ def _runtime() -> Any:  # noqa: ANN401  # a module
 
 
 def _chosen(runtime: Any, backends: Sequence[str]) -> tuple[str, ...]:  # noqa: ANN401
-    there = {backend: hasattr(runtime, name) for backend, (name, _) in LAUNCHERS.items()}
+    present = {backend: hasattr(runtime, name) for backend, (name, _) in LAUNCHERS.items()}
     for backend in backends:
-        if not there.get(backend):
-            why = "Silo has no launcher" if backend not in there else "this Helion has no launcher"
-            available = ", ".join(name for name, is_there in there.items() if is_there)
+        if not present.get(backend):
+            why = "Silo has no launcher" if backend not in present else "this Helion has no launcher"
+            available = ", ".join(name for name, is_there in present.items() if is_there)
             raise UnsupportedError(f"{why} for Helion's backend {backend!r}; there are {available}")
-    return tuple(backends or (name for name, is_there in there.items() if is_there))
+    return tuple(backends or (name for name, is_there in present.items() if is_there))

@@ -1,4 +1,4 @@
-"""Reads one call of a launcher: grid, block, compile options, and Helion's attributes of the kernel. Pure."""
+"""Reads one call of a launcher: grid, block, compile options, and Helion's attributes of the kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Axes", "LaunchMarks", "axes", "check_options", "launch_marks", "mark
 
 Axes = tuple[int, int, int]
 
-# The DSL's own launch uses this bridge, Silo's does not; line tables serve profilers only.
+# DSL options that change nothing here: Silo launches without the TVM FFI bridge, and line tables only serve profilers.
 _WITHOUT_EFFECT = ("--enable-tvm-ffi", "--generate-line-info")
 _ATTRIBUTES = {
     "_helion_cute_cluster_shape": "cluster",
@@ -75,11 +75,11 @@ def check_options(kernel: object, compile_options: object, others: Mapping[str, 
 
 @dataclass(frozen=True)
 class LaunchMarks:
-    """Helion's attributes of a kernel.
+    """The attributes that Helion sets on a kernel to describe its launch.
 
-    ``dynamic``: shapes and strides are not folded into the code. ``plans`` describe the values that the host makes for
-    the kernel's last parameters (``silo.integrations.helion.cute_host_text``). ``min_blocks`` is the number of
-    blocks that an SM must hold at once, ``carveout`` the percentage of its memory used as shared memory.
+    With ``dynamic``, shapes and strides are not constants of the code. ``plans`` describe the values that the host
+    makes for the kernel's last parameters (``silo.integrations.helion.cute_host_text``). ``min_blocks`` is the number
+    of blocks that an SM must hold at once, ``carveout`` the percentage of the SM's memory used as shared memory.
     """
 
     cluster: Axes | None = None
@@ -91,42 +91,44 @@ class LaunchMarks:
 
     @property
     def plain(self) -> bool:
-        """Whether the launch needs nothing besides block and cluster."""
+        """Whether the launch needs no host function: it has only a block and a cluster."""
         return not (self.plans or self.pdl or self.min_blocks or self.carveout is not None)
 
 
 def marks_said(kernel: object) -> tuple[object, ...]:
-    """Returns the values of all of Helion's attributes, unchecked: cheap enough for every launch."""
+    """Returns the values of all attributes that Helion sets, unchecked. It is cheap enough for every launch."""
     return tuple(map(getattr(kernel, "__dict__", _NOTHING).get, _SAID))
 
 
 def launch_marks(kernel: object) -> LaunchMarks:
-    """Returns the kernel's marks. Raises UnsupportedError for a malformed attribute."""
-    found: dict[str, Any] = {
+    """Reads and checks Helion's attributes of a kernel. Raises UnsupportedError for a malformed attribute."""
+    attributes: dict[str, Any] = {
         name: getattr(kernel, attribute) for attribute, name in _ATTRIBUTES.items() if hasattr(kernel, attribute)
     }
-    cluster: Any = found.pop("cluster", None)
+    cluster: Any = attributes.pop("cluster", None)
     if cluster is not None:
         whole = isinstance(cluster, tuple) and [type(one) for one in cast("tuple[object, ...]", cluster)] == [int] * 3
         if not whole or min(cast("Axes", cluster)) < 1:
             raise UnsupportedError(f"{name_of(kernel)}: a cluster is three positive integers, not {cluster!r}")
     for name in ("min_blocks", "carveout"):
-        value = found.get(name)
+        value = attributes.get(name)
         if value is not None and (type(value) is not int or value < 0):
             raise UnsupportedError(f"{name_of(kernel)}: {name} is a natural number, not {describe(value)}")
     plans: Sequence[Mapping[str, Any]] = getattr(kernel, _PLANS, ())
     return LaunchMarks(
         cluster=None if cluster == (1, 1, 1) else cast("Axes | None", cluster),
-        dynamic=found.get("dynamic") is True,
-        pdl=found.get("pdl") is True,
-        min_blocks=found.get("min_blocks") or 0,
-        carveout=found.get("carveout"),
+        dynamic=attributes.get("dynamic") is True,
+        pdl=attributes.get("pdl") is True,
+        min_blocks=attributes.get("min_blocks") or 0,
+        carveout=attributes.get("carveout"),
         plans=tuple(plans),
     )
 
 
 def plain_arguments(kernel: object, arguments: Sequence[object]) -> tuple[object, ...]:
-    """Returns the arguments for Silo's calls: traced numbers become numbers, an array without axes gets one axis.
+    """Converts a launch's arguments for a call of Silo's kernel.
+
+    Traced numbers become plain numbers, and an array without axes gets one axis.
 
     Raises:
         ArgumentError: an argument is neither an array nor a number.
@@ -139,7 +141,7 @@ def plain_arguments(kernel: object, arguments: Sequence[object]) -> tuple[object
 def _plain(kernel: object, place: int, argument: Any) -> object:  # noqa: ANN401  # from the caller
     shape = getattr(argument, "shape", None)
     if shape is not None:
-        return argument if len(shape) else argument.reshape(1)  # a view, so that the caller's array is written
+        return argument if len(shape) else argument.reshape(1)  # a view, so that a kernel writes to the caller's array
     number = {"SymInt": int, "SymFloat": float, "SymBool": bool}.get(type(argument).__name__)
     if number is not None:
         return number(argument)

@@ -1,4 +1,4 @@
-"""A launcher with the signature of Helion's for Metal kernels."""
+"""A launcher with the signature of Helion's launcher for Metal kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from silo.kernels.kernel import maker
 
 __all__ = ["default_metal_launcher", "generated_text"]
 
-_KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
+_KEPT = 512  # the kernels to keep: a program that tunes makes thousands, and uses most of them only briefly
 _NAMED = "_mps_get_name"
 _WITHOUT_EFFECT = ("num_warps", "num_stages")
 
@@ -37,21 +37,22 @@ def default_metal_launcher(
     _block_dims: tuple[int, int, int] = (256, 1, 1),
     **options: object,
 ) -> None:
-    """Launch a Metal kernel that Helion generated; pass this as ``_launcher=`` of its host function.
+    """Launches a Metal kernel that Helion generated; pass this as ``_launcher=`` of its host function.
 
-    Helion writes the text. The first launch with arguments of these types compiles it, and Silo's store keeps the code.
-    Tensors on the CPU are computed by the emulator, tensors on a Mac's GPU by Metal. An empty grid launches nothing.
+    Helion generates the kernel's text. The first launch with arguments of these types compiles it, and Silo's store
+    keeps the code. If the tensors are on the CPU, an emulator runs the kernel; on a Mac's GPU, Metal does. An empty
+    grid launches nothing.
 
     Args:
         metal_kernel: the ``@metal_jit`` function.
         grid: threadgroups along one to three axes.
-        *args: the kernel's arguments in its order: tensors, and numbers that Helion folds into the text.
+        *args: the kernel's arguments in its order: tensors, and numbers that Helion writes into the text.
         _block_dims: threads of a threadgroup.
         **options: ``num_warps`` and ``num_stages``, which are ignored.
 
     Raises:
         GridError: the grid or block is not a tuple of one to three numbers.
-        UnsupportedError: an option that no Metal launch has, by name.
+        UnsupportedError: an option that Metal launches lack; the message names it.
         ArgumentError: as any call.
     """
     if others := [name for name in options if name not in _WITHOUT_EFFECT]:
@@ -73,28 +74,28 @@ def _serving(kernel: object, args: tuple[object, ...], block: Axes) -> Any:  # n
     if found is not None:
         return found.made
     text, name = generated_text(kernel, args, block)
-    made = maker("metal")(text, kernel=name, group_size=block)
+    silo_kernel = maker("metal")(text, kernel=name, group_size=block)
     with _lock:
-        _made[key] = _Made(kernel, made)
+        _made[key] = _Made(kernel, silo_kernel)
         while len(_made) > _KEPT:
             del _made[next(iter(_made))]
-    return made
+    return silo_kernel
 
 
 def generated_text(kernel: object, args: tuple[object, ...], block: Axes) -> tuple[str, str]:
-    """Returns the text that Helion writes for these arguments, and the kernel's name in it."""
-    own: Any = copy.copy(kernel)  # so that Helion's own cache on the kernel stays unchanged
-    own._compiled = {}  # noqa: SLF001
-    own.required_threads_per_threadgroup = block
+    """Returns the text that Helion generates for these arguments, and the kernel's name in it."""
+    copied: Any = copy.copy(kernel)  # so that Helion's own cache on the kernel stays unchanged
+    copied._compiled = {}  # noqa: SLF001
+    copied.required_threads_per_threadgroup = block
     with _lock, _texts():
-        text, name = own(*args)
-    cast("Any", kernel).msl_source = text  # as Helion's own call does
+        text, name = copied(*args)
+    cast("Any", kernel).msl_source = text  # Helion's own launch sets this too
     return text, name
 
 
 @contextmanager
 def _texts() -> Generator[None]:
-    """Make ``torch.mps.compile_shader`` return its argument. Called with the lock held."""
+    """Makes ``torch.mps.compile_shader`` return its argument, the text. Called with the lock held."""
     import torch  # noqa: PLC0415  # Helion has imported it
     import torch.mps  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""A launcher with the signature of Helion's for Pallas kernels."""
+"""A launcher with the signature of Helion's launcher for Pallas kernels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from silo.kinds.pallas.front.launch_spec import ArgSpec, Scratch
 
 __all__ = ["default_pallas_launcher", "specs_of"]
 
-_KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
+_KEPT = 512  # the kernels to keep: a program that tunes makes thousands, and uses most of them only briefly
 _BlockSpecs = Sequence[tuple[Sequence[int | None], Sequence[Any]] | None]
-# Options that describe a compact worklist; the first of them, _WORKLIST, is refused.
+# The names of options that describe a compact worklist start with this. A kernel with the first of them, _WORKLIST, is
+# refused; without it the others have no effect.
 _OF_WORKLISTS = "_compact_"
 _WIDE = ("int64", "float64", "complex128")
 _WORKLIST = "_compact_build_worklist"
@@ -50,10 +51,11 @@ def default_pallas_launcher(
     _use_low_level_scheduler: bool = False,
     **options: object,
 ) -> object:
-    """Launch a Pallas kernel that Helion generated; pass this as ``_launcher=`` of its host function.
+    """Launches a Pallas kernel that Helion generated; pass this as ``_launcher=`` of its host function.
 
-    It becomes a kernel of ``silo.pallas`` for the shapes, dtypes and numbers of the call: interpreted if its tensors
-    are on the CPU, compiled if they are on a TPU, kept by Silo's store. Numbers are constants, as in Helion.
+    The launcher makes a kernel of ``silo.pallas`` for the shapes, dtypes and numbers of the call. It is interpreted if
+    its tensors are on the CPU and compiled if they are on a TPU; Silo's store keeps the code. Numbers are constants, as
+    in Helion.
 
     Args:
         pallas_kernel: the generated function.
@@ -74,10 +76,10 @@ def default_pallas_launcher(
         **options: any other option that is not empty is refused.
 
     Returns:
-        As Helion's launcher: None, the output that was allocated, or a tuple of them in their order.
+        As Helion's launcher: None, the output that was allocated, or a tuple of the allocated outputs in order.
 
     Raises:
-        UnsupportedError: a compact worklist, remote copies or another option, by name.
+        UnsupportedError: a compact worklist, remote copies or another option; the message names it.
         ArgumentError: as any call; also for 64-bit tensors.
     """
     del _pallas_interpret, _scratch_shape_sources, _matmul_dot_general, _use_low_level_scheduler
@@ -123,28 +125,28 @@ def specs_of(
     in_hbm: Sequence[int],
     pads: Sequence[tuple[int, int, int, int]],
 ) -> tuple[ArgSpec | str, ...]:
-    """Returns Silo's spec of each argument, or ``"constexpr"`` for a number. Pure.
+    """Returns Silo's spec of each argument, or ``"constexpr"`` for a number.
 
-    As in Helion, ``blocks`` and ``scalars`` count tensors only, the other sequences count all arguments.
+    As in Helion, ``blocks`` and ``scalars`` count only tensors; the other sequences count all arguments.
     """
-    found: list[ArgSpec | str] = []
+    specs: list[ArgSpec | str] = []
     tensors = 0
-    for place, one in enumerate(args):
+    for position, one in enumerate(args):
         if not hasattr(one, "shape"):
-            found.append("constexpr")
+            specs.append("constexpr")
             continue
         spec = blocks[tensors] if blocks else None
         shape = tuple(int(size) for size in one.shape)
-        written = place in outputs
-        role = "in" if not written else "inout" if place in inplace else "out"
-        own_pads = tuple((axis, multiple, more) for other, axis, multiple, more in pads if other == place)
-        whole = spec is None or place in in_hbm
+        written = position in outputs
+        role = "in" if not written else "inout" if position in inplace else "out"
+        own_pads = tuple((axis, multiple, more) for other, axis, multiple, more in pads if other == position)
+        whole = spec is None or position in in_hbm
         padded = _padded(shape, own_pads)
-        found.append(
+        specs.append(
             ArgSpec(
                 block=None if whole or spec is None else _block(spec[0], padded),
                 dims=() if whole or spec is None else tuple(_dim(one) for one in spec[1]),
-                space="hbm" if place in in_hbm else "smem" if tensors in scalars else "vmem",
+                space="hbm" if position in in_hbm else "smem" if tensors in scalars else "vmem",
                 role=role,
                 pad=own_pads,
                 dtype=str(one.dtype).removeprefix("torch.") if role == "out" else None,
@@ -152,7 +154,7 @@ def specs_of(
             )
         )
         tensors += 1
-    return tuple(found)
+    return tuple(specs)
 
 
 def _padded(shape: tuple[int, ...], pads: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
@@ -163,7 +165,7 @@ def _padded(shape: tuple[int, ...], pads: Sequence[tuple[int, int, int]]) -> tup
 
 
 def _block(block: Sequence[int | None], shape: tuple[int, ...]) -> tuple[int | None, ...]:
-    """Returns the block with None for axes that are at least as long as the array's; empty axes become 1."""
+    """Replaces extents of a block that are at least as long as the array's axis by None; empty axes become 1."""
     return tuple(
         None if one is None or one >= size else max(int(one), 1) for one, size in zip(block, shape, strict=True)
     )
@@ -178,7 +180,7 @@ def _dim(one: Any) -> int | tuple[int, int, int] | None:  # noqa: ANN401
 
 def _scratch(one: tuple[Any, ...]) -> Scratch:
     shape, element, *kind = one
-    name = str(element).rpartition(".")[2].rstrip("_")  # jnp.float32, jnp.bool_
+    name = str(element).rpartition(".")[2].rstrip("_")  # for names such as jnp.float32 or jnp.bool_
     chosen = kind[0] if kind else "vmem"
     return (
         Scratch(chosen, tuple(int(size) for size in shape)) if element is None else Scratch(chosen, tuple(shape), name)
@@ -202,7 +204,7 @@ def _serving(
     *,
     in_hbm: bool,
 ) -> Any:  # noqa: ANN401  # the type that silo.pallas returns
-    # By identity: as keys 1 and True are equal, but they make two kernels.
+    # 1 and True are equal as keys of a dict but make two kernels, so the key has their identities.
     constants = tuple(
         (cast("object", type(one)), identity_of(one))
         for one, spec in zip(args, specs, strict=True)
@@ -212,7 +214,7 @@ def _serving(
     found = _made.get(key)
     if found is not None:
         return found.made
-    made = maker("pallas")(
+    silo_kernel = maker("pallas")(
         kernel,
         args=specs,
         scheme="fori" if in_hbm or scratch else "default",
@@ -221,19 +223,22 @@ def _serving(
         name=name_of(kernel),
     )
     with _lock:
-        _made[key] = _Made(kernel, made)
+        _made[key] = _Made(kernel, silo_kernel)
         while len(_made) > _KEPT:
             del _made[next(iter(_made))]
-    return made
+    return silo_kernel
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
-    """A tensor without its gradient, as Helion's launcher passes it."""
+    """Returns a tensor without its gradient, which is how Helion's launcher passes it."""
     return value.detach() if getattr(value, "requires_grad", False) else value
 
 
 def _tensor(array: Any) -> Any:  # noqa: ANN401
-    """Returns a result as a tensor, also if the call has no tensor whose library it could follow."""
+    """Converts a result to a torch tensor.
+
+    This is necessary if no argument is a tensor: the kernel then returns arrays of jax.
+    """
     if hasattr(array, "data_ptr"):
         return array
     import torch  # noqa: PLC0415  # Helion has imported it

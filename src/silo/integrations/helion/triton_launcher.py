@@ -1,4 +1,7 @@
-"""Launchers with the signature of Helion's for Triton kernels: with Triton's compiles, and with Silo's."""
+"""Launchers with the signature of Helion's for Triton kernels.
+
+Triton compiles for ``launcher``, Silo for ``default_launcher``.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from silo.kinds.triton.programs.triton_patching import served_run
 
 __all__ = ["default_launcher", "launcher"]
 
-_KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
+_KEPT = 512  # the kernels to keep: a program that tunes makes thousands, and uses most of them only briefly
 
-# Work of Helion's launcher besides launching: memory shared with other processes, and state between launches. The
-# generated code of most kernels passes these options with an empty value.
+# Options for work of Helion's launcher besides launching: memory shared with other processes, and state between
+# launches. Generated code passes them with an empty value for most kernels.
 _HOST_WORK = (
     "_remote_copy_signal_dst",
     "_remote_copy_signal_slots_per_program",
@@ -31,12 +34,13 @@ _HOST_WORK = (
     "_minimum_resident_programs",
 )
 
-# Triton's message for incompatible shapes; Helion has an error of its own for it.
+# Triton's message for incompatible shapes, which Helion turns into an error of its own.
 _SHAPES = "Cannot make_shape_compatible: incompatible dimensions"
 
-_run: list[Any] = []  # Triton's run replaced by Silo's, after the first launch
+_run: list[Any] = []  # after the first launch: Triton's run method as replaced by Silo
 _notices = Notices()
-_made: dict[int, tuple[object, Any]] = {}  # by id; the kernel is referenced, so that its id is not reused
+# by id of the Helion kernel, which is referenced so that its id is not reused
+_made: dict[int, tuple[object, Any]] = {}
 _lock = Mutex()
 
 
@@ -50,11 +54,11 @@ def launcher(
     launch_cooperative_grid: bool = False,
     **options: Any,  # noqa: ANN401
 ) -> object:
-    """Launch a Triton kernel that Helion generated: Triton compiles, Silo launches.
+    """Launches a Triton kernel that Helion generated: Triton compiles it, Silo launches it.
 
-    Keeps the contract of Helion's own launcher: Triton's cache, hooks and errors, the error for a changed global, the
-    returned value. It takes every keyword; for work on the host at each launch (symmetric memory, state between
-    launches), Helion's own launcher runs instead, and one line of the log reports it.
+    The launcher behaves like Helion's own with regard to Triton's cache, hooks and errors, the error for a changed
+    global, and the returned value. It accepts every keyword. If a keyword requests work on the host at each launch
+    (symmetric memory, state between launches), Helion's own launcher runs instead, and the log reports this once.
 
     Args:
         triton_kernel: the ``@triton.jit`` function.
@@ -64,7 +68,7 @@ def launcher(
         num_stages: as in Triton.
         ptx_options: options of NVIDIA's assembler.
         launch_cooperative_grid: the kernel synchronizes all of its programs.
-        **options: of Triton's compiler, and work on the host, by name.
+        **options: options of Triton's compiler, and requests for work on the host.
 
     Returns:
         Triton's ``CompiledKernel``.
@@ -102,16 +106,16 @@ def launcher(
 
 
 def _helions(name: str, host_work: list[str]) -> Any:  # noqa: ANN401  # a function
-    """Returns Helion's own launcher, for a kernel with work on the host; logs it once for each kernel."""
+    """Returns Helion's own launcher, for a kernel with work on the host. Logs this once for each kernel."""
     try:
-        own: Any = import_module("helion.runtime.triton.launcher").default_launcher
+        launcher: Any = import_module("helion.runtime.triton.launcher").default_launcher
     except ImportError as error:
         raise PackageError(
             f"{name}: {', '.join(host_work)} is work of Helion's own launcher, and Helion is not installed: "
             "pip install helion"
         ) from error
     _notices.once(name, f"{name}: {', '.join(host_work)} is work that Helion's own launcher does, so it launches")
-    return own
+    return launcher
 
 
 def _errors() -> Any:  # noqa: ANN401  # a module
@@ -128,11 +132,11 @@ def default_launcher(
     launch_cooperative_grid: bool = False,
     **options: object,
 ) -> None:
-    """Launch a Triton kernel that Helion generated; pass this as ``_launcher=`` of its host function.
+    """Launches a Triton kernel that Helion generated; pass this as ``_launcher=`` of its host function.
 
     The first launch with arguments of these types compiles the kernel for the device of its arrays, which may be the
     CPU; Silo's store keeps the code. An empty grid launches nothing. Helion's launcher returns the result of Triton's
-    launch; this one returns None.
+    launch; this launcher returns None.
 
     Args:
         kernel: the ``@triton.jit`` function.
@@ -142,11 +146,11 @@ def default_launcher(
         num_stages: as in Triton.
         ptx_options: options of NVIDIA's assembler, which Silo refuses.
         launch_cooperative_grid: the kernel synchronizes all of its programs.
-        **options: of Triton's compiler, by name.
+        **options: options of Triton's compiler.
 
     Raises:
         GridError: the grid is not a tuple of one to three numbers.
-        UnsupportedError: an option that Silo does not have, or work of Helion's launcher on the host, by name.
+        UnsupportedError: an option that Silo lacks, or a request for work on the host; the message names it.
         ArgumentError: as any call.
     """
     blocks = axes("grid", grid)
@@ -179,9 +183,9 @@ def _serving(kernel: object) -> Any:  # noqa: ANN401  # the type that silo.kerne
     found = _made.get(id(kernel))
     if found is not None:
         return found[1]
-    made = make_kernel(kernel)
+    silo_kernel = make_kernel(kernel)
     with _lock:
-        _made[id(kernel)] = (kernel, made)
+        _made[id(kernel)] = (kernel, silo_kernel)
         while len(_made) > _KEPT:
             del _made[next(iter(_made))]
-    return made
+    return silo_kernel

@@ -6,8 +6,8 @@
 ...     compiled(x)
 
 For the CPU Inductor generates Triton kernels (``cpu_backend="triton"``); Silo chooses their blocks, compiles them, and
-launches them without Triton's launcher. With ``enable("cuda")`` Inductor's kernels for GPUs stay as they are: Silo
-keeps their configs and agrees on them, launches them, and adds them to a recording.
+launches them without Triton's launcher. With ``enable("cuda")`` Inductor generates its GPU kernels as always; Silo
+keeps the configs that torch measured for them, launches them, and adds them to a recording.
 """
 
 from __future__ import annotations

@@ -41,10 +41,10 @@ __all__ = [
 
 @frozen
 class GeneratedKernel:
-    """Inductor's description of one kernel that it generated.
+    """Inductor's description of a kernel that it generated.
 
-    ``sizes`` maps a dimension to its elements, a power of two; ``given`` has the block sizes of Inductor's configs.
-    ``source`` is the kernel's text; "" if it is not known.
+    ``sizes`` maps a dimension to its number of elements, rounded up to a power of two; ``given`` has the block sizes of
+    Inductor's own configs. ``source`` is the kernel's text, or "" if it is unknown.
     """
 
     kind: str  # POINTWISE, REDUCTION, PERSISTENT_REDUCTION, ...
@@ -60,7 +60,10 @@ class GeneratedKernel:
 
     @property
     def is_outer(self) -> bool:
-        """Whether neighbours in memory belong to different rows: then a block covers many rows and little of each."""
+        """Whether elements of a reduction that are adjacent in memory belong to different rows.
+
+        Then a block covers many rows and few elements of each.
+        """
         found = rows_are_neighbours(self.source)
         if found is not None:
             return found
@@ -69,13 +72,13 @@ class GeneratedKernel:
 
     @property
     def period(self) -> int:
-        """The least number of rows side by side that share a further index, if it is a power of two; else 0."""
+        """The smallest number of adjacent rows that share an outer index, if it is a power of two; else 0."""
         found = [int(number) for number in _PERIOD.findall(self.source)]
         least = min((one for one in found if one >= _LINE), default=0)
         return 0 if least & (least - 1) else least
 
 
-# Inductor writes an address as a sum of terms, and names an index of the rows, or of the elements of a row, in front.
+# Inductor writes an address as a sum of terms. Earlier lines give names to the index of a row and of an element in it.
 _READ = re.compile(r"tl\.load\(\w+ \+ \(([\w +*]+)\),")
 _ROW_INDEX = re.compile(r"^\s*(\w+) = (?:xindex|\(xindex % \d+\))$", re.MULTILINE)
 _ELEMENT_INDEX = re.compile(r"^\s*(\w+) = r0_index$", re.MULTILINE)
@@ -83,7 +86,7 @@ _PERIOD = re.compile(r"= (?:\()?xindex // (\d+)\b")
 
 
 def rows_are_neighbours(source: str) -> bool | None:
-    r"""Whether a reduction reads rows side by side (True), or the elements of a row (False); None if it is not clear.
+    r"""Returns True if a reduction reads adjacent rows, False if it reads along a row, None if that is unclear.
 
     >>> text = "x0 = xindex\n r0_1 = r0_index\n tl.load(in_ptr0 + ({}), xmask)"
     >>> [rows_are_neighbours(text.format(one)) for one in ("x0 + 1024*r0_1", "r0_1 + 64*x0", "r0_1")]
@@ -99,23 +102,23 @@ def rows_are_neighbours(source: str) -> bool | None:
     return None if across == along else across
 
 
-# Elements of a block that is read and written once: enough for vector loops, few enough for a near cache.
+# Elements of a pointwise block: enough for vector loops, few enough for a near cache.
 _SPAN = 2048
-# Elements of a row that a reduction reads at once.
+# Elements of a row that a reduction reads in one step.
 _PIECE = 1024
-# Elements of a tile that is read along one axis and written along the other, and of its short axis: whole cache lines
-# are read, or written.
+# Elements of a tile that is read along one axis and written along the other, and elements along its short axis. The
+# short axis is a whole cache line long, so reads and writes use whole lines.
 _TILE = 4096
 _LINE = 16
-# Rows side by side that an outer reduction adds up at once.
+# Adjacent rows that an outer reduction sums in one step.
 _ROWS = 1024
-# Elements of the short rows that a program has, so that starting it costs less than they do.
+# Elements of a program that reduces short rows: enough that they cost more than starting the program.
 _SHORT = 512
 _LIMITS = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "R0_BLOCK": 65536, "R1_BLOCK": 32768}
 
 
 def blocks_for(kernel: GeneratedKernel) -> tuple[Mapping[str, int], ...]:
-    """Returns block sizes to try, best guess first; empty: Inductor's own are kept."""
+    """Returns block sizes to try, best guess first. An empty tuple keeps Inductor's own."""
     choose = _KINDS.get(kernel.kind)
     if choose is None or not kernel.given or kernel.meta.get("tma_min_block_sizes") or kernel.meta.get("RSPLIT_SIZE"):
         return ()
@@ -123,7 +126,7 @@ def blocks_for(kernel: GeneratedKernel) -> tuple[Mapping[str, int], ...]:
 
 
 def _keeps(kernel: GeneratedKernel, blocks: Mapping[str, int]) -> bool:
-    """Whether ``blocks`` sets exactly the kernel's block sizes, to powers of two that Inductor's masks allow."""
+    """Returns whether ``blocks`` sets exactly the kernel's block sizes, to powers of two within Inductor's limits."""
     return tuple(sorted(blocks)) == kernel.blocks and all(
         0 < value <= _LIMITS.get(name, 0) and not value & (value - 1) for name, value in blocks.items()
     )
@@ -139,7 +142,7 @@ def _pointwise(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
 
 
 def _tile(x: int, y: int) -> Mapping[str, int]:
-    """Returns block sizes of a kernel that reads along one axis and writes along the other, as a transpose does."""
+    """Returns block sizes for a kernel that reads along one axis and writes along the other, as a transpose does."""
     short = min(_LINE, y)
     long = min(_TILE // short, x)
     return {"XBLOCK": long, "YBLOCK": min(_TILE // long, y, _LIMITS["YBLOCK"])}
@@ -210,15 +213,15 @@ def chosen_configs(heuristics: Any, plain: Callable[..., Any]) -> Callable[..., 
     return cached_autotune
 
 
-# The device in the text of a kernel that Inductor generated.
+# Part of the text of every kernel that Inductor generates for the CPU.
 _CPU_DEVICE = "DeviceProperties(type='cpu'"
 
 
 def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps ``AsyncCompile.triton``: kernels for the CPU stay in this process, because torch's workers lack Silo.
+    """Wraps ``AsyncCompile.triton``: CPU kernels are compiled in this process, because torch's workers lack Silo.
 
-    Once its workers have begun, torch calls it a first time while it generates code, without the device: the kernel's
-    text has it.
+    Once its workers run, torch calls this a first time while it still generates code, without passing the device. The
+    device is then found in the kernel's text.
     """
 
     @wraps(plain)
@@ -231,10 +234,11 @@ def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_workers(plain: Callable[..., Any], compiling: Any, *words: str) -> Any:  # noqa: ANN401  # torch's objects
-    """The result of ``AsyncCompile.triton`` of a kernel that torch's workers do not get.
+    """Calls ``AsyncCompile.triton`` so that this process compiles the kernel and no worker does. Returns its result.
 
-    It is the kernel, or a finished future of it if torch has workers: torch's scheduler then asserts that it gets one,
-    with the future of a worker inside, and waits for several of these at once.
+    The result is the kernel itself. If torch has workers, it is a finished future of the kernel instead, because
+    torch's scheduler then asserts that it gets a ``LambdaFuture`` with an inner future, and waits for several of these
+    at once.
     """
     pooled = compiling.use_process_pool()
     compiling.use_process_pool = _no_pool
@@ -258,17 +262,18 @@ def finished(kernel: Any) -> Any:  # noqa: ANN401
     return LambdaFuture(lambda: kernel, future=done)
 
 
-# Kernels that allow any block size, down to one element: no element needs to be read before another is written. A
-# kernel without this property has a barrier, which the compiler keeps.
+# Kinds of kernels that are correct for any block size, down to one element: an element may be written before another
+# one is read. A kernel of another kind may need a barrier between the two, which the compiler then keeps.
 _ANY_BLOCKS = frozenset({"POINTWISE", "REDUCTION", "PERSISTENT_REDUCTION"})
 
 
 def own_promises(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """Wraps ``CachingAutotuner._create_compile_options``: adds options that hold for generated kernels for the CPU.
+    """Wraps ``CachingAutotuner._create_compile_options``: adds compile options that hold for generated CPU kernels.
 
-    Generated code adds to its own results, which no other launch reaches before the call has ended; Inductor's C++ for
-    one thread relies on that as well. There, and in its Triton kernels, elements are computed in any order, and blocks
-    may have any length. Kernels that users wrote may rely on more.
+    ``cpu_launch_atomics``: a generated kernel's atomics go to its own results, which no other launch accesses before
+    the call ends. ``cpu_elements_apart``: elements may be computed in any order and blocks may have any length.
+    Inductor's C++ code for the CPU relies on the same. A kernel that a user wrote may need stronger guarantees, so it
+    gets neither option.
     """
 
     @wraps(plain)
@@ -283,9 +288,10 @@ def own_promises(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str
 
 
 def never_unwrapped(plain: Callable[[Any, str], bool]) -> Callable[[Any, str], bool]:
-    """Wraps ``GraphLowering.is_unspec_arg``: whether a tensor without dimensions is passed to a kernel as a number.
+    """Wraps ``GraphLowering.is_unspec_arg``, which decides whether a 0-dimensional tensor is passed as a number.
 
-    A GPU cannot read a tensor in the CPU's memory. A kernel for the CPU can, and it must if it writes its result there.
+    GPUs need the number, because they cannot read a tensor in host memory. A CPU kernel can read it, and must get the
+    tensor if it writes its result there, so for CPUs the answer is False.
     """
 
     @wraps(plain)
@@ -298,8 +304,8 @@ def never_unwrapped(plain: Callable[[Any, str], bool]) -> Callable[[Any, str], b
 def without_sorting(plain: Any) -> Any:  # noqa: ANN401  # a class method
     """Wraps ``TritonScheduling.get_backend_features``: on CPUs torch's own operator sorts, as with its C++ backend.
 
-    Inductor's Triton code sorts short rows by a network of compares. That suits a GPU; on a CPU it takes 1.1 to 30
-    times as long as torch's operator.
+    Inductor's Triton code sorts short rows by a network of compare operations. That suits a GPU; on a CPU it takes 1.1
+    to 30 times as long as torch's operator.
     """
 
     @wraps(plain.__func__)
@@ -313,9 +319,10 @@ def without_sorting(plain: Any) -> Any:  # noqa: ANN401  # a class method
 
 
 def rows_in_loops(plain: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Wraps ``TritonKernel.should_use_persistent_reduction``: whether a program reads whole rows at once.
+    """Wraps ``TritonKernel.should_use_persistent_reduction``, which decides whether a program reads whole rows at once.
 
-    On CPUs it does not if nothing reads along the rows: a loop over their elements then adds up many rows side by side.
+    For a CPU kernel whose loads never run along the rows, the answer is False: a loop over the elements of a row then
+    sums many adjacent rows in parallel.
     """
 
     @wraps(plain)
@@ -330,10 +337,10 @@ def rows_in_loops(plain: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def bool_sums_by_torch(lowering: Any, plain: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ANN401
-    """Wraps ``lowering.index_put_impl_``: on CPUs torch's own operator adds booleans into a tensor.
+    """Wraps ``lowering.index_put_impl_``: on CPUs torch's own operator accumulates booleans into a tensor.
 
-    Since torch 2.15 Inductor writes an atomic "or" for it, which Triton refuses for booleans; on GPUs torch leaves them
-    to its operator, too.
+    Since torch 2.15 Inductor writes an atomic "or" for this, which Triton refuses for booleans. On GPUs torch itself
+    uses its operator.
     """
 
     @wraps(plain)
@@ -366,14 +373,17 @@ _notices = Notices()
 
 
 def served_launcher(heuristics: Any, plain: Callable[[Any], Any]) -> Callable[[Any], Any]:  # noqa: ANN401
-    """Wraps ``TritonCompileResult.make_launcher``; torch's serves other devices, and unsupported code."""
+    """Wraps ``TritonCompileResult.make_launcher``: CPU kernels get a native launcher of Silo.
+
+    Kernels of other devices, and kernels that Silo does not support, keep torch's launcher.
+    """
 
     @wraps(plain)
     def make_launcher(self: Any) -> Any:  # noqa: ANN401  # a TritonCompileResult
         if self.compile_meta.get("device_type") != "cpu":
             return plain(self)
-        heuristics.triton_helpers.set_driver_to_cpu()  # a kernel for a GPU may have set another driver meanwhile
-        made = plain(self)  # has the attributes that torch reads from a launcher
+        heuristics.triton_helpers.set_driver_to_cpu()  # a kernel for a GPU may have set Triton's driver since
+        made = plain(self)  # torch's launcher, from which the attributes are copied
         try:
             ours = _generated(heuristics, self, _native_launcher(self.kernel))
         except SiloError as error:
@@ -388,7 +398,7 @@ def served_launcher(heuristics: Any, plain: Callable[[Any], Any]) -> Callable[[A
 
 
 def _native_launcher(compiled: Any) -> Launcher:  # noqa: ANN401  # Triton's CompiledKernel
-    """Returns a launcher without a guard for Triton's compiled code: Inductor calls it with fitting types only."""
+    """Returns a launcher of Triton's compiled code without a guard, because Inductor only passes arguments that fit."""
     blocked = adapter.launch_hooks()
     if blocked:
         raise UnsupportedError(blocked)
@@ -406,7 +416,7 @@ def _native_launcher(compiled: Any) -> Launcher:  # noqa: ANN401  # Triton's Com
 
 
 def _generated(heuristics: Any, result: Any, native: Launcher) -> Any:  # noqa: ANN401
-    """Returns the function that Inductor's code calls: it computes the grid and passes the kernel's parameters."""
+    """Returns the launching function for Inductor's code: it computes the grid and passes the kernel's parameters."""
     function = result.kernel.src.fn
     call_args, def_args, _ = result._get_arg_lists(function.arg_names, heuristics.get_constexprs(function))  # noqa: SLF001
     types = result.kernel.src.signature

@@ -1,4 +1,4 @@
-"""Decisions between whole kernels for GPUs: products, convolutions, and the code that Inductor fuses with them.
+"""Decisions between whole GPU kernels for matrix products and convolutions, and about code to fuse with them.
 
 The subject of a decision is the operator with its inputs, or the text of fused code, on one model of device.
 """
@@ -31,7 +31,7 @@ _COUNTER = re.compile(r"_\d+$")
 
 
 class ChoiceDecisions:
-    """Decides between the kernels that can compute one product or convolution (``PersistentCache.lookup``)."""
+    """Decides which kernel computes a product or a convolution, in place of ``PersistentCache.lookup``."""
 
     def __init__(self, precision: Callable[[], str], current_device: Callable[[], int]) -> None:
         self._precision = precision
@@ -50,7 +50,10 @@ class ChoiceDecisions:
         hint: int | None,
         plain: Callable[[], dict[Any, float]],
     ) -> dict[Any, float]:
-        """Times in milliseconds by choice, as torch's look-up returns them; ``plain`` is torch's own look-up."""
+        """Returns the time of each choice in milliseconds, as torch's look-up does. ``plain`` is torch's own look-up.
+
+        The times come from a decision if there is one, else from torch's measurement.
+        """
         labels = {_label(one): one for one in choices}
         if len(choices) < 2 or len(labels) != len(choices) or not all(map(_is_cuda, choices)):
             return plain()
@@ -107,7 +110,7 @@ class ChoiceDecisions:
         subject: list[JSON] = ["choice", operator, self._precision(), _POLICY.sub("", inputs), hint]
         return make_question(operator, subject, {}, "cuda", self._current_device())
 
-    # -- times of fused code, by which torch decides what to fuse with a template -----------------------------------
+    # -- times of fused code, by which torch decides whether to fuse it with a template ------------------------------
 
     def part_time(self, measure: Callable[[], tuple[float, str]]) -> tuple[float, str]:
         """The result of a call that measures code which torch compares with code that it is fused with."""
@@ -118,9 +121,10 @@ class ChoiceDecisions:
             self._parts.depth -= 1
 
     def fused_time(self, module: Any, threshold: int, plain: Callable[[], tuple[float, str]]) -> tuple[float, str]:  # noqa: ANN401
-        """The time in milliseconds of generated code that torch tries out, and its file, as torch's method returns.
+        """Returns the time in milliseconds of code that torch fuses on trial, and the file of the code.
 
-        ``threshold`` is the number of spilled registers from which on torch does not measure; ``plain`` is its method.
+        ``plain`` is torch's own method for this. It returns infinity without measuring for code with at least
+        ``threshold`` spilled registers.
         """
         tuner = getattr(module, "triton_", None)
         props = getattr(tuner, "device_props", None)
@@ -174,7 +178,7 @@ def _may_measure() -> bool:
     return settings().tune not in ("cached", "frozen") and not is_frozen()
 
 
-# Numbers of devices in generated code, which are not part of a decision's subject.
+# Device indices in generated code, which do not count in a decision's subject.
 _INDEX = re.compile(r"(\bindex=|cuda:|_DeviceGuard\(|set_device\(|get_raw_stream\(|\bstream)\d+")
 
 
@@ -194,9 +198,9 @@ def _fused_ms(config: Config) -> float:
 
 
 def _label(choice: Any) -> str:  # noqa: ANN401
-    """A choice's identity in every process: its kind, its template, and the template's config.
+    """Returns a choice's name that is the same in every process: its kind, its template, and the template's config.
 
-    The code of a template has the index of its device in it, and its name a number that counts choices.
+    torch's own name contains a counter, and the template's code contains the device index, so neither can be used.
     """
     kind, name = type(choice).__name__, str(choice.name)
     described = str(getattr(choice, "description", "") or "")
@@ -212,10 +216,10 @@ def _is_cuda(choice: Any) -> bool:  # noqa: ANN401
 
 
 def _chosen_of(times: Mapping[str, float]) -> Config:
-    """The config of the decision that times of choices lead to: the choice, and the times of all.
+    """Returns the config of a decision for measured times: the fastest choice, and the times of all choices.
 
-    Torch compares the times of several choices when it decides what to fuse with a product, so a lock file or a bundle
-    without them would lead to another graph than the measurement did.
+    The times are part of the config because torch compares several of them when it decides what to fuse with a product.
+    Without them, a lock file or a bundle would lead to another graph than the measurement did.
     """
     text = " ".join(f"{_short(label)}={time_ms!r}" for label, time_ms in times.items())
     return Config.of(choice=min(times, key=lambda label: times[label]), times=text)
@@ -226,15 +230,16 @@ def _short(label: str) -> str:
 
 
 def _only_choice(config: Config) -> Config:
-    """A decision's config without its times."""
+    """Returns a decision's config without the times."""
     return Config.of(choice=config.as_dict().get("choice", ""))
 
 
 def _times_of(kept: KeptDecision, labels: Mapping[str, Any], *, whole: bool) -> dict[Any, float] | None:
-    """The kept times of all choices; a choice that was not measured cannot win.
+    """Returns the times of all choices from an earlier decision; a choice that was not measured cannot win.
 
-    None if the kept choice is not among them, or the decision has no times; and with ``whole``, if a decision of the
-    store lacks a choice, because it may be faster. A lock file's decision holds whatever it lacks.
+    Returns None if the decided choice is not among ``labels``, or if the decision has no times. With ``whole``, returns
+    None also if a decision of the store lacks a choice, because that choice may be faster. A decision of a lock file
+    counts even if it lacks choices.
     """
     chosen = kept.winner.config.as_dict()
     if chosen.get("choice") not in labels or "times" not in chosen:
@@ -246,10 +251,10 @@ def _times_of(kept: KeptDecision, labels: Mapping[str, Any], *, whole: bool) -> 
 
 
 def _choice_times(config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:
-    """The times that a decision holds, as torch's look-up returns them: its choice is the first, and none is faster.
+    """Returns the times in a decision, as torch's look-up returns them: the decided choice first, and no other faster.
 
-    Torch's choice between equal times, and between templates for a fusion, depends on their order: so the process that
-    measured and each that reads its decision return the same.
+    torch chooses between equal times, and between templates for a fusion, by their order. Therefore the process that
+    measured returns the same as each process that reads the decision.
     """
     chosen = config.as_dict()
     winner = str(chosen["choice"])

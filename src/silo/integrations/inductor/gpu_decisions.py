@@ -26,7 +26,7 @@ _log = logging.getLogger("silo")
 _notices = Notices()
 
 
-# Inductor's flags that change which configs it tries, or how it searches. Others only describe the kernel.
+# Inductor's flags that change which configs it tries or how it searches. Its other flags only describe the kernel.
 _SEARCH_FLAGS: Final = (
     "autotune_pointwise",
     "coordinate_descent_check_all_directions",
@@ -38,12 +38,12 @@ _SEARCH_FLAGS: Final = (
     "min_split_scan_rblock",
     "spill_threshold",
 )
-# Facts of a kernel beside its body that its grid or its configs follow from.
+# Facts about a kernel, besides its body, that determine its grid or its configs.
 _FACTS: Final = ("grid_type", "no_x_dim", "persistent_reduction", "reduction_hint", "tiling_scores", "RSPLIT_SIZE")
 
 
 def _plain(value: Any) -> JSON:  # noqa: ANN401
-    """A fact of Inductor's as JSON; objects by their text."""
+    """Converts a value from Inductor to JSON; objects become their text."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, dict):
@@ -55,12 +55,12 @@ def _plain(value: Any) -> JSON:  # noqa: ANN401
 
 
 def _described(value: Any) -> JSON:  # noqa: ANN401
-    """An option of a kernel's; a device by its kind and not by its index."""
+    """Converts an option of a kernel to JSON; a device becomes its type and capability, without its index."""
     return [value.type, _plain(value.cc)] if hasattr(value, "multi_processor_count") else _plain(value)
 
 
 def reason_to_leave(autotuner: Any) -> str:  # noqa: ANN401
-    """Why torch alone decides about a kernel; "" if Silo's decisions apply."""
+    """Returns why Silo leaves the decision about a kernel to torch; "" if Silo decides."""
     if autotuner.device_props.type != "cuda":
         return f"it is for {autotuner.device_props.type}"
     if getattr(autotuner, "triton_interpret", False):
@@ -73,11 +73,11 @@ def reason_to_leave(autotuner: Any) -> str:  # noqa: ANN401
 
 
 def question_about(autotuner: Any) -> Question:  # noqa: ANN401
-    """The question about a kernel of Inductor's, a ``CachingAutotuner``.
+    """Returns the question whose answer is the config of one of Inductor's kernels (a ``CachingAutotuner``).
 
     Raises:
-        UnsupportedError: torch alone decides about it.
-        DeviceError: Silo does not find its device.
+        UnsupportedError: Silo leaves the decision to torch.
+        DeviceError: Silo does not find the kernel's device.
     """
     if reason := reason_to_leave(autotuner):
         raise UnsupportedError(reason)
@@ -99,17 +99,17 @@ def question_about(autotuner: Any) -> Question:  # noqa: ANN401
 
 
 def _index_of(autotuner: Any) -> int:  # noqa: ANN401
-    """The number of a kernel's device in this process; of the present device for code that serves several."""
+    """Returns the index of a kernel's device in this process; for code for several devices, the current device."""
     index = autotuner.triton_meta.get("device")
     return int(autotuner.get_device_interface().current_device() if index is None else index)
 
 
 class TunerDecisions:
-    """Decides for Inductor's kernels in the place of their own caches; torch measures if nothing was decided.
+    """Decides the configs of Inductor's kernels instead of torch's own caches; without a decision torch measures.
 
-    ``heuristics`` is torch's module, ``descend`` its method of coordinate descent, ``sweep`` its method that measures
-    each launcher. ``records`` returns the records that serve code, if that part is on. Calls of an object that was
-    switched off do nothing.
+    ``heuristics`` is torch's module, ``descend`` its method of coordinate descent, and ``sweep`` its method that
+    measures each launcher. ``records`` returns the records that serve code from a bundle, if that part is on. After
+    :meth:`stop`, the methods do nothing.
     """
 
     def __init__(
@@ -126,30 +126,30 @@ class TunerDecisions:
         self._decisions = Decisions()
         self._measuring: set[int] = set()
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._models: dict[Any, int] = {}  # of devices, with the number of the first device of each
-        self._final: weakref.WeakSet[Any] = weakref.WeakSet()  # their only config was left by this object
+        self._models: dict[Any, int] = {}  # index of the first device of each model
+        self._final: weakref.WeakSet[Any] = weakref.WeakSet()  # kernels that this object left only one config
         self._on = True
 
     def stop(self) -> None:
-        """From now on torch decides alone, also for kernels that hold a plug-in of this object."""
+        """Leaves all further decisions to torch, also for kernels that hold a plug-in of this object."""
         self._on = False
 
     def seen(self) -> list[Any]:
-        """Torch's objects of the kernels for CUDA that were compiled while this object was on, and that live."""
+        """Returns torch's tuners of the CUDA kernels that were compiled while this object was on and still exist."""
         return list(self._seen)
 
     def is_measuring(self, autotuner: Any) -> bool:  # noqa: ANN401
-        """Whether a search of this object is at work on a kernel."""
+        """Returns whether this object is just measuring a kernel."""
         return id(autotuner) in self._measuring
 
     def is_settled(self, autotuner: Any) -> bool:  # noqa: ANN401
-        """Whether a kernel has one config, which no search will change."""
+        """Returns whether a kernel has a single config that no search will change."""
         return autotuner in self._final or (len(_candidates(autotuner)) == 1 and not _may_add(autotuner))
 
-    # -- the two moments of a kernel's life ------------------------------------------------------------------------
+    # -- before a kernel is compiled, and before it is measured --------------------------------------------------------
 
     def before_compile(self, autotuner: Any) -> None:  # noqa: ANN401
-        """Let torch compile, or keep of its compiled results, the decided config alone."""
+        """Restricts a kernel to its decided config: torch compiles only this one, or keeps only its compiled result."""
         if not self._on:
             return
         if autotuner.device_props.type == "cuda":
@@ -161,7 +161,7 @@ class TunerDecisions:
         config = self._decided_before(autotuner, candidates)
         final = config is not None
         if config is None and len(candidates) == 1 and not _may_add(autotuner):
-            config = candidates[0]  # nothing to decide
+            config = candidates[0]  # there is nothing to decide
         records = self._records()
         if config is None or autotuner.device_props.type != "cuda":
             return
@@ -174,16 +174,17 @@ class TunerDecisions:
             self._use_compiled(autotuner, config)
 
     def expected(self, autotuner: Any) -> Config | None:  # noqa: ANN401
-        """The config that a kernel will have, without measuring; None if torch has to measure."""
+        """Returns the config that a kernel will have if torch need not measure; else None."""
         candidates = _candidates(autotuner)
         config = self._decided_before(autotuner, candidates)
         alone = len(candidates) == 1 and not _may_add(autotuner)
         return candidates[0] if config is None and alone else config
 
     def table_entry(self, autotuner: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401
-        """The decided config of a kernel as an entry of torch's ``autotune_lookup_table``; {} without a decision.
+        """Returns a kernel's decided config as an entry of torch's ``autotune_lookup_table``; {} without a decision.
 
-        Torch reads the block sizes, warps and stages of an entry, and nothing else.
+        torch reads only the block sizes, warps and stages of an entry. For a decision that sets other values, {} is
+        returned too.
         """
         if not self._on or autotuner.device_props.type != "cuda":
             return {}
@@ -199,7 +200,7 @@ class TunerDecisions:
             name = str(autotuner.fn.__name__)
             _notices.once(f"workers {name}", f"torch's workers compile every config of {name}: {_NO_ENTRY} {config}")
             return {}
-        if autotuner.configs:  # workers by threads compile this very object
+        if autotuner.configs:  # worker threads compile this same object
             same = [one for one in autotuner.configs if config_of(one) == config]
             autotuner.configs = same[:1] or [made_config(self._heuristics, config)]
         function = autotuner.fn
@@ -212,13 +213,13 @@ class TunerDecisions:
         return {key: members}
 
     def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
-        """Add the config of a launched kernel to the recording."""
+        """Adds the config of a launched kernel to the recording."""
         question = self._question(autotuner)
         if question is not None:
             keep_recorded(replace(question.wanted, config=config))
 
     def _decided_before(self, autotuner: Any, candidates: Sequence[Config]) -> Config | None:  # noqa: ANN401
-        """The config that was decided for a kernel, or that the mode without measurements uses."""
+        """Returns a kernel's decided config, or the config that a mode without measurements uses; else None."""
         cached = autotuner not in self._final and _is_cached(autotuner)
         if len(candidates) < 2 and not _may_add(autotuner) and not cached:
             return None
@@ -237,7 +238,7 @@ class TunerDecisions:
             return None
 
     def before_measuring(self, autotuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401
-        """Decide between the launchers of a kernel, which has more than one; torch measures if nothing was decided."""
+        """Reduces a kernel's launchers to the decided one; torch measures them if nothing was decided yet."""
         if not self._on or self.is_measuring(autotuner):
             return
         question = self._question(autotuner)
@@ -256,7 +257,11 @@ class TunerDecisions:
         autotuner.launchers = [launcher]
 
     def descent(self, autotuner: Any, launcher: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """The launcher that coordinate descent leads to, from the only launcher of a kernel."""
+        """Returns the launcher that replaces a kernel's only ``launcher`` after coordinate descent.
+
+        An earlier decision about the kernel is used if there is one; otherwise torch's coordinate descent runs and its
+        result is kept.
+        """
         question = None
         if self._on and not self.is_measuring(autotuner):
             question = self._question(autotuner)
@@ -264,15 +269,15 @@ class TunerDecisions:
             return self._descend(autotuner, launcher, *args, **kwargs)
         return self._decided(autotuner, question, lambda: self._descend(autotuner, launcher, *args, **kwargs))
 
-    # -- parts -----------------------------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _note_model(self, autotuner: Any) -> None:  # noqa: ANN401
-        """Log once for each further model of device that Silo decides about its kernels apart."""
+        """Logs, once for each further device model, that its kernels are decided and measured separately."""
         try:
             index = _index_of(autotuner)
             model = device_at("cuda", index).model
         except (SiloError, AttributeError, TypeError, ValueError):
-            return  # the question about the kernel fails alike, and logs the reason
+            return  # making the kernel's question fails for the same reason and logs it
         first = next(iter(self._models.values()), index)
         if model not in self._models:
             self._models[model] = index
@@ -286,14 +291,18 @@ class TunerDecisions:
             if autotuner.device_props.type == "cuda":
                 left_to_torch(str(autotuner.fn.__name__), str(error))
             return None
-        except (AttributeError, KeyError, TypeError, ValueError) as error:  # torch's objects have another form
+        # the attributes of this torch's objects differ
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             left_to_torch(
                 str(autotuner.fn.__name__), f"this torch describes it in another form: {type(error).__name__}: {error}"
             )
             return None
 
     def _decided(self, autotuner: Any, question: Question, search: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """The launcher of the config that holds. ``search`` lets torch measure, and returns a launcher."""
+        """Returns the launcher of a question's decided config.
+
+        ``search`` makes torch measure, and returns a launcher.
+        """
         found: list[Any] = []
         candidates = _candidates(autotuner)
 
@@ -326,7 +335,7 @@ class TunerDecisions:
         return launcher
 
     def _use_compiled(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
-        """Leave one config for torch to load, compiled if it is not yet."""
+        """Leaves torch only one config to load, which is compiled first if necessary."""
         results: list[Any] = autotuner.compile_results
         result = next((one for one in results if config_of(one.config) == config), None)
         if result is None:
@@ -338,12 +347,12 @@ class TunerDecisions:
         self._keep_only(autotuner, result)
 
     def _keep_only(self, autotuner: Any, result: Any) -> None:  # noqa: ANN401
-        """Leave one compiled result for torch to load."""
+        """Leaves torch only one compiled result to load."""
         self._final.add(autotuner)
         autotuner.compile_results = [result]
         autotuner.configs = None
         _mark(autotuner, result.config)
-        # A decided config is final: torch tries no smaller reduction blocks beside it.
+        # A decided config is final, so torch must not try smaller reduction blocks.
         autotuner.inductor_meta = {**autotuner.inductor_meta, "dynamic_scale_rblock": False}
         autotuner.autotune_cache_info = {
             **(autotuner.autotune_cache_info or {}),
@@ -352,8 +361,8 @@ class TunerDecisions:
         }
 
     def _compiled(self, autotuner: Any, config: Config) -> Any:  # noqa: ANN401
-        """The compiled result of a config, by torch."""
-        if autotuner.fn.fn is None:  # a worker process compiled the kernel, and its function stayed there
+        """Compiles a config with torch and returns the compile result."""
+        if autotuner.fn.fn is None:  # a worker process compiled the kernel, so this process lacks its Python function
             autotuner.fn = autotuner._reload_kernel().fn  # noqa: SLF001
         return autotuner._precompile_config(made_config(self._heuristics, config))  # noqa: SLF001
 
@@ -371,14 +380,14 @@ def decided_in_workers(
     leaves_out: Callable[[str, str], bool],
     plain: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """Wraps ``AsyncCompile.triton``: torch's compile workers, which lack Silo, compile a decided config alone.
+    """Wraps ``AsyncCompile.triton``: torch's compile workers, which lack Silo, compile only a decided config.
 
-    Torch sends them the entry of ``autotune_lookup_table`` about a kernel. The table is set during the call alone: it
-    is part of the keys of the graphs that torch keeps.
+    torch sends its workers the kernel's entry of ``autotune_lookup_table``. That table is part of the keys of the
+    graphs that torch caches, so it is changed only during the call.
 
     Args:
         config: torch's settings.
-        entry: returns the entry about a kernel, which its argument loads; {} without a decision.
+        entry: takes a function that loads the kernel, and returns the kernel's table entry; {} without a decision.
         load: makes torch's object of a kernel from its name and source.
         leaves_out: whether no process compiles a kernel of this name and source.
         plain: torch's method.
@@ -398,10 +407,10 @@ def decided_in_workers(
 
 
 def make_plugin(heuristics: Any, decisions: TunerDecisions) -> Any:  # noqa: ANN401
-    """An object of torch's plug-in class for its tuner of kernels."""
+    """Makes an instance of torch's plug-in class for its tuner of kernels."""
 
     class SiloPlugin(heuristics.CachingAutotunerPlugin):  # pyright: ignore[reportUntypedBaseClass]
-        """Silo's decisions at the two moments that torch offers; torch goes on in each case."""
+        """Lets Silo decide before torch compiles and before it measures; torch then continues (``DEFER``)."""
 
         def pre_compile(self, autotuner: Any) -> object:  # noqa: ANN401
             decisions.before_compile(autotuner)
@@ -416,12 +425,12 @@ def make_plugin(heuristics: Any, decisions: TunerDecisions) -> Any:  # noqa: ANN
 
 
 def _candidates(autotuner: Any) -> list[Config]:  # noqa: ANN401
-    """The configs that torch would choose from, in its order."""
+    """Returns the configs that torch would choose from, in torch's order."""
     results: list[Any] = autotuner.compile_results
     return [config_of(one) for one in autotuner.configs or [result.config for result in results]]
 
 
-# Kinds of kernels that torch's coordinate descent leaves alone: their text, or their author, gives the configs.
+# Kinds of kernels that torch excludes from coordinate descent, because their text or their author fixes the configs.
 _WITHOUT_DESCENT: Final = frozenset({"TEMPLATE", "USER_AUTOTUNE", "FIXED"})
 
 
@@ -432,7 +441,7 @@ def _wants_descent(autotuner: Any) -> bool:  # noqa: ANN401
 
 
 def _may_add(autotuner: Any) -> bool:  # noqa: ANN401
-    """Whether torch may try more configs than its list has: by coordinate descent, or with smaller reduction blocks."""
+    """Returns whether torch may try configs beyond its list, by coordinate descent or with smaller reduction blocks."""
     flags: Mapping[str, Any] = autotuner.inductor_meta
     scales = autotuner.heuristic_type.name == "REDUCTION" and flags.get("dynamic_scale_rblock", True)
     return bool(scales or _wants_descent(autotuner))
@@ -444,13 +453,16 @@ _DETERMINISTIC: Final = (
 
 
 def _is_cached(autotuner: Any) -> bool:  # noqa: ANN401
-    """Whether torch's own cache has left one config to a kernel, as in a graph that was kept without Silo."""
+    """Returns whether torch's own cache has chosen the kernel's config, as in a graph that was cached without Silo."""
     info: Mapping[str, Any] = autotuner.autotune_cache_info or {}
     return info.get("autotune_cache_state") == "hit"
 
 
 def _beside_torchs(name: str, own: Config, kept: Config | None) -> Config | None:
-    """The decision about a kernel for which torch's own cache holds a config; None: torch's config is used."""
+    """Returns Silo's decision ``kept`` for a kernel whose config ``own`` is from torch's cache; logs the choice.
+
+    None means that torch's config is used.
+    """
     if kept is None:
         _notices.once(
             f"cached {name}",
@@ -462,18 +474,18 @@ def _beside_torchs(name: str, own: Config, kept: Config | None) -> Config | None
 
 
 def _descends(autotuner: Any, launcher: Any) -> bool:  # noqa: ANN401
-    """Whether torch would search on from a launcher."""
+    """Returns whether torch would start coordinate descent from a launcher."""
     return _wants_descent(autotuner) and not getattr(launcher.config, "found_by_coordesc", False)
 
 
 def _mark(autotuner: Any, config: Any) -> None:  # noqa: ANN401
-    """Note that coordinate descent is over for a config."""
+    """Marks a config as found by coordinate descent, so that torch does not search further from it."""
     if autotuner.inductor_meta.get("coordinate_descent_tuning", False):
         config.found_by_coordesc = True
 
 
 def _fits(candidates: Sequence[Config], config: Config) -> bool:
-    """Whether a decided config sets exactly the values that Inductor's own configs set."""
+    """Returns whether a decided config sets exactly the values that Inductor's own configs set."""
     names = {name for name, _ in config.values}, {name for name, _ in config.options}
     return any(
         names == ({name for name, _ in one.values}, {name for name, _ in one.options}) for one in candidates
@@ -481,7 +493,7 @@ def _fits(candidates: Sequence[Config], config: Config) -> bool:
 
 
 def _trials(autotuner: Any) -> tuple[tuple[Config, float], ...]:  # noqa: ANN401
-    """Every time that torch measured for a kernel, in milliseconds; infinite for a config that cannot be used."""
+    """Returns every config that torch measured for a kernel, with milliseconds; infinity for an unusable config."""
     times: Mapping[Any, float] = autotuner.coordesc_tuner.cached_benchmark_results
     return tuple((Config.of(dict(members)), float(time_ms)) for members, time_ms in times.items())
 

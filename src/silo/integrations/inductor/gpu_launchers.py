@@ -1,4 +1,4 @@
-"""Native launchers of Inductor's compiled kernels for GPUs, in the place of torch's and of Triton's."""
+"""Native launchers of Inductor's compiled GPU kernels, which replace the launchers of torch and Triton."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _notices = Notices()
 
 
 def program_of(result: Any) -> CompiledProgram:  # noqa: ANN401  # one of the two kinds of compile results
-    """The compiled code of a result of Inductor's, which torch has not loaded yet.
+    """Reads the compiled code from one of Inductor's compile results that torch has not loaded yet.
 
     Raises:
-        UnsupportedError: it is launched in a way that Silo does not know.
-        ToolchainError: it holds no code of a kind that Silo launches.
+        UnsupportedError: the kernel is launched in a way that Silo does not support.
+        ToolchainError: the result has no code of a kind that Silo launches.
         OSError: the file of the code cannot be read.
     """
     kernel, meta = result.kernel, result.compile_meta
@@ -64,9 +64,9 @@ def program_of(result: Any) -> CompiledProgram:  # noqa: ANN401  # one of the tw
 
 
 def native_launchers(heuristics: Any, is_on: Callable[[], bool], plain: Callable[[Any], Any]) -> Callable[[Any], Any]:  # noqa: ANN401
-    """Wraps ``make_launcher`` of a kind of compile results: Silo launches code for CUDA that it can read.
+    """Wraps ``make_launcher`` of a class of compile results: Silo launches the CUDA code that it can read.
 
-    Torch's own launcher is made only if Silo refuses, because making it loads the code.
+    torch's own launcher is made only if Silo cannot launch the code, because making it loads the code too.
     """
 
     @wraps(plain)
@@ -78,7 +78,8 @@ def native_launchers(heuristics: Any, is_on: Callable[[], bool], plain: Callable
         except (SiloError, OSError) as error:
             _tell(self, str(error))
             return plain(self)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:  # torch's objects have another form
+        # the attributes of this torch's objects differ
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             _tell(self, f"this torch describes it in another form: {type(error).__name__}: {error}")
             return plain(self)
 
@@ -86,7 +87,7 @@ def native_launchers(heuristics: Any, is_on: Callable[[], bool], plain: Callable
 
 
 def _made(heuristics: Any, result: Any, plain: Callable[[Any], Any]) -> Any:  # noqa: ANN401
-    """Returns the function that Inductor's code calls: it computes the grid and passes the kernel's parameters."""
+    """Returns the launching function for Inductor's code: it computes the grid and passes the kernel's parameters."""
     if result.inductor_meta.get("store_cubin"):
         raise UnsupportedError("torch exports its code (cpp_wrapper)")
     if result.compile_meta.get("device") is None:
@@ -118,9 +119,10 @@ def _made(heuristics: Any, result: Any, plain: Callable[[Any], Any]) -> Any:  # 
 
 
 def _runner(native: Launcher, result: Any, plain: Callable[[Any], Any], names: Sequence[str]) -> Callable[..., None]:  # noqa: ANN401
-    """The function that the generated launcher calls with a grid, a stream and the kernel's parameters.
+    """Returns the function that the generated launcher calls with a grid, a stream and the kernel's parameters.
 
-    ``names`` are the launcher's own parameters. Arguments that Silo refuses go to torch's launcher, from then on.
+    ``names`` are the generated launcher's own parameters. After the first call whose arguments Silo refuses, torch's
+    launcher serves this and all later calls.
     """
     others: list[Callable[..., None]] = []
 
@@ -128,12 +130,12 @@ def _runner(native: Launcher, result: Any, plain: Callable[[Any], Any], names: S
         if not others:
             try:
                 native[x, y, z](*arguments, stream=stream)
-            except ArgumentError as error:  # nothing was launched
+            except ArgumentError as error:  # the refusal came before the launch
                 _tell(result, str(error))
                 others.append(plain(result))
             else:
                 return
-        # The generated launcher, which calls this function, is the only place that has all of its arguments.
+        # torch's launcher takes all arguments, and only the generated launcher, the caller of this function, has them.
         given = sys._getframe(1).f_locals  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         others[0](*[given[name] for name in names], stream=stream)
 
@@ -141,16 +143,17 @@ def _runner(native: Launcher, result: Any, plain: Callable[[Any], Any], names: S
 
 
 def _describe(heuristics: Any, launcher: Any, result: Any, launch: LaunchInfo, loaded: Any) -> None:  # noqa: ANN401
-    """Give a launcher, and the compiled code, the attributes that torch reads: it compares configs by them.
+    """Sets the attributes of a launcher and of its compiled code that torch reads when it compares configs.
 
-    Without ``_is_static`` torch leaves the function that the launcher calls as it is.
+    ``_is_static`` is left out: without it, torch does not replace the function that the launcher calls.
     """
     kernel = result.kernel
     for holder in (launcher, kernel):
         holder.n_regs, holder.n_spills = launch.registers, launch.spills
     launcher.config = result.config
     launcher.shared = launch.shared_bytes
-    launcher.cache_hash = heuristics.triton_hash_to_path_key(kernel.hash)  # its folder in Triton's cache
+    # the name of the kernel's folder in Triton's cache
+    launcher.cache_hash = heuristics.triton_hash_to_path_key(kernel.hash)
     launcher.store_cubin = False
     launcher.silo_kernel = loaded
 

@@ -1,4 +1,4 @@
-"""Turns Silo's parts for Inductor's kernels on GPUs on and off: decisions, launching, recording and serving."""
+"""Turns Silo's parts for Inductor's GPU kernels on and off: decisions, launching, recording and serving."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ GENERATING: Final = "torch._inductor.codegen.triton"
 SCHEDULING: Final = "torch._inductor.scheduler"
 
 PARTS: Final = ("decisions", "choices", "fusions", "workers", "launch", "record", "serve")
-"""The parts, each of which is on or off by itself, with a reason.
+"""The parts that can be on or off, each with a reason.
 
-``choices`` are the decisions about products and convolutions, ``fusions`` the times of code that torch fuses on trial,
-``workers`` restricts torch's compile workers to decided configs; all three are switched with ``decisions``. ``serve``
-and ``record`` are switched together.
+``choices`` are the decisions about products and convolutions. ``fusions`` are the times of code that torch fuses on
+trial. ``workers`` restricts torch's compile workers to decided configs. These three are switched together with
+``decisions``, and ``serve`` together with ``record``.
 """
 
 _SWEEP = HookPoint("CachingAutotuner", "autotune_to_one_config", ("self",))
@@ -74,7 +74,7 @@ _LOAD = "_load_triton_kernel_from_source"
 _RESULT_MEMBERS = ("_gen_launcher_code", "_get_arg_lists")
 
 
-# ---- Which hook points a torch has; pure over its modules ----
+# ---- Which hook points this torch has; these functions only read torch's modules ----
 
 
 def _holder(module: Any, point: HookPoint) -> Any:  # noqa: ANN401
@@ -82,7 +82,7 @@ def _holder(module: Any, point: HookPoint) -> Any:  # noqa: ANN401
 
 
 def _missing(module: Any, point: HookPoint) -> str:  # noqa: ANN401
-    """The name of a hook point that a torch lacks, or has in another form; "" if it has it."""
+    """Returns the name of a hook point that this torch lacks or has with other parameters; "" if it fits."""
     members: Mapping[str, Any] = getattr(_holder(module, point), "__dict__", {})
     function = members.get(point.name)
     return "" if function is not None and fits(point.parameters, function) else str(point)
@@ -96,14 +96,14 @@ def _judge(found: list[str]) -> Decision:
 
 
 def has_plugins(heuristics: Any) -> bool:  # noqa: ANN401
-    """Whether a torch has the plug-in class of its tuner, since 2.13; before that, its methods are replaced."""
+    """Returns whether torch's tuner accepts plug-ins, as since 2.13. In older releases its methods are replaced."""
     base = getattr(heuristics, "CachingAutotunerPlugin", None)
     hooks = all(hasattr(base, name) for name in ("pre_compile", "pre_autotune"))
     return hooks and hasattr(heuristics, "DEFER") and not _missing(heuristics, _PLUGINS)
 
 
 def judge_decisions(heuristics: Any) -> Decision:  # noqa: ANN401
-    """Whether Silo can decide for the kernels that this torch generates."""
+    """Returns whether Silo can decide the configs of this torch's kernels."""
     tuner = getattr(heuristics, "CachingAutotuner", None)
     found = [_missing(heuristics, _SWEEP), _missing(heuristics, _DESCENT), _missing(heuristics, _PRECOMPILE)]
     found += [f"CachingAutotuner.{name}" for name in _TUNER_MEMBERS if not hasattr(tuner, name)]
@@ -112,7 +112,7 @@ def judge_decisions(heuristics: Any) -> Decision:  # noqa: ANN401
 
 
 def judge_launch(heuristics: Any) -> Decision:  # noqa: ANN401
-    """Whether Silo can launch the kernels that this torch generates."""
+    """Returns whether Silo can launch the kernels that this torch generates."""
     found = [_missing(heuristics, point) for point in _LAUNCHERS]
     for point in _LAUNCHERS:
         kind = _holder(heuristics, point)
@@ -122,12 +122,12 @@ def judge_launch(heuristics: Any) -> Decision:  # noqa: ANN401
 
 
 def judge_choices(codecache: Any) -> Decision:  # noqa: ANN401
-    """Whether Silo can decide between this torch's kernels for a product or a convolution."""
+    """Returns whether Silo can choose between this torch's kernels for a product or a convolution."""
     return _judge([_missing(codecache, _LOOKUP)])
 
 
 def judge_fusions(generating: Any) -> Decision:  # noqa: ANN401
-    """Whether Silo can keep the times of code that this torch fuses on trial."""
+    """Returns whether Silo can keep the measured times of code that this torch fuses on trial."""
     scheduling: Any = import_module(SCHEDULING)
     found = [_missing(generating, _FUSED), _missing(generating, _FUSED_PART), _missing(scheduling, _SPEEDUP)]
     found.append(_missing(import_module(COMPILING), _TRITON))
@@ -138,7 +138,7 @@ def judge_fusions(generating: Any) -> Decision:  # noqa: ANN401
 
 
 def judge_workers(compiling: Any) -> Decision:  # noqa: ANN401
-    """Whether Silo can pass decided configs to this torch's compile workers."""
+    """Returns whether Silo can pass decided configs to this torch's compile workers."""
     found = [_missing(compiling, _TRITON)]
     found += [name for name in (_LOAD, "size_hints_regex") if not hasattr(compiling, name)]
     found += ["AsyncCompile.use_process_pool"] * (not hasattr(_holder(compiling, _TRITON), "use_process_pool"))
@@ -149,7 +149,7 @@ def judge_workers(compiling: Any) -> Decision:  # noqa: ANN401
 
 
 def judge_record(heuristics: Any) -> Decision:  # noqa: ANN401
-    """Whether Silo can record this torch's kernels."""
+    """Returns whether Silo can record this torch's kernels."""
     tuner = getattr(heuristics, "CachingAutotuner", None)
     found = [_missing(heuristics, point) for point in (_RUN, _COMPILE, _PRECOMPILE)]
     found += [f"CachingAutotuner.{name}" for name in _CALL_MEMBERS if not hasattr(tuner, name)]
@@ -158,7 +158,7 @@ def judge_record(heuristics: Any) -> Decision:  # noqa: ANN401
 
 
 def judge_serve(compiling: Any) -> Decision:  # noqa: ANN401
-    """Whether Silo can serve this torch's kernels from a bundle."""
+    """Returns whether Silo can serve this torch's kernels from a bundle."""
     found = [_missing(compiling, _TRITON)]
     found += [name for name in (_LOAD,) if not hasattr(compiling, name)]
     found += ["AsyncCompile.use_process_pool"] * (not hasattr(_holder(compiling, _TRITON), "use_process_pool"))
@@ -169,7 +169,7 @@ def judge_serve(compiling: Any) -> Decision:  # noqa: ANN401
 
 
 def _with_plugin(plugin: Any, is_on: Callable[[], bool], plain: Callable[[Any], Any]) -> Callable[[Any], Any]:  # noqa: ANN401
-    """Wraps ``get_caching_autotuner_plugins``: Silo's plug-in is the last."""
+    """Wraps ``get_caching_autotuner_plugins``: appends Silo's plug-in to torch's."""
 
     @wraps(plain)
     def get_caching_autotuner_plugins(autotuner: Any) -> Any:  # noqa: ANN401
@@ -179,7 +179,7 @@ def _with_plugin(plugin: Any, is_on: Callable[[], bool], plain: Callable[[Any], 
 
 
 def _before_precompile(decisions: TunerDecisions, plain: Callable[..., None]) -> Callable[..., None]:
-    """Wraps ``CachingAutotuner.precompile`` of a torch without plug-ins."""
+    """Wraps ``CachingAutotuner.precompile`` of a torch without plug-ins: Silo decides before torch compiles."""
 
     @wraps(plain)
     def precompile(
@@ -200,7 +200,7 @@ def _before_precompile(decisions: TunerDecisions, plain: Callable[..., None]) ->
 
 
 def _before_sweep(decisions: TunerDecisions, plain: Callable[..., None]) -> Callable[..., None]:
-    """Wraps ``CachingAutotuner.autotune_to_one_config`` of a torch without plug-ins."""
+    """Wraps ``CachingAutotuner.autotune_to_one_config`` of a torch without plug-ins, so that Silo decides first."""
 
     @wraps(plain)
     def autotune_to_one_config(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
@@ -214,7 +214,7 @@ def _before_sweep(decisions: TunerDecisions, plain: Callable[..., None]) -> Call
 
 
 def _descent(decisions: TunerDecisions, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps ``CachingAutotuner.coordinate_descent_tuning``, for which torch has no plug-in hook."""
+    """Wraps ``CachingAutotuner.coordinate_descent_tuning``, for which torch has no plug-in method."""
 
     @wraps(plain)
     def coordinate_descent_tuning(self: Any, launcher: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -224,7 +224,7 @@ def _descent(decisions: TunerDecisions, plain: Callable[..., Any]) -> Callable[.
 
 
 def _lookup(choices: ChoiceDecisions, plain: Callable[..., dict[Any, float]]) -> Callable[..., dict[Any, float]]:
-    """Wraps ``PersistentCache.lookup``."""
+    """Wraps ``PersistentCache.lookup``: Silo decides between the choices."""
 
     @wraps(plain)
     def lookup(
@@ -248,7 +248,7 @@ def _lookup(choices: ChoiceDecisions, plain: Callable[..., dict[Any, float]]) ->
 
 
 def _fused(choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]) -> Callable[..., tuple[float, str]]:
-    """Wraps ``TritonScheduling.benchmark_codegened_module``."""
+    """Wraps ``TritonScheduling.benchmark_codegened_module``: Silo keeps the measured times."""
 
     @wraps(plain)
     def benchmark_codegened_module(
@@ -297,7 +297,7 @@ _Made = list[tuple[HookPoint, Replacement]]
 
 
 class _Part:
-    """One part: how many callers want it, and the replacements while somebody does."""
+    """One part: the number of callers that want it, and its replacements while that number is above 0."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -309,11 +309,11 @@ class _Part:
 
     @property
     def is_on(self) -> bool:
-        """Whether its replacements act."""
+        """Whether the part's replacements are active."""
         return self.wanted > 0
 
     def put(self, module: ModuleType) -> None:
-        """Replace torch's functions in a module of Inductor's that is loaded."""
+        """Replaces torch's functions in ``module``, a loaded module of Inductor."""
         if self._is_put:
             return
         judge, make = _MAKERS[self.name]
@@ -328,14 +328,14 @@ class _Part:
         self.add(module, make(self, module))
 
     def add(self, module: Any, made: _Made) -> None:  # noqa: ANN401
-        """Replace functions of a module until the part is off."""
+        """Replaces functions of a module until the part is turned off."""
         for point, replacement in made:
             place = _holder(module, point), point.name, replacement
             self._undo.append(place)
             HOOKS.put(*place)
 
     def take(self) -> None:
-        """Put torch's functions back."""
+        """Restores torch's functions."""
         for place in reversed(self._undo):
             HOOKS.take(*place)
         self._undo.clear()
@@ -346,7 +346,7 @@ class _Part:
         self.decision = Rejected("it was switched off")
 
     def when_off(self, function: Callable[[], None]) -> None:
-        """Call a function once the part is off."""
+        """Registers a function to call when the part is turned off."""
         self._off.append(function)
 
 
@@ -374,7 +374,7 @@ def _make_record(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
         records.stop()
         _shared.records = None
 
-    def begin() -> None:  # put with the recording: a replacement of run() costs time at each launch
+    def begin() -> None:  # only once a recording begins, because a replaced run() costs time at each launch
         if records.records and not put:
             put.append((_COMPILE, partial(noting_compiles, records)))
             put.append((_RUN, partial(noting_launches, records, note)))
@@ -390,12 +390,13 @@ def _make_record(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
 
 
 def _make_serve(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
-    del part  # a bundle may begin to serve later, with the import of Triton
+    # A bundle may begin to serve later, when Triton is imported, so the replacement checks this at each call.
+    del part
     return [(_TRITON, partial(served_in_process, _shared.serves, getattr(compiling, _LOAD), _shared.leaves_out))]
 
 
 class _Shared:
-    """The objects that parts share: the decisions, and the records of code."""
+    """The objects that several parts use: the decisions, and the records of code."""
 
     def __init__(self) -> None:
         self.decisions: TunerDecisions | None = None
@@ -415,16 +416,16 @@ class _Shared:
         return bool(config.benchmark_epilogue_fusion) and self.fusions.needs_no_code(source)
 
     def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
-        """Record the config of a launched kernel."""
+        """Adds the config of a launched kernel to the recording."""
         if self.decisions is not None:
             self.decisions.note(autotuner, config)
 
     def settled(self, autotuner: Any) -> bool:  # noqa: ANN401
-        """Whether no search will change the config of a compiled kernel."""
+        """Returns whether the config of a compiled kernel is final, so that no search will change it."""
         return self.decisions is not None and self.decisions.is_settled(autotuner)
 
     def serves(self, load: Callable[[], Any]) -> bool:
-        """Whether the bundle has the code of a kernel."""
+        """Returns whether the bundle has the code of the kernel that ``load`` loads."""
         decisions, records = self.decisions, self.records
         if decisions is None or records is None or not records.serves:
             return False
@@ -433,7 +434,7 @@ class _Shared:
         return config is not None and records.has_code(autotuner, config)
 
     def entry(self, load: Callable[[], Any]) -> dict[str, dict[str, Any]]:
-        """The entry of torch's look-up table that restricts workers to the decided config of a kernel; {} without."""
+        """Returns the entry of torch's look-up table that restricts workers to a kernel's decided config, or {}."""
         return {} if self.decisions is None else self.decisions.table_entry(load())
 
 
@@ -490,7 +491,7 @@ _MODULES: Final = {
 }
 
 
-# The path of the program that torch starts as its compile worker.
+# The end of the path of torch's compile worker program.
 _WORKER: Final = "compile_worker/__main__.py"
 _PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "decisions": ("decisions", "choices", "fusions", "workers"),
@@ -500,7 +501,7 @@ _PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class _GpuSwitch:
-    """Counts the callers that want each part."""
+    """Counts, for each part, the callers that want it, and turns it on and off."""
 
     def __init__(self) -> None:
         self.parts = {name: _Part(name) for name in PARTS}
@@ -508,14 +509,17 @@ class _GpuSwitch:
         self._accelerated = False
 
     def accelerate(self) -> None:
-        """Enables the parts that ``SILO_INDUCTOR`` lists, until the process ends; a second call does nothing."""
+        """Turns on the parts that ``SILO_INDUCTOR`` lists, until the process ends. Further calls do nothing."""
         with self._lock:
             first, self._accelerated = not self._accelerated, True
         if first:
             self.more(tuple(name for one in settings().inductor for name in _PARTS_OF[one]), lambda _: None)
 
     def more(self, names: tuple[str, ...], load: Callable[[str], ModuleType | None]) -> None:
-        """Switch parts on; ``load`` returns a module of Inductor's, None if the part has to wait for its import."""
+        """Turns parts on.
+
+        ``load`` returns a module of Inductor, or None if the part has to wait until torch imports it.
+        """
         with self._lock:
             for name in names:
                 part = self.parts[name]
@@ -527,7 +531,7 @@ class _GpuSwitch:
                     part.put(module)
 
     def less(self, names: tuple[str, ...]) -> None:
-        """Undo one :meth:`more`."""
+        """Undoes one call of :meth:`more` with the same names."""
         with self._lock:
             for name in names:
                 part = self.parts[name]
@@ -536,7 +540,7 @@ class _GpuSwitch:
                     part.take()
 
     def loaded(self, module: ModuleType) -> None:
-        """A module of Inductor's has been imported: parts that wait for it begin."""
+        """Starts the parts that wait for ``module``, which torch has just imported."""
         with self._lock:
             for name, part in self.parts.items():
                 if part.wanted and _MODULES[name] == module.__name__:
@@ -547,9 +551,9 @@ _SWITCH = _GpuSwitch()
 
 
 def enable_gpu(wanted: Sequence[str]) -> tuple[Mapping[str, Decision], Callable[[], None] | None]:
-    """Switch parts for kernels on GPUs on. Returns whether each part is on, and the function that undoes this call.
+    """Turns parts for GPU kernels on. Returns whether each part is on, and a function that undoes this call.
 
-    The latter is None if no part is on. ``wanted`` are names of settings: ``decisions``, ``launch``, ``record``.
+    The function is None if no part is on. ``wanted`` are names of settings: ``decisions``, ``launch``, ``record``.
 
     Raises:
         PackageError: torch is not installed.
@@ -570,17 +574,17 @@ def enable_gpu(wanted: Sequence[str]) -> tuple[Mapping[str, Decision], Callable[
 
 
 def connect(module: ModuleType) -> None:
-    """Let Silo take part in an accelerated program, whose torch has just loaded this module of Inductor's."""
+    """Connects ``module``, a module of Inductor that torch has just loaded, in a program that Silo accelerates."""
     if sys.argv[:1] and sys.argv[0].endswith(_WORKER):
-        return  # torch's compile workers neither decide nor launch
+        return  # torch's compile worker processes neither decide nor launch
     _SWITCH.accelerate()
     _SWITCH.loaded(module)
 
 
 def judge_parts() -> Mapping[str, Decision]:
-    """Whether the installed torch has the hook points of each part, with the reason; empty without a CUDA device.
+    """Returns, for each part, whether the installed torch has its hook points, and why not.
 
-    Imports torch's compiler if there is such a device.
+    Imports torch's compiler. Without a CUDA device, imports nothing and returns an empty mapping.
 
     Raises:
         ImportError: torch, or its compiler, cannot be imported.
@@ -591,10 +595,10 @@ def judge_parts() -> Mapping[str, Decision]:
 
 
 def deciding_kernels() -> list[Any]:
-    """Torch's objects of the kernels for CUDA that the part ``decisions`` has seen, and that live."""
+    """Returns torch's tuners of the CUDA kernels that the part ``decisions`` has seen and that are still alive."""
     return [] if _shared.decisions is None else _shared.decisions.seen()
 
 
 def gpu_state() -> Mapping[str, Decision]:
-    """Whether each part is on in this process, with the reason."""
+    """Returns whether each part is on in this process, and why."""
     return {name: part.decision for name, part in _SWITCH.parts.items()}

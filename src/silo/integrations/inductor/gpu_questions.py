@@ -1,7 +1,7 @@
-"""Questions about Inductor's kernels for GPUs and their answers: where a decision comes from, and where it is kept.
+"""Questions about Inductor's GPU kernels and their answers, the decisions: how they are looked up and kept.
 
-Neither the number of a kernel in its graph, nor the index of a device, nor the release of torch is part of a question.
-Torch itself measures: Silo keeps all times, and calls torch's measurement only if nothing was decided before.
+A question does not depend on the number of a kernel in its graph, on the index of a device, or on the release of torch.
+torch itself measures; Silo calls its measurement only if no decision exists, and keeps all times.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _notices = Notices()
 
 @frozen
 class Question:
-    """The subject of one decision. ``wanted`` is the decision without its config; ``place`` is its key in the store."""
+    """The subject of one decision. ``wanted`` is a decision without its config; ``place`` is its key in the store."""
 
     wanted: ForeignWinner
     place: str
 
     @property
     def name(self) -> str:
-        """The kernel's name, or the operator's, for messages."""
+        """The name of the kernel or the operator, for messages."""
         return self.wanted.kernel
 
 
 @frozen
 class Measured:
-    """A finished search: the config that it chose, and every measured config with its time in milliseconds."""
+    """The result of a search: the chosen config, and every measured config with its time in milliseconds."""
 
     config: Config
     trials: tuple[tuple[Config, float], ...]
@@ -61,14 +61,14 @@ def make_question(
     kind: str,
     index: int,
 ) -> Question:
-    """The question about a subject on a device.
+    """Makes the question about a subject on a device.
 
     Args:
         name: the kernel's name, for messages.
-        subject: the parts of the subject that must be equal.
+        subject: the parts of the subject that must be equal for a decision to apply.
         key: the sizes, by name, for which a nearby decision may serve.
-        kind: the kind of device, as ``cuda``.
-        index: the number of the device in this process.
+        kind: the kind of device, such as ``cuda``.
+        index: the index of the device in this process.
 
     Raises:
         DeviceError: Silo does not find the device.
@@ -90,13 +90,16 @@ def make_question(
 
 
 class Decisions:
-    """Answers questions from a lock file, then from the store; new decisions are kept in both as the settings say."""
+    """Answers questions from the lock file, the recording or bundle, or the store, in this order.
+
+    New decisions are written to the store, and in leader mode to the lock file, if the settings allow it.
+    """
 
     def __init__(self) -> None:
         self._decider = Decider(_notices)
 
     def known(self, question: Question, usable: Callable[[KeptDecision], bool]) -> KeptDecision | None:
-        """The decision for exactly this question; None without one.
+        """Returns the decision for exactly this question, if ``usable`` accepts it; else None.
 
         Raises:
             LockError: the lock file cannot be read, and ``SILO_TUNE=frozen``.
@@ -123,7 +126,7 @@ class Decisions:
         candidates: Sequence[Config],
         reduced: Callable[[Config], Config] = lambda config: config,
     ) -> Config | None:
-        """The config that a mode without measurements uses in place of a decision; None: the mode measures.
+        """Returns the config that a mode without measurements uses if nothing was decided; None if the mode measures.
 
         ``reduced`` returns the part of a decided config that ``candidates`` have.
 
@@ -156,7 +159,7 @@ class Decisions:
     def decide(
         self, question: Question, usable: Callable[[KeptDecision], bool], measure: Callable[[], Measured]
     ) -> Config:
-        """The config that holds for a question: an earlier decision, or ``measure``'s, which is kept.
+        """Returns the config for a question: an earlier decision's, or the result of ``measure``, which is kept.
 
         With ``SILO_TUNE=leader`` and a lock file one process measures, and the others wait for its decision.
 
@@ -186,7 +189,7 @@ class Decisions:
         keep = settings().keep_decisions
         before = kept_decisions(question.place).get(question.wanted.slot) if keep else None
         if before is not None and usable(before):
-            return before.winner.config  # another process decided since this one asked
+            return before.winner.config  # another process has decided meanwhile
         begin = time.monotonic()
         found = measure()
         seconds = time.monotonic() - begin
@@ -204,7 +207,7 @@ class Decisions:
 
     @staticmethod
     def _locked(question: Question) -> KeptDecision | None:
-        """The lock file's decision for a question; None without one, or without a lock file."""
+        """Returns the lock file's decision for a question; None without a decision or without a lock file."""
         current = settings()
         if current.lock is None:
             return None
@@ -223,10 +226,10 @@ class Decisions:
 
 
 def _for_device(winner: ForeignWinner, wanted: ForeignWinner) -> ForeignWinner:
-    """A decision as a prediction for the device of another one."""
+    """Returns ``winner`` as a prediction for the device of ``wanted``."""
     return replace(winner, key=(*winner.key[:-1], wanted.key[-1]))
 
 
 def left_to_torch(name: str, reason: str) -> None:
-    """Log once that torch alone decides about a kernel or an operator."""
+    """Logs once that torch alone decides about a kernel or an operator, with the reason."""
     _notices.once(f"decisions {name} {reason}", f"{name} is decided by torch alone, and measured again later: {reason}")

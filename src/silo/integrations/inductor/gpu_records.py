@@ -1,7 +1,7 @@
-"""Inductor's kernels in a program's recording, and out of the bundle that serves it.
+"""Records Inductor's kernels with a program, and serves them from its bundle.
 
-They are recorded and served as the program's own Triton kernels are, by the same recorder and the same replayer. The
-kernel's name in Silo is torch's without its number in the graph, so a kernel is found whatever its number is.
+They are recorded and served like the program's own Triton kernels, by the same capture and replayer. A kernel has
+torch's name without the number in the graph, so it is found under any number.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ TRIAL: Final = "triton_"
 
 _notices = Notices()
 _NAME = re.compile(r"^def\s+\w+\s*\(", re.MULTILINE)
-_WARP = 32  # threads of a warp of CUDA
+_WARP = 32  # threads of a CUDA warp
 _NUMBER = re.compile(r"_\d+$")
 
 
-# ---- A kernel without its number, and configs as values ----
+# ---- A kernel's text and name without its number; conversion of configs ----
 
 
 def kernel_body(source: str, name: str = "kernel") -> str:
-    """The text of a generated kernel under another name; torch's name has its number in the graph.
+    """Returns the text of a generated kernel under another name, because torch's name contains its number in the graph.
 
     >>> kernel_body("def triton_poi_fused_add_7(in_ptr0, XBLOCK): pass")
     'def kernel(in_ptr0, XBLOCK): pass'
@@ -68,10 +68,10 @@ def kernel_body(source: str, name: str = "kernel") -> str:
 
 
 def config_of(config: Any) -> Config:  # noqa: ANN401
-    """A config of Inductor's as a value.
+    """Converts a ``triton.Config`` of Inductor to a config of Silo.
 
     Raises:
-        UnsupportedError: it sets a value that is neither a number nor a text.
+        UnsupportedError: the config sets a value that is neither a number nor a string.
     """
     members: dict[str, Any] = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
     for name, value in members.items():
@@ -81,17 +81,17 @@ def config_of(config: Any) -> Config:  # noqa: ANN401
 
 
 def made_config(heuristics: Any, config: Config) -> Any:  # noqa: ANN401
-    """The inverse of :func:`config_of`."""
+    """Converts a config of Silo to a ``triton.Config``: the inverse of :func:`config_of`."""
     members = config.as_dict()
     warps, stages = members.pop("num_warps"), members.pop("num_stages")
     return heuristics.Config(members, num_warps=warps, num_stages=stages)
 
 
 def renamed(heuristics: Any, function: Any) -> Any:  # noqa: ANN401  # Triton's JITFunction
-    """A function of Triton's with a kernel's text, whose name lacks the number in the graph.
+    """Returns a copy of a generated ``JITFunction`` whose name lacks the number in the graph.
 
     Raises:
-        UnsupportedError: the kernel's text is not here, or it has options of its own.
+        UnsupportedError: the function is not a plain Python function, or it is marked ``noinline``.
     """
     plain = function.fn
     if not isinstance(plain, FunctionType) or getattr(function, "noinline", False):
@@ -99,19 +99,19 @@ def renamed(heuristics: Any, function: Any) -> Any:  # noqa: ANN401  # Triton's 
     stem = _NUMBER.sub("", str(function.__name__))
     text = kernel_body(str(function.src), stem)
     file = f"<{stem} {digest('inductor-kernel/1', [text])[:16]}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # Triton reads the text there
-    # The same code under its other name: nothing is executed that torch has not executed.
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # Triton reads the source from here
+    # The same code object under another name, so nothing is executed that torch has not executed.
     code = plain.__code__.replace(co_name=stem, co_qualname=stem, co_filename=file, co_firstlineno=1)
     made = FunctionType(code, plain.__globals__, stem, plain.__defaults__, plain.__closure__)
     made.__annotations__, made.__module__, made.__qualname__ = plain.__annotations__, plain.__module__, stem
     return heuristics.triton.jit(made)
 
 
-# ---- Decisions of the recording, or of the bundle ----
+# ---- Decisions in the recording or the bundle ----
 
 
 def recorded_decision(wanted: ForeignWinner) -> ForeignWinner | None:
-    """The decision that the present recording or bundle holds for exactly this slot; None without one."""
+    """Returns the decision in the active recording or bundle for exactly this kernel, sizes and device; else None."""
     records = present_records()
     if isinstance(records, Capture):
         return records.recording.winner(wanted.slot)
@@ -121,13 +121,13 @@ def recorded_decision(wanted: ForeignWinner) -> ForeignWinner | None:
 
 
 def recorded_nearby(wanted: ForeignWinner) -> list[ForeignWinner]:
-    """The decisions of the bundle about the same kernel, for any sizes and devices."""
+    """Returns the bundle's decisions about the same kernel for any sizes and devices."""
     records = present_records()
     return list(records.code.winners.get(wanted.source, ())) if isinstance(records, Replayer) else []
 
 
 def keep_recorded(winner: ForeignWinner) -> None:
-    """Add a decision to the recording, if there is one; logs once what is not recorded."""
+    """Adds a decision to the recording, if the program is recorded. Logs, once for each kernel, why this failed."""
     records = present_records()
     if not isinstance(records, Capture):
         return
@@ -138,7 +138,7 @@ def keep_recorded(winner: ForeignWinner) -> None:
 
 
 def tell_missing(wanted: ForeignWinner) -> None:
-    """Log once that a bundle serves this program, and holds no decision about a kernel."""
+    """Logs once that the bundle that serves this program has no decision about a kernel."""
     records = present_records()
     if isinstance(records, Replayer):
         _notices.once(
@@ -149,7 +149,7 @@ def tell_missing(wanted: ForeignWinner) -> None:
 
 
 def is_frozen() -> bool:
-    """Whether a bundle serves this program, and a missing entry is an error."""
+    """Returns whether a bundle serves this program and a missing entry is an error."""
     records = present_records()
     return isinstance(records, Replayer) and records.frozen
 
@@ -158,7 +158,7 @@ def is_frozen() -> bool:
 
 
 class KernelRecords:
-    """Records the code of Inductor's kernels, and serves it. ``heuristics`` is torch's module."""
+    """Records and serves the code of Inductor's kernels. ``heuristics`` is torch's module."""
 
     def __init__(self, heuristics: Any) -> None:  # noqa: ANN401
         self._heuristics = heuristics
@@ -168,7 +168,7 @@ class KernelRecords:
         self._on = True
 
     def stop(self) -> None:
-        """From now on nothing is recorded or served."""
+        """Stops recording and serving."""
         self._on = False
 
     # -- serving ---------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class KernelRecords:
         return self._on and isinstance(present_records(), Replayer)
 
     def served(self, autotuner: Any, config: Config) -> Any:  # noqa: ANN401
-        """A compile result of Inductor's with code of the bundle; None without any, which the log reports once.
+        """Returns a compile result of Inductor with code from the bundle. Logs once and returns None if there is none.
 
         Raises:
             FrozenError: the program is frozen, and the bundle lacks the code.
@@ -201,7 +201,10 @@ class KernelRecords:
         return self._heuristics.TritonCompileResult(compiled, made, meta, autotuner.inductor_meta)
 
     def has_code(self, autotuner: Any, config: Config) -> bool:  # noqa: ANN401
-        """Whether the bundle has the code of a kernel; a frozen program never compiles, so True for it."""
+        """Returns whether the bundle has a kernel's code.
+
+        In a frozen program, which never compiles, this is always True.
+        """
         return is_frozen() or self.served(autotuner, config) is not None
 
     # -- recording -------------------------------------------------------------------------------------------------
@@ -212,12 +215,15 @@ class KernelRecords:
         return self._on and isinstance(present_records(), Capture)
 
     def note_compiled(self, autotuner: Any, result: Any) -> None:  # noqa: ANN401
-        """Remember a compiled result: for coordinate descent torch keeps only the launcher."""
+        """Keeps a compile result, because after coordinate descent torch keeps only the launcher."""
         if self.records:
             self._compiled.setdefault(autotuner, {})[config_of(result.config)] = result
 
     def launched(self, autotuner: Any) -> Config | None:  # noqa: ANN401
-        """Record a kernel that was launched, or has its final config, once. Returns the config if the kernel is new."""
+        """Records a kernel once, when it was launched or has its final config.
+
+        Returns the config if the kernel is new.
+        """
         records = present_records()
         if not self._on or not isinstance(records, Capture) or autotuner in self._kept:
             return None
@@ -243,10 +249,10 @@ class KernelRecords:
             raise UnsupportedError("torch keeps no code of its config")
         return found
 
-    # -- parts -----------------------------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _call(self, autotuner: Any, config: Any) -> tuple[CompileCall, Mapping[str, Any]]:  # noqa: ANN401
-        """Triton's compile request for a kernel under its name without a number, and Inductor's own facts of it."""
+        """Returns Triton's compile request for a kernel (under its name without a number), and Inductor's metadata."""
         heuristics = self._heuristics
         function = self._functions.get(autotuner)
         if function is None:
@@ -269,7 +275,10 @@ class KernelRecords:
 
 
 def _compiled_of(call: CompileCall, result: Any) -> Any:  # noqa: ANN401
-    """Triton's compiled kernel of a compile result; of a static one, made of its files in Triton's cache."""
+    """Returns Triton's compiled kernel of a compile result.
+
+    For a static launcher it is made from files in Triton's cache.
+    """
     kernel = result.kernel
     if hasattr(kernel, "asm"):
         return kernel
@@ -291,7 +300,7 @@ def _compiled_of(call: CompileCall, result: Any) -> Any:  # noqa: ANN401
 
 
 def noting_compiles(records: KernelRecords, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps ``CachingAutotuner._precompile_config``."""
+    """Wraps ``CachingAutotuner._precompile_config``: keeps each compile result for the recording."""
 
     @wraps(plain)
     def precompile_config(self: Any, cfg: Any, *rest: Any, **named: Any) -> Any:  # noqa: ANN401
@@ -308,10 +317,10 @@ def noting_settled(
     decided: Callable[[Any, Config], None],
     plain: Callable[..., None],
 ) -> Callable[..., None]:
-    """Wraps ``CachingAutotuner.precompile`` in a program that is recorded: a kernel with its final config is recorded.
+    """Wraps ``CachingAutotuner.precompile``: while the program is recorded, records each kernel with a final config.
 
-    Torch compiles fusions on trial, and does not launch those whose time an earlier process kept. A process that the
-    recording serves compiles them, too.
+    torch compiles fusions on trial, but does not launch them if an earlier process kept their times. A process that
+    runs from the recording compiles these kernels too, so they must be in it.
     """
 
     @wraps(plain)
@@ -328,7 +337,7 @@ def noting_settled(
 def noting_launches(
     records: KernelRecords, decided: Callable[[Any, Config], None], plain: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Wraps ``CachingAutotuner.run`` in a program that is recorded: each kernel is recorded with its first launch."""
+    """Wraps ``CachingAutotuner.run``: while the program is recorded, records each kernel at its first launch."""
 
     @wraps(plain)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -348,7 +357,7 @@ def served_in_process(
     leaves_out: Callable[[str, str], bool],
     plain: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """Wraps ``AsyncCompile.triton``: a kernel that the bundle serves stays in this process, and compiles nothing.
+    """Wraps ``AsyncCompile.triton``: a kernel that the bundle serves is made in this process, without compiling.
 
     ``load`` makes torch's object of a kernel from its name and source. Code that ``leaves_out`` is not looked for.
     """

@@ -1,4 +1,4 @@
-"""The kernels of compiled graphs on GPUs, as values: config, registers, spills, time and least time."""
+"""Reports the kernels of compiled graphs on GPUs: config, registers, spills, time and least possible time."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DOTS = {"*fp16": "float16", "*bf16": "float16", "*fp32": "float32"}
 
 @frozen
 class GraphKernel:
-    """A kernel that Inductor generated for a GPU, and that was launched.
+    """A kernel that Inductor generated for a GPU and that was launched.
 
-    ``by_silo``: whether Silo launches it. ``spills`` are 32-bit values of a thread in local memory. ``time_ms`` is the
-    time that torch measured for the config, None if it measured none. ``work`` has Inductor's counts of bytes and
-    operations, which it makes with ``torch._inductor.config.benchmark_kernel``; ``least_ms`` is the time that they take
-    at the rates which ``silo report --ceilings`` measured on the device, None without either.
+    ``by_silo`` is whether Silo launches it. ``spills`` is the number of 32-bit values that each thread keeps in local
+    memory. ``time_ms`` is the time that torch measured for the config, or None. ``work`` has Inductor's counts of bytes
+    and operations, which require ``torch._inductor.config.benchmark_kernel``. ``least_ms`` is the time that this work
+    takes at the rates which ``silo report --ceilings`` measured on the device; None if either is missing.
     """
 
     name: str
@@ -44,7 +44,7 @@ class GraphKernel:
 
 
 def kernels() -> tuple[GraphKernel, ...]:
-    """The launched kernels for CUDA for which the part ``decisions`` was on, by name.
+    """Returns the CUDA kernels that were launched while the part ``decisions`` was on, sorted by name.
 
     >>> from silo.integrations import inductor
     >>> inductor.kernels()
@@ -83,7 +83,7 @@ def _time_ms(autotuner: Any, config: Config) -> float | None:  # noqa: ANN401
         question = question_about(autotuner)
         kept = kept_decisions(question.place).get(question.wanted.slot)
     except (SiloError, OSError):
-        return None  # torch alone decides about it
+        return None  # Silo leaves the decision about the kernel to torch
     times = {} if kept is None else dict(zip(kept.configs, kept.times, strict=True))
     found = times.get(config)
     return found if isinstance(found, float) else None

@@ -1,4 +1,4 @@
-"""Functions of Inductor that Silo replaces: whether a torch has them in the expected form, and the replacing itself."""
+"""Checks whether torch has the functions that Silo replaces, in the expected form, and replaces them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from silo.frozen import frozen
 
 __all__ = ["HOOKS", "HookPoint", "HookStack", "Replacement", "fits"]
 
-# Makes the replacement of a function of torch's from that function.
+# Takes torch's function and returns its replacement.
 Replacement: TypeAlias = Callable[[Any], Any]
 
 
 @frozen
 class HookPoint:
-    """One function that is replaced: the class that holds it, its name, and the parameters that Silo relies on.
+    """A function that is replaced: the class that holds it, its name, and the parameters that Silo relies on.
 
-    ``holder`` is "" for a function of the module itself. A torch with further parameters after these still fits.
+    ``holder`` is "" for a function of the module itself. The function of the installed torch may have further
+    parameters after these.
     """
 
     holder: str
@@ -32,13 +33,13 @@ class HookPoint:
 
 
 def fits(wanted: Sequence[str], function: Any) -> bool:  # noqa: ANN401
-    """Whether a function's first parameters have these names.
+    """Returns whether a function's first parameters have these names.
 
     >>> fits(("number",), lambda number, base=10: number), fits(("number",), lambda: 0)
     (True, False)
     """
     try:
-        plain = getattr(function, "__func__", function)  # of a class method
+        plain = getattr(function, "__func__", function)  # the function of a class method
         return tuple(inspect.signature(plain).parameters)[: len(wanted)] == tuple(wanted)
     except (TypeError, ValueError):
         return False
@@ -46,7 +47,7 @@ def fits(wanted: Sequence[str], function: Any) -> bool:  # noqa: ANN401
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """One member of a class or module: torch's own function, the replacements in order, and the present member."""
+    """A replaced member of a class or module: torch's function, the replacements in order, the current member."""
 
     holder: Any
     name: str
@@ -56,9 +57,10 @@ class _Place:
 
 
 class HookStack:
-    """Replaces members of classes and modules. Several features may replace one member, and end in any order.
+    """Replaces members of classes and modules. Several features may replace the same member and end in any order.
 
-    If the program itself replaces a member meanwhile, its function stays there, and calls the replacement before it.
+    If the program itself replaces a member later, the program's function stays, and still calls the replacement that it
+    found.
 
     >>> class Torch: size = staticmethod(lambda: 1)
     >>> plain, stack, one = vars(Torch)["size"], HookStack(), lambda plain: staticmethod(lambda: plain() + 1)
@@ -73,7 +75,7 @@ class HookStack:
         self._places: dict[tuple[int, str], _Place] = {}
 
     def put(self, holder: Any, name: str, make: Replacement) -> None:  # noqa: ANN401
-        """Replace a member by ``make`` of the function that is there now."""
+        """Replaces a member by ``make(member)``, where the member may already be a replacement."""
         with self._lock:
             key = (id(holder), name)
             place = self._places.get(key)
@@ -84,7 +86,7 @@ class HookStack:
             self._renew(place)
 
     def take(self, holder: Any, name: str, make: Replacement) -> None:  # noqa: ANN401
-        """Undo one :meth:`put`; the other replacements of the member stay."""
+        """Removes the replacement of one :meth:`put`; the member's other replacements stay."""
         with self._lock:
             place = self._places.get((id(holder), name))
             if place is None or make not in place.makers:
@@ -97,7 +99,7 @@ class HookStack:
     @staticmethod
     def _renew(place: _Place) -> None:
         if cast("dict[str, Any]", vars(place.holder)).get(place.name) is not place.present:
-            return  # the program replaced ours, and calls it
+            return  # the program has replaced Silo's function by one that calls it
         made = place.plain
         for make in place.makers:
             made = make(made)
@@ -106,4 +108,4 @@ class HookStack:
 
 
 HOOKS = HookStack()
-"""The replaced functions of Inductor in this process."""
+"""The functions of Inductor that are replaced in this process."""

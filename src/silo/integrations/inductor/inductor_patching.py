@@ -1,4 +1,4 @@
-"""Turns Silo's part in ``torch.compile`` on and off: Triton kernels for the CPU, and the parts for GPUs."""
+"""Turns Silo's integration with ``torch.compile`` on and off: Triton kernels for the CPU, and the parts for GPUs."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ _LOWERING = "torch._inductor.lowering"
 _KEYS = "torch.compiler.config"
 
 
-# Part of the key of each graph that torch keeps on disk: another number for each change of the code that Inductor
-# generates with these hook points.
+# Part of the key of every graph that torch caches on disk. The number increases with each change of the code that
+# Inductor generates with these hook points.
 GRAPH_TAG = "silo-cpu/3"
 
-# The parameters in order; a torch with further parameters after these still fits.
+# The functions to replace, each with its first parameters in order; further parameters after these are allowed.
 _PLACES = (
     HookPoint(
         "", "cached_autotune", ("size_hints", "configs", "triton_meta", "heuristic_type", "filename", "inductor_meta")
@@ -81,17 +81,20 @@ _NAMES = ("Config", "HeuristicType", "get_constexprs", "triton_helpers")
 class InductorHookPoints:
     """Inductor's modules, and its original functions by hook point.
 
-    ``keys`` is the module whose ``cache_key_tag`` is part of the key of every kept graph.
+    ``keys`` is the module whose ``cache_key_tag`` is part of the key of every cached graph.
     """
 
     heuristics: Any
     config: Any
     keys: Any
-    found: Mapping[HookPoint, tuple[Any, Any]]  # the object that holds the function, the function
+    found: Mapping[HookPoint, tuple[Any, Any]]  # the object that holds the function, and the function
 
 
 def find_seams() -> InductorHookPoints | Rejected:
-    """Returns the functions to replace, or Rejected with those missing. Imports Inductor, which takes 1 to 2 s."""
+    """Returns the functions to replace, or a rejection that names the missing ones.
+
+    Imports Inductor, which takes 1 to 2 s.
+    """
     heuristics: Any = import_module(_HEURISTICS)
     compiling: Any = import_module(_COMPILING)
     config: Any = import_module(_CONFIG)
@@ -129,10 +132,10 @@ def find_seams() -> InductorHookPoints | Rejected:
 
 
 class Enabled(SwitchedOn):
-    """``torch.compile`` goes through Silo for one kind of device, until :meth:`stop` or the end of the block.
+    """Silo's part in ``torch.compile`` for one kind of device, until :meth:`stop` is called or the block ends.
 
-    False if Silo does not patch this torch; ``decision`` has the reason. Code compiled meanwhile stays as it is.
-    ``parts`` has a decision for each part that can be left out; it is empty for CPUs.
+    The object is false if Silo does not patch this torch; ``decision`` has the reason. Code that is compiled meanwhile
+    keeps its kernels afterwards. ``parts`` has a decision for each part that can be left out; it is empty for CPUs.
     """
 
     def __init__(
@@ -154,24 +157,24 @@ class Enabled(SwitchedOn):
 def enable(
     device: str = "cpu", *, decisions: bool = True, launch: bool = True, record: bool = True, force: bool = False
 ) -> Enabled:
-    """Let Silo take part in ``torch.compile``, for one kind of device. Each call is undone separately.
+    """Makes Silo take part in ``torch.compile``, for one kind of device. Each call is undone separately.
 
     For ``"cpu"``, Inductor generates Triton kernels, which Silo compiles and launches. This sets
-    ``torch._inductor.config.cpu_backend`` to ``"triton"``, which like all of torch's settings holds for this thread,
-    and adds a tag to the key of the graphs that torch keeps.
+    ``torch._inductor.config.cpu_backend`` to ``"triton"`` (like all of torch's settings, for the current thread only)
+    and adds a tag to the keys of the graphs that torch caches.
 
-    For ``"cuda"``, Inductor generates the kernels that it always generates, and Silo takes part in three ways, in this
-    process. Graphs and their keys stay as they are.
+    For ``"cuda"``, Inductor generates the kernels that it always generates, and Silo takes part in the three ways
+    described below, in this process. Graphs and their keys stay as they are.
 
-    If this torch lacks a function that Silo replaces, torch keeps its own, and the log has the reason once.
+    If this torch lacks a function that Silo replaces, torch keeps its own behaviour, and the reason is logged once.
 
     Args:
         device: ``"cpu"`` or ``"cuda"``.
-        decisions: keep the chosen configs and the choices between kernels of products and convolutions in Silo's store,
-            and use those that an earlier process, a lock file or a bundle has, as ``SILO_TUNE`` says. For CUDA.
-        launch: launch code that Silo can read by Silo's launcher. For CUDA.
-        record: add kernels to the program's recording, and take their code from the program's bundle. For CUDA.
-        force: try a version of torch that is known not to work. For CPUs.
+        decisions: for CUDA: keep the measured configs, and the choices between kernels of products and convolutions, in
+            Silo's store; use the decisions of an earlier process, a lock file or a bundle, as ``SILO_TUNE`` says.
+        launch: for CUDA: launch the code that Silo can read with Silo's launcher.
+        record: for CUDA: add kernels to the program's recording, and take their code from the program's bundle.
+        force: for CPUs: try a version of torch that is known not to work.
 
     Raises:
         PackageError: torch is not installed.
@@ -200,7 +203,7 @@ def _enable_gpu(wanted: Mapping[str, bool]) -> Enabled:
 
 
 def _joined(parts: Mapping[str, Decision]) -> Decision:
-    """One decision for several parts: accepted if a part is on, with the reason of each part that is off."""
+    """Combines the decisions of several parts: accepted if a part is on, with the reason of each part that is off."""
     on = [name for name, part in parts.items() if part]
     reasons = [f"on: {', '.join(on)}"] if on else []
     reasons += [f"{name}: {part.reason}" for name, part in parts.items() if not part]
@@ -208,7 +211,7 @@ def _joined(parts: Mapping[str, Decision]) -> Decision:
 
 
 def state(device: str = "cpu") -> Decision:
-    """Whether Silo takes part in ``torch.compile`` for ``"cpu"`` or ``"cuda"`` in this process, with the reason."""
+    """Returns whether Silo takes part in ``torch.compile`` for a kind of device in this process, and why."""
     if device == "cpu":
         return _SWITCH.decision
     from silo.integrations.inductor.gpu_patching import gpu_state  # noqa: PLC0415  # as above
@@ -217,10 +220,10 @@ def state(device: str = "cpu") -> Decision:
 
 
 def _look(version: str, *, force: bool) -> tuple[InductorHookPoints | None, Decision]:
-    """Returns Inductor's functions if Silo may and can replace them, else None; and the decision."""
+    """Returns Inductor's functions if Silo may and can replace them, else None; and the decision with its reason."""
     decision = judge_inductor(version)
     if not decision and not force:
-        return None, decision  # decided from the version alone: Inductor is not imported
+        return None, decision  # rejected by the version alone, so Inductor is not imported
     if triton_mode() == "off":
         return None, Rejected("SILO_TRITON=off switches Triton kernels on the CPU off")
     try:
@@ -238,13 +241,13 @@ def _look(version: str, *, force: bool) -> tuple[InductorHookPoints | None, Deci
     return seams, decision or Accepted(f"torch {version}, which is known not to work")
 
 
-# How many callers enabled it in this context, and the backend and the tag of graphs before the first: torch's settings
-# are per context, too.
+# For this context, like torch's settings: the number of callers that enabled Silo, and the values of ``cpu_backend``
+# and ``cache_key_tag`` before the first of them.
 _here: ContextVar[tuple[int, str, str]] = ContextVar("silo_inductor", default=(0, "", ""))
 
 
 class _Switch:
-    """Counts the callers that enabled it, and keeps Inductor's original functions."""
+    """Counts the callers that enabled Silo for CPUs; replaces Inductor's functions while there are any."""
 
     def __init__(self) -> None:
         self.decision: Decision = Rejected("nobody asked for it: call silo.integrations.inductor.enable()")
@@ -254,7 +257,7 @@ class _Switch:
         self._notices = Notices()
 
     def refuse(self, decision: Decision) -> None:
-        """Log once why it stays off."""
+        """Logs once why Silo stays off."""
         with self._lock:
             if self._wanted == 0:
                 self.decision = decision
@@ -280,7 +283,7 @@ class _Switch:
 
     def _undo(self, seams: InductorHookPoints) -> None:
         count, backend, tag = _here.get()
-        if count:  # else it is undone in another thread, which has its own setting
+        if count:  # 0 in a thread other than the one that enabled it: that thread has settings of its own
             _here.set((count - 1, backend, tag))
             if count == 1 and seams.config.cpu_backend == "triton":
                 seams.config.cpu_backend = backend

@@ -1,6 +1,6 @@
 """Silo's kernels in programs of jax: calls inside ``jax.jit``, ``vmap``, ``grad`` and ``jax.export``.
 
-Names are resolved on first use; jax is imported at the first ``jax_call``.
+The names of this package are resolved on first use, and jax is imported at the first ``jax_call``.
 
 >>> from silo.integrations import jax as seam
 >>> seam.tested_versions()

@@ -21,10 +21,11 @@ __all__ = ["bind", "jax_call"]
 # ---- silo.jax_call ----
 
 
-OutSpec: TypeAlias = Any  # an argument's name, an object with a shape and a dtype, or a function that returns one
+# the name of an argument, an object with a shape and a dtype, or a function that returns either
+OutSpec: TypeAlias = Any
 
 _METHODS = ("expand_dims", "broadcast_all", "sequential", "sequential_unrolled")
-_checked: dict[JaxCallForm, None] = {}  # forms whose effects were checked
+_checked: dict[JaxCallForm, None] = {}  # forms of calls whose effects were checked already
 _MOST_CHECKED = 4096
 
 
@@ -38,25 +39,25 @@ def jax_call(
     vmap_method: str = "expand_dims",
     **kwargs: Any,  # noqa: ANN401  # as args, and options of the config
 ) -> Any:  # noqa: ANN401  # an array, or a tuple of arrays
-    """Call a kernel within a program of jax: under ``jax.jit``, ``vmap``, ``shard_map``, ``jax.export``, or directly.
+    """Calls a kernel within a program of jax: under ``jax.jit``, ``vmap``, ``shard_map``, ``jax.export``, or directly.
 
     Every array that the kernel writes to is a result: a new array (``out``), or the new value of an argument that it
     updates (``aliases``). XLA allocates the memory, so the caller's arrays do not change.
 
     Args:
         kernel: the result of ``silo.kernel``, or a kernel of a bundle, ``silo.load(file)["add"]``.
-        args: the kernel's arguments in order, without those in ``out``. Arrays, also those without axes, are passed
-            as pointers; numbers, bools and None are values that jax must know while it traces.
-        out: for each parameter that is a new array, its shape and dtype: the name of an argument that has the same,
-            a ``jax.ShapeDtypeStruct`` (or an array), or a function of the arguments that returns one of these,
-            ``lambda a: jax.ShapeDtypeStruct(a.x.shape[:1], a.x.dtype)``.
+        args: the kernel's arguments in order, without those in ``out``. Arrays, also those without axes, are passed as
+            pointers; numbers, bools and None are values that jax must know while it traces.
+        out: for each parameter that is a new array, its shape and dtype: the name of an argument with the same shape
+            and dtype, a ``jax.ShapeDtypeStruct`` (or an array), or a function of the arguments that returns one of
+            these, ``lambda a: jax.ShapeDtypeStruct(a.x.shape[:1], a.x.dtype)``.
         grid: a tuple, an integer, or a function of arguments and config; the declared grid by default.
         aliases: the arguments that the kernel updates in place. XLA first copies such an array if the program still
             needs the old values.
         mutates: the arguments and outputs that the kernel writes to, if its code does not determine them.
         vmap_method: how ``jax.vmap`` transforms the call: ``expand_dims`` (one call that launches the kernel for each
-            example), ``broadcast_all`` (the same, after arrays without the batch were repeated), ``sequential`` or
-            ``sequential_unrolled`` (a loop of calls).
+            example), ``broadcast_all`` (likewise, but arrays without the batch axis are repeated first), ``sequential``
+            or ``sequential_unrolled`` (a loop of calls).
         kwargs: arguments by name, values that the config would set (``BLOCK=1024``), options (``num_warps=8``).
 
     Returns:
@@ -82,12 +83,12 @@ def jax_call(
             f"{callee.name}: out= says of each parameter that the call makes what it is like, {{'out': 'x'}}, and not "
             f"{requested!r}"
         )
-    made = dict(out or {})
-    given = callee.completed(named(callee, args, kwargs, tuple(made)))
-    arrays, scalars, options = _sorted_out(jax, callee, given)
+    outputs = dict(out or {})
+    arguments = callee.completed(named(callee, args, kwargs, tuple(outputs)))
+    arrays, scalars, options = _sorted_out(jax, callee, arguments)
     aliases = (aliases,) if isinstance(aliases, str) else tuple(aliases)
     operands = tuple(_described(jax, callee, name, value) for name, value in arrays.items())
-    results = _results(jax, callee, made, aliases, given, operands)
+    results = _results(jax, callee, outputs, aliases, arguments, operands)
     form = JaxCallForm(
         kernel=callee,
         operands=operands,
@@ -109,7 +110,7 @@ def _sorted_out(
     kernel: Callee,
     given: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Returns the arrays (converted to arrays of jax, in the kernel's order), other values, and options."""
+    """Sorts keywords into three dicts: arrays (as jax arrays, in the kernel's order), other values, and options."""
     signature = kernel.signature
     arrays: dict[str, Any] = {}
     scalars: dict[str, Any] = {}
@@ -148,7 +149,7 @@ def _sorted_out(
 
 
 def _is_number(value: Any) -> bool:  # noqa: ANN401
-    """Whether ``value`` is a scalar of numpy, not an array."""
+    """Returns whether ``value`` is a numpy scalar and not an array."""
     return type(value).__module__ == "numpy" and not hasattr(value, "__array_finalize__") and hasattr(value, "item")
 
 
@@ -164,19 +165,19 @@ def _described(jax: Any, kernel: Callee, name: str, value: Any) -> ArrayForm:  #
 
 def _shape(kernel: Callee, name: str, shape: Any) -> tuple[int, ...]:  # noqa: ANN401
     """Returns the extents of an array. Raises SourceError if jax does not know them while it traces."""
-    found: list[int] = []
+    extents: list[int] = []
     for extent in shape:
         try:
-            found.append(extent.__index__())
-        except Exception as error:  # jax's error type depends on the kind of symbolic extent
+            extents.append(extent.__index__())
+        except Exception as error:  # jax raises different error types for different kinds of symbolic extents
             raise SourceError(
                 f"{kernel.name} ({kernel.location}): the shape of {name} is {tuple(shape)}, of which {extent} is not "
                 "known while jax traces, and a launch is made for one shape: give extents as plain integers (export "
                 "the program for fixed shapes, or once for each size)"
             ) from error
-    if any(extent < 0 for extent in found):
-        raise ArgumentError(f"{kernel.name}: the shape of {name} is {tuple(found)}, of which an extent is negative")
-    return tuple(found)
+    if any(extent < 0 for extent in extents):
+        raise ArgumentError(f"{kernel.name}: the shape of {name} is {tuple(extents)}, of which an extent is negative")
+    return tuple(extents)
 
 
 def _results(
@@ -205,12 +206,12 @@ def _results(
             f"{kernel.name}: the call returns nothing, and a program of jax keeps only what it returns: name what "
             "the kernel makes in out=, what it updates in aliases="
         )
-    found = {name: _made(jax, kernel, name, spec, given, {one.name: one for one in operands})
+    forms = {name: _made(jax, kernel, name, spec, given, {one.name: one for one in operands})
              for name, spec in made.items()}  # fmt: skip
     for name in dict.fromkeys(aliases):
         one = operands[places[name]]
-        found[name] = ArrayForm(name, one.dtype, one.shape, places[name])
-    return tuple(found[name] for name in names if name in found)
+        forms[name] = ArrayForm(name, one.dtype, one.shape, places[name])
+    return tuple(forms[name] for name in names if name in forms)
 
 
 def _made(
@@ -245,7 +246,7 @@ def _made(
 
 
 def _like(jax: Any, kernel: Callee, name: str, spec: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Returns the value of ``out=`` for an output; calls it with the arguments if it is a function."""
+    """Returns the ``out=`` entry of an output; if that is a function, its result for the call's arguments."""
     if hasattr(spec, "shape") or not callable(spec):
         return spec
     try:
@@ -271,7 +272,7 @@ def _hashable(kernel: Callee, name: str, value: object) -> Scalar:
 
 
 def _plain_grid(kernel: Callee, grid: object) -> object:
-    """Returns a grid of integers as a tuple of three; a function, or None, unchanged."""
+    """Converts a grid of integers to a tuple of three. A function, or None, is returned unchanged."""
     if grid is None:
         if kernel.grid is None:
             raise ArgumentError(
@@ -294,7 +295,7 @@ def _plain_grid(kernel: Callee, grid: object) -> object:
 
 
 def _check_effects(jax: Any, form: JaxCallForm) -> None:  # noqa: ANN401
-    """Checks that every array the kernel writes to is a result, and that no new array is read before it is written."""
+    """Checks that each written array is a result of the call, and that no new array is read before it is written."""
     if form in _checked:
         return
     kernel = form.kernel
@@ -318,32 +319,32 @@ def _check_effects(jax: Any, form: JaxCallForm) -> None:  # noqa: ANN401
 
 
 def require_results(form: JaxCallForm, effects: Mapping[str, Effect]) -> None:
-    """Checks that exactly the results are written to.
+    """Checks that the kernel writes to exactly the results.
 
     Raises:
         SourceError: another array is written to, a result is not written, or a new array is read first.
     """
-    kernel, results = form.kernel, {one.name: one for one in form.results}
-    where = f"{kernel.name} ({kernel.location})"
-    operands = {one.name for one in form.operands}
+    kernel, results = form.kernel, {result.name: result for result in form.results}
+    kernel_place = f"{kernel.name} ({kernel.location})"
+    operands = {operand.name for operand in form.operands}
     for name, effect in effects.items():
         if effect.writes and name not in results:
             cure = f"aliases=({name!r},), which returns its new value" if name in operands else f"out={{{name!r}: ...}}"
-            raise SourceError(f"{where} writes to {name}, and arrays of jax do not change: say {cure}")
-    for name, one in results.items():
+            raise SourceError(f"{kernel_place} writes to {name}, and arrays of jax do not change: say {cure}")
+    for name, result in results.items():
         effect = effects.get(name)
         if effect is None:
             raise SourceError(
-                f"{where}: the kernel takes {name} as a value and not as an array, so the call cannot return it"
+                f"{kernel_place}: the kernel takes {name} as a value and not as an array, so the call cannot return it"
             )
         if not effect.writes:
             raise SourceError(
-                f"{where} does not write to {name}, which the call returns: take it out of out= or aliases="
+                f"{kernel_place} does not write to {name}, which the call returns: take it out of out= or aliases="
             )
-        if effect.reads and one.alias < 0 and form.mutates is None:
+        if effect.reads and result.alias < 0 and form.mutates is None:
             raise SourceError(
-                f"{where} may read {name} before it writes (it adds to it, or reads it back), and out= makes {name} "
-                f"with nothing in it: pass what it begins with, jax.numpy.zeros(...), and name it in "
+                f"{kernel_place} may read {name} before it writes (it adds to it, or reads it back), and out= makes "
+                f"{name} with nothing in it: pass what it begins with, jax.numpy.zeros(...), and name it in "
                 f"aliases=({name!r},)"
             )
 
@@ -351,12 +352,12 @@ def require_results(form: JaxCallForm, effects: Mapping[str, Effect]) -> None:
 # ---- The jax primitive of a call ----
 
 
-_MOST_AXES = 8  # of a batch: native/python/xla_call.h
-_MOST_EAGER = 1024  # cached programs of calls outside of jax.jit
+_MOST_AXES = 8  # the largest number of batch axes: native/python/xla_call.h
+_MOST_EAGER = 1024  # the largest number of cached programs for calls outside of jax.jit
 
 
 def bind(form: JaxCallForm, arrays: Sequence[Any]) -> list[Any]:
-    """Returns the results of a call on arrays of jax, traced or not."""
+    """Calls the primitive with jax arrays, traced or not, and returns the results."""
     return _primitive().bind(*arrays, form=form)
 
 
@@ -367,16 +368,16 @@ def _primitive() -> Any:  # noqa: ANN401  # jax.extend.core.Primitive
     mlir: Any = import_module("jax.interpreters.mlir")
     batching: Any = import_module("jax.interpreters.batching")
     ad: Any = import_module("jax.interpreters.ad")
-    made = core.Primitive(TARGET)
-    made.multiple_results = True
-    made.def_impl(_run)
-    made.def_abstract_eval(_types)
-    mlir.register_lowering(made, _refuse_platform)
+    primitive = core.Primitive(TARGET)
+    primitive.multiple_results = True
+    primitive.def_impl(_run)
+    primitive.def_abstract_eval(_types)
+    mlir.register_lowering(primitive, _refuse_platform)
     for platform in ("cpu", "cuda"):
-        mlir.register_lowering(made, functools.partial(_lower, platform), platform=platform)
-    batching.primitive_batchers[made] = functools.partial(_batch, made)
-    ad.primitive_jvps[made] = _refuse_gradient
-    return made
+        mlir.register_lowering(primitive, functools.partial(_lower, platform), platform=platform)
+    batching.primitive_batchers[primitive] = functools.partial(_batch, primitive)
+    ad.primitive_jvps[primitive] = _refuse_gradient
+    return primitive
 
 
 @functools.lru_cache(maxsize=_MOST_EAGER)
@@ -388,17 +389,17 @@ def _program(form: JaxCallForm) -> Callable[..., Any]:
 
 
 def _run(*arrays: Any, form: JaxCallForm) -> Any:  # noqa: ANN401
-    """Runs a call outside of every transformation as a program of its own."""
-    with connected().disable_jit(disable=False):  # else the program would be this call again
+    """Runs a call that is outside of every transformation, as a jitted program of its own."""
+    with connected().disable_jit(disable=False):  # if jit were disabled, the program would call this function again
         return _program(form)(*arrays)
 
 
 def _types(*operands: Any, form: JaxCallForm) -> list[Any]:  # noqa: ANN401
     core: Any = import_module("jax.core")
-    made = [core.ShapedArray((*form.batch, *one.shape), _jax_dtype(one.dtype)) for one in form.results]
+    types = [core.ShapedArray((*form.batch, *one.shape), _jax_dtype(one.dtype)) for one in form.results]
     varying: list[Any] = [getattr(getattr(one, "mat", None), "varying", ()) for one in operands]
     if not any(varying):
-        return made
+        return types
     if len(set(varying)) != 1:
         raise ArgumentError(
             f"{form.kernel.name}: within jax.shard_map its arrays vary over other axes of the mesh "
@@ -413,7 +414,7 @@ def _types(*operands: Any, form: JaxCallForm) -> list[Any]:  # noqa: ANN401
             ),
             manual_axis_type=operands[0].mat,
         )
-        for one in made
+        for one in types
     ]
 
 
@@ -422,7 +423,7 @@ def _jax_dtype(name: str) -> Any:  # noqa: ANN401
 
 
 def _lower(platform: str, context: Any, *operands: Any, form: JaxCallForm) -> Any:  # noqa: ANN401
-    """Lowers to a call of the handler with the digest of the call's record."""
+    """Lowers the primitive to a call of Silo's XLA handler, which gets the digest of the call's record."""
     ffi: Any = import_module("jax.ffi")
     digest = record_of(form, device_of(platform, form.kernel.name))
     return ffi.ffi_lowering(TARGET, operand_output_aliases=form.aliased)(context, *operands, digest=digest)
@@ -455,10 +456,10 @@ def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form
         for one, place, is_mapped in zip(arrays, places, mapped, strict=True)
     ]
     if form.vmap_method in ("sequential", "sequential_unrolled") or len(form.batch) == _MOST_AXES:
-        made = _looped(jax, primitive, moved, mapped, form)
+        outputs = _looped(jax, primitive, moved, mapped, form)
     else:
-        updated = form.aliased  # each example has its own new value
-        given = [
+        updated = form.aliased  # updated in place, so each example needs its own copy
+        batched_arguments = [
             one
             if is_mapped
             else jax.numpy.broadcast_to(
@@ -466,8 +467,8 @@ def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form
             )
             for number, (one, is_mapped) in enumerate(zip(moved, mapped, strict=True))
         ]
-        made = primitive.bind(*given, form=form.batched(size))
-    return made, [0] * len(made)
+        outputs = primitive.bind(*batched_arguments, form=form.batched(size))
+    return outputs, [0] * len(outputs)
 
 
 def _looped(jax: Any, primitive: Any, arrays: Sequence[Any], mapped: Sequence[bool], form: JaxCallForm) -> Any:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""The form of one call from a program of jax, as a value without arrays, and the kernels that it can call."""
+"""The form of a call from a jax program: the kernels to call, and all facts about the call but the arrays' values."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _CUDA_MEMORY = 2  # DLPack's device type
 
 @frozen
 class ArrayForm:
-    """An array of one example: the parameter that takes it, its dtype and shape.
+    """An array of a call, without batch axes: the parameter that takes it, its dtype and shape.
 
-    ``alias``, for a result: the number of the operand whose memory it shares; -1: memory of its own.
+    ``alias`` is set for a result: the number of the operand whose memory it shares, or -1 for memory of its own.
     """
 
     name: str
@@ -55,13 +55,13 @@ class ArrayForm:
 
     @property
     def bytes(self) -> int:
-        """Bytes of one example."""
+        """The size in bytes, without batch axes."""
         return prod(self.shape) * dtype(self.dtype).itemsize
 
 
 @frozen
 class Scalar:
-    """A plain value that a call gives, distinguished by type too: 1, 1.0 and True are three forms.
+    """A plain value that a call passes. Values of different types differ: 1, 1.0 and True are three scalars.
 
     ``key`` is the value's identity (:func:`silo.core.values.identity_of`).
     """
@@ -72,7 +72,7 @@ class Scalar:
 
     @classmethod
     def of(cls, value: object) -> Scalar:
-        """Returns the form of a value that the caller gave."""
+        """Makes the scalar of a value that the caller passed."""
         return cls(type(value).__qualname__, identity_of(value), value)
 
     def __eq__(self, other: object) -> bool:
@@ -86,8 +86,8 @@ class Scalar:
 class JaxCallForm:
     """A call without the values in its arrays.
 
-    ``scalars`` and ``options`` are by name; ``grid`` is the call's own grid, None: the declared grid. ``batch`` has the
-    extents of the axes that ``vmap`` put before each array's own.
+    ``scalars`` and ``options`` are by name. ``grid`` is the grid that the call passes; None: the declared grid.
+    ``batch`` has the extents of the axes that ``vmap`` put in front of each array's own.
     """
 
     kernel: Callee
@@ -101,7 +101,7 @@ class JaxCallForm:
     batch: tuple[int, ...] = ()
 
     def batched(self, size: int) -> JaxCallForm:
-        """Returns the same form with a further batch axis of ``size`` examples."""
+        """Returns this form with a further batch axis of ``size`` examples in front."""
         return replace(self, batch=(size, *self.batch))
 
     @property
@@ -111,31 +111,31 @@ class JaxCallForm:
 
     @property
     def aliased(self) -> dict[int, int]:
-        """The operands that are updated in place, and the results that they become."""
+        """The number of each operand that is updated in place, with the number of the result that it becomes."""
         return {one.alias: number for number, one in enumerate(self.results) if one.alias >= 0}
 
     def is_aligned(self, array: ArrayForm) -> bool:
-        """Whether the array's address is a multiple of 16 bytes.
+        """Returns whether the address of every example of an array is a multiple of 16 bytes.
 
-        XLA aligns arrays to at least 16 bytes. The examples of a batch follow each other, so their size must be a
-        multiple of 16 bytes, too.
+        XLA aligns arrays to at least 16 bytes. The examples of a batch are adjacent, so the size of an example must be
+        a multiple of 16 bytes, too.
         """
         return not self.batch or array.bytes % 16 == 0
 
     def call(self, device: Device) -> SeenCall:
-        """Returns the call on a device as the launcher's guard would describe it.
+        """Returns the call on a device, as a launcher's guard would describe it.
 
         Raises:
             ArgumentError: an argument is missing.
         """
-        place = (HOST_MEMORY, 0) if device.memory.is_host else (_CUDA_MEMORY, device.index)
+        device_place = (HOST_MEMORY, 0) if device.memory.is_host else (_CUDA_MEMORY, device.index)
         arrays, scalars = self.arrays, dict(self.scalars)
         arguments = tuple(
             self._array(arrays[one.name]) if one.name in arrays else self._scalar(one, scalars.get(one.name))
             for one in self.kernel.signature.parameters
         )
         options = {name: scalar.value for name, scalar in self.options}
-        return SeenCall(self.kernel.name, arguments, options, place, None if callable(self.grid) else self.grid)
+        return SeenCall(self.kernel.name, arguments, options, device_place, None if callable(self.grid) else self.grid)
 
     def _array(self, array: ArrayForm) -> CallArgument:
         return CallArgument(
@@ -178,14 +178,14 @@ class JaxCallForm:
 
 
 def _smallest(value: int) -> str:
-    """Returns the dtype of an integer without an annotation, as Triton and the launcher choose it."""
+    """Returns the name of the integer dtype that Triton and the launcher choose for a value without an annotation."""
     if -(1 << 31) <= value < 1 << 31:
         return "int32"
     return "int64" if value < 1 << 63 else "uint64"
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides in elements of an array whose last axis is the innermost.
+    """Returns the strides, in elements, of a contiguous row-major array.
 
     >>> contiguous_strides((2, 3, 4))
     (12, 4, 1)
@@ -194,7 +194,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def element_of(kernel: str, name: str, given: Any) -> DType:  # noqa: ANN401  # a dtype of jax
-    """The dtype of an array of jax.
+    """Converts a dtype of jax to a dtype of Silo.
 
     Raises:
         ArgumentError: kernels do not support the dtype.
@@ -219,21 +219,21 @@ def named(kernel: Callee, args: Sequence[object], kwargs: Mapping[str, object], 
         raise ArgumentError(
             f"{kernel.name} was given {len(args)} arguments, and takes {len(names)} here: {', '.join(names)}"
         )
-    given: dict[str, Any] = dict(zip(names, args, strict=False))
+    arguments: dict[str, Any] = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
-        if name in given or name in made:
+        if name in arguments or name in made:
             what = "is an output that the call makes" if name in made else "was given twice"
             raise ArgumentError(f"{kernel.name}: {name} {what}")
-        given[name] = value
-    return given
+        arguments[name] = value
+    return arguments
 
 
 @frozen
 class CalledCode:
     """The code that serves a call.
 
-    ``packed`` is the bundle's description of the code's calls, and ``code`` its bytes; both None: the code is in this
-    user's store.
+    For code of a bundle, ``packed`` is the bundle's description of the calls that the code serves, and ``code`` has its
+    bytes. Both are None for code in this user's store.
     """
 
     artifact: Artifact
@@ -259,12 +259,12 @@ class KernelHere:
 
     @property
     def signature(self) -> Signature:
-        """The parameters as written."""
+        """The parameters as the author declared them."""
         return self.kernel.source.signature
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """The parameters that a call gives."""
+        """The parameters that a call has to pass."""
         return self.kernel.argument_names
 
     @property
@@ -273,7 +273,7 @@ class KernelHere:
         return self.kernel.grid
 
     def completed(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments with those computed by the author's Python heuristics, which run at each call."""
+        """Adds the arguments that the author's Python heuristics compute. The heuristics run at each call."""
         launcher = self.kernel.resolver.direct
         return launcher.complete((), given) if isinstance(launcher, HeuristicLauncher) else given
 
@@ -305,12 +305,12 @@ class PackedKernel:
 
     @property
     def signature(self) -> Signature:
-        """The parameters as written."""
+        """The parameters as the author declared them."""
         return self.kernel.signature
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """The parameters that a call gives."""
+        """The parameters that a call has to pass."""
         return self.kernel.argument_names
 
     @property
@@ -319,15 +319,15 @@ class PackedKernel:
         return self.kernel.grid
 
     def completed(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments unchanged: a bundle computes values by expressions."""
+        """Returns the arguments unchanged: a bundle has expressions instead of Python heuristics."""
         return given
 
     def effects(self, call: SeenCall, device: Device, mutates: Collection[str] | None) -> dict[str, Effect]:
         """Returns the call's effect on each array, as the bundle recorded it for the code that serves the call.
 
         Raises:
-            ArgumentError: ``mutates`` names something other than arrays.
-            NoVariantError: no code of the bundle serves it.
+            ArgumentError: ``mutates`` contains a name that is not an array's.
+            NoVariantError: no code of the bundle serves the call.
             SourceError: that code may write to memory outside of its arguments, and ``mutates`` is None.
         """
         return said_effects(self.name, self.location, self.kernel.choose(call, device).artifact, mutates)
@@ -347,7 +347,7 @@ Callee: TypeAlias = "KernelHere | PackedKernel"
 
 
 def callee_of(value: object) -> Callee | None:
-    """Returns the kernel in the first argument of a call; None if it is not a kernel."""
+    """Returns the kernel that the first argument of ``silo.jax_call`` stands for; None if it is not a kernel."""
     if isinstance(value, BundledKernel):
         return PackedKernel(value)
     kernel = kernel_of(value)

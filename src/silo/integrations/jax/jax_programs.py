@@ -1,8 +1,8 @@
-"""Connects Silo to jax: the handlers that XLA calls, and the calls that programs name by digest.
+"""Connects Silo to jax: the handlers that XLA calls, and the records of calls that programs name by digest.
 
-A record has all data of a launch except the addresses of its arrays: the artifact, the values of the other
-arguments, the grid, and the shape and type of each array. Its digest covers all of it. Consent to native code in the
-trust ledger covers the record by which the code is called.
+A record has all data of a launch except the addresses of its arrays: the artifact, the values of the other arguments,
+the grid, and the shape and type of each array. Its digest covers all of it. Consent to native code in the trust ledger
+covers the record by which the code is called.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ __all__ = [
 ]
 
 
-# ---- Records of calls, which a jax program names by digest, and loading the code  ----
+# ---- Records of calls, which a jax program names by digest, and loading their code ----
 
 
 _SCHEMA = "jax-call/1"
 
-# XLA's number of each element type: XLA_FFI_DataType of xla/ffi/api/c_api.h (OpenXLA, API 0.3).
+# XLA's number for each element type: XLA_FFI_DataType of xla/ffi/api/c_api.h (OpenXLA, API 0.3).
 _XLA_TYPES = {
     "bool": 1,
     "int8": 2,
@@ -94,7 +94,7 @@ def _read_element(data: JSON, what: str) -> str:
 
 @frozen
 class RecordedArray(PersistedRow):
-    """An array of a call: its parameter, dtype and shape, and whether its address must be a multiple of 16 bytes."""
+    """An array of a call: its parameter, dtype and shape, and whether its address is required to be 16-byte aligned."""
 
     title = "an array of a call"
 
@@ -105,17 +105,17 @@ class RecordedArray(PersistedRow):
     alias: int = field(form=INTEGER)
 
     def native(self, names: tuple[str, ...]) -> tuple[str, int, int, int, tuple[int, ...], bool, int]:
-        """Returns the array as the native function ``xla_keep`` takes it."""
+        """Returns the array in the form that the native function ``xla_keep`` takes."""
         size = dtype(self.dtype).itemsize
         return self.name, names.index(self.name), _XLA_TYPES[self.dtype], size, self.shape, self.aligned, self.alias
 
 
 @frozen
 class CallRecord:
-    """One call, by value. ``parameters`` are kind, DLPack code, bits and value of each parameter of the kernel.
+    """A call as data. ``parameters`` has kind, DLPack code, bits and value of each parameter of the kernel.
 
-    ``packed`` is the bundle's description of the calls of its code; None: the code was compiled here. Native code of a
-    bundle also needs consent for this description.
+    ``packed`` is set for code of a bundle: the bundle's description of the calls that the code serves. Native code of a
+    bundle also needs consent for this description. None: the code was compiled here.
     """
 
     artifact: Artifact
@@ -127,7 +127,7 @@ class CallRecord:
 
     @property
     def calls(self) -> JSON:
-        """The description of the call besides the artifact; consent to native code covers it, too."""
+        """The description of the call without the artifact. Consent to native code covers it, too."""
         return {
             "schema": _SCHEMA,
             "parameters": [
@@ -141,7 +141,7 @@ class CallRecord:
         }
 
     def to_json(self) -> JSON:
-        """Returns the canonical form."""
+        """Returns the record as JSON, from which the digest is computed."""
         return {"artifact": self.artifact.to_json(), "calls": self.calls}
 
     @property
@@ -151,7 +151,7 @@ class CallRecord:
 
     @classmethod
     def from_json(cls, data: JSON) -> CallRecord:
-        """Returns the record of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """Reads a record from the result of :meth:`to_json`. Raises ``ValueError`` for any other data."""
         members = read_object(data, ("artifact", "calls"), "a record of a call")
         names = ("schema", "parameters", "operands", "results", "grid")
         packed = isinstance(members["calls"], dict) and "packed" in members["calls"]
@@ -182,15 +182,15 @@ def _parameter(data: JSON) -> tuple[int, int, int, int | float | bool | None]:
 
 
 def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCode]:
-    """Returns the record of a call of this form on a device, and its code, compiled if needed.
+    """Makes the record of a call of this form on a device. Returns it with its code, which is compiled if necessary.
 
     Raises:
         SiloError: the kernel does not compile, or the grid is empty although the call has new arrays.
     """
     kernel = form.kernel
     call = form.call(device)
-    found = kernel.code(call, device)
-    artifact = found.artifact
+    code = kernel.code(call, device)
+    artifact = code.artifact
     variant = artifact.variant
     config = {**variant.config.as_dict(), **variant.specialization.constant_values}
     if callable(form.grid):
@@ -209,9 +209,9 @@ def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCo
         operands=tuple(_recorded(variant, one) for one in form.operands),
         results=tuple(_recorded(variant, one) for one in form.results),
         grid=grid,
-        packed=found.packed,
+        packed=code.packed,
     )
-    return record, found
+    return record, code
 
 
 def _whole(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # from a user's function
@@ -227,7 +227,7 @@ def _whole(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # f
 
 
 def _value(variant: Variant, argument: CallArgument) -> tuple[int, int, int, int | float | bool | None]:
-    """Returns a parameter as the launcher's native form: value kind, DLPack code, bits, value; typed as in the code."""
+    """Returns a parameter as kind, DLPack code, bits and value, with the type that the compiled code expects."""
     kind = argument.kind
     if kind is ValueKind.POINTER:
         assert argument.dtype is not None
@@ -248,7 +248,10 @@ def _recorded(variant: Variant, array: ArrayForm) -> RecordedArray:
 
 
 def save_record(record: CallRecord, found: CalledCode) -> str:
-    """Store a record that was made here, with a bundle's code, and note consent to the call; returns its digest."""
+    """Stores a record that was made here, with the code if it comes from a bundle, and records consent to the call.
+
+    Returns the record's digest.
+    """
     name, store = record.digest, session().store
     if found.code is not None:
         store.blobs.put(found.code.blob)
@@ -261,7 +264,7 @@ def save_record(record: CallRecord, found: CalledCode) -> str:
 
 
 def load_record(name: str) -> CallRecord:
-    """Returns the record of a digest, from the store.
+    """Reads a record from the store; ``name`` is its digest.
 
     Raises:
         StoreError: the record is missing or damaged, or has another digest.
@@ -269,11 +272,11 @@ def load_record(name: str) -> CallRecord:
     store = session().store
     for data in store.records.read(f"jax-{name}"):
         try:
-            found = CallRecord.from_json(data)
+            record = CallRecord.from_json(data)
         except ValueError as error:
             raise StoreError(f"the record of the call {name[:16]} in the store is damaged: {error}") from error
-        if found.digest == name:
-            return found
+        if record.digest == name:
+            return record
     raise StoreError(
         f"a program of jax names the call {name[:16]}, and the store {store.root or '(in memory)'} has none of that "
         "digest: run the program that exported it once with this store (SILO_HOME), or copy its store here"
@@ -281,7 +284,7 @@ def load_record(name: str) -> CallRecord:
 
 
 def make_ready(name: str, record: CallRecord, device: Device, code: VouchedCode | None = None) -> None:
-    """Load the code of a record on a device, with consent, and let programs launch it.
+    """Loads the code of a record on a device, with consent, so that programs can launch it.
 
     ``code`` is the code from a bundle that this process opened; None: it is read from the store.
 
@@ -340,20 +343,20 @@ def make_ready(name: str, record: CallRecord, device: Device, code: VouchedCode 
 
 
 TARGET: Final = "silo_launch"
-# Handlers are registered under XLA's own name of a platform, which for NVIDIA GPUs is in capitals. For any other name
-# jax silently keeps the handlers for a platform that may be registered later.
+# XLA's own name of each platform, under which handlers are registered; for NVIDIA GPUs it is in capitals. A handler
+# under another name is kept silently for a platform that may be registered later.
 _PLATFORMS: Final = {"cpu": "cpu", "cuda": "CUDA"}
 
-# Records that this process made or loaded, by digest; with the code if it comes from a bundle opened here.
+# The records that this process made or loaded, by digest. The code is present if it comes from a bundle opened here.
 _records: dict[str, tuple[CallRecord, VouchedCode | None]] = {}
 _made: dict[tuple[JaxCallForm, str], str] = {}  # digests by form and target
 _lock = Mutex()
 
 
 def connect() -> None:
-    """Let programs of jax in this process launch kernels, including programs that were exported elsewhere.
+    """Makes programs of jax in this process able to launch kernels, including programs that were exported elsewhere.
 
-    ``silo.jax_call`` does this itself. A program that only loads exported programs calls this first.
+    ``silo.jax_call`` calls this itself. A program that only loads exported programs has to call it first.
 
     Raises:
         PackageError: jax is not installed, or Silo does not support its version.
@@ -363,7 +366,7 @@ def connect() -> None:
 
 @functools.cache
 def connected() -> Any:  # noqa: ANN401  # the module jax
-    """Returns the module jax after registering the handlers with XLA."""
+    """Registers Silo's handlers with XLA, once, and returns the module jax."""
     jax, minor = load_jax()
     native.xla_connect(_resolve, minor)
     for platform, of_xla in _PLATFORMS.items():
@@ -386,17 +389,17 @@ def device_of(platform: str, kernel: str, index: int = 0) -> Device:
         )
     if kind == "cpu":
         return device_named("cpu")
-    found = [one for one in devices_of_kind(kind) if one.index == index]
-    if not found:
+    devices = [one for one in devices_of_kind(kind) if one.index == index]
+    if not devices:
         raise DeviceError(
             f"{kernel}: a program of jax for {platform} is made where such a device is, whose code is chosen then; "
             f"this machine has no {kind}:{index}"
         )
-    return found[0]
+    return devices[0]
 
 
 def record_of(form: JaxCallForm, device: Device) -> str:
-    """Returns the digest by which a program names a call; the store keeps its record and code."""
+    """Returns the digest by which a program names a call. The call's record and code are in the store afterwards."""
     key = (form, str(device.target))
     with _lock:
         name = _made.get(key)
@@ -408,7 +411,10 @@ def record_of(form: JaxCallForm, device: Device) -> str:
 
 
 def _resolve(name: str, platform: str, index: int) -> None:
-    """Called by a handler for an unknown call: loads it so that it can launch. The program reports an error raised."""
+    """Loads the record ``name`` and its code. A handler calls this for a call that it does not know.
+
+    If it raises, the program reports the error.
+    """
     with _lock:
         known = _records.get(name)
         record, code = known or (load_record(name), None)

@@ -1,6 +1,7 @@
 """Silo's kernels as operators of torch, under ``torch.compile``, ``torch.export`` and autograd.
 
-Names are resolved on first use: ``silo.kernel`` imports a small part of this package, and most programs need no more.
+The names of this package are resolved on first use: ``silo.kernel`` imports a small part of it, and most programs need
+no more.
 
 >>> from silo.integrations import torch as seam
 >>> seam.tested_versions()

@@ -1,10 +1,10 @@
-"""Hook points in AOTInductor: Silo's compiled CPU kernels go into a package with a launcher in torch's ABI.
+"""Hook points in AOTInductor: CPU kernels that Silo compiled go into a package, with a launcher in torch's ABI.
 
 Two methods of torch are replaced. ``CachingAutotuner.save_cpu_kernel`` stores a kernel for the package: the replacement
 adds the launcher, and the grid of the chosen config. ``DeferredCpuTritonCallWrapper._generate_launch`` writes the C++
-call: torch's own passes the launcher's extra arguments as the grid, which is right only for a kernel with one config
-(``FixedGrid``). For an autotuned kernel (``PrecomputedGrid``) they are the sizes from which the grid is computed, so
-the replacement passes the expressions of the stored grid.
+call: torch's own method passes the launcher's extra arguments as the grid, which is right only for a kernel with one
+config (``FixedGrid``). For an autotuned kernel (``PrecomputedGrid``) the extra arguments are the sizes from which the
+grid is computed, so the replacement passes the expressions of the stored grid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from silo.integrations.torch.torch_patching import HookPoint
 __all__ = ["connect", "state"]
 
 _KEPT = ["kernel_bytes", "launcher_bytes", "kernel_symbol", "signature"]
-_GRID = "silo_grid"  # a member of torch's entry for a kernel: the grid of its chosen config
+_GRID = "silo_grid"  # the key under which torch's entry for a kernel holds the grid of the chosen config
 _CHANGED = (
     "keeps kernels for AOTInductor in another way than Silo knows: packages with Triton kernels for the CPU "
     "need torch 2.13"
@@ -47,12 +47,12 @@ _call = HookPoint(
 
 
 def state() -> Decision:
-    """Whether AOTInductor packs kernels that Silo compiled for the CPU, with the reason."""
+    """Returns whether AOTInductor packs kernels that Silo compiled for the CPU, and why."""
     return _hook_point.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.runtime.triton_heuristics
-    """Replace the method that stores a kernel for a package."""
+    """Replaces the method that stores a kernel for a package."""
     _hook_point.connect(module, _with_launcher)
 
 
@@ -68,7 +68,7 @@ def _with_launcher(plain: Callable[..., None]) -> Callable[..., None]:
     def save_cpu_kernel(self: Any, launcher: Any) -> None:  # noqa: ANN401
         compiled = launcher.bin
         ours = getattr(compiled.run, "ahead_of_time", None)
-        if ours is None:  # compiled by another backend
+        if ours is None:  # another backend compiled the kernel
             plain(self, launcher)
             return
         cache: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
@@ -97,7 +97,7 @@ def _grid_of(name: str, meta: dict[str, Any], config: Any) -> _Grid | None:  # n
     """Returns the grid of ``config``, or None if the launcher's extra arguments are the grid.
 
     Raises:
-        UnsupportedError: torch cannot write a correct call of this kernel, and neither can Silo.
+        UnsupportedError: neither torch nor Silo can write a correct call of this kernel.
     """
     kind = meta.get("grid_type")
     if kind == "FixedGrid":
@@ -114,18 +114,18 @@ def _grid_of(name: str, meta: dict[str, Any], config: Any) -> _Grid | None:  # n
             f"grid of the chosen config ({_call.state.reason}): give the kernel one config"
         )
     try:
-        made: Any = import_module("torch._inductor.runtime.triton_heuristics").GridExpr.from_meta(
+        expressions: Any = import_module("torch._inductor.runtime.triton_heuristics").GridExpr.from_meta(
             meta, config, mode="cpp"
         )
     except (AssertionError, AttributeError, KeyError, TypeError) as error:  # another version of torch may raise these
         raise UnsupportedError(
             f"{name}: torch has no grid in C++ for the chosen config {config}: give the kernel one config"
         ) from error
-    return _Grid(tuple(made.prefix), (str(made.x_grid), str(made.y_grid), str(made.z_grid)))
+    return _Grid(tuple(expressions.prefix), (str(expressions.x_grid), str(expressions.y_grid), str(expressions.z_grid)))
 
 
 def _with_grid(plain: Callable[..., None]) -> Callable[..., None]:
-    def _generate_launch(  # torch's name
+    def _generate_launch(  # named like the method of torch that it replaces
         self: Any,  # noqa: ANN401
         prefix: Any,  # noqa: ANN401
         kernel_arg_names: Sequence[str],

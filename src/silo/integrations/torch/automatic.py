@@ -1,4 +1,4 @@
-"""Operators without a name of the user's: a kernel called in a trace of torch becomes one for each form of call."""
+"""Makes operators for kernels that are called in a trace of torch: one operator for each form of call."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ __all__ = ["NAMESPACE", "named_arguments", "operator_for"]
 
 NAMESPACE = "silo"
 
-# The operator references its kernel, so that the kernel's id is not reused.
+# By id of the kernel and key. The operator references its kernel, so that the id is not reused.
 _made: dict[tuple[int, str], TorchOp] = {}
 _lock = Mutex()
 
 
 def named_arguments(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a call by name, in the kernel's order, without those that the config sets.
+    """Returns the arguments of a call by name, in the kernel's order, without parameters that the config sets.
 
     Raises:
-        ArgumentError: an argument is missing or unknown; or the call gives an option, which operators do not take.
+        ArgumentError: an argument is missing or unknown; or the call passes an option, which operators do not take.
     """
     names = kernel.source.signature.names
     if len(args) > len(names):
         raise ArgumentError(f"{kernel.name} was given {len(args)} arguments, and has {len(names)}: {', '.join(names)}")
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    odd = [name for name in given if name not in kernel.argument_names]
+    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+    odd = [name for name in arguments if name not in kernel.argument_names]
     if odd:
         raise ArgumentError(
             f"{kernel.name} is called without a grid while torch traces, so it becomes an operator, which takes "
@@ -45,11 +45,11 @@ def named_arguments(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, 
     missing = [
         name
         for name in kernel.argument_names
-        if name not in given and isinstance(kernel.source.signature[name].default, NoDefault)
+        if name not in arguments and isinstance(kernel.source.signature[name].default, NoDefault)
     ]
     if missing:
         raise ArgumentError(f"{kernel.name}: the call leaves out {', '.join(missing)}")
-    return {name: given[name] for name in kernel.argument_names if name in given}
+    return {name: arguments[name] for name in kernel.argument_names if name in arguments}
 
 
 def operator_for(
@@ -58,9 +58,9 @@ def operator_for(
     form: TorchCallForm | None = None,
     sharing: Sequence[frozenset[str]] = (),
 ) -> TorchOp:
-    """Returns the operator of calls with the types of an example, in which a dtype represents a tensor.
+    """Returns the operator for calls with arguments of an example's types; in the example a dtype represents a tensor.
 
-    Raises as :func:`silo.torch_op`.
+    Raises the errors of :func:`silo.torch_op`.
 
     The operator's name is the same in every process: the kernel's name, and a digest of its source, declaration and
     example.
@@ -69,8 +69,8 @@ def operator_for(
         kernel: the kernel.
         example: the arguments by name. Without a ``form``, missing arguments have their defaults.
         form: the grid, constexprs and options of a call with a grid.
-        sharing: groups of tensors that have memory in common. If one tensor of a group is written, the operator marks
-            all of them as written: then torch keeps them in common memory when it transforms the surrounding program.
+        sharing: groups of tensors that share memory. If one tensor of a group is written, the operator marks all of
+            them as written, so that torch keeps them in shared memory when it transforms the surrounding program.
     """
     filled = dict(example)
     if form is None:
@@ -96,7 +96,7 @@ def operator_for(
 
 
 def _form_text(kernel: Kernel, form: TorchCallForm | None) -> str:
-    """Returns the part of an operator's key for a call with a grid, besides its arguments."""
+    """Returns the part of an operator's key that a call with a grid adds to the arguments."""
     if form is None:
         return ""
     fixed = {name: value_to_json(kernel.source.constant(value)) for name, value in form.fixed.items()}
@@ -129,4 +129,4 @@ def _short(kernel: Kernel, form: str) -> str:
         made = f"{word}_{key[:12]}"
         if not any(one.name == f"{NAMESPACE}::{made}" for one in _made.values()):
             return made
-        number += 1  # another kernel object with the same declaration needs a launcher of its own
+        number += 1  # another kernel object with the same declaration needs an operator of its own

@@ -1,4 +1,4 @@
-"""The effects of a kernel on the arguments of a call, from its lowered code or from its author."""
+"""The kinds and effects of the arguments of a call, from the kernel's lowered code or its author's declaration."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["CallFacts", "example_of", "facts_of_call"]
 
 @frozen
 class CallFacts:
-    """The kind and the effect of each parameter that a call of one form gives."""
+    """The kind and the effect of each parameter that a call of one form passes."""
 
     kinds: Mapping[str, ParameterKind]
     effects: Mapping[str, Effect]
 
     def with_shared(self, sharing: Iterable[frozenset[str]]) -> CallFacts:
-        """Returns the facts with ``BOTH`` for every tensor that has memory in common with a written tensor.
+        """Returns the facts with ``BOTH`` for every tensor that shares memory with a written tensor.
 
         >>> facts = CallFacts({}, {"x": Effect.READ, "y": Effect.WRITE, "z": Effect.READ})
         >>> facts.with_shared([frozenset({"x", "y"})]).effects["x"]
@@ -46,7 +46,7 @@ def example_of(kernel: Kernel, example: object) -> dict[str, object]:
     """
     names = kernel.argument_names
     if isinstance(example, Mapping):
-        given = {str(name): value for name, value in example.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        arguments = {str(name): value for name, value in example.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     elif isinstance(example, tuple | list):
         values: tuple[object, ...] = tuple(example)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         if len(values) > len(names):
@@ -54,26 +54,26 @@ def example_of(kernel: Kernel, example: object) -> dict[str, object]:
                 f"{kernel.name}: the example has {len(values)} arguments, and calls give {len(names)}: "
                 f"{', '.join(names)}"
             )
-        given = dict(zip(names, values, strict=False))
+        arguments = dict(zip(names, values, strict=False))
     elif example is None:
-        given = _first_case(kernel)
+        arguments = _first_case(kernel)
     else:
         raise ArgumentError(f"{kernel.name}: example= is a tuple as in a call, or values by name, and not {example!r}")
-    for name in given:
+    for name in arguments:
         if name not in names:
             raise ArgumentError(
                 f"{kernel.name}: the example gives {name}, which no call does; there are {', '.join(names)}"
             )
     for name in names:
-        if name not in given:
+        if name not in arguments:
             default = kernel.source.signature[name].default
             if isinstance(default, NoDefault):
                 raise ArgumentError(
                     f"{kernel.name}: the example leaves out {name}: give a value for each of {', '.join(names)}; a "
                     "dtype such as torch.float32 stands for a tensor"
                 )
-            given[name] = default
-    return {name: given[name] for name in names}
+            arguments[name] = default
+    return {name: arguments[name] for name in names}
 
 
 def _first_case(kernel: Kernel) -> dict[str, object]:
@@ -88,18 +88,18 @@ def _first_case(kernel: Kernel) -> dict[str, object]:
     from importlib import import_module  # noqa: PLC0415  # the caller has imported torch
 
     torch: Any = import_module("torch")
-    given: dict[str, object] = {}
-    for name, one in recipe.arguments:
-        if isinstance(one, ArrayRecipe):
-            given[name] = getattr(torch, one.dtype.name)
-        elif isinstance(one, ScalarRecipe):
-            given[name] = one.value
+    arguments: dict[str, object] = {}
+    for name, argument in recipe.arguments:
+        if isinstance(argument, ArrayRecipe):
+            arguments[name] = getattr(torch, argument.dtype.name)
+        elif isinstance(argument, ScalarRecipe):
+            arguments[name] = argument.value
         else:
             raise ArgumentError(
-                f"{kernel.name}: its first case gives {name} as a {type(one).__name__}, which operators do not take: "
-                "give example= with tensors and numbers"
+                f"{kernel.name}: its first case gives {name} as a {type(argument).__name__}, which operators do not "
+                "take: give example= with tensors and numbers"
             )
-    return {name: value for name, value in given.items() if name in kernel.argument_names}
+    return {name: value for name, value in arguments.items() if name in kernel.argument_names}
 
 
 def facts_of_call(
@@ -110,9 +110,10 @@ def facts_of_call(
 ) -> CallFacts:
     """Returns the kinds and effects of a call's arguments.
 
-    ``mutates`` names the arguments that are written to, if the caller declares them; None: the lowered code decides.
+    ``mutates`` names the arguments that the kernel writes to, if the caller declares them; None: the lowered code
+    decides.
 
-    ``options`` are compile options that the call gives.
+    ``options`` are compile options that the call passes.
 
     Raises:
         SourceError: neither the code nor the caller determines the effects.

@@ -1,4 +1,4 @@
-"""Calls with a grid as operators: the grid is an argument of integers, constexprs and options are fixed."""
+"""Operators for calls with a grid: the grid is an argument of integers, and constexprs and options are fixed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 GridLike: TypeAlias = "tuple[int, ...] | Callable[[Mapping[str, object]], tuple[int, ...]]"
 
 _AXES = 3
-# A grid function is evaluated for each config while torch traces, some milliseconds each.
+# A grid function is evaluated for each config while torch traces, which takes some milliseconds each time.
 _MOST_CONFIGS = 256
 
 
@@ -93,11 +93,11 @@ def call_parts(
     names = kernel.source.signature.names
     if len(args) > len(names):
         raise ArgumentError(f"{kernel.name} was given {len(args)} arguments, and has {len(names)}: {', '.join(names)}")
-    given = dict(zip(names, args, strict=False))
-    twice = [name for name in kwargs if name in given]
+    passed = dict(zip(names, args, strict=False))
+    twice = [name for name in kwargs if name in passed]
     if twice:
         raise ArgumentError(f"{kernel.name} was given {', '.join(twice)} twice")
-    given |= {name: value for name, value in kwargs.items() if name in names}
+    passed |= {name: value for name, value in kwargs.items() if name in names}
     options = {name: value for name, value in kwargs.items() if name not in names}
     odd = [name for name in options if not is_option(name)]
     if odd:
@@ -109,11 +109,11 @@ def call_parts(
     missing = [
         name
         for name in names
-        if name not in given and name not in kernel.launcher_names and isinstance(signature[name].default, NoDefault)
+        if name not in passed and name not in kernel.launcher_names and isinstance(signature[name].default, NoDefault)
     ]
     if missing:
         raise ArgumentError(f"{kernel.name}: the call leaves out {', '.join(missing)}")
-    ordered = {name: given[name] for name in names if name in given}
+    ordered = {name: passed[name] for name in names if name in passed}
     constant = {name for name in ordered if signature[name].kind is ParameterKind.CONSTEXPR}
     return (
         {name: value for name, value in ordered.items() if name not in constant},
@@ -123,7 +123,7 @@ def call_parts(
 
 
 def grid_argument(names: Collection[str]) -> str:
-    """Returns a name for an operator's grid argument that differs from all of the kernel's parameters.
+    """Returns a name for an operator's grid argument that is not a parameter of the kernel.
 
     >>> grid_argument(["x", "grid"])
     'grid_'
@@ -142,21 +142,23 @@ def traced_grids(
     *,
     depends: bool,
 ) -> tuple[GridForm, list[T]]:
-    """Returns the form of a call's grids for every config that may serve it, and the grids' integers in sequence.
+    """Evaluates a call's grids for every config that may serve the call.
+
+    Returns their form, and the integers of all grids, one grid after the other.
 
     Args:
         kernel: the kernel.
-        given: names that the call itself gives, so that configs do not set them.
+        given: names that the call itself passes, so that configs do not set them.
         evaluate: returns the axes of the grid for a config's values.
-        word: a text for one axis; equal texts are equal axes.
+        word: returns a text for one axis; axes with equal texts are equal.
         depends: whether the grid is a function of the config; otherwise it is evaluated once.
 
     Raises:
-        ArgumentError: a grid does not have one to three axes; its configs are unknown before the call, or are more
-            than 256.
+        ArgumentError: a grid does not have one to three axes; or the configs are unknown before the call, or more than
+            256.
     """
     configs: list[dict[str, Any]] = _configs(kernel, given) if depends else [{}]
-    found: dict[tuple[str, ...], int] = {}
+    grid_numbers: dict[tuple[str, ...], int] = {}
     numbers: list[T] = []
     ranks: list[int] = []
     rows: list[tuple[dict[str, str], int]] = []
@@ -165,11 +167,11 @@ def traced_grids(
         if not 1 <= len(axes) <= _AXES:
             raise ArgumentError(f"{kernel.name}: a grid has one to three axes, and this one has {len(axes)}")
         key = tuple(map(word, axes))
-        if key not in found:
-            found[key] = len(ranks)
+        if key not in grid_numbers:
+            grid_numbers[key] = len(ranks)
             ranks.append(len(axes))
             numbers += axes
-        rows.append(({name: repr(value) for name, value in config.items()}, found[key]))
+        rows.append(({name: repr(value) for name, value in config.items()}, grid_numbers[key]))
     if len(ranks) == 1:
         return GridForm(tuple(ranks)), numbers
     names = _deciding(rows)
@@ -178,7 +180,7 @@ def traced_grids(
 
 
 def _configs(kernel: Kernel, given: Collection[str]) -> list[dict[str, Any]]:
-    """Returns the distinct values that configs set besides ``given``."""
+    """Returns the distinct sets of values that configs assign to parameters outside of ``given``."""
     advice = (
         f"declare grid= and call {kernel.name}(...) without a grid, or pass the values in the call, or a grid that is "
         "no function"
@@ -189,20 +191,20 @@ def _configs(kernel: Kernel, given: Collection[str]) -> list[dict[str, Any]]:
             f"{kernel.name}: its grid is a function of the config, and a heuristic makes the configs for each call, so "
             f"they are not known while torch traces: {advice}"
         )
-    made: dict[str, dict[str, Any]] = {}
+    configs: dict[str, dict[str, Any]] = {}
     for config in kernel.space.configs():
         left = {name: value for name, value in config.as_dict().items() if name not in given}
-        made.setdefault(repr(left), left)
-        if len(made) > _MOST_CONFIGS:
+        configs.setdefault(repr(left), left)
+        if len(configs) > _MOST_CONFIGS:
             raise ArgumentError(
                 f"{kernel.name}: its grid is a function of the config, and its space has more than {_MOST_CONFIGS} "
                 f"configs, for each of which torch would trace it: {advice}"
             )
-    return list(made.values())
+    return list(configs.values())
 
 
 def _deciding(rows: Sequence[tuple[dict[str, str], int]]) -> tuple[str, ...]:
-    """Returns a minimal set of names whose values select the grid, found by removing one name after the other."""
+    """Returns a minimal set of names whose values determine the grid, found by removing one name after the other."""
     names = sorted({name for row, _ in rows for name in row}, key=lambda name: (not is_option(name), name))
     for name in tuple(names):
         fewer = [one for one in names if one != name]

@@ -1,7 +1,8 @@
-"""Hook point in ``torch.compile``: a call of a kernel of Silo becomes an operator in the graph.
+"""Hook point in ``torch.compile``: a call of a Silo kernel becomes an operator in the graph.
 
-One method of torch's tracer for Triton kernels is replaced. It forwards calls of other kernels to torch, and calls with
-a grid in a program that is exported, because a package needs the kernel and not an operator of this process.
+A method of torch's tracer for Triton kernels is replaced. The replacement forwards calls of other kernels to torch. It
+also forwards calls with a grid in a program that is exported, because the package must hold the kernel itself and not
+an operator of this process.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ _first_config_told: set[str] = set()
 
 
 def state() -> Decision:
-    """Whether calls become operators under ``torch.compile``, with the reason."""
+    """Returns whether calls become operators under ``torch.compile``, and why."""
     return _hook_point.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._higher_order_ops.triton_kernel_wrap
-    """Replace the method that traces calls of Triton kernels."""
+    """Replaces the method that traces calls of Triton kernels."""
     _hook_point.connect(module, _with_silo)
 
 
@@ -76,7 +77,10 @@ def _with_silo(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_first_config(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any], tx: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Returns a call's keywords for torch's own operator; missing config values come from the first config."""
+    """Returns a call's keywords for torch's own operator.
+
+    Values that the call leaves to the config come from the first config.
+    """
     names = kernel.source.signature.names
     given = {*names[: len(args)], *kwargs}
     if kernel.rule is not None or given.issuperset(kernel.config_names):
@@ -97,14 +101,14 @@ def _with_first_config(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, An
 
 
 def _has_descriptors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether an argument is a tensor descriptor made in the traced code, which operators do not take."""
+    """Returns whether an argument is a tensor descriptor made in the traced code, which operators do not take."""
     functions: Any = import_module("torch._dynamo.variables.functions")
     kinds = (functions.TMADescriptorExperimentalVariable, functions.TMADescriptorStableVariable)
     return any(isinstance(one.realize(), kinds) for one in (*args, *kwargs.values()))
 
 
 def _refuse_in_export(kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse a call that torch's own operator computes wrong (see :func:`refuse_written_twice`)."""
+    """Refuses a call for which torch's own operator computes wrong results (see :func:`refuse_written_twice`)."""
     torch: Any = import_module("torch")
     call, constants, options = _realized(kernel, args, kwargs)
     sharing = _sharing(torch, call)
@@ -115,14 +119,17 @@ def _refuse_in_export(kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _called(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Run a call through ``torch.library.wrap_triton`` outside of Dynamo: the arguments are real objects."""
+    """Runs a call through ``torch.library.wrap_triton``.
+
+    It happens outside of Dynamo, so the arguments are real objects.
+    """
     torch: Any = import_module("torch")
     call = named_arguments(kernel, args, kwargs)
     operator_for(kernel, {name: stand_in(torch, kernel, name, value) for name, value in call.items()})(**call)
 
 
 def _traced(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], tx: Any) -> Any:  # noqa: ANN401
-    """Trace a call without a grid; its arguments are Dynamo's variables."""
+    """Traces a call without a grid; its arguments are Dynamo's variables."""
     torch: Any = import_module("torch")
     call = {name: value.realize() for name, value in named_arguments(kernel, args, kwargs).items()}
     example = {name: stand_in(torch, kernel, name, _behind(kernel, name, value)) for name, value in call.items()}
@@ -138,7 +145,7 @@ def _traced_with_grid(
     kwargs: Mapping[str, Any],
     tx: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
-    """Trace a call with a grid. Its constexprs and options are part of the operator; its grid is an argument."""
+    """Traces a call with a grid. Its constexprs and options become part of the operator, and its grid an argument."""
     torch: Any = import_module("torch")
     tracker: Any = import_module("torch._dynamo.variables.base").VariableTracker
     lists: Any = import_module("torch._dynamo.variables.lists")
@@ -149,11 +156,11 @@ def _traced_with_grid(
     is_plain = isinstance(grid, lists.BaseListVariable) or _is_integer(grid)
 
     def evaluate(config: Mapping[str, object]) -> list[Any]:
-        found = grid
+        traced_grid = grid
         if not is_plain:
             built = {name: tracker.build(tx, value) for name, value in config.items()}
-            found = tracer.call_grid(grid, {**call, **constants, **options, **built}, tx).realize()
-        axes = found.unpack_var_sequence(tx) if isinstance(found, lists.BaseListVariable) else [found]
+            traced_grid = tracer.call_grid(grid, {**call, **constants, **options, **built}, tx).realize()
+        axes = traced_grid.unpack_var_sequence(tx) if isinstance(traced_grid, lists.BaseListVariable) else [traced_grid]
         return [_axis(kernel, axis.realize()) for axis in axes]
 
     given = {*call, *fixed, *chosen}
@@ -166,7 +173,7 @@ def _traced_with_grid(
 def _realized(
     kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Returns the arguments, constexprs and options of a call, as realized variables of Dynamo."""
+    """Returns the arguments, constexprs and options of a call, each a dict of realized Dynamo variables by name."""
     call, constants, options = call_parts(kernel, args, kwargs)
     return (
         {name: value.realize() for name, value in call.items()},
@@ -176,7 +183,10 @@ def _realized(
 
 
 def _fixed(torch: Any, kernel: Kernel, given: Mapping[str, Any]) -> dict[str, object]:  # noqa: ANN401  # the module
-    """Returns the values of constexprs or options. torch guards a traced number: another value traces again."""
+    """Returns the values of constexprs or options.
+
+    torch adds a guard for a traced number, so another value traces again.
+    """
     return {
         name: stand_in(torch, kernel, name, _behind(kernel, name, value), constant=True)
         for name, value in given.items()
@@ -190,23 +200,26 @@ def _axis(kernel: Kernel, axis: Any) -> Any:  # noqa: ANN401
 
 
 def _is_integer(value: Any) -> bool:  # noqa: ANN401
-    """Whether a variable of Dynamo represents an integer; a function without a closure is a constant too."""
+    """Returns whether a variable of Dynamo represents an integer.
+
+    A function without a closure is a constant too, so the type is checked.
+    """
     return value.is_symnode_like() or (value.is_python_constant() and isinstance(value.as_python_constant(), int))
 
 
 def _number(axis: Any) -> Any:  # noqa: ANN401
-    """Returns the integer of an axis, or torch's expression for it; comparing traced numbers would add guards."""
+    """Returns the integer of an axis, or torch's expression for it, since comparing traced numbers would add guards."""
     return axis.as_python_constant() if axis.is_python_constant() else axis.sym_num.node.expr
 
 
 def _record(operator: TorchOp, call: Mapping[str, Any], tx: Any) -> Any:  # noqa: ANN401
-    """Put a call of the operator into the graph."""
+    """Adds a call of the operator to the graph."""
     tracker: Any = import_module("torch._dynamo.variables.base").VariableTracker
     return tracker.build(tx, operator.overload).call_function(tx, [], dict(call))
 
 
 def _sharing(torch: Any, call: Mapping[str, Any]) -> tuple[frozenset[str], ...]:  # noqa: ANN401
-    """Returns the groups of tensors of a call that share memory, by the fake tensors of torch's trace."""
+    """Returns the groups of a call's tensors that share memory, determined from the fake tensors of torch's trace."""
     tensors = {name: value.as_proxy().node.meta["example_value"] for name, value in call.items() if value.is_tensor()}
     return sharing_of(torch, tensors)
 

@@ -1,4 +1,4 @@
-"""Calls of an operator that skip torch's dispatcher: without a trace, mode, transform or gradient."""
+"""Fast calls of an operator: calls without a trace, mode, transform or gradient skip torch's dispatcher."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _CLASSES: dict[OperatorKind, tuple[type, ...]] = {
 
 
 class QuietCalls:
-    """Decides which calls may go straight to a launcher.
+    """Decides which calls may go straight to a launcher. A call is quiet if torch only has to run it.
 
-    The classes of their arguments are learnt from calls that torch accepted. The native module checks torch's state
-    with one C function of torch per condition; if this torch lacks one of these functions, every call goes to the
-    dispatcher.
+    The accepted classes of arguments are learnt from calls that torch accepted. The native module checks torch's state
+    with one C function of torch for each condition (no trace, mode, transform or gradient is active). If this torch
+    lacks one of these functions, every call goes to the dispatcher.
     """
 
     def __init__(self, torch: Any, arguments: Sequence[OpArgument]) -> None:  # noqa: ANN401  # the module
         self._count = len(arguments)
         self.tensors = tuple(index for index, one in enumerate(arguments) if one.kind is OperatorKind.TENSOR)
         self.written = tuple(index for index in self.tensors if arguments[index].writes)
-        # Positions of tensors whose gradient concerns torch: the written tensors if there are any, else all.
+        # Indices of the tensors whose gradients torch must handle: the written tensors if there are any, else all.
         self._watched = self.written or self.tensors
-        # torch converts values of other classes by the schema: an integer to a float, a bool to an integer.
+        # torch converts values of other classes as the schema requires: an integer to a float, a bool to an integer.
         self._plain = tuple(
             {*_CLASSES.get(one.kind, (torch.Tensor, torch.nn.Parameter)), *((type(None),) if one.optional else ())}
             for one in arguments
@@ -71,19 +71,20 @@ class QuietCalls:
         like: int = -1,
         places: tuple[int, ...] = (),
     ) -> Callable[..., Any]:
-        """Returns a function that launches quiet calls and passes all others to ``otherwise``.
+        """Returns a function that launches quiet calls itself and passes all others to ``otherwise``.
 
         Args:
             launch: takes the arguments, and returns the operator's result.
             otherwise: takes a tuple and a dict.
-            like: with ``places``, the index of the argument that the only output is like; ``launch`` takes this output
-                too.
-            places: the index of the argument for each position of ``launch``; the number of arguments is the output's
+            like: used with ``places``: the index of an argument. The only output gets its shape and dtype, and
+                ``launch``
+                also takes this output.
+            places: for each position of ``launch``, the index of the argument; the number of arguments is the output's
                 index.
         """
         if not self._questions:
             return lambda *args, **kwargs: otherwise(args, kwargs)
-        made = native.OperatorCall(
+        call = native.OperatorCall(
             self._count,
             launch,
             otherwise,
@@ -99,32 +100,32 @@ class QuietCalls:
             like,
             places,
         )
-        self._natives.append(made)
-        return made
+        self._natives.append(call)
+        return call
 
     def is_quiet(self, args: tuple[Any, ...]) -> bool:
-        """Whether torch only has to run the call: no trace, mode, transform or gradient is active."""
+        """Returns whether torch only has to run the call: no trace, mode, transform or gradient is active."""
         return bool(self._natives) and self._natives[0].asks(args)
 
     def is_transformed(self) -> bool:
-        """Whether a transform of ``torch.func`` that needs autograd functions is active."""
+        """Returns whether a transform of ``torch.func`` that needs autograd functions is active."""
         found = self._transform() if self._questions else None
         return found is not None and found.key() != self._functionalize
 
     def learn(self, args: tuple[Any, ...]) -> None:
-        """Learn the argument classes of a call that torch accepted, if it has every argument and plain classes."""
-        whole = len(args) == self._count  # a call that omits a default cannot be launched directly
+        """Learns the argument classes of a call that torch accepted, if it passed all arguments in plain classes."""
+        whole = len(args) == self._count  # a call that omits arguments cannot be launched directly
         if whole and all(type(one) in plain for one, plain in zip(args, self._plain, strict=True)):
             for one in self._natives:
                 one.learn(args)
 
     def count_some(self, written: Sequence[Any]) -> None:
-        """Count the writes to tensors, except inference tensors, which have no version count."""
+        """Increments the version counts of tensors, except inference tensors, which have none."""
         self.count_writes([one for one in written if one is not None and not one.is_inference()])
 
 
 def tracks_gradient(torch: Any, tensor: Any) -> bool:  # noqa: ANN401
-    """Whether a gradient of a tensor is required, by autograd or by a transform of ``torch.func`` at any level."""
+    """Returns whether a tensor's gradient is required, by autograd or by a transform of ``torch.func`` at any level."""
     functorch = torch._C._functorch  # noqa: SLF001  # torch.func has no public function for it
     while not tensor.requires_grad and functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)

@@ -1,7 +1,7 @@
 """Hook point in the keys of Inductor's cache: compiled graphs depend on more than torch's key contains.
 
 A graph on disk was compiled with the rules of its process: with or without :mod:`silo.integrations.torch.kept_copies`,
-and with the operators' schemas of that time, which mark written arguments. torch's key has only the operators' names.
+and with the operators' schemas at that time, which mark written arguments. torch's key has only the operators' names.
 """
 
 from __future__ import annotations
@@ -28,33 +28,34 @@ _hook_point = HookPoint(
 
 
 def state() -> Decision:
-    """Whether the keys of Inductor's cache contain operators' schemas, with the reason."""
+    """Returns whether the keys of Inductor's cache contain operators' schemas, and why."""
     return _hook_point.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.codecache
-    """Replace the function that collects the values for a key."""
+    """Replaces the function that collects the values for a key."""
     _hook_point.connect(module, _with_schemas)
 
 
 def _with_schemas(plain: Callable[..., None]) -> Callable[..., None]:
     def __init__(self: Any, gm: Any, example_inputs: Any, fx_kwargs: Any, inputs_to_check: Any) -> None:  # noqa: ANN401, N807
         plain(self, gm, example_inputs, fx_kwargs, inputs_to_check)
-        self.silo = (_RULES, *sorted({*_schemas(gm)}))  # torch hashes every attribute
+        # an attribute, because torch hashes all attributes of this object
+        self.silo = (_RULES, *sorted({*_schemas(gm)}))
 
     return __init__
 
 
 def _schemas(module: Any) -> Iterator[str]:  # noqa: ANN401  # a GraphModule or None
-    """Yields the schemas of the operators in a graph that are not torch's own."""
+    """Yields the schemas of the operators in a graph, except torch's own."""
     for part in () if module is None else module.modules():
         for node in getattr(getattr(part, "graph", None), "nodes", ()):
-            for value in (node.target, *node.args):  # auto_functionalized has its operator as an argument
+            for value in (node.target, *node.args):  # args too: auto_functionalized takes its operator as an argument
                 yield from _schemas_of(value)
 
 
 def _schemas_of(value: Any) -> Iterator[str]:  # noqa: ANN401
-    if hasattr(value, "overloads"):  # torch.ops.namespace.name
+    if hasattr(value, "overloads"):  # an operator without its overload: torch.ops.namespace.name
         for name in value.overloads():
             yield from _schemas_of(getattr(value, name))
     elif getattr(value, "namespace", "") not in _OWN and hasattr(value, "_schema"):

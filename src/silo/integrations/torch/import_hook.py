@@ -1,6 +1,6 @@
-"""Connects Silo to ``torch.compile`` when a program loads it, without importing it, which takes seconds.
+"""Connects Silo to ``torch.compile`` when a program loads it. Never imports torch, which would take seconds.
 
-``silo.kernel`` calls :func:`watch` the first time. Kernels are often defined before torch is imported.
+``silo.kernel`` calls :func:`watch` at its first use. Kernels are often defined before torch is imported.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from silo.settings import checks_wanted
 __all__ = ["watch", "watch_extensions", "watch_inductor", "watch_memory"]
 
 _HERE = __name__.rpartition(".")[0]
-# Modules of torch, and the module here that connects each: tracing calls of Triton kernels into a graph, storing
-# compiled kernels for a package, removing copies from a graph, and making a graph's cache key.
+# For each module of torch, the module here that connects it. In this order, the modules of torch trace calls of Triton
+# kernels into a graph, store compiled kernels for a package, remove copies from a graph, and make a graph's cache key.
 _SEAMS = {
     "torch._higher_order_ops.triton_kernel_wrap": f"{_HERE}.dynamo",
     "torch._inductor.runtime.triton_heuristics": f"{_HERE}.aoti",
     "torch._inductor.fx_passes.post_grad": f"{_HERE}.kept_copies",
     "torch._inductor.codecache": f"{_HERE}.graph_keys",
 }
-# Connected only for checks: the allocator of the CPU.
+# Connected only if SILO_CHECK is set: the allocator of CPU memory.
 _MEMORY = {"torch": f"{_HERE}.unset_memory"}
-# Connected if cuda is the CPU: the builder of extensions in CUDA.
+# Connected if the CPU serves cuda: the builder of CUDA extensions.
 _EXTENSIONS = {"torch.utils.cpp_extension": "silo.integrations.cuda_on_cpu.placement"}
-# Connected in an accelerated program: the tuner and the caches of Inductor's kernels for GPUs.
+# Connected if Silo accelerates the program: the tuner and the caches of Inductor's GPU kernels.
 _GPU = "silo.integrations.inductor.gpu_patching"
 _INDUCTOR = {
     "torch._inductor.runtime.triton_heuristics": _GPU,
@@ -44,34 +44,34 @@ _INDUCTOR = {
 
 
 def watch() -> None:
-    """Connect the modules of torch's compiler that are loaded now, and each other module when it is loaded."""
+    """Connects the modules of torch's compiler: loaded ones now, the others when they are loaded."""
     set_tracer(_serve)
     _await(_SEAMS)
     watch_memory()
 
 
 def watch_memory() -> None:
-    """With ``SILO_CHECK=1``: make torch fill new memory, from now on or from when torch is loaded."""
+    """Makes torch fill new memory if ``SILO_CHECK=1``, from now on or from when torch is loaded."""
     if checks_wanted():
         _await(_MEMORY)
 
 
 def watch_extensions() -> None:
-    """Make torch refuse extensions in CUDA, from now on or from when it loads the module that builds them."""
+    """Makes torch refuse CUDA extensions, from now on or from when it loads the module that builds them."""
     _await(_EXTENSIONS)
 
 
 def watch_inductor() -> None:
-    """Let Silo take part in Inductor's kernels for GPUs, from now on or from when torch loads its compiler."""
+    """Lets Silo take part in Inductor's GPU kernels, from now on or from when torch loads its compiler."""
     _await(_INDUCTOR)
 
 
-# The modules here that connect each awaited module of torch, in the order in which they were asked for.
+# For each module of torch that is not loaded yet, the modules here that will connect it, in order of registration.
 _connectors: dict[str, list[str]] = {}
 
 
 def _await(connectors: Mapping[str, str]) -> None:
-    """Connect each of these modules of torch: now if it is loaded, else when it is."""
+    """Connects modules of torch: those that are loaded now, the others when they are loaded."""
     waiting: set[str] = set()
     for name, connector in connectors.items():
         loaded = sys.modules.get(name)
@@ -90,7 +90,10 @@ def _await(connectors: Mapping[str, str]) -> None:
 
 
 def _connect(module: ModuleType, connector: str) -> None:
-    """Connect a module; an error in Silo is logged, because torch must load in any case."""
+    """Calls ``connect(module)`` of the module named ``connector``.
+
+    An error is only logged, because torch must load anyway.
+    """
     try:
         import_module(connector).connect(module)
     except Exception as error:  # noqa: BLE001  # torch must load
@@ -109,13 +112,13 @@ def _serve(kernel: Any, arguments: tuple[object, ...], options: dict[str, object
 
 
 class _Finder(MetaPathFinder):
-    """Finds the awaited modules by the other finders, and connects each after it is loaded."""
+    """An import hook: finds the awaited modules with the other finders, and connects each after it is loaded."""
 
     def __init__(self, waiting: set[str]) -> None:
         self._waiting = waiting
 
     def add(self, names: set[str]) -> None:
-        """Wait for these modules too."""
+        """Adds modules to wait for."""
         self._waiting |= names
 
     def find_spec(
@@ -124,7 +127,7 @@ class _Finder(MetaPathFinder):
         del path, target
         if fullname not in self._waiting:
             return None
-        self._waiting.discard(fullname)  # so that the find_spec() below does not call this finder again
+        self._waiting.discard(fullname)  # so that the find_spec() below does not come back to this finder
         if not self._waiting:
             sys.meta_path[:] = [one for one in sys.meta_path if one is not self]
         spec = find_spec(fullname)
@@ -134,7 +137,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Loads a module by another loader, then connects it."""
+    """Loads a module with another loader, then connects it."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -147,7 +150,7 @@ class _Loader(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Load by the other loader, make it the module's loader, and connect the module."""
+        """Loads the module with the other loader, makes that the module's loader again, and connects the module."""
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader

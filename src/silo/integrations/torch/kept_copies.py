@@ -1,14 +1,14 @@
-"""Hook points in Inductor that keep values beside a tensor that an operator writes in place.
+"""Hook points in Inductor that keep values which an operator's in-place write would otherwise destroy.
 
-Two faults of torch 2.13 make a program read memory that it has overwritten. Both are avoided here by marking the
-tensor as read later, so that torch makes a copy. This holds for every operator of a graph, of Silo or not.
+Two faults of torch 2.13 make a program read memory that it has overwritten. Both are avoided here by marking the tensor
+as read later, so that torch makes a copy. This holds for every operator of a graph, of Silo or not.
 
 - ``y = x.clone(); op(y, x)``: Inductor removes copies from a graph that are only read (``clone``, ``x + zeros``, equal
   expressions). Later it writes in place if nothing *after* the operator reads the memory, and ignores that the operator
-  itself reads the copy. The tensors in common memory among an operator's arguments are recorded before copies are
-  removed; a pair that is in common memory only afterwards was a copy.
-- ``y = 3 * x; op(y, x); use(y)``: an operator that requires strides of its arguments is given a value of its own,
-  and ``use`` computes ``3 * x`` again, from memory that was written.
+  itself reads the copy. The cure: before copies are removed, the pairs of an operator's arguments that share memory are
+  recorded. A pair that shares memory only afterwards was a copy.
+- ``y = 3 * x; op(y, x); use(y)``: an operator that requires strides of its arguments is given a value of its own, and
+  ``use`` computes ``3 * x`` again, from memory that was written.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _kept = HookPoint(
     changed=_CHANGED,
     level=logging.WARNING,
 )
-_MARK = "silo_common_memory"  # in a node's meta, which torch copies with the node
+_MARK = "silo_common_memory"  # a key of a node's meta, which torch copies with the node
 
 
 def state() -> Decision:
-    """Whether values beside written tensors are kept, with the reason."""
+    """Returns whether this module is connected to torch, so that no needed copy is removed, and why."""
     return _kept.state if _recorded.state else _recorded.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.fx_passes.post_grad
-    """Replace the functions that remove copies from a graph, and that write in place."""
+    """Replaces two functions of torch: one removes copies from a graph, the other makes operators write in place."""
     _recorded.connect(module, _recording)
     _kept.connect(module, _keeping)
 
@@ -76,7 +76,7 @@ def _keeping(plain: Callable[..., None]) -> Callable[..., None]:
         uses: list[Any] = []
         for node in order:
             for operand in _overwritten(node, order):
-                # A read after the operator: torch does not write in place to memory that is read later.
+                # Insert a read after the operator, because torch does not write in place to memory that is read later.
                 with graph.inserting_after(node):
                     uses.append(graph.call_function(clone, (operand,)))
         plain(fake_tensor_updater, graph)
@@ -87,7 +87,7 @@ def _keeping(plain: Callable[..., None]) -> Callable[..., None]:
 
 
 def _overwritten(node: Any, order: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401
-    """Yields the operands of an operator that must not be written in place, or that lie in the same memory."""
+    """Yields the operands of an operator that must not be written in place, or tensors in the same memory."""
     operands = _operands(node)
     named = dict(operands)
     before = node.meta.get(_MARK, frozenset())
@@ -101,23 +101,29 @@ def _overwritten(node: Any, order: Mapping[Any, int]) -> Iterator[Any]:  # noqa:
 
 
 def _computed_from(node: Any, storage: Callable[[Any], int | None]) -> set[int | None]:  # noqa: ANN401
-    """Returns the memory of all tensors from which a value is recomputed where it is used, without its own."""
-    found: set[int | None] = set()
+    """Returns the storages of the tensors from which torch may recompute a value where it is used.
+
+    The value's own storage is not included.
+    """
+    storages: set[int | None] = set()
     seen: set[Any] = set()
     waiting = [node]
     while waiting:
-        one = waiting.pop()
-        if one in seen:
+        operand = waiting.pop()
+        if operand in seen:
             continue
-        seen.add(one)
-        found.add(storage(one))
-        if one.op == "call_function" and _namespace(one.target) in ("aten", "prims"):
-            waiting += one.all_input_nodes
-    return found - {storage(node), None}
+        seen.add(operand)
+        storages.add(storage(operand))
+        if operand.op == "call_function" and _namespace(operand.target) in ("aten", "prims"):
+            waiting += operand.all_input_nodes
+    return storages - {storage(node), None}
 
 
 def _namespace(target: Any) -> str:  # noqa: ANN401
-    """Returns an operator's namespace, "" for a Python function: only torch's own operators are recomputed."""
+    """Returns an operator's namespace; "" for a Python function.
+
+    torch recomputes only operators of its own namespaces.
+    """
     return str(getattr(target, "namespace", ""))
 
 
@@ -136,7 +142,10 @@ _WRITTEN = "written "
 
 
 def _operands(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-    """Returns the tensors of an operator's call with their names, which mark written tensors; empty for other nodes."""
+    """Returns the tensors of an operator's call with their names; empty for nodes of other kinds.
+
+    The name of a tensor that the operator writes to starts with ``_WRITTEN``.
+    """
     if node.op != "call_function":
         return []
     torch: Any = import_module("torch")
@@ -144,19 +153,19 @@ def _operands(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
     kwargs = node.kwargs
     if node.target is higher.auto_functionalized_v2:
         written = {f"{_WRITTEN}{index}": base for index, base in enumerate(kwargs["_all_bases"])}
-        given = {name: value for name, value in kwargs.items() if name != "_all_bases"}
+        unwritten = {name: value for name, value in kwargs.items() if name != "_all_bases"}
     elif node.target is higher.auto_functionalized:
         changed = {one.name for one in node.args[0]._schema.arguments if one.alias_info and one.alias_info.is_write}  # noqa: SLF001
         written = {f"{_WRITTEN}{name}": kwargs[name] for name in kwargs if name in changed}
-        given = {name: value for name, value in kwargs.items() if name not in changed}
+        unwritten = {name: value for name, value in kwargs.items() if name not in changed}
     elif node.target is higher.triton_kernel_wrapper_functional:
         cloned = kwargs["tensors_to_clone"]
         written = {f"{_WRITTEN}{name}": kwargs["kwargs"][name] for name in cloned}
-        given = {name: value for name, value in kwargs["kwargs"].items() if name not in cloned}
+        unwritten = {name: value for name, value in kwargs["kwargs"].items() if name not in cloned}
     else:
         return []
-    found: list[tuple[str, Any]] = []
-    for name, value in {**given, **written}.items():
+    operands: list[tuple[str, Any]] = []
+    for name, value in {**unwritten, **written}.items():
         parts: Any = enumerate(cast("Any", value)) if isinstance(value, list | tuple) else [("", value)]
-        found += [(f"{name} {at}", one) for at, one in parts if isinstance(one, torch.fx.Node)]
-    return found
+        operands += [(f"{name} {at}", one) for at, one in parts if isinstance(one, torch.fx.Node)]
+    return operands

@@ -28,12 +28,12 @@ _UNTESTED_TOLD: set[str] = set()
 
 
 class TorchOp:
-    """An operator of torch over one kernel. Made by :func:`torch_op`; called like the operator.
+    """An operator of torch that launches a kernel. Made by :func:`torch_op`; called like the operator.
 
-    A call for which torch only has to run the operator (no trace, mode, transform or gradient is active) goes straight
-    to the kernel's launcher, in C; every other call goes through torch's dispatcher. Copies are the operator itself; a
-    pickle holds its name. In the dispatcher, a call through ``torch.ops`` under the same conditions is launched in C
-    too.
+    If torch only has to run the operator (no trace, mode, transform or gradient is active), a call goes straight to the
+    kernel's launcher, in C. Every other call goes through torch's dispatcher. A call through ``torch.ops`` always goes
+    through the dispatcher, which under the same conditions launches in C too. Copying the object returns the object
+    itself; a pickle holds its name.
 
     Attributes:
         name: ``namespace::name``.
@@ -65,7 +65,7 @@ class TorchOp:
         self.outputs = outputs.names
         self.module = module
         self.strided = strided_names(name, kernel, arguments, strided)
-        self._form = form  # with it, the grid's integers are the first argument
+        self._form = form  # if set, the first argument has the grid's integers
         self._fixed = {} if form is None else form.fixed
         self._torch = torch
         self._outputs = outputs
@@ -75,7 +75,7 @@ class TorchOp:
         self._launch = self._launcher()
         given = arguments if form is None else arguments[1:]
         self._order = _Order.of(kernel, (*(one.name for one in given), *outputs.names))
-        # From here on the order matters: registering calls the methods below.
+        # From here on the order of assignments matters, because registering calls the methods below.
         self.differentiable: Any = None  # a torch.autograd.Function, if the operator writes to no argument
         self.library: Any = torch.library.Library(namespace, "FRAGMENT")
         try:
@@ -88,19 +88,19 @@ class TorchOp:
         self._call = self._quiet_call(self._dispatched) or self._quiet.call(self.run, self._dispatched)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # the operator's arguments and result
-        """Run the operator.
+        """Runs the operator.
 
         Raises:
             ArgumentError: the arguments do not fit the schema, or the kernel.
         """
-        if self._is_tracing():  # under torch.compile, which traces this code
+        if self._is_tracing():  # torch.compile is tracing this code
             return self.overload(*args, **kwargs)
         if kwargs:
             return self._call(*args, **kwargs)
-        return self._call(*args)  # avoids a dict
+        return self._call(*args)  # without keywords, no dict is made
 
     def _dispatched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """Run a call that needs torch's dispatcher, or the first call of its form."""
+        """Runs a call that needs torch's dispatcher, or the first call of its form."""
         if self.differentiable is not None and self._quiet.is_transformed():
             return self.differentiable.apply(*fill(self.arguments, args, kwargs))
         if self.mutates and self._quiet.is_transformed():
@@ -112,7 +112,7 @@ class TorchOp:
         return result
 
     def _with_own_sign(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Returns the arguments with negative views resolved, which torch's dispatcher does only in other places."""
+        """Returns the arguments with negative views resolved. torch's dispatcher does not resolve them on this path."""
         for place in self._quiet.written:
             if place < len(args) and args[place] is not None and args[place].is_neg():
                 raise ArgumentError(
@@ -125,10 +125,10 @@ class TorchOp:
     def _quiet_call(self, otherwise: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Callable[..., Any] | None:
         """Returns a C function that launches quiet calls without a Python frame.
 
-        None for an operator with several outputs, or outputs that a function makes.
+        Returns None for an operator with several outputs, or with outputs that a function makes.
         """
         order, like = self._order, self._outputs.only_like
-        if self._form is not None:  # an operator with a form has no outputs
+        if self._form is not None:  # such an operator has no outputs
             return self._quiet.call(self._start_with_grid, otherwise)
         if order.places is not None and like is not None:
             return self._quiet.call(self._launch, otherwise, like, order.places)
@@ -137,14 +137,14 @@ class TorchOp:
         return None
 
     def _start_with_grid(self, numbers: Sequence[int], *values: Any) -> None:  # noqa: ANN401
-        """Launch with the grid that the integers hold."""
+        """Launches the kernel with the grid that the integers describe."""
         form = self._form
         assert form is not None
         launch = self._launch[form.grid.grid(self.kernel.name, numbers)]
         launch(**dict(zip(self._order.names, values, strict=True)), **self._fixed)
 
     def within_dispatcher(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the function to register with torch's dispatcher for ``rule``: quiet calls skip the rule."""
+        """Returns the function to register with torch's dispatcher in place of ``rule``: quiet calls skip the rule."""
 
         def otherwise(args: tuple[Any, ...], _none: dict[str, Any]) -> Any:  # noqa: ANN401
             result = rule(*args)
@@ -154,7 +154,7 @@ class TorchOp:
         return self._quiet_call(otherwise) or rule
 
     def run(self, *values: Any) -> Any:  # noqa: ANN401
-        """Launch the kernel on tensors that have memory; returns the operator's result."""
+        """Launches the kernel on tensors that have memory, and returns the operator's result."""
         if not self.outputs:
             return self._start(values)
         made = self._outputs.make(values)
@@ -162,7 +162,7 @@ class TorchOp:
         return made[0] if len(made) == 1 else made
 
     def checked_run(self, *values: Any) -> Any:  # noqa: ANN401
-        """As :meth:`run`, for calls of torch's dispatcher: also checks outputs, and gradients of written tensors.
+        """Like :meth:`run`, for calls of torch's dispatcher: also checks outputs, and gradients of written tensors.
 
         Raises:
             ArgumentError: an output shares memory with an argument, or a written tensor requires a gradient.
@@ -178,7 +178,7 @@ class TorchOp:
         return made[0] if len(made) == 1 else made
 
     def filled(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Returns the values from torch's dispatcher with defaults: it omits values that equal their default.
+        """Adds default values to a call's values, because torch's dispatcher omits values that equal their default.
 
         Raises:
             ArgumentError: None was passed for a tensor, which torch does not check.
@@ -201,7 +201,10 @@ class TorchOp:
             self._launch(**dict(zip(order.names, values, strict=True)))
 
     def _count_writes(self, values: tuple[Any, ...]) -> None:
-        """Count the writes for autograd, which then refuses changed saved values; raise if a gradient is required."""
+        """Increments the version counts of written tensors, so that autograd refuses to use changed saved values.
+
+        Raises ArgumentError if a gradient of a written tensor is required.
+        """
         quiet = self._quiet
         written = [values[place] for place in quiet.written if values[place] is not None]
         if quiet.grad_enabled() and quiet.requires_grad(*written):
@@ -221,11 +224,11 @@ class TorchOp:
                 )
 
     def is_quiet(self, args: tuple[Any, ...]) -> bool:
-        """Whether torch only has to run the call: no trace, mode, transform or gradient is active."""
+        """Returns whether torch only has to run the call: no trace, mode, transform or gradient is active."""
         return self._quiet.is_quiet(args)
 
     def fake(self, *values: Any) -> Any:  # noqa: ANN401
-        """Returns the operator's outputs without values, for tensors without memory.
+        """Returns the operator's outputs as tensors without values, for arguments without memory.
 
         Raises:
             ArgumentError: some tensors have memory, and others do not.
@@ -244,7 +247,7 @@ class TorchOp:
         return made[0] if len(made) == 1 else made
 
     def _refuse_mixed(self, values: tuple[Any, ...]) -> None:
-        """Refuse meta tensors beside tensors with memory: nothing would run, and results would be uninitialized."""
+        """Refuses meta tensors beside tensors with memory: no kernel would run, and results would be uninitialized."""
         plain = (self._torch.Tensor, self._torch.nn.Parameter)
         tensors = {one.name: value for one, value in zip(self.arguments, values, strict=True) if type(value) in plain}
         without = [name for name, value in tensors.items() if value.is_meta]
@@ -259,7 +262,7 @@ class TorchOp:
         return self.kernel.launcher if self.kernel.checking else self.kernel.resolver.launcher_accepting(self._accept)
 
     def _accept(self, artifact: Artifact) -> None:
-        """Refuse code with effects beyond the schema, which another config or dtype may have."""
+        """Refuses code whose effects exceed the schema. Code of another config or dtype may have such effects."""
         if self._trusted:
             return
         filled = self._outputs.unfilled
@@ -303,26 +306,26 @@ def torch_op(
     mutates: Collection[str] | None = None,
     strided: Collection[str] | None = None,
 ) -> TorchOp:
-    """Define an operator of torch that launches a kernel: for ``torch.compile``, ``torch.export``, autograd, ``vmap``.
+    """Defines an operator of torch that launches a kernel: for ``torch.compile``, ``torch.export``, autograd, ``vmap``.
 
     Its arguments are the arguments of a call, without the outputs. Types come from an example call, effects from the
     kernel's own code: an argument that the kernel writes to is marked as mutated in the schema.
 
     Args:
         kernel: the result of ``silo.kernel``, with a declared grid.
-        name: ``namespace::name``; ``torch.ops.namespace.name`` is the operator then.
+        name: ``namespace::name``, so that the operator is ``torch.ops.namespace.name``.
         out: parameters that the operator allocates and returns, in the kernel's order: the name of an argument with the
             same shape and dtype, or a function of the operator's arguments (``lambda a: a.x.new_empty(a.n)``), which
             also runs on fake tensors. An operator with all written parameters in ``out`` is functional.
-        backward: ``backward(ctx, *gradients)`` returns the gradient of each argument, None for those without one, as
-            with ``torch.library.register_autograd``.
+        backward: ``backward(ctx, *gradients)`` returns the gradient of each argument, None for those without a
+            gradient, as with ``torch.library.register_autograd``.
         setup_context: ``setup_context(ctx, inputs, output)`` keeps what ``backward`` needs.
         example: the arguments of a call of the kernel (with outputs), in order or by name; a dtype represents a tensor.
             The first of the kernel's cases by default.
         mutates: names of the tensors that the kernel writes to, if its code does not determine them. They are not
             checked.
-        strided: names of the tensors whose strides the kernel takes, so that any layout is right: ``vmap`` passes views
-            of the batch for these, and contiguous examples for all others. By default: every tensor of a kernel that
+        strided: names of the tensors whose strides the kernel takes, so that any layout is right. For these ``vmap``
+            passes views of the batch, and contiguous examples for all others. By default: every tensor of a kernel that
             has a parameter with "stride" in its name, else none.
 
     Raises:
@@ -380,9 +383,9 @@ def make_operator(
     strided: Collection[str] | None = None,
     form: TorchCallForm | None = None,
 ) -> TorchOp:
-    """Define and register an operator with known types and effects. Raises as :func:`torch_op`.
+    """Defines and registers an operator with known types and effects. Raises like :func:`torch_op`.
 
-    With a ``form`` it launches with a grid, whose integers are the operator's first argument.
+    With a ``form``, the operator launches with a grid, whose integers are its first argument.
     """
     arguments = tuple(
         argument_of(
@@ -436,9 +439,10 @@ def _tell_version(version: str) -> None:
 
 @frozen
 class _Order:
-    """How a call of the kernel takes an operator's arguments and outputs, which are ``names`` in this order.
+    """Maps an operator's arguments and outputs, ``names``, to the parameters of the kernel.
 
-    ``places`` has the index in ``names`` of each of the kernel's first parameters; None: they are passed by name.
+    ``places`` has the index in ``names`` of each of the kernel's first parameters; None: the parameters are passed by
+    name.
     """
 
     names: tuple[str, ...]
@@ -453,12 +457,12 @@ class _Order:
 
     @property
     def is_given(self) -> bool:
-        """Whether the kernel takes them in the operator's order."""
+        """Whether the kernel's parameters are in the operator's order."""
         return self.places == tuple(range(len(self.names)))
 
 
 def _settled(operator: str, kernel: Kernel, name: str, value: Any) -> None:  # noqa: ANN401
-    """Make torch settle the value of a traced number, because each value has its own code; torch guards it."""
+    """Makes torch determine the value of a traced number, because the code depends on it. torch adds a guard."""
     try:
         int(value)
     except Exception as error:

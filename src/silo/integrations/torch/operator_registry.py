@@ -1,4 +1,4 @@
-"""The operators of this process by name: reserves names, and finds the operator of a pickle."""
+"""The operators of this process by name. Reserves the names of new operators, and finds the operator of a pickle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _lock = Mutex()
 
 @contextmanager
 def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[DefinedOperator], None]]:  # noqa: ANN401
-    """Reserve a name while an operator is defined under it; pass the operator to the function that this yields.
+    """Reserves a name while an operator is defined under it; yields a function to pass the operator to.
 
     A definition that runs again (a reloaded module, or a cell of a notebook, edited or not) replaces the earlier
     operator.
@@ -61,7 +61,10 @@ def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[Defin
 
 
 def _file(kernel: Kernel) -> str:
-    """The file that defines a kernel; the same for all cells of a session, whose names change with their text."""
+    """Returns the file that defines a kernel.
+
+    It is the same for all cells of a session, whose names change with their text.
+    """
     file = kernel.location.rpartition(":")[0]
     return "a cell" if _CELL.search(file) else file
 
@@ -72,7 +75,7 @@ def operators() -> tuple[DefinedOperator, ...]:
 
 
 def operator_named(name: str, module: str) -> DefinedOperator:
-    """Returns the operator of a pickle. Raises SourceError if importing its module does not define it."""
+    """Returns the operator with a name, for unpickling. Imports ``module``; SourceError if that does not define it."""
     if name not in _operators:
         try:
             import_module(module)

@@ -1,4 +1,4 @@
-"""The operator's rules in torch: its fake form, gradients, batches, and the tensors it allocates."""
+"""The rules of an operator in torch: its fake form, gradients, batches, and the tensors that it allocates."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ class BatchedOperator(Protocol):
 def strided_names(
     operator: str, kernel: Kernel, arguments: Sequence[OpArgument], strided: Collection[str] | None
 ) -> frozenset[str]:
-    """Returns the tensors that the kernel reads by strides which calls pass, so that any layout is right for them.
+    """Returns the names of the tensors whose strides are passed to the kernel, so that it accepts any layout of them.
 
     ``strided`` is the author's declaration. None: every tensor of a kernel that has a parameter with "stride" in its
     name, and no tensor of any other kernel.
 
     Raises:
-        ArgumentError: ``strided`` names something other than tensors, or a tensor that the kernel declares contiguous.
+        ArgumentError: ``strided`` contains a name that is not a tensor's, or a tensor that the kernel declares
+            contiguous.
     """
     tensors = [one.name for one in arguments if one.kind is OperatorKind.TENSOR]
     if strided is None:
@@ -66,25 +67,25 @@ def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any
     def rule(info: Any, given_dims: Sequence[int | None], *given: Any) -> tuple[Any, Any]:  # noqa: ANN401
         args = list(operator.filled(given))
         in_dims = [
-            place if one.kind is OperatorKind.TENSOR else None  # for a grid, torch gives a list
-            for one, place in zip_longest(operator.arguments, given_dims)
+            in_dim if one.kind is OperatorKind.TENSOR else None  # torch passes a list for the grid
+            for one, in_dim in zip_longest(operator.arguments, given_dims)
         ]
-        for one, place in zip(operator.arguments, in_dims, strict=True):
-            if one.writes and place is None:
+        for one, in_dim in zip(operator.arguments, in_dims, strict=True):
+            if one.writes and in_dim is None:
                 raise ArgumentError(
                     f"{operator.name} writes to {one.name}, which is one tensor for the whole batch of torch.vmap, "
                     "so that examples would overwrite each other: make it inside vmap, from something that has the "
                     "batch"
                 )
-        for index, (value, place) in enumerate(zip(args, in_dims, strict=True)):
-            if dense[index] and place is None and value is not None:
-                args[index] = value.contiguous()  # copied at most once for the whole batch
-        made = [_run_one(operator, dense, args, in_dims, number) for number in range(info.batch_size)]
+        for index, (value, in_dim) in enumerate(zip(args, in_dims, strict=True)):
+            if dense[index] and in_dim is None and value is not None:
+                args[index] = value.contiguous()  # copies at most once, for the whole batch
+        results = [_run_one(operator, dense, args, in_dims, number) for number in range(info.batch_size)]
         if not operator.outputs:
             return None, None
         if len(operator.outputs) == 1:
-            return torch.stack(made), 0
-        return tuple(torch.stack(column) for column in zip(*made, strict=True)), (0,) * len(operator.outputs)
+            return torch.stack(results), 0
+        return tuple(torch.stack(column) for column in zip(*results, strict=True)), (0,) * len(operator.outputs)
 
     return rule
 
@@ -92,16 +93,16 @@ def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any
 def _run_one(
     operator: BatchedOperator, dense: Sequence[bool], args: Sequence[Any], in_dims: Sequence[int | None], number: int
 ) -> Any:  # noqa: ANN401  # the operator's result
-    """Run the operator on example ``number`` of the batch."""
+    """Runs the operator on example ``number`` of the batch."""
     values: list[Any] = []
     copied: list[tuple[Any, Any]] = []
-    for one, is_dense, value, place in zip(operator.arguments, dense, args, in_dims, strict=True):
-        if place is None:
+    for declared, is_dense, value, in_dim in zip(operator.arguments, dense, args, in_dims, strict=True):
+        if in_dim is None:
             values.append(value)
             continue
-        view = value.select(place, number)
+        view = value.select(in_dim, number)
         example = view.contiguous() if is_dense else view
-        if one.writes and example is not view:
+        if declared.writes and example is not view:
             copied.append((view, example))
         values.append(example)
     made = operator.overload(*values)
@@ -119,7 +120,7 @@ _DATA_DEPENDENT = ("DataDependentOutputException", "DynamicOutputShapeException"
 
 
 class _Arguments:
-    """The arguments of one call as attributes, for the functions that make outputs."""
+    """The arguments of one call as attributes, which the functions in ``out=`` take."""
 
     def __init__(self, names: Sequence[str], values: Sequence[object]) -> None:
         self.__dict__.update(zip(names, values, strict=True))
@@ -129,7 +130,7 @@ class _Arguments:
 
 
 class Outputs:
-    """Makes each output of an operator: like an argument, or by a function of the arguments.
+    """Makes each output of an operator: with the form of an argument, or by a function of the arguments.
 
     Raises:
         ArgumentError: an output is not a tensor that the kernel writes to, or names an unknown argument.
@@ -150,10 +151,10 @@ class Outputs:
         for name, spec in specs.items():
             self._check(name, spec, effects)
         like = [self._arguments.index(spec) for spec in map(specs.get, self.names) if isinstance(spec, str)]
-        # Allocated without values, so the kernel must not read them first.
+        # Outputs that are allocated without values, so the kernel must not read them first.
         self.unfilled = frozenset(name for name in self.names if isinstance(specs[name], str))
         self._specs = tuple((name, specs[name]) for name in self.names)
-        # The most common form: the index of the argument that a single output is like.
+        # Set in the most frequent case, a single output with the form of an argument: the index of that argument.
         self.only_like = like[0] if len(like) == len(self.names) == 1 else None
 
     def _check(self, name: str, spec: OutputSpec, effects: Mapping[str, Effect]) -> None:
@@ -179,7 +180,7 @@ class Outputs:
             raise ArgumentError(f"{where}{name} is an argument's name or a function of the arguments, and not {spec!r}")
 
     def make(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Returns the outputs of a call with these arguments, whatever kind of tensors they are."""
+        """Makes the outputs of a call with these arguments, which may be tensors of any kind (real, fake, meta)."""
         if self.only_like is not None:
             return (self._torch.empty_like(values[self.only_like]),)
         return tuple(self._made(name, spec, values) for name, spec in self._specs)
@@ -188,7 +189,7 @@ class Outputs:
         if isinstance(spec, str):
             return self._torch.empty_like(values[self._arguments.index(spec)])
         try:
-            made = spec(_Arguments(self._arguments, values))
+            output = spec(_Arguments(self._arguments, values))
         except Exception as error:
             if type(error).__name__ in _DATA_DEPENDENT:
                 raise SourceError(
@@ -197,12 +198,12 @@ class Outputs:
                     "argument, or pass a tensor that is large enough"
                 ) from error
             raise
-        if not isinstance(made, self._torch.Tensor):
+        if not isinstance(output, self._torch.Tensor):
             raise ArgumentError(
-                f"{self._operator}: out= makes {name} by a function that returned a {type(made).__name__}; it "
+                f"{self._operator}: out= makes {name} by a function that returned a {type(output).__name__}; it "
                 "returns a tensor"
             )
-        return cast("Any", made)
+        return cast("Any", output)
 
     def refuse_aliases(self, made: Sequence[Any], values: Sequence[Any]) -> None:
         """Raises ArgumentError, which names both, if an output shares memory with an argument or another output."""
@@ -213,7 +214,7 @@ class Outputs:
         }
         for name, tensor in zip(self.names, made, strict=True):
             key = _storage(tensor)
-            if key in seen and key and tensor.numel():  # 0: without memory, for which the launcher raises
+            if key in seen and key and tensor.numel():  # the address 0 means no memory, for which the launcher raises
                 raise ArgumentError(
                     f"{self._operator}: the output {name} lies in the memory of {seen[key]}, and an operator's outputs "
                     f"are new tensors: make a copy in out= (torch.empty_like, clone), or leave {name} an argument, "
@@ -226,7 +227,7 @@ def _storage(tensor: Any) -> int:  # noqa: ANN401
     return int(tensor.untyped_storage().data_ptr())
 
 
-# ---- Registration of an operator's rules: its run, fake form, gradients, batches ----
+# ---- Registration of an operator's rules: kernel, fake form, gradients, batches ----
 
 
 class RuledOperator(BatchedOperator, Protocol):
@@ -237,11 +238,11 @@ class RuledOperator(BatchedOperator, Protocol):
     differentiable: Any
 
     def within_dispatcher(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the function to register with torch's dispatcher for ``rule``."""
+        """Returns the function to register with torch's dispatcher in place of ``rule``."""
         ...
 
     def checked_run(self, *values: Any) -> Any:  # noqa: ANN401
-        """Launch the kernel for a call of torch's dispatcher."""
+        """Launches the kernel for a call of torch's dispatcher."""
         ...
 
     def fake(self, *values: Any) -> Any:  # noqa: ANN401
@@ -249,7 +250,7 @@ class RuledOperator(BatchedOperator, Protocol):
         ...
 
     def is_quiet(self, args: tuple[Any, ...]) -> bool:
-        """Whether torch only has to run the call: no trace, mode, transform or gradient is active."""
+        """Returns whether torch only has to run the call: no trace, mode, transform or gradient is active."""
         ...
 
 
@@ -259,7 +260,7 @@ def register_rules(
     backward: Callable[..., object] | None,
     setup_context: Callable[..., object] | None,
 ) -> None:
-    """Register every rule of a defined operator, in its own library."""
+    """Registers every rule of an operator in its own ``torch.library.Library``."""
     short = operator.name.partition("::")[2]
     library = operator.library
     library.impl(short, operator.within_dispatcher(operator.checked_run), "CompositeExplicitAutograd")
@@ -279,9 +280,9 @@ def _gradient_rule(
     backward: Callable[..., object] | None,
     setup_context: Callable[..., object] | None,
 ) -> tuple[Any, Callable[..., Any]]:
-    """Returns the ``torch.autograd.Function`` of an operator, and its rule under autograd.
+    """Makes the ``torch.autograd.Function`` of an operator, and the rule to register for autograd.
 
-    The function also works under ``torch.func``; ``torch.library.register_autograd`` does not make such a function.
+    This function also works under ``torch.func``, for which ``torch.library.register_autograd`` is not sufficient.
     """
     native = torch._C  # noqa: SLF001  # as torch.library's own rule does
     overload = operator.overload

@@ -1,4 +1,4 @@
-"""The schema of an operator, from the arguments of its kernel and their effects. Pure."""
+"""The schema of an operator, made from the arguments of its kernel and their effects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OperatorKind(Enum):
     FLOAT = "float"
     BOOL = "bool"
     TEXT = "str"
-    INTEGERS = "SymInt[]"  # a grid
+    INTEGERS = "SymInt[]"  # the type of a grid
 
 
 _PYTHON: dict[type, OperatorKind] = {
@@ -39,7 +39,10 @@ _PYTHON: dict[type, OperatorKind] = {
 
 @frozen
 class OpArgument:
-    """One argument of an operator. ``constant``: it is part of the kernel's code, which is compiled for each value."""
+    """One argument of an operator.
+
+    With ``constant``, it is part of the kernel's code, which is compiled for each value.
+    """
 
     name: str
     kind: OperatorKind
@@ -74,7 +77,7 @@ def argument_of(
     writes: bool,
     default: object = NO_DEFAULT,
 ) -> OpArgument:
-    """Returns the argument of an operator for a parameter that a call gives ``example``.
+    """Returns the operator's argument for a kernel parameter that has the value ``example`` in an example call.
 
     >>> argument_of("add", "n", 16, is_tensor=False, constant=False, writes=False).kind
     <OperatorKind.INTEGER: 'SymInt'>
@@ -119,17 +122,18 @@ def schema_text(operator: str, arguments: Sequence[OpArgument], outputs: int) ->
 
 def _check(operator: str, arguments: Sequence[OpArgument]) -> None:
     had_default: OpArgument | None = None
-    for one in arguments:
-        if one.name in _RESERVED:
+    for argument in arguments:
+        if argument.name in _RESERVED:
             raise SourceError(
-                f"{operator}: the parameter {one.name} has a name that schemas of torch reserve: rename the parameter"
+                f"{operator}: the parameter {argument.name} has a name that schemas of torch reserve: "
+                "rename the parameter"
             )
-        if not isinstance(one.default, NoDefault):
-            had_default = one
+        if not isinstance(argument.default, NoDefault):
+            had_default = argument
         elif had_default is not None:
             raise SourceError(
-                f"{operator}: the parameter {one.name} has no default and comes after {had_default.name}, which has "
-                "one: operators take such arguments in the other order only"
+                f"{operator}: the parameter {argument.name} has no default and comes after {had_default.name}, which "
+                "has one: operators take such arguments in the other order only"
             )
 
 
@@ -153,7 +157,7 @@ def fill(arguments: Sequence[OpArgument], given: Sequence[object], named: Mappin
     Raises:
         ArgumentError: an argument is missing, unknown, or given twice.
     """
-    names = [one.name for one in arguments]
+    names = [argument.name for argument in arguments]
     if len(given) > len(names):
         raise ArgumentError(f"{len(given)} arguments were given, and there are {len(names)}: {', '.join(names)}")
     values = dict(zip(names, given, strict=False))
@@ -162,9 +166,9 @@ def fill(arguments: Sequence[OpArgument], given: Sequence[object], named: Mappin
             what = "was given twice" if name in values else f"is not an argument; there are {', '.join(names)}"
             raise ArgumentError(f"{name} {what}")
         values[name] = value
-    for one in arguments:
-        if one.name not in values:
-            if isinstance(one.default, NoDefault):
-                raise ArgumentError(f"the argument {one.name} is missing")
-            values[one.name] = one.default
+    for argument in arguments:
+        if argument.name not in values:
+            if isinstance(argument.default, NoDefault):
+                raise ArgumentError(f"the argument {argument.name} is missing")
+            values[argument.name] = argument.default
     return tuple(values[name] for name in names)

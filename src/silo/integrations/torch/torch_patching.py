@@ -21,8 +21,8 @@ class HookPoint:
         parameters: the names of the method's parameters; a method with other parameters is not replaced.
         unused: the reason in ``state`` until torch loads the module.
         connected: the reason in ``state`` after the replacement.
-        changed: the difference and the cure for a torch with other parameters; logged after torch's version.
-        level: of :mod:`logging`, for ``changed``.
+        changed: for a torch with other parameters: the difference and the remedy, logged after torch's version.
+        level: the :mod:`logging` level for ``changed``.
     """
 
     def __init__(
@@ -36,17 +36,17 @@ class HookPoint:
         self.state: Decision = Rejected(unused)
 
     def connect(self, module: Any, replacing: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:  # noqa: ANN401
-        """Replace the method by ``replacing(method)``, once; if its parameters differ, log the reason instead."""
+        """Replaces the method by ``replacing(method)``, once. If its parameters differ, only logs the reason."""
         owner: Any = getattr(module, self._owner, None) if self._owner else module
-        found: Any = getattr(owner, self._method, None)
-        if getattr(found, "of_silo", False):
+        plain: Any = getattr(owner, self._method, None)
+        if getattr(plain, "of_silo", False):
             return
-        if found is None or list(inspect.signature(found).parameters) != self._parameters:
+        if plain is None or list(inspect.signature(plain).parameters) != self._parameters:
             torch: Any = import_module("torch")
             self.state = Rejected(f"torch {torch.__version__} {self._changed}")
             logging.getLogger("silo").log(self._level, "%s", self.state.reason)
             return
-        replaced: Any = replacing(found)
-        replaced.of_silo = True  # recognised at the next call
+        replaced: Any = replacing(plain)
+        replaced.of_silo = True  # marks the replacement, so that connect() does not replace it again
         setattr(owner, self._method, replaced)
         self.state = Accepted(self._connected)

@@ -1,4 +1,4 @@
-"""Calls of kernels with traced tensors (fake, functional, batched): they go to torch as operators."""
+"""Calls of kernels with traced tensors (fake, functional, batched): they are passed to torch as operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["refuse_written_twice", "serve", "sharing_of", "stand_in"]
 
 
 def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, object], grid: object) -> bool:  # noqa: ANN401
-    """Give a call to torch if torch traces its tensors; returns whether torch took it.
+    """Passes a call to torch if torch traces its tensors; returns whether torch took it.
 
     The call becomes an operator. In a program that is exported, a call with a grid becomes torch's own operator for
     Triton kernels (``wrap_triton``).
@@ -29,18 +29,18 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
     if not isinstance(kernel, Kernel) or not any(_stands_for_another(torch, one) for one in arguments):
         return False
     if kernel.extents is not None or _mixed(torch, arguments):
-        return False  # operators take no shapes; the launcher's own error names the tensor without memory
+        return False  # operators take no such arguments; the launcher's own error names the tensor without memory
     native = torch._C._functorch  # noqa: SLF001  # torch.func has no public function for it
     wrapped = [one for one in arguments if isinstance(one, torch.Tensor) and native.is_functorch_wrapped_tensor(one)]
     if any(tracks_gradient(torch, one) or torch._is_functional_tensor(one) for one in wrapped):  # noqa: SLF001  # as above
-        return False  # the launcher's own error has the cure
+        return False  # the launcher's own error names the remedy
     refuse_zeroing(kernel, "an operator of torch")
     names = kernel.source.signature.names
-    given = {name: value for name, value in zip(names, arguments, strict=True) if value is not ABSENT}
+    passed = {name: value for name, value in zip(names, arguments, strict=True) if value is not ABSENT}
     if grid is not None:
         if torch.compiler.is_exporting():
-            return _serve_in_export(torch, kernel, given, options, grid, batched=bool(wrapped))
-        _serve_with_grid(torch, kernel, given, options, grid)
+            return _serve_in_export(torch, kernel, passed, options, grid, batched=bool(wrapped))
+        _serve_with_grid(torch, kernel, passed, options, grid)
         return True
     if kernel.grid is None:
         return False  # the launcher's own error names the missing grid
@@ -49,8 +49,8 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
             f"{kernel.name} is called with {', '.join(options)} while torch traces, and operators take no options: set "
             "them in the kernel's space"
         )
-    plain = {name: value for name, value in given.items() if name in kernel.argument_names}
-    call = named_arguments(kernel, (), plain if len(plain) == len(given) else given)
+    plain = {name: value for name, value in passed.items() if name in kernel.argument_names}
+    call = named_arguments(kernel, (), plain if len(plain) == len(passed) else passed)
     operator = operator_for(kernel, {name: stand_in(torch, kernel, name, value) for name, value in call.items()})
     operator(**call)
     return True
@@ -65,7 +65,7 @@ def _serve_in_export(
     *,
     batched: bool,
 ) -> bool:
-    """Give the call to torch's own operator, so that a package holds the kernel; returns whether torch took it."""
+    """Passes the call to torch's own operator, so that a package holds the kernel; returns whether torch took it."""
     function = getattr(kernel.source, "function", None)
     traced = any(type(one).__module__.startswith("torch._subclasses.") for one in given.values())
     if function is None or batched or not traced or not hasattr(torch.library, "wrap_triton"):
@@ -86,7 +86,7 @@ def _serve_with_grid(
     options: Mapping[str, object],
     grid: Any,  # noqa: ANN401  # a tuple, an integer or a function
 ) -> None:
-    """Call the operator of a call with a grid."""
+    """Calls the operator for a call with a grid."""
     call, constants, named_options = call_parts(kernel, (), {**given, **options})
     example = {name: stand_in(torch, kernel, name, value) for name, value in call.items()}
     fixed = {name: stand_in(torch, kernel, name, value, constant=True) for name, value in constants.items()}
@@ -105,7 +105,7 @@ def _serve_with_grid(
 
 
 def _sharing(torch: Any, call: Mapping[str, Any]) -> tuple[frozenset[str], ...]:  # noqa: ANN401  # the module
-    """Returns the groups of tensors in common memory; empty if a transform of ``torch.func`` hides the memory."""
+    """Returns the groups of tensors that share memory; empty if a transform of ``torch.func`` hides the memory."""
     tensors = {name: value for name, value in call.items() if isinstance(value, torch.Tensor)}
     native = torch._C._functorch  # noqa: SLF001  # torch.func has no public function for it
     if any(native.is_functorch_wrapped_tensor(value) for value in tensors.values()):
@@ -116,7 +116,9 @@ def _sharing(torch: Any, call: Mapping[str, Any]) -> tuple[frozenset[str], ...]:
 def refuse_written_twice(
     kernel: Kernel, example: Mapping[str, object], options: Mapping[str, object], sharing: Sequence[frozenset[str]]
 ) -> None:
-    """Refuse a call that torch's own operator for Triton kernels computes wrong: it copies each written argument.
+    """Refuses a call for which torch's own operator for Triton kernels computes wrong results.
+
+    That operator copies each written argument, so two arguments that share memory no longer do.
 
     Raises:
         ArgumentError: the kernel writes to two arguments that share memory.
@@ -134,7 +136,7 @@ def refuse_written_twice(
 
 
 def sharing_of(torch: Any, tensors: Mapping[str, Any]) -> tuple[frozenset[str], ...]:  # noqa: ANN401  # the module
-    """Returns the groups of two or more tensors, by name, that lie in one storage."""
+    """Returns the groups of two or more tensors, by name, that have the same storage."""
     groups: dict[int, set[str]] = {}
     for name, tensor in tensors.items():
         if tensor.layout is torch.strided:
@@ -143,9 +145,9 @@ def sharing_of(torch: Any, tensors: Mapping[str, Any]) -> tuple[frozenset[str], 
 
 
 def stand_in(torch: Any, kernel: Kernel, name: str, value: Any, *, constant: bool = False) -> object:  # noqa: ANN401
-    """Returns a value that describes an argument: a tensor's dtype; an example number for a traced number.
+    """Returns a value that stands for an argument in an example call: a tensor's dtype, or a number if it is traced.
 
-    A ``constant`` is part of the code or an option, so a traced number is settled to its value.
+    With ``constant`` the argument is part of the code or an option, so torch determines the value of a traced number.
 
     Raises:
         ArgumentError: a constexpr is a traced number whose value torch does not know.
@@ -169,12 +171,12 @@ def stand_in(torch: Any, kernel: Kernel, name: str, value: Any, *, constant: boo
 
 
 def _mixed(torch: Any, arguments: tuple[object, ...]) -> bool:  # noqa: ANN401
-    """Whether fake and real tensors are mixed without leave of their mode, or meta tensors with real ones."""
+    """Returns whether a call mixes fake and real tensors, which their mode forbids, or meta tensors and real ones."""
     tensors: list[Any] = [one for one in arguments if isinstance(one, torch.Tensor)]
     if any(not isinstance(one, torch.Tensor) and hasattr(one, "__dlpack__") for one in arguments):
-        return True  # operators of torch take no arrays of other libraries
+        return True  # torch's operators take no arrays of other libraries
     if len({bool(one.is_meta) for one in tensors if type(one) in (torch.Tensor, torch.nn.Parameter)}) > 1:
-        return True  # nothing would run, and the real tensors would keep their values
+        return True  # torch would run nothing, and the real tensors would keep their values
     modes: list[Any] = [getattr(one, "fake_mode", None) for one in tensors]
     modes = [mode for mode in modes if mode is not None]
     return 0 < len(modes) < len(tensors) and not modes[0].allow_non_fake_inputs

@@ -1,4 +1,4 @@
-"""Hook point in torch's allocator of host memory, for checks: new memory holds a pattern that checks recognise."""
+"""Hook point in torch's allocator of host memory, for checks: fills new memory with a pattern that checks recognise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["connect"]
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch
-    """Make torch fill the memory that it allocates on the CPU; the log has the reason if this torch cannot."""
+    """Makes torch fill the memory that it allocates on the CPU. Logs the reason if this torch cannot."""
     filled = fill_new_memory(module)
     if not filled:
         logging.getLogger("silo").info(

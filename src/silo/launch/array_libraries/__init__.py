@@ -1,4 +1,4 @@
-"""Array libraries, a module each: making the arrays of cases; reading, writing, copying and restoring a caller's.
+"""Array libraries, one module each: they make the arrays of cases, and read, write, copy and restore a caller's arrays.
 
 A library is imported when one of its arrays appears or a caller names it.
 """

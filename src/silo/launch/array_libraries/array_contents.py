@@ -21,7 +21,7 @@ __all__ = ["as_bits", "duplicate_of", "fill", "fill_into", "flat_memory", "keep_
 
 
 def fill_into(recipe: ArrayRecipe, out: object) -> None:
-    """Write every element of the recipe, in C order, to a contiguous writable buffer of its size."""
+    """Writes the elements of a recipe, in C order, to ``out``: a contiguous writable buffer of the recipe's size."""
     if recipe.own is not None:
         if recipe.size:  # an empty view cannot be cast to bytes
             memoryview(cast("Any", out)).cast("B")[:] = recipe.own_bytes(_tabulate)
@@ -46,15 +46,18 @@ def fill_into(recipe: ArrayRecipe, out: object) -> None:
 def _tabulate(program: bytes, shape: tuple[int, ...], out: object) -> None:
     error, number = native.tabulate(program, shape, out)
     if error:
-        place: list[int] = []
+        indices: list[int] = []
         for extent in reversed(shape):
             number, index = divmod(number, extent)
-            place.insert(0, index)
-        raise ExpressionError(f"at {place}: {EvalError(error).name.lower()}")
+            indices.insert(0, index)
+        raise ExpressionError(f"at {indices}: {EvalError(error).name.lower()}")
 
 
 def fill(recipe: ArrayRecipe) -> NDArray[Any]:
-    """The elements, flat, in numpy: what ``core.generator.generate`` makes, some hundred times faster."""
+    """Returns the elements of a recipe as a flat numpy array.
+
+    The native module computes the same values as ``core.generator.generate``, some hundred times faster.
+    """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     bits = np.empty(recipe.size, dtype=f"uint{recipe.dtype.bits}")
@@ -63,14 +66,17 @@ def fill(recipe: ArrayRecipe) -> NDArray[Any]:
 
 
 def as_bits(host: NDArray[Any]) -> NDArray[Any]:
-    """A view as unsigned integers of the elements' width."""
+    """Returns a view of the array's elements as unsigned integers of the same width."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     return host.view(np.dtype(f"uint{8 * host.dtype.itemsize}"))
 
 
 def duplicate_of(array: object, host: NDArray[Any]) -> NDArray[Any]:
-    """A copy in numpy of an array, which ``host`` is a view of, with its layout and alignment."""
+    """Copies an array to a new numpy array with the same strides and alignment.
+
+    ``host`` is a numpy view of ``array``.
+    """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     extent = extent_of(array)
@@ -83,7 +89,7 @@ def duplicate_of(array: object, host: NDArray[Any]) -> NDArray[Any]:
 
 
 def keep_on_host(library: ArrayLibrary, array: object) -> Callable[[], None]:
-    """A function that restores the present contents of an array; the copy is in host memory."""
+    """Copies the contents of an array to host memory and returns a function that writes them back to the array."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     before = np.copy(library.bits(array), order="K")
@@ -91,7 +97,10 @@ def keep_on_host(library: ArrayLibrary, array: object) -> Callable[[], None]:
 
 
 def flat_memory(recipe: ArrayRecipe, host: NDArray[Any]) -> NDArray[Any]:
-    """The memory of a recipe's strided array from its first element on, gaps included: kernels may read them."""
+    """Returns the memory of a recipe's strided array, from its first element on.
+
+    The gaps between elements are included, because kernels may read them.
+    """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     strides = recipe.strides or ()

@@ -1,4 +1,4 @@
-"""Arrays of cupy, on NVIDIA's and AMD's GPUs."""
+"""Arrays of cupy, on NVIDIA and AMD GPUs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIBRARY"]
 
-_GPUS = (2, 10)  # DLPack's CUDA and ROCm
+_GPUS = (2, 10)  # DLPack's device types kDLCUDA and kDLROCM
 
 
 class _Cupy:
@@ -37,7 +37,8 @@ class _Cupy:
                     return cupy.asarray(host)
                 flat = cupy.asarray(flat_memory(recipe, host))
                 return cupy.lib.stride_tricks.as_strided(flat, host.shape, host.strides)
-        except (TypeError, ValueError) as error:  # bfloat16 and 8-bit floats, which are dtypes of ml_dtypes
+        # cupy lacks bfloat16 and 8-bit floats, which numpy has through ml_dtypes
+        except (TypeError, ValueError) as error:
             raise CaseError(f"cupy {cupy.__version__} makes no array of {recipe.dtype}: {error}") from None
 
     def read(self, array: Any) -> NDArray[Any]:  # noqa: ANN401

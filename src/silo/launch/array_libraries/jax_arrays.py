@@ -1,4 +1,4 @@
-"""Arrays of jax. They are immutable: a kernel that writes one is refused, and none needs to be restored."""
+"""Arrays of jax. They are immutable: a kernel that writes to one is refused, so their contents are never restored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIBRARY"]
 
-# jax's names of the devices of DLPack's memory.
+# jax's platform name for each DLPack device type.
 _DEVICES = {1: "cpu", 2: "cuda", 10: "rocm"}
 
 

@@ -1,4 +1,4 @@
-"""Devices that Silo knows through jax alone: Google's TPUs."""
+"""Devices that Silo finds only through jax: Google's TPUs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ __all__ = ["count", "describe"]
 
 
 def count(jax: Any, kind: str) -> int:  # noqa: ANN401  # the module
-    """How many devices of a kind jax sees."""
+    """Returns the number of devices of a kind that jax finds."""
     try:
         return len(jax.devices(kind))
-    except RuntimeError:  # jax raises this if it lacks the backend
+    except RuntimeError:  # jax raises this if the platform has no backend
         return 0
 
 
 def describe(jax: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """Jax's description of a device."""
-    found = jax.devices(kind)[index]
-    statistics: dict[str, Any] = found.memory_stats() or {}
+    """Returns jax's description of a device."""
+    device = jax.devices(kind)[index]
+    statistics: dict[str, Any] = device.memory_stats() or {}
     return LibraryDevice(
-        model=str(found.device_kind),
-        arch=str(found.device_kind).lower().removeprefix("tpu ").replace(" ", ""),
-        sm_count=int(getattr(found, "num_cores", 1)),
+        model=str(device.device_kind),
+        arch=str(device.device_kind).lower().removeprefix("tpu ").replace(" ", ""),
+        sm_count=int(getattr(device, "num_cores", 1)),
         facts={"memory_bytes": statistics.get("bytes_limit")},
     )

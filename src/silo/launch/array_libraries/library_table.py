@@ -1,4 +1,4 @@
-"""Array libraries: their protocol, their table by name and by an array of theirs, and arrays of cases made by one."""
+"""The protocol of array libraries, their lookup by name or by an array, and the making of a case's arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 _HERE = "silo.launch.array_libraries"
 
-# Module by name, in the order of preference if the user names no library.
+# The module of each library, by the name that users give. The default library is the first one that offers a place.
 _MODULES: Final[Mapping[str, str]] = {
     "numpy": "numpy_arrays",
     "torch": "torch_tensors",
@@ -42,7 +42,8 @@ _MODULES: Final[Mapping[str, str]] = {
 }
 NAMES = tuple(_MODULES)
 
-# By the package of an array's class, or the module if a package has more than arrays.
+# The library's name by the top-level package of an array's class. Silo itself has other classes than arrays, so its
+# entry is the module.
 _OF_PACKAGE: Final[Mapping[str, str]] = {
     "numpy": "numpy",
     "torch": "torch",
@@ -52,17 +53,17 @@ _OF_PACKAGE: Final[Mapping[str, str]] = {
     "jaxlib": "jax",
 }
 
-# Kinds of devices without a plug-in of Silo's in use here, and the library that lists them.
+# Device kinds that no plug-in of Silo drives, and the library that lists their devices.
 DEVICE_PACKAGES: Final[Mapping[str, str]] = {"xpu": "torch", "mtia": "torch", "mps": "torch", "tpu": "jax"}
 
 
 def devices_through(package: str) -> KnowsDevices:
-    """The module that lists a library's devices of :data:`DEVICE_PACKAGES`; the library is not imported."""
+    """Returns the module that lists a library's devices (:data:`DEVICE_PACKAGES`), without importing the library."""
     return cast("KnowsDevices", import_module(f"{_HERE}.{package}_devices"))
 
 
 def library_named(name: str) -> ArrayLibrary:
-    """One library, as ``--arrays`` names it.
+    """Returns the library with a name that ``--arrays`` accepts.
 
     Raises:
         CaseError: no library has this name.
@@ -73,7 +74,7 @@ def library_named(name: str) -> ArrayLibrary:
 
 
 def library_of(array: object) -> ArrayLibrary:
-    """The library of an array, by the array's class or a base class of it."""
+    """Returns the library of an array, found by the package of the array's class or of one of its base classes."""
     for kind in type(array).__mro__:
         name = _OF_PACKAGE.get(kind.__module__) or _OF_PACKAGE.get(kind.__module__.partition(".")[0])
         if name is not None:
@@ -82,9 +83,10 @@ def library_of(array: object) -> ArrayLibrary:
 
 
 def default_library(place: Place) -> str:
-    """The library that makes the arrays of cases at a place unless the user names one.
+    """Returns the name of the library that makes arrays of cases at a place if the user names none.
 
-    CaseError if no library does.
+    Raises:
+        CaseError: no installed library can make arrays there.
     """
     for name in NAMES:
         if library_named(name).offers(place):
@@ -97,7 +99,7 @@ def _load(module: str) -> ArrayLibrary:
 
 
 def imported(package: str) -> Any:  # noqa: ANN401  # the module
-    """A library by its package's name. ``CaseError`` if it is not installed."""
+    """Imports a library by its package name. Raises ``CaseError`` if it is not installed."""
     try:
         return import_module(package)
     except ImportError as error:
@@ -106,9 +108,9 @@ def imported(package: str) -> Any:  # noqa: ANN401  # the module
 
 @frozen
 class LibraryDevice:
-    """A library's description of a device that Silo knows through it alone.
+    """A library's description of a device that Silo has no driver for.
 
-    ``facts`` are members of ``silo.device()``.
+    ``facts`` become members of ``silo.device()``.
     """
 
     model: str
@@ -118,84 +120,93 @@ class LibraryDevice:
 
 
 class KnowsDevices(Protocol):
-    """A module that lists an imported library's devices of one kind."""
+    """The interface of a module that lists the devices of one kind through an imported array library."""
 
     def count(self, library: Any, kind: str) -> int:  # noqa: ANN401  # the imported module
-        """The number of devices."""
+        """Returns the number of devices."""
         ...
 
     def describe(self, library: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-        """The library's description of a device. DeviceError if the library reports too little."""
+        """Returns the library's description of a device.
+
+        Raises:
+            DeviceError: the library does not report enough about the device.
+        """
         ...
 
 
 class ArrayLibrary(Protocol):
-    """One array library: what :mod:`silo.launch.array_libraries.library_table` finds by name or by an array."""
+    """The interface of one array library's module, which :func:`library_named` and :func:`library_of` return."""
 
     def offers(self, place: Place) -> bool:
-        """Whether it makes the arrays of cases there unless a library is named; imports nothing."""
+        """Returns whether this library is a default for arrays of cases at ``place``. Imports nothing."""
         ...
 
     def make(self, recipe: ArrayRecipe, place: Place) -> Any:  # noqa: ANN401  # its array
-        """The array of a recipe. CaseError: the library lacks the dtype, the layout or the place."""
+        """Makes the array of a recipe. Raises ``CaseError`` if the library lacks the dtype, the layout or the place."""
         ...
 
     def read(self, array: Any) -> NDArray[Any]:  # noqa: ANN401
-        """A numpy array of the same elements: a view where the memory is the host's, else a copy.
+        """Returns a numpy array of the same elements: a view of host memory, a copy of device memory.
 
-        bfloat16 and the 8-bit floats come as ml_dtypes' types. Earlier work in the stream is done on return.
+        bfloat16 and the 8-bit floats have the dtypes of ml_dtypes. Earlier work in the stream is done on return.
         """
         ...
 
     def bits(self, array: Any) -> NDArray[Any]:  # noqa: ANN401
-        """As :meth:`read`, but unsigned integers of the elements' width, for which ml_dtypes is not needed."""
+        """Like :meth:`read`, but returns unsigned integers of the elements' width, which works without ml_dtypes."""
         ...
 
     def write(self, array: Any, bits: NDArray[Any]) -> None:  # noqa: ANN401
-        """Write the :meth:`bits` of an array of equal shape into an array. ArgumentError if it is read-only."""
+        """Writes ``bits``, the result of :meth:`bits` for an array of equal shape, to ``array``.
+
+        Raises ``ArgumentError`` if that is read-only.
+        """
         ...
 
     def duplicate(self, array: Any) -> Any:  # noqa: ANN401
-        """A copy with the same device, dtype, shape, strides and alignment (address modulo 16).
+        """Returns a copy with the same device, dtype, shape, strides and alignment (address modulo 16).
 
         Raises:
-            ArgumentError: it cannot be copied in this way.
+            ArgumentError: the array cannot be copied in this way.
         """
         ...
 
     def keep(self, array: Any) -> Callable[[], None]:  # noqa: ANN401
-        """A function that restores the present contents of an array; it owns the copy.
+        """Copies the contents of an array, and returns a function that writes the copy back to the array.
 
         Raises:
-            ArgumentError: they cannot be copied.
+            ArgumentError: the contents cannot be copied.
         """
         ...
 
 
 def materialize(recipe: ArrayRecipe, library: str | None = None, place: Place = HOST) -> Any:  # noqa: ANN401
-    """The array of a recipe, the same bytes in every library and on every device.
+    """Makes the array of a recipe. The bytes are the same in every library and on every device.
 
     Args:
-        recipe: what to make.
-        library: a name of :mod:`silo.launch.array_libraries.library_table`; None: on the CPU numpy where it is
-            installed, on a GPU torch where it is loaded, and Buffers elsewhere.
-        place: the memory that it is in.
+        recipe: the dtype, shape, strides and contents of the array.
+        library: a name of :mod:`silo.launch.array_libraries.library_table`; None: on the CPU numpy if it is installed,
+            on a GPU torch if it is loaded, and ``silo.Buffer`` otherwise.
+        place: the memory to allocate the array in.
 
     Raises:
         CaseError: an unknown library, or a library without the dtype, layout or device.
         DeviceError: the device is missing, or its memory is exhausted.
     """
     chosen = library_named(default_library(place) if library is None else library)
-    what = f"an array of shape {list(recipe.shape)} and dtype {recipe.dtype}"
-    refuse_large(recipe.bytes_to_make, what)
+    array = f"an array of shape {list(recipe.shape)} and dtype {recipe.dtype}"
+    refuse_large(recipe.bytes_to_make, array)
     try:
         return chosen.make(recipe, place)
     except MemoryError as error:
-        raise CaseError(f"{what} takes {_size(recipe.bytes_to_make)}, and this machine has not as much left") from error
+        raise CaseError(
+            f"{array} takes {_size(recipe.bytes_to_make)}, and this machine has not as much left"
+        ) from error
 
 
 def refuse_large(needed: int, what: str) -> None:
-    """``CaseError`` if arrays would take more memory than a case's arrays may."""
+    """Raises ``CaseError`` if arrays would take more memory than a case's arrays may."""
     allowed = case_allowance()
     if needed > allowed:
         why = "half of the memory that this process may use" if settings().case_bytes is None else "SILO_CASE_BYTES"

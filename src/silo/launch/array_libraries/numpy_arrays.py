@@ -1,4 +1,4 @@
-"""Arrays of numpy, and of classes derived from them."""
+"""Arrays of numpy and of its subclasses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Numpy:
     def read(self, array: NDArray[Any]) -> NDArray[Any]:
         import numpy as np  # noqa: PLC0415  # numpy is optional, and here: the array is its own
 
-        return np.asanyarray(array)  # its scalars have a shape too
+        return np.asanyarray(array)  # also converts numpy scalars, which have a shape without being arrays
 
     def bits(self, array: NDArray[Any]) -> NDArray[Any]:
         return as_bits(self.read(array))

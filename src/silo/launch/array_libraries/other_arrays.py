@@ -1,4 +1,7 @@
-"""Arrays of any other library: in host memory through numpy; on a device they are only read (numba)."""
+"""Arrays of every other library.
+
+In host memory they are accessed through numpy; numba's arrays on a device are only read.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class _Other:
     def read(self, array: Any) -> NDArray[Any]:  # noqa: ANN401
         import numpy as np  # noqa: PLC0415  # numpy is optional
 
-        if hasattr(array, "copy_to_host"):  # numba's arrays on a device
+        if hasattr(array, "copy_to_host"):  # an array of numba on a device
             return cast("NDArray[Any]", array.copy_to_host())
         if hasattr(array, "__array__") or hasattr(array, "__array_interface__"):
             return np.asarray(array)

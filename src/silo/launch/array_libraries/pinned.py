@@ -1,4 +1,4 @@
-"""Page-locked host memory for copies of a device's arrays, if the device has too little memory for them."""
+"""Page-locked host memory for copies of a device's arrays that do not fit into the device's own memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger("silo")
 
 
 def pinned(size: int, device: str) -> PinnedMemory | Rejected:
-    """``size`` bytes of page-locked host memory for copies to a GPU, or the reason why they cannot be allocated."""
+    """Allocates ``size`` bytes of page-locked host memory for copies to a GPU, or returns why that is impossible."""
     decision = pin_fits(size, available_memory())
     if isinstance(decision, Rejected):
         return decision
@@ -27,6 +27,9 @@ def pinned(size: int, device: str) -> PinnedMemory | Rejected:
 
 
 def tell_where(device: str, fits: object, pin: object) -> None:
-    """Log why the copy of an array is not on its device, and why it is not in page-locked memory either."""
+    """Logs why the copy of an array is not on the array's own device, nor in page-locked memory.
+
+    ``fits`` and ``pin`` are the results of the two attempts; a ``Rejected`` has the reason.
+    """
     reasons = [one.reason for one in (fits, pin) if isinstance(one, Rejected)]
     _log.info("an array on %s: %s", device, "; ".join(reasons))

@@ -1,4 +1,4 @@
-"""``silo.Buffer``, for programs that load no array library."""
+""":class:`silo.Buffer` as an array library, for programs that load no other."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Buffers:
 
 
 def host_bytes(buffer: Buffer) -> memoryview:
-    """The bytes of a buffer: its own memory on the host, a copy of a device's."""
+    """Returns the bytes of a buffer: its own memory if that is on the host, else a copy."""
     if buffer.device == "cpu":
         return buffer.raw
     out = bytearray(buffer.nbytes)
@@ -69,7 +69,10 @@ def host_bytes(buffer: Buffer) -> memoryview:
 
 
 def pristine_copy(buffer: Buffer) -> Buffer | memoryview:
-    """A copy of a buffer's contents: on the device if it fits, else in host memory. A view keeps its base's memory."""
+    """Copies a buffer's contents, on its device if the copy fits there, else to host memory.
+
+    A returned memoryview keeps its host memory alive.
+    """
     fits = copy_fits(buffer.nbytes, native.gpu_free_memory(*split_device(buffer.device)))
     if fits:
         return Buffer.of(host_bytes(buffer), buffer.dtype, buffer.shape, buffer.device)

@@ -1,4 +1,4 @@
-"""Devices that Silo knows through torch alone: Intel's GPUs, Meta's accelerators, Apple's GPUs."""
+"""Devices that Silo finds only through torch: Intel's GPUs, Meta's accelerators, Apple's GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["count", "describe"]
 
 
 def count(torch: Any, kind: str) -> int:  # noqa: ANN401  # the module
-    """How many devices of a kind torch sees."""
+    """Returns the number of devices of a kind that torch finds."""
     if kind == "mps":
         return int(torch.backends.mps.is_available())
     module = getattr(torch, kind, None)
@@ -19,7 +19,7 @@ def count(torch: Any, kind: str) -> int:  # noqa: ANN401  # the module
 
 
 def describe(torch: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """Torch's description of a device. DeviceError if torch reports too little."""
+    """Returns torch's description of a device. Raises ``DeviceError`` if torch does not report enough about it."""
     return {"xpu": _xpu, "mtia": _mtia, "mps": _mps}[kind](torch, index)
 
 

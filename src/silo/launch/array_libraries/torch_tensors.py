@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIBRARY", "pristine_copy"]
 
-# torch's names of the devices of DLPack's memory; AMD's GPUs have CUDA's name.
+# torch's name for each DLPack device type; torch calls AMD's GPUs "cuda" too
 _DEVICES = {2: "cuda", 8: "mps", 10: "cuda", 14: "xpu"}
 
 
@@ -53,7 +53,7 @@ class _Torch:
         if recipe.strides is None:
             tensor = torch.empty(recipe.shape, dtype=dtype)
             if recipe.size:
-                # numpy shares the memory as bytes, which both libraries have, whatever the dtype.
+                # A view as bytes, because numpy lacks some of torch's dtypes.
                 fill_into(recipe, tensor.view(-1).view(torch.uint8).numpy())
             return _moved(tensor, place)
         host = recipe.host(fill)
@@ -81,7 +81,8 @@ class _Torch:
         width = extent.dtype.itemsize
         spare = ALIGNMENT // width if width < ALIGNMENT else 0
         storage = _torch().zeros(extent.size // width + spare, dtype=array.dtype, device=array.device)
-        # Storages are aligned to more than 16 bytes, and tensors to their element.
+        # The storage of the copy has at least this alignment, so an offset in elements reproduces the address modulo
+        # 16.
         first = (array.data_ptr() - storage.data_ptr()) % ALIGNMENT // width
         copy = storage.as_strided(tuple(array.shape), tuple(array.stride()), first)
         copy.copy_(array.detach())
@@ -93,7 +94,7 @@ class _Torch:
 
 
 def _integers(tensor: Any) -> Any:  # noqa: ANN401  # a tensor
-    """The same memory as integers of the elements' width, because numpy lacks some dtypes."""
+    """Returns a view as integers of the elements' width, because numpy lacks some of torch's dtypes."""
     torch = _torch()
     plain = tensor.detach()
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -105,7 +106,7 @@ def _name_of(place: Place) -> str | None:
 
 
 def _moved(tensor: Any, place: Place) -> Any:  # noqa: ANN401  # a tensor
-    """Returns the tensor on the place's device, found by torch's name for it."""
+    """Moves a tensor to a place's device, found by torch's name for the device."""
     if place.is_host:
         return tensor
     name = _name_of(place)
@@ -118,9 +119,12 @@ def _moved(tensor: Any, place: Place) -> Any:  # noqa: ANN401  # a tensor
 
 
 def pristine_copy(tensor: Any) -> Any:  # noqa: ANN401
-    """A copy of a tensor's contents: on its device if it fits, else in page-locked host memory, else in pageable."""
+    """Copies a tensor's contents.
+
+    The copy is on the tensor's device if it fits there, else in page-locked host memory, else in pageable memory.
+    """
     values = tensor.detach()
-    if tensor.device.type != "cuda":  # ROCm's are called so too
+    if tensor.device.type != "cuda":  # AMD's GPUs have the type "cuda" too
         return values.clone()
     torch = _torch()
     size = extent_of(tensor).size
