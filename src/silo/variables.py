@@ -1,4 +1,4 @@
-"""The environment variables that Silo knows: forms, defaults, meanings. :mod:`silo.settings` reads them."""
+"""The environment variables of Silo: forms, defaults and meanings. :mod:`silo.settings` reads their values."""
 
 from __future__ import annotations
 
