@@ -1,4 +1,4 @@
-"""Messages of NVRTC and clang: the first cause with the user's file and line, and the cure if it is known."""
+"""Explains messages of NVRTC and clang: the first cause with the user's file and line, and a remedy if one is known."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _HOST = "unannotated", "A function without execution space annotations", "is con
 
 @frozen
 class Diagnosis:
-    """The first error of a compiler: file, line (0: unknown), its text, and the rest of the messages."""
+    """The first error of a compiler: file, line (0 if unknown), its text, and the rest of the messages."""
 
     file: str
     line: int
@@ -83,7 +83,7 @@ def _named(match: re.Match[str]) -> str:
 
 
 def _first(shown: str) -> re.Match[str] | None:
-    """Returns the first message that has a cause: an unknown name comes before the errors that follow from it."""
+    """Returns the first message that names a cause: an unknown name comes before errors that follow from it."""
     found = list(_MESSAGE.finditer(shown))
     if found and _FOLLOWS.search(found[0]["text"]) is not None:
         here = [one for one in found if one["file"] == found[0]["file"] and _UNKNOWN.search(one["text"]) is not None]
@@ -92,7 +92,7 @@ def _first(shown: str) -> re.Match[str] | None:
 
 
 def explained(log: str, label: str, entry: str, *, device_only: bool, left_out: Sequence[str] = ()) -> str:
-    """Returns the error for users: the cause first, then a cure, then the compiler's own messages, shortened.
+    """Returns the error for users: the cause first, then a remedy, then the compiler's own messages, shortened.
 
     ``label`` names the kernel, ``entry`` its expression. ``device_only``: only the device code was compiled, without
     the headers ``left_out``.

@@ -1,4 +1,4 @@
-"""The lines of a Python file that a text in it comes from: errors about the text name these."""
+"""Finds the lines of a Python file from which a kernel's text comes, for errors about the text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LiteralPlaces:
         return next((at + number - first for first, count, at in self.parts if first <= number < first + count), 0)
 
     def renamed(self, message: str, name: str) -> str:
-        r"""Returns a compiler's message with the Python file's lines; ``name`` is the text's name in it.
+        r"""Returns a compiler's message with lines of the Python file; ``name`` is the text's name in the message.
 
         >>> LiteralPlaces("k.py", ((1, 3, 10),)).renamed("k.cu:2: error\nk.cu(9): error", "k.cu")
         'k.py:11: error\nk.cu(9): error'
@@ -40,9 +40,9 @@ class LiteralPlaces:
 
 
 def literal_places(path: str, text: str) -> LiteralPlaces:
-    """Returns the places of a text that a Python file defines; empty if the file is not readable, or has it not alone.
+    """Returns where a Python file defines a text; empty if the file cannot be read or the place is ambiguous.
 
-    A literal counts if its lines are lines of the file, and if the text has it once.
+    A literal counts if its lines are lines of the file, and if the text contains it once.
     """
     found: list[tuple[int, int, int]] = []
     for value, line in _literals("".join(linecache.getlines(path))):
@@ -55,7 +55,7 @@ def literal_places(path: str, text: str) -> LiteralPlaces:
 
 @lru_cache(maxsize=8)
 def _literals(source: str) -> tuple[tuple[str, int], ...]:
-    """Returns the texts of several lines in a Python file, with their first lines; each text once."""
+    """Returns the literals of several lines in a Python file, with their first lines; each literal once."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
