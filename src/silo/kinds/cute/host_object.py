@@ -1,4 +1,4 @@
-"""Host code of the DSL: the object with tvm-ffi's calling convention, linked to a shared object."""
+"""Compiles host code of the DSL to an object with tvm-ffi's calling convention, and links it to a shared object."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from silo.temporary import own_folder
 
 __all__ = ["host_code_missing", "host_object", "link", "linker"]
 
-# ---- Linking host code of the DSL: its object file becomes a shared object that names the libraries it needs ----
+# ---- Linking an object file to a shared object that names the libraries it needs ----
 
 _NEED = 'host="dsl" needs, for linking,'
 _FLAGS = (
@@ -35,17 +35,17 @@ _FLAGS = (
     "-Wl,--build-id=none",
     "-Wl,--hash-style=gnu",
     "-Wl,-z,noexecstack",
-    "-Wl,-z,defs",  # a name that the libraries do not have is an error here, not when it is loaded
+    "-Wl,-z,defs",  # a name that no library has is an error here, not when the object is loaded
 )
 
 
 def linker() -> CCompiler:
-    """Returns the C compiler, which links. Raises CompilerMissingError."""
+    """Returns the C compiler, used as the linker. Raises CompilerMissingError."""
     return find_compiler(settings().cc, _NEED)
 
 
 def host_code_missing() -> str:
-    """Returns the reason why no host code of the DSL can be linked here; "" if it can."""
+    """Returns why host code of the DSL cannot be linked here; "" if it can."""
     try:
         linker()
     except CompilerMissingError as error:
@@ -54,7 +54,7 @@ def host_code_missing() -> str:
 
 
 def link(made: bytes, version: str) -> tuple[bytes, str]:
-    """Returns a shared object linked from an object file, and the linker's output; ``version`` is the job's linker.
+    """Links an object file; returns the shared object and the linker's output. ``version`` is the job's linker.
 
     Raises:
         ToolchainError: a library that it needs is not installed, or the linker has another version.
@@ -89,9 +89,9 @@ def link(made: bytes, version: str) -> tuple[bytes, str]:
             raise CompileError(f"{command.version} left no object: {error}") from error
 
 
-# ---- Compiling the DSL's own host code: an object file with tvm-ffi's calling convention ----
+# ---- Compiling the DSL's own host code to an object file ----
 
-_PREFIX = "silo"  # of the symbols
+_PREFIX = "silo"  # prefix of the object's symbols
 _WARP = 32
 _TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 
@@ -132,7 +132,7 @@ def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
         code=code,
     )
     kernels = [one for cubin in cubins for one in inspect_binary(cubin, "cubin")]
-    # The host code sets the launch itself; these values are only shown to people.
+    # The host code itself sets the launch; these values are only for display.
     block = kernels[0].required_block if len(kernels) == 1 and kernels[0].required_block else (1, 1, 1)
     threads = block[0] * block[1] * block[2]
     launch = LaunchInfo(
@@ -150,9 +150,9 @@ def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
 
 
 def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgument, Passing]]:  # noqa: ANN401
-    """Returns each argument of the entry and how it is passed, in its order.
+    """Returns each argument of the entry, and how it is passed, in the entry's order.
 
-    Changes the entry's description in ``function``: its return type, and the parameter of its stream.
+    Changes the entry's description in ``function``: its return type, and the parameter for its stream.
     """
     given = iter([one for one in job.arguments if one.role is not CuteArgumentRole.STREAM])
     placed: list[tuple[Any, HostArgument, Passing]] = []
@@ -160,7 +160,7 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
     taken: Sequence[Any] = list(function.params)
     for index, one in enumerate(taken):
         if one.abi_arg_index is None and one.ir_arg_index is None:
-            continue  # a constant
+            continue  # constants are not arguments of the compiled entry
         if isinstance(one, dsl.Stream | dsl.EnvStream):
             streams.append(index)
             continue
@@ -194,7 +194,7 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
 
 
 def _passing(argument: HostArgument, taken: Any, dsl: Any) -> Passing | None:  # noqa: ANN401
-    """Returns how the entry takes the argument; None if it takes another type."""
+    """Returns how the entry takes the argument; None if the entry's type does not fit it."""
     if argument.role in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR):
         if isinstance(taken, dsl.Pointer):
             return Passing.ADDRESS
