@@ -1,4 +1,4 @@
-"""``silo.metal``: kernels in Metal Shading Language, and these kernels as sources."""
+"""``silo.metal``, and kernels in Metal Shading Language as sources."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from silo.sources.written_values import LaunchOption, evaluated, read_axes
 
 __all__ = ["MOST_GROUP_BYTES", "MOST_THREADS", "SCALARS", "MetalSource", "element_of", "metal", "scalar_of"]
 
-# ---- Metal's types by Silo's dtypes ----
+# ---- Metal's types for Silo's dtypes ----
 
 
 _NAMES = {
@@ -58,7 +58,7 @@ _WRAPPED = ("atomic", "_atomic", "vec", "packed_vec")
 
 
 def scalar_of(text: str) -> DType | None:
-    """Returns the dtype of a scalar type, None for any other type.
+    """Returns the dtype of a scalar type; None for any other type.
 
     >>> scalar_of("uint").short, scalar_of("float4")
     ('u32', None)
@@ -67,7 +67,7 @@ def scalar_of(text: str) -> DType | None:
 
 
 def element_of(text: str) -> DType | None:
-    """Returns the element dtype of an array with elements of that type; None for a struct.
+    """Returns the element dtype of an array with elements of this type; None if the elements are structs.
 
     >>> element_of("packed_half3").short, element_of("atomic_uint").short, element_of("vec<float, 4>").short
     ('fp16', 'u32', 'fp32')
@@ -93,7 +93,7 @@ MOST_GROUP_BYTES = 32768
 class MetalSource(TextSource):
     """One kernel of a text. ``group`` is the shape of a threadgroup, ``memory`` the threadgroup memory of a launch.
 
-    The signature has the buffers by rising index, then constants.
+    The signature has the buffers in order of their indices, then constants.
     """
 
     text: MslText
@@ -101,11 +101,12 @@ class MetalSource(TextSource):
     group: tuple[Node, ...]
     memory: tuple[tuple[str, Node], ...] = ()
     kind: str = "metal"
-    cut: bool = False  # the grid may end within a threadgroup: a call passes its threads after the buffers
+    # whether the grid may end within a threadgroup; then a call passes the grid's threads after the buffers
+    cut: bool = False
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the kernel's text and parameters; contains no paths."""
+        """A digest of the kernel's text and parameters; it contains no paths."""
         return digest(
             "metal-source/1",
             [
@@ -122,7 +123,7 @@ class MetalSource(TextSource):
     def _typed(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
         if parameter.kind is ParameterKind.POINTER:
             return self._array(parameter, given)
-        assert parameter.dtype is not None  # read from the text
+        assert parameter.dtype is not None  # the dtype was read from the text
         self._check_scalar(parameter.name, parameter.dtype, str(parameter.dtype), given)
         return parameter
 
@@ -143,7 +144,7 @@ class MetalSource(TextSource):
         return replace(parameter, dtype=given.dtype)
 
     def ending_within_groups(self) -> MetalSource:
-        """Returns the kernel for grids that end within a threadgroup. A call passes the grid's threads as well."""
+        """Returns the kernel for grids that end within a threadgroup. Calls of it also pass the grid's threads."""
         parameters = self.signature.parameters
         passed = [one for one in parameters if one.kind is not ParameterKind.CONSTEXPR]
         threads = [Parameter(f"threads_{axis}", ParameterKind.INTEGER, dtype("uint32")) for axis in "xyz"]
@@ -151,7 +152,10 @@ class MetalSource(TextSource):
         return dataclasses.replace(self, cut=True, signature=Signature((*passed, *threads, *folded)))
 
     def group_size(self, constants: Mapping[str, Value]) -> tuple[int, int, int]:
-        """Returns threads of a threadgroup. Raises CompileError, which rejects only this config, for invalid sizes."""
+        """Returns the threads of a threadgroup along each axis.
+
+        Raises CompileError for invalid sizes, which rejects only this config.
+        """
         sizes = [evaluated(self.name, "group_size", one, constants) for one in self.group]
         x, y, z = (*sizes, *[1] * (3 - len(sizes)))
         if min(x, y, z) < 1 or x * y * z > self.kernel.most_threads:
@@ -163,7 +167,7 @@ class MetalSource(TextSource):
         return x, y, z
 
     def memory_bytes(self, constants: Mapping[str, Value]) -> dict[str, int]:
-        """Returns bytes of threadgroup memory that a launch provides, by parameter. Raises CompileError."""
+        """Returns the bytes of threadgroup memory that a launch provides, by parameter. Raises CompileError."""
         found = {name: evaluated(self.name, "threadgroup_bytes", one, constants) for name, one in self.memory}
         for name, size in found.items():
             if not 0 < size <= MOST_GROUP_BYTES:
@@ -175,7 +179,7 @@ class MetalSource(TextSource):
         return found
 
     def metal(self, constants: Mapping[str, Value]) -> str:
-        """Returns the text for Metal, without ``[[threadgroup(n)]]`` parameters of the kernel. Raises CompileError."""
+        """Returns the text for Metal, without the kernel's ``[[threadgroup(n)]]`` parameters. Raises CompileError."""
         return metal_text(self.text, self.kernel, constants, self.memory_bytes(constants))
 
 
@@ -198,7 +202,7 @@ def metal(
     name: str | None = None,
     release_gil: bool = True,
 ) -> Any:  # noqa: ANN401  # a kernel, called with its buffers by rising index
-    """Make a Silo kernel of a kernel in Metal Shading Language.
+    """Makes a Silo kernel from a kernel in Metal Shading Language.
 
     Args:
         source: the text, or the path of a file that ends in ``.metal``.
@@ -210,9 +214,9 @@ def metal(
         threadgroup_bytes: bytes of each ``[[threadgroup(n)]]`` parameter, by its name; a number for a single one.
         effects: ``in``, ``out`` or ``inout`` by parameter. By default ``const`` parameters that no cast makes writable
             are read, others are read and written.
-        include: folders that are searched for the files which the text includes, after the folder of ``source``. If
-            the text includes files, or its macros make kernels, the preprocessor runs first: conditions hold for Metal
-            3.1, and nothing outside of these folders is read.
+        include: folders that are searched for the files that the text includes, after the folder of ``source``. If
+            the text includes files, or its macros make kernels, the preprocessor runs first: conditions are evaluated
+            for Metal 3.1, and nothing outside of these folders is read.
         space: as for :func:`silo.kernel`; its values are constants.
         grid: as for :func:`silo.kernel`; it counts threadgroups.
         key: as for :func:`silo.kernel`.
@@ -220,7 +224,7 @@ def metal(
         release_gil: as for :func:`silo.kernel`.
 
     Raises:
-        SourceError: no kernel has that name, several kernels and no name given, or a kernel that cannot be launched;
+        SourceError: no kernel has that name, several kernels but no name is given, or a kernel that cannot be launched;
             with file and line.
         SpaceError: the space is invalid.
         TraceError: the grid, or a size, cannot be traced to an expression.
@@ -281,7 +285,7 @@ def _read(source: str | Path, caller: str, folders: Sequence[Path], given: Colle
 
 @cache
 def _library() -> frozenset[str]:
-    """The headers of Metal's library that the emulator has."""
+    """Returns the names of the headers of Metal's library that the emulator has."""
     files = (one.relative_to(FOLDER) for one in FOLDER.rglob("*") if one.is_file())
     return frozenset(one.as_posix() for one in files if one.parts[0] != "emulator" and one.suffix in ("", ".h"))
 
@@ -305,7 +309,7 @@ def _chosen(text: MslText, name: str | None) -> MslKernel:
 
 
 def _listed(text: MslText, known: str) -> str:
-    """The kernels that were found, and those that cannot be launched with their reasons."""
+    """Lists, for a message, the kernels of a text and the reasons why others cannot be launched."""
     refused = "; ".join(reason for _, reason in text.refused[:3])
     more = f"; and {len(text.refused) - 3} more" if len(text.refused) > 3 else ""
     cannot = f"{len(text.refused)} cannot be launched: {refused}{more}" if text.refused else ""

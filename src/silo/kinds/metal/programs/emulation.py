@@ -17,11 +17,12 @@ from silo.kinds.metal.programs.shader_library import EmulatedLibrary
 __all__ = ["EmulatedMetal", "EmulatedMlxKernel", "MlxTexts", "emulated_metal"]
 
 
-# ---- A replacement of mlx.core.fast.metal_kernel's kernels ----
+# ---- A replacement for the kernels of mlx.core.fast.metal_kernel ----
 
 
 _AXES = 3
-# MLX's names of Metal's types in the signatures that it writes, and its declarations before every text.
+# Metal's types, by MLX's names of dtypes, in the signatures that MLX writes; and the text that MLX puts before every
+# kernel.
 _TYPES = {"bool_": "bool", "bool": "bool", "float32": "float", "float16": "float16_t", "bfloat16": "bfloat16_t"}
 _BEFORE = "#include <metal_stdlib>\nusing namespace metal;\ntypedef half float16_t;\ntypedef bfloat bfloat16_t;\n"
 _LAYOUT = ("_shape", "_strides", "_ndim")
@@ -40,7 +41,7 @@ class MlxTexts:
 
 
 class EmulatedMlxKernel:
-    """A kernel like MLX's own ``metal_kernel``, with the same call: all arguments by keyword; returns new arrays.
+    """A kernel that is called like MLX's own ``metal_kernel``: all arguments by keyword; returns new arrays.
 
     Arrays are MLX's, on the CPU. Floats that the kernel does not write are NaN, other numbers have bytes 0x55; with MLX
     itself they are undefined. ``texts`` has the full text of each call, as MLX would have compiled it.
@@ -70,7 +71,7 @@ class EmulatedMlxKernel:
 
         Raises:
             ValueError: counts, a grid or a threadgroup that MLX refuses.
-            ArgumentError: an input whose layout differs from the kernel's.
+            ArgumentError: an input has another layout than the kernel reads.
             CompileError: clang refuses the text.
         """
         del verbose, stream
@@ -119,7 +120,7 @@ class EmulatedMlxKernel:
         return mx.full((*shape[:-1], (shape[-1] if shape else 1) * kind.size), 0x55, mx.uint8).view(kind).reshape(shape)
 
     def _text(self, arrays: Sequence[Any], results: Sequence[str], passed: list[Any]) -> str:
-        """Returns the whole text, with MLX's signature; ``passed`` gets the inputs and their shapes and strides."""
+        """Returns the whole text, with MLX's signature; adds the inputs, their shapes and strides to ``passed``."""
         given = self._given
         parameters: list[str] = []
 
@@ -155,7 +156,7 @@ def _type(kind: Any) -> str:  # noqa: ANN401  # a dtype of MLX
 
 
 def _strides(array: Any) -> tuple[int, ...]:  # noqa: ANN401
-    """Returns the strides of a row-major array: MLX does not expose an array's own."""
+    """Returns the strides of a row-major array of this shape: MLX does not expose an array's own strides."""
     found: list[int] = []
     step = 1
     for extent in reversed(array.shape):
@@ -173,7 +174,7 @@ NAME = "Silo's emulator of Metal"
 
 
 class EmulatedMetal:
-    """The results of the block of :func:`emulated_metal`: ``libraries`` of torch, ``kernels`` of MLX, in order."""
+    """What the block of :func:`emulated_metal` has made: ``libraries`` of torch and ``kernels`` of MLX, in order."""
 
     def __init__(self) -> None:
         self.libraries: list[EmulatedLibrary] = []
@@ -196,7 +197,7 @@ class EmulatedMetal:
         atomic_outputs: bool = False,  # noqa: FBT001, FBT002
         compile_options: Mapping[str, str] | None = None,
     ) -> EmulatedMlxKernel:
-        """Replaces ``mlx.core.fast.metal_kernel``. Raises ValueError, as MLX does."""
+        """Replaces ``mlx.core.fast.metal_kernel``. Raises ValueError for the same arguments as MLX."""
         if unknown := sorted({*(compile_options or {})} - {"math_mode"}):
             raise ValueError(f"[metal_kernel] Unknown compile option `{unknown[0]}`.")
         texts = MlxTexts(name, tuple(input_names), tuple(output_names), source, header, atomic_outputs)

@@ -1,4 +1,4 @@
-"""``silo selftest metal``: small kernels, each with its expected results, as a report to paste."""
+"""``silo selftest metal``: runs small kernels, compares their results, and prints a report to share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CONSTANTS", "PROBES", "TEXT", "Probe", "Runner", "selftest"]
 
-# ---- Small Metal kernels, in ``probes.metal``: the feature that each tests, and its expected results ----
+# ---- The kernels, in ``probes.metal``: the feature that each tests, and its expected results ----
 
 TEXT = Path(__file__).with_name("probes.metal")
 CONSTANTS: dict[str, bool | int | float] = {"TIMES": 3, "PLUS": 0.25, "TURN": True}
@@ -30,11 +30,11 @@ CONSTANTS: dict[str, bool | int | float] = {"TIMES": 3, "PLUS": 0.25, "TURN": Tr
 
 @frozen
 class Probe:
-    """One kernel, launched as ``grid`` of threadgroups of ``group`` threads.
+    """A kernel to test, launched with ``grid`` threadgroups of ``group`` threads.
 
     ``arguments`` takes the module numpy and returns the arguments; ``expected`` takes numpy and the arguments, and
-    returns the expected contents of the array ``out``. ``bound`` is the relative error that results may have: 0 is
-    every bit.
+    returns the expected contents of the array ``out``. ``bound`` is the relative error that results may have; 0
+    requires equal bits.
     """
 
     kernel: str
@@ -60,7 +60,11 @@ def _sums(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
 
 
 def _fragment(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
-    """Lane ``l`` holds two neighbours of row ``4 (l/16) + (l/2) % 4``, in the half of columns that bit 3 selects."""
+    """Returns the 8 x 8 matrix in the order of simdgroup matrices.
+
+    Lane ``l`` holds two neighbours of row ``4 (l/16) + (l/2) % 4``, in the half of the columns that bit 3 of ``l``
+    selects.
+    """
     del given
     made = np.zeros((8, 8), np.float32)
     for lane in range(32):
@@ -175,7 +179,7 @@ PROBES: tuple[Probe, ...] = (
 )
 
 
-# ---- ``silo selftest metal``: checks that Metal kernels run correctly here, as a report to paste ----
+# ---- Running the kernels, and the report ----
 
 
 @frozen
@@ -188,10 +192,10 @@ class Runner:
 
 
 def selftest(probes: Sequence[Probe] = PROBES) -> SelfTestReport:
-    """Run every probe on a Mac's GPU, through the installed torch and MLX; elsewhere on the emulator.
+    """Runs every probe: on a Mac on its GPU, through the installed torch and MLX; elsewhere on the emulator.
 
     Raises:
-        ToolchainError: numpy is missing, or on a Mac both torch and MLX are.
+        ToolchainError: numpy is missing, or both torch and MLX are missing on a Mac.
         CompilerMissingError: clang is missing on a machine other than a Mac.
     """
     try:
