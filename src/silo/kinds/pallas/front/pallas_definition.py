@@ -50,7 +50,7 @@ def pallas(
     name: str | None = None,
     release_gil: bool = True,
 ) -> Any:  # noqa: ANN401  # a kernel, called like the body
-    """Make a Silo kernel of a Pallas body.
+    """Makes a Silo kernel from a Pallas body.
 
     Args:
         body: the code of one program. It takes its arguments by position, then one reference for each scratch buffer;
@@ -59,8 +59,8 @@ def pallas(
             for a scalar its dtype (``"fp32"``, ``"i32"``), or None if each call decides; ``"constexpr"``. A scalar
             reaches the body as a value that a call passes: another value needs no compilation.
         scheme: ``default``: the body sees blocks. ``pipeline`` and ``fori``: arrays without a block stay in HBM, and
-            the body runs ``pltpu.emit_pipeline`` over them, or copies itself. ``mosaic_gpu``: the body is written for
-            ``plgpu.kernel``, for NVIDIA's GPUs alone; the axes of its grid are x, y and z.
+            the body runs ``pltpu.emit_pipeline`` over them, or copies parts itself. ``mosaic_gpu``: the body is written
+            for ``plgpu.kernel``, only for NVIDIA's GPUs; the axes of its grid are x, y and z.
         scratch: memory and semaphores, passed as the last parameters of the body.
         dimension_semantics: ``parallel`` or ``arbitrary`` for each axis of the grid: the programs of a parallel axis
             may run in any order, on several cores. Arbitrary by default.
@@ -185,7 +185,7 @@ def _parameter(
 
 
 def _named_sizes(specs: Iterable[object], scratch: Sequence[Scratch]) -> list[str]:
-    """Returns the names among the sizes, which functions among the sizes may read too."""
+    """Returns the names that are used as sizes; size functions may read them too."""
     found: list[object] = [size for one in scratch for size in one.shape]
     for one in specs:
         if isinstance(one, ArgSpec):
@@ -202,13 +202,13 @@ def _constant(where: str, one: inspect.Parameter) -> Parameter:
 
 
 def _axes(grid: object) -> int:
-    """Returns the number of axes of a grid that a body may read: a tuple's length; 3 for a function or None."""
+    """Returns how many axes of a grid a body may read: a tuple's length; 3 for a function or None."""
     axes = len(cast("Sequence[object]", grid)) if isinstance(grid, tuple | list) else 0
     return axes or _AXES
 
 
 def _outer(where: str, grid: object, scheme: Scheme) -> tuple[int, ...]:
-    """Returns the outermost sizes of a grid with over three axes, which a launch merges into one axis; else ()."""
+    """Returns the outermost sizes of a grid of more than three axes, which a launch merges into one axis; else ()."""
     sizes = tuple(cast("Sequence[object]", grid)) if isinstance(grid, tuple | list) else ()
     if len(sizes) <= _AXES:
         return ()
