@@ -37,7 +37,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @frozen
 class Variable:
-    """One variable: its name, the form of its value, the default in words, its meaning."""
+    """An environment variable: its name, the form of its value, the default in words, its meaning."""
 
     name: str
     form: str

@@ -17,7 +17,7 @@ __all__ = ["EXTENTS", "Fact", "Specialization"]
 
 
 class Fact(Enum):
-    """One thing known about an argument (Triton's specialization of a pointer or an integer)."""
+    """A fact about an argument (Triton's specialization of a pointer or an integer)."""
 
     ALIGNED_16 = "aligned16"  # a pointer whose address is a multiple of 16 bytes
     DIVISIBLE_16 = "divisible16"  # an integer that is a multiple of 16

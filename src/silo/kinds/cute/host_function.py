@@ -212,7 +212,7 @@ COMPARISONS: tuple[Callable[[int, int, int], bool], ...] = (
 
 
 _MOST_STEPS = 1_000_000
-_DYNAMIC_INDEX = -(1 << 31)  # in the list of a getelementptr's indices: the next operand
+_DYNAMIC_INDEX = -(1 << 31)  # stands for the next operand in the index list of a getelementptr
 _CONFIG = "silo reads a launch config of this form only"
 _LAUNCHES = ("_cudaLaunchKernelEx", "_cudaLaunchKernel")
 _INT32 = CLayout(4, 4, (), AbiType.I32)

@@ -148,7 +148,7 @@ class Arrays:
             np.copyto(library_of(array).read(array), np.asarray(result), casting="no")
 
     def like(self, result: Any, other: object) -> Any:  # noqa: ANN401
-        """Returns a result without an array of the call, in the library of ``other``."""
+        """Returns a result for which the call has no array, converted to the library of ``other``."""
         if is_torch(other):
             return cast("Any", sys.modules["torch"]).from_dlpack(result)
         if other is None or isinstance(other, self._array_type):

@@ -320,7 +320,7 @@ class _Run:
             end = _closing(words, at + 1, place)
             given = _arguments(words[at + 2 : end], macro, word, place)
             made = self._substituted(macro, given, hidden, depth, place)
-            # A function-like macro at the end of the text takes its arguments from behind it.
+            # A function-like macro at the end of an expansion takes its arguments from the text after it.
             rest = list(words[end + 1 :])
             last = self.macros.get(made[-1]) if made else None
             if last is not None and last.parameters is not None and rest[:1] == ["("] and made[-1] not in hidden:

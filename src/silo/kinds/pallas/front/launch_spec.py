@@ -44,7 +44,7 @@ Dim: TypeAlias = "int | tuple[int, int, int] | None"
 blocks``, if one axis of the grid covers several axes of the array. None: the first block."""
 
 Pad: TypeAlias = "tuple[int, int, int]"
-"""``(axis, multiple, extra)``: the axis is padded to a multiple, and then by ``extra`` elements."""
+"""``(axis, multiple, extra)``: the axis is padded to a multiple of ``multiple``, and then by ``extra`` elements."""
 
 
 class MemorySpace(Enum):
