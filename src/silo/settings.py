@@ -77,7 +77,7 @@ _UNITS = {"K": 10, "M": 20, "G": 30}
 
 
 def available_cpus() -> int:
-    """The CPUs this process may use: its affinity and its control groups' quota, if the system has these."""
+    """Returns the number of CPUs that this process may use, by its affinity and its control groups' quotas."""
     if sys.platform != "linux":
         return os.cpu_count() or 1
     affinity = max(1, len(os.sched_getaffinity(0)))

@@ -145,7 +145,7 @@ class CodeFile:
 
     @property
     def is_module(self) -> bool:
-        """Whether it is a Python module."""
+        """Whether the file is a Python module."""
         return self.path.endswith(".py")
 
     @property

@@ -14,7 +14,7 @@ __all__ = ["BlockTraits", "CodeFacts", "Lowered", "Numerics", "Traits"]
 
 @dataclass(frozen=True, slots=True)
 class BlockTraits:
-    """The operations of a kernel along those block dimensions that have one length.
+    """The operations of a kernel along its block dimensions of length ``length``.
 
     ``limits`` names the arguments that bound the dimension, such as ``n`` in ``offsets < n``. ``reduced`` and
     ``scanned``: there are reductions or scans along it; ``stepped``: a loop runs over it; ``placed``: programs start at

@@ -1,4 +1,4 @@
-"""Declarations of compiler plug-ins: their options and kinds of blobs, as data that other modules do not repeat."""
+"""Declarations of compiler and loader plug-ins: their options and kinds of blobs, as data."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class CompilerDeclaration:
         return {one.name: one.read(given[one.name]) if one.name in given else one.default for one in self.options}
 
     def makes(self, kinds: tuple[str, ...]) -> Decision:
-        """Whether it may make blobs of these kinds."""
+        """Whether the compiler may make blobs of these kinds."""
         declared = [one.name for one in self.blobs]
         for kind in kinds:
             if kind not in declared:

@@ -172,7 +172,7 @@ class Place:
 
     @property
     def is_host(self) -> bool:
-        """Whether it is the host's memory."""
+        """Whether this is the host's memory."""
         return self.device_type == HOST_MEMORY
 
 

@@ -200,7 +200,7 @@ def is_option(name: str) -> bool:
 
 @lru_cache(4096)
 def is_launch_option(name: str) -> bool:
-    """Whether it is an option that is stored in launch info."""
+    """Whether the option is stored in launch info."""
     if name in shipped_options():
         return name in LAUNCH_OPTIONS
     option = _own_option(name)

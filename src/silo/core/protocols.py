@@ -195,10 +195,8 @@ class ChecksKernels(Protocol):
     ) -> CheckedKernel:
         """Compiles a checked kernel from the text stored beside an artifact, which lacks line numbers.
 
-        Raises CompileError.
-
-        Raises TrustError if the consent is not for this text and these calls, because the compiled text runs in this
-        process.
+        Raises CompileError, and TrustError if the consent is not for this text and these calls, because the compiled
+        text runs in this process.
         """
         ...
 

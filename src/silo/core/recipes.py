@@ -396,7 +396,10 @@ class ExpectedRecipe(Persisted):
     def of(
         cls, array: NDArray[Any], *, rtol: float | None = None, atol: float | None = None, seed: int = 0
     ) -> ExpectedRecipe:
-        """Returns the recipe of a reference result: all elements; :data:`SAMPLES` above :data:`WHOLE_LIMIT` bytes."""
+        """Returns the recipe of a reference result.
+
+        It stores all elements of an array of at most :data:`WHOLE_LIMIT` bytes, else :data:`SAMPLES` of them.
+        """
         element = dtype_named(array.dtype)
         sampled = SAMPLES if array.size * element.itemsize > WHOLE_LIMIT else None
         flat = array.reshape(-1)

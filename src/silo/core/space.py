@@ -81,7 +81,7 @@ def _holds(constraint: Node, config: Config, arguments: Mapping[str, Value]) -> 
 
 # More combinations of axes than this are refused before they are built: nobody could measure them.
 MAX_POINTS = 1_000_000
-# If the axes have more combinations than this, as many as this are drawn and listed.
+# Up to this many combinations of axes are all listed; of more, this many are drawn at random and listed.
 MOST_LISTED = 1 << 16
 MAX_COMBINATIONS = 10**12
 _TRIES = 4  # at most this many times MOST_LISTED combinations are tried, as constraints may exclude some

@@ -31,7 +31,7 @@ __all__ = [
 
 @frozen
 class _Missing:
-    """Why a plug-in has no devices. ``broken`` is True for a fault, False if most machines lack such devices too."""
+    """Why a plug-in lists no devices. ``broken`` is True for a fault, False if the machine just lacks them."""
 
     why: Rejected
     broken: bool
@@ -45,7 +45,7 @@ def _plugins() -> Mapping[str, str]:
 
 @cache
 def _asked(kind: str) -> tuple[Device, ...] | _Missing:
-    """Returns the devices of one plug-in, or why it has none. Opens drivers, so it is called only for needed kinds."""
+    """Returns the devices of one plug-in, or why it lists none. Opens drivers: called only for needed kinds."""
     place = shipped_places(DEVICES).get(kind) or _plugins().get(kind)
     if place is None:
         return _Missing(Rejected(f"Silo has no device plug-in for {kind}"), broken=False)
@@ -55,13 +55,13 @@ def _asked(kind: str) -> tuple[Device, ...] | _Missing:
         loaded = True
         return tuple(list_devices())
     except Exception as error:  # noqa: BLE001  # any error of a foreign plug-in is the reason why it has no devices
-        if loaded and isinstance(error, DeviceError):  # the plug-in reports that this machine has none
+        if loaded and isinstance(error, DeviceError):  # the plug-in reports that this machine lacks the device
             return _Missing(Rejected(str(error)), broken=False)
         return _Missing(Rejected(f"{type(error).__name__}: {error}"), broken=True)
 
 
 def devices_of_kind(kind: str) -> tuple[Device, ...]:
-    """Returns the devices of one kind, by index; empty if there are none."""
+    """Returns the devices of one kind, by index; empty if the machine lacks it."""
     answer = _asked(kind)
     return () if isinstance(answer, _Missing) else answer
 
@@ -89,7 +89,7 @@ def device_named(text: str) -> Device:
     """Returns the device for ``cpu``, ``cuda``, ``cuda:1`` or a full target.
 
     Raises:
-        DeviceError: it does not exist here; lists the existing devices, and why its kind has none.
+        DeviceError: it does not exist here; lists the existing devices, and why its kind is missing.
     """
     kind, _, rest = text.partition(":")
     for device in devices_of_kind(kind):
@@ -146,7 +146,7 @@ def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], o
 
     Silo's own plug-ins come first, then the others in order of their names. Only plug-ins for that memory are loaded,
     so a call on the CPU opens no GPU's driver, and entry points are read only if none of Silo's own devices serves. If
-    no device serves, returns the first that accepts the memory: compiling for it then reports what is missing.
+    no device serves, returns the first that accepts the memory: compiling for it then reports the missing part.
 
     Args:
         kernel: its name, for messages.

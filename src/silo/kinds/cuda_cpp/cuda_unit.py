@@ -39,7 +39,7 @@ class CudaText:
 
     @classmethod
     def from_json(cls, data: JSON) -> CudaText:
-        """Returns the text of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         match read_list(data, "a text in CUDA C++"):
             case [str() as file, str() as text, list() as headers]:
                 return cls(file, text, tuple(_pair(one, "a header") for one in headers))
@@ -73,7 +73,7 @@ class CudaType:
 
     @classmethod
     def from_json(cls, data: JSON) -> CudaType:
-        """Returns the type of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         match read_list(data, "a type"):
             case [str() as form, str() as spelled, str() as dtype, bool() as const, size, align, lanes, list() as own]:
                 members = tuple(CudaMember.from_json(one) for one in own)
@@ -100,7 +100,7 @@ class CudaMember:
 
     @classmethod
     def from_json(cls, data: JSON) -> CudaMember:
-        """Returns the member of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         match read_list(data, "a member"):
             case [str() as name, offset, own]:
                 return cls(name, read_natural(offset, "an offset"), CudaType.from_json(own))

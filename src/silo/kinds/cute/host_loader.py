@@ -95,7 +95,7 @@ class HostObject:
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> HostObject:
-        """Returns the object of :meth:`to_bytes`; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_bytes`; raises ``ValueError`` for any other data."""
         begin = len(MAGIC) + 4
         length = int.from_bytes(blob[len(MAGIC) : begin], "little")
         if not blob.startswith(MAGIC) or length > _MOST_HEAD or begin + length > len(blob):

@@ -45,7 +45,7 @@ class ArrayMap:
 
     @classmethod
     def from_json(cls, data: JSON) -> ArrayMap:
-        """Returns the map of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         members = read_object(data, ("argument", "map"), "the map of an array")
         made = TensorMap.from_json(members["map"])
         argument = read_natural(members["argument"], "an argument of the host function")

@@ -377,7 +377,7 @@ class MetalArgument:
 
     @classmethod
     def from_json(cls, data: JSON) -> MetalArgument:
-        """Returns the argument of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         match read_list(data, "an argument of a kernel's function"):
             case [str() as role, str() as name, str() as text, number]:
                 return cls(BufferRole(role), name, text, read_natural(number, "the number of an argument"))

@@ -80,7 +80,7 @@ class CallLayout:
 
     @classmethod
     def from_json(cls, data: JSON) -> CallLayout:
-        """Returns the layout in :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         members = read_object(data, ("version", *names_of(cls)), "the plan of a call")
         if members["version"] != _CONVENTION:
             raise malformed("a plan of a call that this Silo knows", data)
@@ -102,7 +102,7 @@ class CallLayout:
 
     @classmethod
     def from_text(cls, text: str) -> CallLayout:
-        """Returns the layout in :attr:`text`; raises ``ValueError`` for any other text."""
+        """The inverse of :attr:`text`; raises ``ValueError`` for any other text."""
         return cls.from_json(parse_json(text.encode()))
 
 

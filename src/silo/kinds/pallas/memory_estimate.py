@@ -90,7 +90,7 @@ class MemoryReport:
 
     @classmethod
     def from_json(cls, data: JSON) -> MemoryReport:
-        """Returns the report of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         members = read_object(data, names_of(cls), "an estimate of memory")
         rows: list[MemoryRow] = []
         for row in read_list(members["rows"], "the rows of an estimate"):

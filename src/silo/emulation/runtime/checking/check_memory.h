@@ -28,7 +28,7 @@ inline unsigned running;           // the number of the running thread
 inline bool inside;                // whether a thread of a group is running
 inline unsigned group_number;      // the number of the group, counted from 1 over all runs
 inline unsigned phase[2];          // barriers passed that order device memory, or shared memory
-inline unsigned simd_phase[2][32]; // the same count for barriers of each simdgroup
+inline unsigned simd_phase[2][32]; // barriers that each simdgroup has passed
 inline unsigned joined[2][most_threads]; // for each thread: its simdgroup's count when the thread
                                          // last took part in a barrier
 inline u64 left;                         // steps that the group may still execute

@@ -58,7 +58,7 @@ class Token:
 
     @property
     def is_word(self) -> bool:
-        """Whether it is a name or a keyword."""
+        """Whether the token is a name or a keyword."""
         return self.kind is TokenKind.WORD
 
 
