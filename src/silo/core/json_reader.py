@@ -325,7 +325,7 @@ class Persisted:
     """A value whose JSON is an object with a member for each field. Derived classes are made with ``@frozen``.
 
     Each field declares its form: ``field(form=TEXT)``. A field with ``left_out=True`` has a default, and its member is
-    absent if the field has the default. ``since=3`` says besides which minor version of bundles added the member;
+    absent if the field has the default. ``since=3`` is the minor version of bundles that added such a member;
     ``member="tf32"`` names the member if the field has another name. The class's ``title`` names the value in messages;
     ``tags`` are further members whose values never change.
 

@@ -109,7 +109,7 @@ def devices() -> Sequence[TpuDevice]:
 
 
 def described(device: Any, index: int, version: str) -> TpuDevice:  # noqa: ANN401  # jax's
-    """Returns the device for one of jax's. Raises DeviceError for a chip that no target names."""
+    """Returns the device for an object of jax. Raises DeviceError for a chip that no target names."""
     name = str(device.device_kind)
     if name not in CHIPS:
         raise DeviceError(f"jax {version} has a TPU that it calls {name!r}, and Silo knows {', '.join(CHIPS)}")

@@ -29,8 +29,7 @@ inline bool inside;                // whether a thread of a group is running
 inline unsigned group_number;      // the number of the group, counted from 1 over all runs
 inline unsigned phase[2];          // barriers passed that order device memory, or shared memory
 inline unsigned simd_phase[2][32]; // barriers that each simdgroup has passed
-inline unsigned joined[2][most_threads]; // for each thread: its simdgroup's count when the thread
-                                         // last took part in a barrier
+inline unsigned joined[2][most_threads]; // simd_phase of each thread at its last barrier
 inline u64 left;                         // steps that the group may still execute
 inline u64 dice;
 inline u64 host_stack;        // an address on the host's stack, below the entry's variables

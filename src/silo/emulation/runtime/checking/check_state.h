@@ -109,8 +109,7 @@ struct Check {
     Suspect suspect;
     Found found;
     GroupArray group_arrays[64];
-    Waiting threads[1024]; // the place at which each thread waits at a barrier; line 0 if it does
-                           // not wait
+    Waiting threads[1024]; // where each waits at a barrier; line 0 if it does not
 };
 
 } // namespace silo_threads

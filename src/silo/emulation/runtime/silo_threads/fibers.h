@@ -52,8 +52,7 @@ struct Runner : Group {
     const void *barrier_site; // the call in which the first parked thread is parked
     bool barrier_mixed;
     unsigned ended;
-    unsigned votes[2];  // sums of the values that the threads pass to a barrier; barriers use the
-                        // two in turn
+    unsigned votes[2];  // sums of the threads' values at a barrier, used in turn
     unsigned turn;      // index in `votes` for the next barrier
     unsigned grid_turn; // how often the group has waited for the other groups
     bool at_grid;       // whether the group must wait for the other groups now
@@ -171,8 +170,7 @@ inline void release_lanes(Runner &run, unsigned word, unsigned mask, Place place
     lanes.arrived &= ~mask;
     lanes.computed = false;
     lanes.site = nullptr;
-    lanes.mixed = lanes.arrived; // the remaining lanes may be at different calls, so they are
-                                 // compared one by one
+    lanes.mixed = lanes.arrived; // the other lanes may be at different calls
     set_ready(run, word, mask);
     hook::pass_simd(run, word, mask, SILO_THREADS_MASKED ? mask : lanes.live, place, flags);
 }
@@ -442,8 +440,7 @@ inline void begin_group(Runner &run) {
         *reinterpret_cast<unsigned long *>(run.stacks + i * run.stride) = stack_mark;
         one.stack = new_stack(run.stacks + (i + 1) * run.stride, begin_thread);
     }
-#ifdef SILO_THREADS_SANITIZED // threads of an earlier group never returned, so their
-                              // frames are still poisoned
+#ifdef SILO_THREADS_SANITIZED // stacks may be poisoned by an earlier group
     __asan_unpoison_memory_region(run.stacks, run.size * run.stride);
 #endif
     hook::begin_group(run, run.memory, run.memory_bytes);

@@ -42,8 +42,7 @@ struct Group {
     unsigned position[3]; // of the group in the grid, counted in groups
     unsigned grid[3];     // numbers of groups along x, y, z
     unsigned shape[3];    // threads along x, y, z
-    unsigned threads[3];  // threads of the whole grid along x, y, z: grid * shape, or fewer if the
-                          // last groups are partial
+    unsigned threads[3];  // of the grid: grid * shape, or fewer if the last groups are partial
     Context *context;     // may be null
     Fault fault;
 };
