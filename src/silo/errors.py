@@ -89,9 +89,9 @@ __all__ = [
 
 
 class SiloError(Exception):
-    """Base of every error Silo raises on purpose.
+    """Base of every error that Silo raises on purpose.
 
-    Its text is printable everywhere, also in a traceback: it may quote a bundle, whose texts come from its author.
+    Its text never contains unprintable characters, even if it quotes a bundle, whose author may write any text.
     """
 
     def __str__(self) -> str:
@@ -233,7 +233,7 @@ class NoVariantError(BundleError):
 
 
 class RegistryError(BundleError):
-    """A registry cannot be reached, refuses, or sends other bytes than requested."""
+    """A registry cannot be reached, denies access, or sends other bytes than requested."""
 
 
 class TrustError(BundleError):

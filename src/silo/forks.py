@@ -79,15 +79,15 @@ def waits_for(lock: Mutex) -> Mutex:
     in a child, so a child that is forked while another thread runs it would wait for them for ever. After a second the
     fork goes on anyway.
     """
-    taken: set[int] = set()  # ids of the threads that hold the lock while they fork
+    holders: set[int] = set()  # ids of the threads that hold the lock while they fork
 
     def before() -> None:
         if lock.acquire(timeout=_MOST_WAITED_S):
-            taken.add(threading.get_ident())
+            holders.add(threading.get_ident())
 
     def after() -> None:
-        if threading.get_ident() in taken:
-            taken.discard(threading.get_ident())
+        if threading.get_ident() in holders:
+            holders.discard(threading.get_ident())
             lock.release()
 
     os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)

@@ -73,11 +73,11 @@ def field(
     ``identity`` maps the field's value to the object that is compared and hashed in its place. ``form``, ``left_out``,
     ``since`` and ``member`` declare the field's JSON: :class:`silo.core.json_reader.Persisted`.
     """
-    made = Field()
-    made.form, made.left_out, made.since, made.member = form, left_out or since > 0, since, member
-    made.default, made.factory = default, default_factory
-    made.init, made.repr, made.compare, made.identity = init, repr, compare, identity
-    return made
+    declared = Field()
+    declared.form, declared.left_out, declared.since, declared.member = form, left_out or since > 0, since, member
+    declared.default, declared.factory = default, default_factory
+    declared.init, declared.repr, declared.compare, declared.identity = init, repr, compare, identity
+    return declared
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -279,11 +279,11 @@ def _identities_of(
     compared: tuple[tuple[str, Callable[[Any], object] | None], ...],
 ) -> Callable[[object], tuple[object, ...]]:
     def values(one: object) -> tuple[object, ...]:
-        found: list[object] = []
+        identities: list[object] = []
         for name, identity in compared:
             value = getattr(one, name)
-            found.append(value if identity is None else identity(value))
-        return tuple(found)
+            identities.append(value if identity is None else identity(value))
+        return tuple(identities)
 
     return values
 

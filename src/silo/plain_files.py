@@ -82,15 +82,15 @@ def read_open(descriptor: int, path: str | os.PathLike[str], most: int | None = 
     raised = "; if you know where it comes from, raise SILO_FILE_BYTES" if most is None else ""
     size = os.fstat(descriptor).st_size
     parts: list[bytes] = []
-    held = 0
+    bytes_read = 0
     if size <= allowed:
-        while part := os.read(descriptor, min(_CHUNK, allowed + 1 - held)):
+        while part := os.read(descriptor, min(_CHUNK, allowed + 1 - bytes_read)):
             parts.append(part)
-            held += len(part)
-            if held > allowed:
+            bytes_read += len(part)
+            if bytes_read > allowed:
                 break
-    if max(size, held) > allowed:
+    if max(size, bytes_read) > allowed:
         raise FileRefusedError(
-            f"it has {max(size, held)} bytes, and {allowed} may be read{raised}", os.fspath(path), errno.EFBIG
+            f"it has {max(size, bytes_read)} bytes, and {allowed} may be read{raised}", os.fspath(path), errno.EFBIG
         )
     return b"".join(parts)

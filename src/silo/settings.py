@@ -1,4 +1,4 @@
-"""Settings from the environment: the only module that reads it.
+"""Settings from the environment, which no other module reads.
 
 ``docs/settings.md`` is printed from :data:`VARIABLES` (``python -m silo.settings``).
 """
@@ -92,24 +92,24 @@ def quota_threads(root: str = "") -> int | None:
     None without a quota. ``root`` is put before each path. ``native/core/cpu_quota.c`` computes the same number for
     programs without Python.
     """
-    found: list[int] = []
+    quotas: list[int] = []
     for line in _lines(f"{root}/proc/self/cgroup"):  # a line is "0::/group" (v2) or "4:cpu,cpuacct:/group" (v1)
         _, _, rest = line.partition(":")
         kinds, colon, group = rest.partition(":")
         if not colon or (kinds and "cpu" not in kinds.split(",")):
             continue
         for mounted in dict.fromkeys((f"/{kinds}", "/cpu") if kinds else ("",)):
-            found += _quotas_up_from(f"{root}/sys/fs/cgroup{mounted}", "" if ".." in group else group)
-    return min(found, default=None)
+            quotas += _quotas_up_from(f"{root}/sys/fs/cgroup{mounted}", "" if ".." in group else group)
+    return min(quotas, default=None)
 
 
 def _quotas_up_from(base: str, group: str) -> list[int]:
     """Returns the quotas of a group and of the groups that contain it, up to the folder at which they are mounted."""
-    found = [_quota_in(base + group)]
+    quotas = [_quota_in(base + group)]
     while "/" in group:
         group = group.rpartition("/")[0]
-        found.append(_quota_in(base + group))
-    return [quota for quota in found if quota is not None]
+        quotas.append(_quota_in(base + group))
+    return [quota for quota in quotas if quota is not None]
 
 
 def _quota_in(folder: str) -> int | None:
@@ -226,14 +226,14 @@ class Settings:
 
         Values set by :func:`override` are included.
         """
-        given = {
+        variables = {
             "SILO_CC": self.cc or "",
             "SILO_CLANG": self.clang or "",
             "SILO_NVRTC": self.nvrtc or "",
             "SILO_COMPILE_BYTES": str(self.compile_bytes),
             "SILO_FORCE_TRITON": "1" if self.force_triton else "",
         }
-        return {name: value for name, value in given.items() if value}
+        return {name: value for name, value in variables.items() if value}
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
@@ -245,69 +245,69 @@ class Settings:
         >>> Settings.from_environment({"SILO_HOME": "/tmp/store", "SILO_THREADS": "3"}).threads
         3
         """
-        given = _given(environment)
+        variables = _given(environment)
         cpus = available_cpus()
         return cls(
-            home=_path(given, "SILO_HOME"),
-            remote=_remote(given),
-            remote_mode=_choice(given, "SILO_REMOTE_MODE", REMOTE_MODES, "write"),
-            remote_key=_path(given, "SILO_REMOTE_KEY"),
-            tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
-            lock=_path(given, "SILO_LOCK"),
-            tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 0.0) if "SILO_TUNE_BUDGET" in given else None,
-            tune_total_s=_seconds(given, "SILO_TUNE_TOTAL", 60.0),
-            leader_wait_s=_seconds(given, "SILO_LEADER_WAIT", 600.0),
-            lock_wait_s=_seconds(given, "SILO_LOCK_WAIT", 60.0),
-            deterministic=_flag(given, "SILO_DETERMINISTIC", default=False),
-            spills=_count(given, "SILO_SPILLS", None, least=0),
-            l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
-            threads=_count(given, "SILO_THREADS", cpus),
-            spin=_count(given, "SILO_SPIN", 50, least=0),
-            pool=_choice(given, "SILO_POOL", POOLS, "auto"),
-            programs_at_once=_count(given, "SILO_PROGRAMS_AT_ONCE", 1024),
-            jobs=_count(given, "SILO_JOBS", cpus),
-            cc=given.get("SILO_CC") or given.get("CC"),
-            clang=given.get("SILO_CLANG"),
-            nvrtc=given.get("SILO_NVRTC"),
-            compile_timeout_s=_seconds(given, "SILO_COMPILE_TIMEOUT", 300.0),
-            compile_bytes=_bytes(given, "SILO_COMPILE_BYTES", 4 << 30),
-            file_bytes=_bytes(given, "SILO_FILE_BYTES", 64 << 20),
-            store_bytes=_bytes(given, "SILO_STORE_BYTES", 2 << 30),
-            case_bytes=_bytes(given, "SILO_CASE_BYTES", None),
-            torch_shim=_flag(given, "SILO_TORCH_SHIM", default=True),
-            cuda_library=given.get("SILO_CUDA_LIBRARY"),
-            hip_library=given.get("SILO_HIP_LIBRARY"),
-            nvml_library=given.get("SILO_NVML_LIBRARY"),
-            objective=given.get("SILO_OBJECTIVE", "time"),
-            launch_log=_path(given, "SILO_LAUNCH_LOG"),
-            flight=_choice(given, "SILO_FLIGHT", FLIGHT_MODES, "0"),
-            flight_file=_path(given, "SILO_FLIGHT_FILE"),
-            flight_launches=_power_of_two(given, "SILO_FLIGHT_LAUNCHES", 1024),
-            flight_bytes=_bytes(given, "SILO_FLIGHT_BYTES", 256 << 20),
-            flight_hang_s=_seconds(given, "SILO_FLIGHT_HANG", 0.0),
-            flight_check=_path(given, "SILO_FLIGHT_CHECK"),
-            profile=_path(given, "SILO_PROFILE"),
-            force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
-            triton=_triton_mode(given),
-            record=_path(given, "SILO_RECORD"),
-            cover=given.get("SILO_COVER"),
-            bundle=_path(given, "SILO_BUNDLE"),
-            frozen=_flag(given, "SILO_FROZEN", default=False),
-            triton_cache=_path(given, "SILO_TRITON_CACHE"),
-            on=_stand_in(given),
-            pretend=given.get("SILO_PRETEND"),
-            accelerate=_flag(given, "SILO_ACCELERATE", default=False),
+            home=_path(variables, "SILO_HOME"),
+            remote=_remote(variables),
+            remote_mode=_choice(variables, "SILO_REMOTE_MODE", REMOTE_MODES, "write"),
+            remote_key=_path(variables, "SILO_REMOTE_KEY"),
+            tune=_choice(variables, "SILO_TUNE", TUNE_MODES, "auto"),
+            lock=_path(variables, "SILO_LOCK"),
+            tune_budget_s=_seconds(variables, "SILO_TUNE_BUDGET", 0.0) if "SILO_TUNE_BUDGET" in variables else None,
+            tune_total_s=_seconds(variables, "SILO_TUNE_TOTAL", 60.0),
+            leader_wait_s=_seconds(variables, "SILO_LEADER_WAIT", 600.0),
+            lock_wait_s=_seconds(variables, "SILO_LOCK_WAIT", 60.0),
+            deterministic=_flag(variables, "SILO_DETERMINISTIC", default=False),
+            spills=_count(variables, "SILO_SPILLS", None, least=0),
+            l2=_choice(variables, "SILO_L2", L2_STATES, "cold"),
+            threads=_count(variables, "SILO_THREADS", cpus),
+            spin=_count(variables, "SILO_SPIN", 50, least=0),
+            pool=_choice(variables, "SILO_POOL", POOLS, "auto"),
+            programs_at_once=_count(variables, "SILO_PROGRAMS_AT_ONCE", 1024),
+            jobs=_count(variables, "SILO_JOBS", cpus),
+            cc=variables.get("SILO_CC") or variables.get("CC"),
+            clang=variables.get("SILO_CLANG"),
+            nvrtc=variables.get("SILO_NVRTC"),
+            compile_timeout_s=_seconds(variables, "SILO_COMPILE_TIMEOUT", 300.0),
+            compile_bytes=_bytes(variables, "SILO_COMPILE_BYTES", 4 << 30),
+            file_bytes=_bytes(variables, "SILO_FILE_BYTES", 64 << 20),
+            store_bytes=_bytes(variables, "SILO_STORE_BYTES", 2 << 30),
+            case_bytes=_bytes(variables, "SILO_CASE_BYTES", None),
+            torch_shim=_flag(variables, "SILO_TORCH_SHIM", default=True),
+            cuda_library=variables.get("SILO_CUDA_LIBRARY"),
+            hip_library=variables.get("SILO_HIP_LIBRARY"),
+            nvml_library=variables.get("SILO_NVML_LIBRARY"),
+            objective=variables.get("SILO_OBJECTIVE", "time"),
+            launch_log=_path(variables, "SILO_LAUNCH_LOG"),
+            flight=_choice(variables, "SILO_FLIGHT", FLIGHT_MODES, "0"),
+            flight_file=_path(variables, "SILO_FLIGHT_FILE"),
+            flight_launches=_power_of_two(variables, "SILO_FLIGHT_LAUNCHES", 1024),
+            flight_bytes=_bytes(variables, "SILO_FLIGHT_BYTES", 256 << 20),
+            flight_hang_s=_seconds(variables, "SILO_FLIGHT_HANG", 0.0),
+            flight_check=_path(variables, "SILO_FLIGHT_CHECK"),
+            profile=_path(variables, "SILO_PROFILE"),
+            force_triton=_flag(variables, "SILO_FORCE_TRITON", default=False),
+            triton=_triton_mode(variables),
+            record=_path(variables, "SILO_RECORD"),
+            cover=variables.get("SILO_COVER"),
+            bundle=_path(variables, "SILO_BUNDLE"),
+            frozen=_flag(variables, "SILO_FROZEN", default=False),
+            triton_cache=_path(variables, "SILO_TRITON_CACHE"),
+            on=_stand_in(variables),
+            pretend=variables.get("SILO_PRETEND"),
+            accelerate=_flag(variables, "SILO_ACCELERATE", default=False),
             accelerate_report="-"
-            if given.get("SILO_ACCELERATE_REPORT") == "-"
-            else _path(given, "SILO_ACCELERATE_REPORT"),
-            compile_ahead=_flag(given, "SILO_COMPILE_AHEAD", default=True),
-            keep_decisions=_flag(given, "SILO_KEEP_DECISIONS", default=True),
-            short_measurements=_flag(given, "SILO_SHORT_MEASUREMENTS", default=False),
-            inductor=_inductor_parts(given),
-            log=_choice(given, "SILO_LOG", LOG_LEVELS, "info") if "SILO_LOG" in given else None,
-            quiet=_flag(given, "SILO_QUIET", default=False),
-            check=_flag(given, "SILO_CHECK", default=False),
-            debug=_flag(given, "SILO_DEBUG", default=False),
+            if variables.get("SILO_ACCELERATE_REPORT") == "-"
+            else _path(variables, "SILO_ACCELERATE_REPORT"),
+            compile_ahead=_flag(variables, "SILO_COMPILE_AHEAD", default=True),
+            keep_decisions=_flag(variables, "SILO_KEEP_DECISIONS", default=True),
+            short_measurements=_flag(variables, "SILO_SHORT_MEASUREMENTS", default=False),
+            inductor=_inductor_parts(variables),
+            log=_choice(variables, "SILO_LOG", LOG_LEVELS, "info") if "SILO_LOG" in variables else None,
+            quiet=_flag(variables, "SILO_QUIET", default=False),
+            check=_flag(variables, "SILO_CHECK", default=False),
+            debug=_flag(variables, "SILO_DEBUG", default=False),
         )
 
 

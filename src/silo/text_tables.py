@@ -53,25 +53,25 @@ class Table:
         cells = [[cell.split("\n") for cell in row] for row in self.cells()]
         wanted = [max([len(name), *(len(line) for row in cells for line in row[at])]) for at, name in enumerate(head)]
         widths = _fitted(wanted, width - _GAP * (len(head) - 1))
-        made = [] if not self.title else [one_line(self.title)]
-        made.append(self._line([[name] for name in head], widths))
-        made.append((" " * _GAP).join("-" * width for width in widths))
-        made += [self._line(row, widths) for row in cells]
-        return "\n".join(made)
+        lines = [] if not self.title else [one_line(self.title)]
+        lines.append(self._line([[name] for name in head], widths))
+        lines.append((" " * _GAP).join("-" * width for width in widths))
+        lines += [self._line(row, widths) for row in cells]
+        return "\n".join(lines)
 
     def _line(self, row: list[list[str]], widths: list[int]) -> str:
         folded = [
             [part for line in cell for part in _fold(line, width)] for cell, width in zip(row, widths, strict=True)
         ]
-        made: list[str] = []
+        lines: list[str] = []
         for at in range(max(map(len, folded))):
             parts = [cell[at] if at < len(cell) else "" for cell in folded]
             aligned = [
                 part.rjust(width) if name in self.right else part.ljust(width)
                 for part, width, name in zip(parts, widths, self.columns, strict=True)
             ]
-            made.append((" " * _GAP).join(aligned).rstrip())
-        return "\n".join(made)
+            lines.append((" " * _GAP).join(aligned).rstrip())
+        return "\n".join(lines)
 
     def html(self) -> str:
         """Returns the table as HTML, for a notebook."""

@@ -152,30 +152,30 @@ def _report(path: Path, data: bytes, manifest: Any, end: int) -> CrashReport:  #
         KeptArray(_count(one["launch"]), _count(one["address"]), *_place(one, end), bool(one["copy"]))
         for one in manifest["arrays"]
     )
-    given = manifest["cause"]
+    cause_members = manifest["cause"]
     cause = CrashCause(
-        _text(given["kind"]),
-        _text(given["text"]),
-        int(given["code"]),
-        _text(given["kernel"]),
-        tuple(map(int, given["program"])),
-        _count(given["address"]),
+        _text(cause_members["kind"]),
+        _text(cause_members["text"]),
+        int(cause_members["code"]),
+        _text(cause_members["kernel"]),
+        tuple(map(int, cause_members["program"])),
+        _count(cause_members["address"]),
     )
     return CrashReport(path, _count(manifest["process"]), cause, kernels, launches, arrays, data)
 
 
 def _kernel(text: bytes) -> CrashKernel:
-    given = cast("dict[str, Any]", json.loads(text))
-    if not given:  # native code, which launched it, could not describe it
+    description = cast("dict[str, Any]", json.loads(text))
+    if not description:  # native code, which launched it, could not describe it
         return CrashKernel("?", (), "", "it could not be described", {})
-    if given.get("text"):
-        _check_description(given)
+    if description.get("text"):
+        _check_description(description)
     return CrashKernel(
-        _text(given.pop("kernel")),
-        tuple((_text(name), bool(address)) for name, address in given.pop("parameters")),
-        _text(given.pop("driver")),
-        _text(given.pop("reason")),
-        given,
+        _text(description.pop("kernel")),
+        tuple((_text(name), bool(address)) for name, address in description.pop("parameters")),
+        _text(description.pop("driver")),
+        _text(description.pop("reason")),
+        description,
     )
 
 

@@ -41,14 +41,14 @@ def allocations_of(
         PackageError: numpy is not installed.
     """
     require_numpy("checking mode")
-    found: list[Allocation] = []
+    allocations: list[Allocation] = []
     for name in dict.fromkeys(names):
         value = arguments.get(name)
         base = getattr(value, "base", None) if hasattr(value, "block_shape") else value
         if hasattr(base, "shape"):
-            found.append(allocation_of(name, base, view=views))
-    found += [allocation_of(f"memory[{index}]", value, view=views) for index, value in enumerate(extra)]
-    return tuple(found)
+            allocations.append(allocation_of(name, base, view=views))
+    allocations += [allocation_of(f"memory[{index}]", value, view=views) for index, value in enumerate(extra)]
+    return tuple(allocations)
 
 
 class LaunchMemory:

@@ -96,17 +96,17 @@ def within_bytes(sizes: Iterable[tuple[T, int, Sequence[tuple[str, int]]]], limi
 
     Each item comes with its rank. Items of rank 0 always stay. The others are taken by rank, then in the given order.
     """
-    kept: set[T] = set()
+    items: set[T] = set()
     counted: set[str] = set()
-    taken = 0
+    total = 0
     for item, rank, blobs in sorted(sizes, key=lambda one: one[1]):
         new = {sha256: size for sha256, size in blobs if sha256 not in counted}
-        if rank and limit is not None and taken + sum(new.values()) > limit:
+        if rank and limit is not None and total + sum(new.values()) > limit:
             continue
-        kept.add(item)
+        items.add(item)
         counted |= set(new)
-        taken += sum(new.values())
-    return frozenset(kept)
+        total += sum(new.values())
+    return frozenset(items)
 
 
 # ---- The plan of a build ----
@@ -384,19 +384,19 @@ def pair_kernels(kernels: Mapping[str, Callable[[Target], Decision]], targets: S
         TargetError: a kernel that accepts no target, or a target that no kernel accepts; with the reasons.
     """
     decisions = {name: {target: decide(target) for target in targets} for name, decide in kernels.items()}
-    found: dict[str, tuple[Target, ...]] = {}
+    accepted: dict[str, tuple[Target, ...]] = {}
     left_out: list[LeftOut] = []
     for name, by_target in decisions.items():
-        found[name] = tuple(target for target, decision in by_target.items() if decision)
+        accepted[name] = tuple(target for target, decision in by_target.items() if decision)
         refused = {target: one.reason for target, one in by_target.items() if isinstance(one, Rejected)}
-        if not found[name] and refused:
+        if not accepted[name] and refused:
             raise TargetError(_nothing(f"{name} is for none of the targets", refused.values()))
         left_out += [LeftOut(name, str(target), reason) for target, reason in refused.items()]
     for target in targets:
-        if kernels and not any(target in paired for paired in found.values()):
+        if kernels and not any(target in paired for paired in accepted.values()):
             reasons = [one.reason for one in left_out if one.target == str(target)]
             raise TargetError(_nothing(f"no kernel is for {target}", reasons))
-    return Pairs(found, tuple(left_out))
+    return Pairs(accepted, tuple(left_out))
 
 
 def _nothing(what: str, reasons: Iterable[str]) -> str:

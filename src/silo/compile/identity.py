@@ -100,7 +100,7 @@ def decode_table(data: bytes) -> dict[str, KnownDigest]:
     head, *lines = data.splitlines()
     if parse_json(head) != _TABLE_SCHEMA:
         raise ValueError(f"not {what} of schema {_TABLE_SCHEMA}")
-    found: dict[str, KnownDigest] = {}
+    entries: dict[str, KnownDigest] = {}
     for line in lines:
         content, entry = read_list(parse_json(line), what, 2)
         members = read_object(entry, ("digest", "names"), what)
@@ -108,10 +108,10 @@ def decode_table(data: bytes) -> dict[str, KnownDigest]:
         if not _DIGEST.fullmatch(digest):
             raise ValueError(f"{what} with no digest: {digest!r}")
         names = read_mapping(members["names"], what)
-        found[read_text(content, what)] = KnownDigest(
+        entries[read_text(content, what)] = KnownDigest(
             digest, {name: read_bool(there, what) for name, there in names.items()}
         )
-    return found
+    return entries
 
 
 def _shipped_file() -> Path:
@@ -190,7 +190,7 @@ def digest_table(codes: Iterable[Sequence[str]]) -> bytes:
 def covered_files(packages: Iterable[str]) -> tuple[CodeFile, ...]:
     """Returns the files of these packages, each once. ``-`` before a name excludes a package inside another one."""
     packages = tuple(packages)
-    found: dict[str, CodeFile] = {}
+    files: dict[str, CodeFile] = {}
     left_out = [package[1:] for package in packages if package.startswith("-")]
     for package in (one for one in packages if not one.startswith("-")):
         root = str(_folder(package))
@@ -204,11 +204,11 @@ def covered_files(packages: Iterable[str]) -> tuple[CodeFile, ...]:
             )
             for name in sorted(names):
                 path = os.path.join(folder, name)  # noqa: PTH118  # of hundreds of files; paths as objects take longer
-                if path in found or name.endswith(_COMPILED):
+                if path in files or name.endswith(_COMPILED):
                     continue
                 with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:  # noqa: PTH123  # editors' links
-                    found[path] = CodeFile(package, path[len(root) + 1 :].replace(os.sep, "/"), file.read())
-    return tuple(found.values())
+                    files[path] = CodeFile(package, path[len(root) + 1 :].replace(os.sep, "/"), file.read())
+    return tuple(files.values())
 
 
 def digest_of(files: Sequence[CodeFile], exists: Callable[[str], bool]) -> KnownDigest:

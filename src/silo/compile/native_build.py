@@ -80,13 +80,13 @@ def build_beside(
                 else:
                     running.append(one)
             last = compilers.enter_context(_started(own, folder, "own.o"))
-            made = [BuiltObject(one, "") if isinstance(one, bytes) else one.finish() for one in running]
+            built = [BuiltObject(one, "") if isinstance(one, bytes) else one.finish() for one in running]
             compiled = last.finish()
-        objects = ["own.o", *_written([one.data for one in made], folder)]
+        objects = ["own.o", *_written([one.data for one in built], folder)]
         with _started(_Compilation("", flags, toolchain, ""), folder, "kernel.so", objects) as linking:
             linked = linking.finish()
-    log = "".join(one.log for one in (*made, compiled, linked))
-    return BuiltObject(linked.data, log), tuple(one.data for one in made)
+    log = "".join(one.log for one in (*built, compiled, linked))
+    return BuiltObject(linked.data, log), tuple(one.data for one in built)
 
 
 def _object_name(number: int) -> str:
@@ -133,14 +133,16 @@ class _Running:
         _, messages = self.process.communicate()
         if os.getpid() != self.maker:
             raise CompileError("this process was forked while the C compiler of its parent ran; compile it again here")
-        asked, log, status = self.asked, messages.decode(errors="replace"), self.process.returncode
+        compilation, log, status = self.asked, messages.decode(errors="replace"), self.process.returncode
         if status != 0:
             raises = InternalCompilerError if any(word in log for word in _OWN_FAULT) else CompileError
-            raise raises(_refusal(asked.source, log, status, self.command, asked.toolchain, asked.language))
+            raise raises(
+                _refusal(compilation.source, log, status, self.command, compilation.toolchain, compilation.language)
+            )
         try:
             return BuiltObject(self.output.read_bytes(), log)
         except OSError as error:
-            raise CompileError(f"{asked.toolchain.version} left no object: {error}") from error
+            raise CompileError(f"{compilation.toolchain.version} left no object: {error}") from error
 
 
 @contextmanager

@@ -137,12 +137,12 @@ class WorkerPool:
     def _queued(self, job: CompileJob, timeout_s: float | None, *, trial: bool, makes: str) -> Future[Any]:
         future: Future[Any] = Future()
         limit_s = self._limit_s if timeout_s is None else timeout_s
-        asked = _Entry(job, limit_s, trial, makes)
+        new_entry = _Entry(job, limit_s, trial, makes)
         with self._changed:
             if self._closed:
                 raise CompileError("the compile pool was closed")
-            entry = self._entries.setdefault(asked.key, asked)
-            if entry is asked:
+            entry = self._entries.setdefault(new_entry.key, new_entry)
+            if entry is new_entry:
                 self._queue.append(entry)
                 if self._idle < len(self._queue) and len(self._threads) < self._most:
                     self._start_thread()

@@ -56,14 +56,14 @@ class Toolchain:
         if isinstance(declared, Rejected):
             return declared
         try:
-            made = cast("Callable[[], Compiler]", load_place(declared.compiler))()
-            if made.declaration != declared:
+            compiler = cast("Callable[[], Compiler]", load_place(declared.compiler))()
+            if compiler.declaration != declared:
                 return Rejected(
                     f"the plug-in {name} ({declared.compiler}) has another declaration than its entry point"
                 )
         except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
             return Rejected(f"the plug-in {name} ({declared.compiler}) does not load: {type(error).__name__}: {error}")
-        return made
+        return compiler
 
     def compiler(self, name: str) -> Compiler:
         """Returns the compiler of one plug-in.
@@ -112,13 +112,13 @@ class Toolchain:
 
         The result does not depend on installed tools, so it is cached.
         """
-        found = self._taken.get((source_kind, target))
-        if found is None:
-            found = self._taken[source_kind, target] = {
+        decisions = self._taken.get((source_kind, target))
+        if decisions is None:
+            decisions = self._taken[source_kind, target] = {
                 name: one if isinstance(one := self.declaration(name), Rejected) else one.takes(source_kind, target)
                 for name in self._plugins
             }
-        return found
+        return decisions
 
     def _accepts(self, name: str, source_kind: str, target: Target) -> Decision:
         """Returns a compiler's decision if its declaration accepts: whether its tools are installed, for example."""
@@ -293,8 +293,8 @@ def failure_of(error: Exception, job: CompileJob) -> SiloError:
     """Returns the error of a failed job: a Silo error unchanged, any other as a CompileError with plug-in and job."""
     if isinstance(error, SiloError):
         return error
-    made = CompileError(
+    failure = CompileError(
         f"the compiler plug-in {job.compiler} failed on {job.kernel} for {job.target}: {type(error).__name__}: {error}"
     )
-    made.__cause__ = error
-    return made
+    failure.__cause__ = error
+    return failure

@@ -40,7 +40,7 @@ _RTOL_FLOAT8 = 0.125
 
 # The elements that one thread compares at a time: few enough for their doubles to stay in its cache.
 _CHUNK = 1 << 16
-_PART = 1 << 20  # elements at a time if only bits are compared
+_PART = 1 << 20  # elements that one thread compares at a time if only bits are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,11 @@ def _compare_flat(
     rtol, atol = _tolerance(mine, expected, rtol, atol)
     limit, chunks = (rtol, atol), [chunk for part in parts for chunk in _slices(part, _CHUNK)]
     exact = mine.kind is not DTypeKind.FLOAT and theirs.kind is not DTypeKind.FLOAT
-    found = _each(lambda at: _errors(actual[at], expected[at], limit, exact=exact), chunks)
-    wrong = sum(errors.wrong for errors in found)
-    furthest = max(range(len(found)), key=lambda number: found[number].excess)
-    worst = chunks[furthest].start + found[furthest].worst
-    max_abs, max_rel = max(errors.absolute for errors in found), max(errors.relative for errors in found)
+    chunk_errors = _each(lambda at: _errors(actual[at], expected[at], limit, exact=exact), chunks)
+    wrong = sum(errors.wrong for errors in chunk_errors)
+    furthest = max(range(len(chunk_errors)), key=lambda number: chunk_errors[number].excess)
+    worst = chunks[furthest].start + chunk_errors[furthest].worst
+    max_abs, max_rel = max(errors.absolute for errors in chunk_errors), max(errors.relative for errors in chunk_errors)
     place = np.unravel_index(worst if indices is None else indices[worst], shape)
     index = tuple(int(axis) for axis in place)
     within = f"rtol={rtol:g}, atol={atol:g}"
@@ -295,9 +295,9 @@ def check_plain(actual: PlainArray, expected: ExpectedRecipe) -> CheckResult:
         _decoded(expected.values[at : at + size], expected.dtype, "<") for at in range(0, len(expected.values), size)
     ]
     numbers = expected.indices() or range(len(wanted))
-    found = [actual.element(number) for number in numbers]
+    values = [actual.element(number) for number in numbers]
     rtol, atol = _recipe_tolerance(actual.dtype, expected, wanted)
-    errors = [_error(mine, theirs) for mine, theirs in zip(found, wanted, strict=True)]
+    errors = [_error(mine, theirs) for mine, theirs in zip(values, wanted, strict=True)]
     beyond = [
         error - (atol + rtol * abs(theirs) if math.isfinite(theirs) else 0.0)
         for error, theirs in zip(errors, wanted, strict=True)
@@ -312,8 +312,8 @@ def check_plain(actual: PlainArray, expected: ExpectedRecipe) -> CheckResult:
     if wrong:
         sampled = "" if expected.indices() is None else "sampled "
         message = (
-            f"{wrong} of {len(found)} {sampled}elements differ by more than {message};"
-            f" worst at {list(index)}: {found[worst]} and should be {wanted[worst]}"
+            f"{wrong} of {len(values)} {sampled}elements differ by more than {message};"
+            f" worst at {list(index)}: {values[worst]} and should be {wanted[worst]}"
         )
     return CheckResult(ok=not wrong, max_abs_error=max(errors), max_rel_error=relative, worst=index, message=message)
 

@@ -40,11 +40,11 @@ class TupleShape:
         >>> shape_of((1, (2, 3))).names("xs")
         ('xs.0', 'xs.1.0', 'xs.1.1')
         """
-        found: list[str] = []
+        names: list[str] = []
         for place, item in enumerate(self.items):
             name = f"{path}.{self.fields[place] if self.fields else place}"
-            found.extend([name] if item is None else item.names(name))
-        return tuple(found)
+            names.extend([name] if item is None else item.names(name))
+        return tuple(names)
 
     def made(self, path: str, leaf: Callable[[str, tuple[int, ...]], object], place: tuple[int, ...] = ()) -> Any:  # noqa: ANN401  # a tuple
         """Makes a tuple of this shape.

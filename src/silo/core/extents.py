@@ -292,12 +292,12 @@ class Extents(Persisted):
         'shape (128, 64), this variant was built for (64, 64)'
         """
         if shape != self.shape:
-            given = "no shape" if shape is None else f"shape {shape_text(shape)}"
-            return f"{given}, this variant was built for {shape_text(self.shape)}"
+            actual = "no shape" if shape is None else f"shape {shape_text(shape)}"
+            return f"{actual}, this variant was built for {shape_text(self.shape)}"
         if self.strides is None or strides == self.strides:
             return None
-        given = "no strides" if strides is None else f"strides {shape_text(strides)}"
-        return f"{given}, this variant was built for {shape_text(self.strides)}"
+        actual = "no strides" if strides is None else f"strides {shape_text(strides)}"
+        return f"{actual}, this variant was built for {shape_text(self.strides)}"
 
     def may_have(self, shape: Sequence[int]) -> bool:
         """Whether an array of this shape, with some strides, can have these extents."""

@@ -166,7 +166,10 @@ def cooperative(x: Size, split: Block = "RSPLIT", xblock: Block = "XBLOCK", *, w
 
 
 def split_scan(x: Size, r: Size, rblock: Block = "R0_BLOCK", xblock: Block = 1) -> Grid:
-    """A split scan: blocks of the scanned axis ``r`` along x, rows of ``x`` along y; ``xblock`` must be 1."""
+    """Returns the grid of a split scan: blocks of the scanned axis ``r`` along x, rows of ``x`` along y.
+
+    ``xblock`` must be 1.
+    """
     single = make(OpKind.EQ, _block(xblock), Const(1))
     requires = () if single == Const(1) else ((single, f"{xblock} to be 1"),)
     return _grid(_blocks(r, rblock), _size(x), requires=requires)

@@ -79,16 +79,16 @@ class GroupedSpace:
     def box(self) -> Box:
         """All configs of the space, addressed by number."""
         ties = {name: step.names for step in self.steps for name in step.names}
-        found: dict[tuple[str, ...], dict[object, Value]] = {}
+        values_of: dict[tuple[str, ...], dict[object, Value]] = {}
         for config in (self.base, *itertools.chain.from_iterable(self.groups)):
             for name, value in config.as_dict().items():
-                found.setdefault(ties.get(name, (name,)), {}).setdefault(identity_of(value), value)
+                values_of.setdefault(ties.get(name, (name,)), {}).setdefault(identity_of(value), value)
         for step in self.steps:
-            found[step.names] |= {identity_of(value): value for value in step.values}
+            values_of[step.names] |= {identity_of(value): value for value in step.values}
         base = self.base.as_dict()
         fields = [
             Field(names, Axis.of(names[0], values.values()), optional=names[0] not in base)
-            for names, values in sorted(found.items())
+            for names, values in sorted(values_of.items())
         ]
         return Box(fields, self._allowed)
 
@@ -163,11 +163,11 @@ class GroupedSpace:
         combined = [self.base]
         for choices in self.groups:  # combinations share the configs of their first groups
             combined = [self.chosen(config, choices, choice) for config in combined for choice in choices]
-        found = {config.order_key: config for config in (self.default,)}
+        distinct = {config.order_key: config for config in (self.default,)}
         for config in combined:
             if self._allowed(config):
-                found.setdefault(config.order_key, config)
-        return tuple(found.values())
+                distinct.setdefault(config.order_key, config)
+        return tuple(distinct.values())
 
     def constrained(self, constraints: Sequence[Constraint], key: Sequence[str] = ()) -> GroupedSpace:
         """Returns the space with further constraints, which may read integer arguments called ``key``.

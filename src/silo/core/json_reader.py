@@ -411,16 +411,16 @@ def members_of(cls: type) -> tuple[Field, ...]:
     Raises:
         TypeError: a field has no form, or is left out without a default.
     """
-    found = _MEMBERS.get(cls)
-    if found is None:
-        found = fields_of(cls)
-        for one in found:
+    fields = _MEMBERS.get(cls)
+    if fields is None:
+        fields = fields_of(cls)
+        for one in fields:
             if one.form is None:
                 raise TypeError(f"{cls.__qualname__}.{one.name} declares no form")
             if one.left_out and not one.has_default:
                 raise TypeError(f"{cls.__qualname__}.{one.name} is left out and has no default")
-        _MEMBERS[cls] = found
-    return found
+        _MEMBERS[cls] = fields
+    return fields
 
 
 def write_members(value: Persisted) -> dict[str, JSON]:
@@ -443,16 +443,16 @@ def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
     if not isinstance(data, dict):
         raise malformed(cls.title, data)
     values: list[Any] = []
-    found = 0
+    present = 0
     for name, tag in cls.tags.items():
         if name not in data:
             raise _wrong_members(cls, data)
         if data[name] != tag:
             raise ValueError(f"not {cls.title}: its {name} is {beginning(data[name])}, not {tag!r}")
-        found += 1
+        present += 1
     for one in _MEMBERS.get(cls) or members_of(cls):
         if one.member in data:
-            found += 1
+            present += 1
             value = one.form.read(data[one.member], f"the {one.member} of {cls.title}")
             if one.left_out and value == one.default:
                 raise ValueError(f"the {one.member} of {cls.title} is left out where it is {beginning(value)}")
@@ -461,7 +461,7 @@ def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
             values.append(one.default)
         else:
             raise _wrong_members(cls, data)
-    if found != len(data):
+    if present != len(data):
         raise _wrong_members(cls, data)
     return values
 

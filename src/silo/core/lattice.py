@@ -64,11 +64,11 @@ class Lattice:
 
     def __init__(self, configs: Sequence[Config]) -> None:
         self.configs = tuple(configs)
-        found: dict[str, dict[object, Value]] = {}
+        values_of: dict[str, dict[object, Value]] = {}
         for config in self.configs:
             for name, value in (*config.values, *config.options):
-                found.setdefault(name, {}).setdefault(identity_of(value), value)
-        self.axes = tuple(Axis.of(name, found[name].values()) for name in sorted(found))
+                values_of.setdefault(name, {}).setdefault(identity_of(value), value)
+        self.axes = tuple(Axis.of(name, values_of[name].values()) for name in sorted(values_of))
         self._places = [{identity_of(value): place for place, value in enumerate(axis.values)} for axis in self.axes]
         self._number = {axis.name: at for at, axis in enumerate(self.axes)}
         self.columns = self._columns()
@@ -177,15 +177,15 @@ class Box:
 
     def index(self, config: Config) -> int | None:
         """Returns the number of ``config``, or None if it is not in the box."""
-        found: dict[int, list[object]] = {}
+        values_of: dict[int, list[object]] = {}
         for name, value in (*config.values, *config.options):
             number = self._number.get(name)
             if number is None:
                 return None
-            found.setdefault(number, []).append(identity_of(value))
+            values_of.setdefault(number, []).append(identity_of(value))
         coordinates: list[int] = []
         for number, field in enumerate(self._fields):
-            values = found.get(number, [])
+            values = values_of.get(number, [])
             if not values and field.optional:
                 coordinates.append(len(field.axis))
                 continue

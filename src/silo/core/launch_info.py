@@ -173,13 +173,13 @@ class LayoutSlot:
     @property
     def offsets(self) -> tuple[int, ...]:
         """The offset of each member of a struct in C's layout."""
-        found: list[int] = []
+        offsets: list[int] = []
         end = 0
         for leaf in self.leaves:
             size = ABI_BYTES[leaf.type]
-            found.append(-(-end // size) * size)
-            end = found[-1] + size
-        return tuple(found)
+            offsets.append(-(-end // size) * size)
+            end = offsets[-1] + size
+        return tuple(offsets)
 
     @property
     def bytes(self) -> int:
@@ -217,16 +217,16 @@ def parameter_bytes(layout: Iterable[LayoutSlot]) -> list[int]:
     >>> parameter_bytes([LayoutSlot("a", AbiType.I64), *slots])
     [8, 16]
     """
-    found: list[int] = []
+    sizes: list[int] = []
     last: tuple[int, int] | None = None
     for slot in layout:
         member = slot.member
         if member is None:
-            found.append(slot.bytes)
+            sizes.append(slot.bytes)
         elif last is None or last[1] != member[1] or member[0] <= last[0]:
-            found.append(member[1])
+            sizes.append(member[1])
         last = member
-    return found
+    return sizes
 
 
 def _read_axis(data: JSON, what: str) -> int | tuple[int, int]:
@@ -379,20 +379,20 @@ class LaunchInfo(Persisted):
     @classmethod
     def from_json(cls, data: JSON) -> LaunchInfo:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
-        given = read_mapping(data, cls.title)
+        mapping = read_mapping(data, cls.title)
         own = {one.member for one in members_of(cls)} - {"options"}
-        options = {name: given[name] for name in sorted(set(given) - own)}
+        options = {name: mapping[name] for name in sorted(set(mapping) - own)}
         if not all(is_launch_option(name) for name in options):
             raise malformed(cls.title, data)
-        members: dict[str, JSON] = {name: value for name, value in given.items() if name in own}
+        members: dict[str, JSON] = {name: value for name, value in mapping.items() if name in own}
         if options:
             members["options"] = options
-        made = built(cls, read_members(cls, members))
-        idle = "counts_blocks" in members and not made.counts_blocks
+        launch = built(cls, read_members(cls, members))
+        idle = "counts_blocks" in members and not launch.counts_blocks
         # ``to_json`` never writes these defaults, so other code wrote the data
-        if idle or ("block" in members and made.block == (made.threads, 1, 1)):
+        if idle or ("block" in members and launch.block == (launch.threads, 1, 1)):
             raise malformed(cls.title, data)
-        return made
+        return launch
 
 
 def format_block(block: tuple[int, int, int]) -> str:

@@ -158,16 +158,16 @@ def values_of(values: Any, dtype: object = None) -> tuple[Values, tuple[int, ...
         import numpy as np  # noqa: PLC0415  # numpy is optional
 
         try:
-            given: NDArray[Any] = np.asarray(values)
-            element = dtype_named(given.dtype if dtype is None else dtype)
+            source: NDArray[Any] = np.asarray(values)
+            element = dtype_named(source.dtype if dtype is None else dtype)
         except (TypeError, RuntimeError, CaseError) as error:
             raise CaseError(f"make.array takes arrays on the host and numbers, not this: {error}") from None
-        shape = tuple(given.shape)
-        _check_size(given.size * element.itemsize)
-        if given.dtype == numpy_dtype(element):
-            data = given.tobytes()
+        shape = tuple(source.shape)
+        _check_size(source.size * element.itemsize)
+        if source.dtype == numpy_dtype(element):
+            data = source.tobytes()
         else:
-            data = _packed(given.reshape(-1).tolist(), element, "make.array")
+            data = _packed(source.reshape(-1).tolist(), element, "make.array")
     return Values(_swapped(data, element.itemsize)), shape, element
 
 

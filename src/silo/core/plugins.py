@@ -120,12 +120,12 @@ def part_of(group: str, name: str, part: str) -> Any:  # noqa: ANN401  # a modul
 def _declared_at(place: str, kind: type[_Declaration], what: str) -> _Declaration | Rejected:
     """Imports the declaration at a place; ``Rejected`` if it cannot be used. ``what`` names the plug-in in messages."""
     try:
-        found = load_place(place)
+        declared = load_place(place)
     except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
         return Rejected(f"{what} does not load: {type(error).__name__}: {error}")
-    if not isinstance(found, kind):
-        return Rejected(f"{what} is no {kind.__name__} (silo.core.declaration) but {type(found).__name__}")
-    return found
+    if not isinstance(declared, kind):
+        return Rejected(f"{what} is no {kind.__name__} (silo.core.declaration) but {type(declared).__name__}")
+    return declared
 
 
 # -- Compilers ---------------------------------------------------------------------------------------------------------
@@ -137,20 +137,20 @@ def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
     from silo.core.declaration import CompilerDeclaration  # noqa: PLC0415  # a first launch does without
 
     what = f"the plug-in {name} ({place})"
-    found = _declared_at(place, CompilerDeclaration, what)
-    if isinstance(found, Rejected):
-        return found
-    if found.name != name:
-        return Rejected(f"{what} declares that it is called {found.name}")
+    declared = _declared_at(place, CompilerDeclaration, what)
+    if isinstance(declared, Rejected):
+        return declared
+    if declared.name != name:
+        return Rejected(f"{what} declares that it is called {declared.name}")
     if place == shipped_places(COMPILERS).get(name):
-        return found
-    for option in found.options:
+        return declared
+    for option in declared.options:
         if not option.name.startswith(f"{name}_"):
             return Rejected(f"{what} declares the option {option.name}: its name must begin with {name}_")
-    for kind in found.blobs:
+    for kind in declared.blobs:
         if BLOB_KINDS.get(kind.name, known := (kind.host_code, kind.checked_text)) != known:
             return Rejected(f"{what} declares the kind {kind.name} of blobs to be other than Silo does")
-    return found
+    return declared
 
 
 def declarations() -> Iterator[CompilerDeclaration]:
@@ -251,12 +251,12 @@ def load_loader_declaration(kind: str, place: str) -> LoaderDeclaration | Reject
     from silo.core.declaration import LoaderDeclaration  # noqa: PLC0415  # a first launch does without
 
     what = f"the loader of {kind} ({place})"
-    found = _declared_at(place, LoaderDeclaration, what)
-    if isinstance(found, Rejected):
-        return found
-    if found.kind != kind:
-        return Rejected(f"{what} declares that it loads {found.kind}")
-    return found
+    declared = _declared_at(place, LoaderDeclaration, what)
+    if isinstance(declared, Rejected):
+        return declared
+    if declared.kind != kind:
+        return Rejected(f"{what} declares that it loads {declared.kind}")
+    return declared
 
 
 def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:

@@ -172,11 +172,13 @@ class ArrayRecipe(Persisted):
         kind = fill if isinstance(fill, Fill) else _FILLS.get(fill)
         if kind is None:
             raise CaseError(f"unknown fill {fill!r}; known: {', '.join(_FILLS)}")
-        known, element = _PARAMETERS[kind], dtype_named(dtype)
-        unknown = sorted(set(params) - set(known))
+        defaults, element = _PARAMETERS[kind], dtype_named(dtype)
+        unknown = sorted(set(params) - set(defaults))
         if unknown:
-            raise CaseError(f"{kind.word} has no parameter {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
-        values = {**known, **params}
+            raise CaseError(
+                f"{kind.word} has no parameter {', '.join(unknown)}; known: {', '.join(defaults) or 'none'}"
+            )
+        values = {**defaults, **params}
         missing = sorted(name for name, value in values.items() if value is None)
         if missing:
             raise CaseError(f"{kind.word} needs {', '.join(missing)}")
@@ -526,15 +528,15 @@ class CaseRecipe(Persisted):
 
     def materialize(self, make: Callable[[ArrayRecipe], T]) -> dict[str, T | TensorDescriptor | Value]:
         """Returns the arguments by name. ``make`` makes the arrays, and an alias is the same object as its original."""
-        made: dict[str, T | TensorDescriptor | Value] = {}
+        arguments: dict[str, T | TensorDescriptor | Value] = {}
         for name, recipe in self.arguments:
             if isinstance(recipe, ArrayRecipe):
-                made[name] = make(recipe)
+                arguments[name] = make(recipe)
             elif isinstance(recipe, DescriptorRecipe):
-                made[name] = recipe.over(make(recipe.array))
+                arguments[name] = recipe.over(make(recipe.array))
             elif isinstance(recipe, ScalarRecipe):
-                made[name] = recipe.value
+                arguments[name] = recipe.value
         for name, recipe in self.arguments:
             if isinstance(recipe, AliasRecipe):
-                made[name] = made[recipe.name]
-        return {name: made[name] for name, _ in self.arguments}
+                arguments[name] = arguments[recipe.name]
+        return {name: arguments[name] for name, _ in self.arguments}

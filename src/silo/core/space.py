@@ -280,19 +280,19 @@ class Space:
         active = bound(self.constraints, {})
         first = next((at for at in range(_TRIES * MOST_LISTED) if satisfies(self._at(at), active, {})), None)
         generator = random.Random(digest("space-draw/1", self.to_json()))  # noqa: S311  # nothing secret
-        found = {} if first is None else {first: self._at(first)}
+        drawn = {} if first is None else {first: self._at(first)}
         tried = set[int]()
-        while len(found) < MOST_LISTED and len(tried) < min(_TRIES * MOST_LISTED, count):
-            if len(tried) == _SURE and count <= MAX_POINTS and len(found) * count <= MOST_LISTED * _SURE:
+        while len(drawn) < MOST_LISTED and len(tried) < min(_TRIES * MOST_LISTED, count):
+            if len(tried) == _SURE and count <= MAX_POINTS and len(drawn) * count <= MOST_LISTED * _SURE:
                 # the constraints allow few configs, so all of them are listed
                 return self._filtered(_distinct(map(self._at, range(count))), {})
             place = generator.randrange(count)
-            if place not in tried and place not in found:
+            if place not in tried and place not in drawn:
                 config = self._at(place)
                 if satisfies(config, active, {}):
-                    found[place] = config
+                    drawn[place] = config
             tried.add(place)
-        return tuple(found[place] for place in sorted(found, key=lambda place: (place != first, place)))
+        return tuple(drawn[place] for place in sorted(drawn, key=lambda place: (place != first, place)))
 
     def _filtered(self, configs: Sequence[Config], arguments: Mapping[str, Value]) -> tuple[Config, ...]:
         active = bound(self.constraints, arguments)

@@ -60,11 +60,11 @@ class Variant(Persisted):
             for one in self.signature.parameters
             if one.kind is ParameterKind.CONSTEXPR and not isinstance(one.default, NoDefault)
         }
-        given = {**dict(self.config.values), **self.specialization.constant_values}
+        values = {**dict(self.config.values), **self.specialization.constant_values}
         # Without descriptors: their constant is a block shape, not a constexpr.
         return {
             **defaults,
-            **{name: value for name, value in given.items() if kinds.get(name) is not ParameterKind.DESCRIPTOR},
+            **{name: value for name, value in values.items() if kinds.get(name) is not ParameterKind.DESCRIPTOR},
         }
 
     def artifact_key(self, compiler_identity: str) -> str:

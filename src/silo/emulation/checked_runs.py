@@ -273,7 +273,9 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         """Makes parameters that point into the copies, and the list of areas that the code may access."""
         slots = self._code.layout
         places: list[int] = []
-        given: Sequence[int | None] = (ctypes.c_void_p * max(len(slots), 1)).from_address(params)[:] if slots else []
+        addresses: Sequence[int | None] = (
+            (ctypes.c_void_p * max(len(slots), 1)).from_address(params)[:] if slots else []
+        )
         self._areas = [(one.name, self._area(one)) for one in self._copies.copies]
         last: tuple[int, int] | None = None
         for slot in slots:
@@ -281,7 +283,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
             begins = member is None or last is None or last[1] != member[1] or member[0] <= last[0]
             last = member
             if begins:
-                address = given[len(places)]
+                address = addresses[len(places)]
                 assert address is not None
                 # Only pointers are replaced. A struct by value that contains a pointer is copied first.
                 size = 8 if member is None else member[1]

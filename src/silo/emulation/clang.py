@@ -145,14 +145,14 @@ def _found(requested: str | None) -> CCompiler:
 
 def find_clang() -> CCompiler:
     """Returns this machine's clang. Raises CompilerMissingError if it is missing, too old, or not clang."""
-    found = _found(settings().clang)
-    number = major_version(found.version)
+    clang = _found(settings().clang)
+    number = major_version(clang.version)
     if number < OLDEST:
         raise CompilerMissingError(
-            f"this kind of kernel runs on the CPU by clang {OLDEST} or later, and {found.command[0]} is "
-            f"{found.version}: install clang-{BEST}, or name another in SILO_CLANG"
+            f"this kind of kernel runs on the CPU by clang {OLDEST} or later, and {clang.command[0]} is "
+            f"{clang.version}: install clang-{BEST}, or name another in SILO_CLANG"
         )
-    return found
+    return clang
 
 
 def common_flags(target: Target) -> tuple[str, ...]:
@@ -216,11 +216,11 @@ def _content(folder: Path) -> str:
 
 
 def _tell(folder: Path, reason: str) -> None:
-    told = (
+    message = (
         f"headers of kernels cannot be kept compiled in {folder} ({reason}): every kernel takes a second longer to "
         "compile for the CPU"
     )
-    _notices.once(told, told)
+    _notices.once(message, message)
 
 
 def precompiled_header(
@@ -243,11 +243,11 @@ def precompiled_header(
     with _lock:
         if private_size(path) is not None:
             return path
-        with own_folder("silo-pch-") as made:
-            output = Path(made, "header.pch")
+        with own_folder("silo-pch-") as temporary:
+            output = Path(temporary, "header.pch")
             command = [*clang.command, *flags, *_NO_TIMES, "-x", "c++-header", str(header)]
             command += ["-o", str(output)]
-            done = run_compiler(command, env=child_environment(LC_ALL="C", TMPDIR=made))
+            done = run_compiler(command, env=child_environment(LC_ALL="C", TMPDIR=temporary))
             if done.returncode != 0:
                 _tell(folder, done.stderr.decode(errors="replace").strip()[:300])
                 return None

@@ -246,8 +246,8 @@ class FaultReporter:
         match kind:
             case FoundKind.BOUNDS:
                 owner, where = self._where(found.address, found.size)
-                said = f"{found.size} bytes: {where}"
-                return CheckFinding("out of bounds", f"a {does} out of bounds", (said,), owner, place)
+                access = f"{found.size} bytes: {where}"
+                return CheckFinding("out of bounds", f"a {does} out of bounds", (access,), owner, place)
             case FoundKind.READONLY:
                 owner, where = self._where(found.address, found.size)
                 return CheckFinding("read-only", "a write to memory that is read-only", (where,), owner, place)
@@ -280,9 +280,9 @@ class FaultReporter:
                 other = self._thread(found.other_thread)
                 lanes = self.words.lanes
                 elsewhere = f"{found.index} live threads of the {lanes} are elsewhere, thread {other} among them"
-                said = f"{elsewhere}: what they would hand over is undefined"
+                access = f"{elsewhere}: what they would hand over is undefined"
                 what = "an operation between lanes in divergent flow"
-                return CheckFinding("divergence", what, (said,), place=self._line(found.file, found.line))
+                return CheckFinding("divergence", what, (access,), place=self._line(found.file, found.line))
 
     def _race(self, found: FoundFault, place: str) -> CheckFinding:
         owner, where = self._where(found.address, found.size)
@@ -318,12 +318,12 @@ class FaultReporter:
     def _fault(self, fault: ThreadFault) -> CheckFinding:
         """Returns the finding for a runtime fault's text: a place, a description, and the thread in brackets."""
         text = self.check.text.decode(errors="replace")
-        place, found, said = text.partition(": ")
+        place, found, description = text.partition(": ")
         if not found:
-            place, said = "", text
+            place, description = "", text
         details = self._waiting() if fault is ThreadFault.BARRIER_MISSED else ()
         kind = self.words.memory if fault is ThreadFault.GROUP_MEMORY else _FAULTS[fault]
-        return CheckFinding(kind, said.rpartition(" (thread ")[0] or said, details, None, place)
+        return CheckFinding(kind, description.rpartition(" (thread ")[0] or description, details, None, place)
 
     def _waiting(self) -> tuple[str, ...]:
         check = self.check

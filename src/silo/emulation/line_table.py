@@ -120,13 +120,13 @@ _LENGTH_AND_NAME = re.compile(r"(\d+)([A-Za-z_]\w*)$")
 def _shared_symbols(data: bytes) -> dict[int, str]:
     """Returns the names of the variables that the threads of a group share, by the offset of each descriptor."""
     symbols, strings = _section(data, b".symtab"), _section(data, b".strtab")
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for at in range(0, len(symbols) - _SYMBOL.size + 1, _SYMBOL.size):
         start, _, _, _, value, _ = _SYMBOL.unpack_from(symbols, at)
         if strings.startswith(_DESCRIPTOR, start):
             begin = start + len(_DESCRIPTOR)
-            found[value] = _own_name(strings[begin : strings.index(b"\0", begin)].decode(errors="replace"))
-    return found
+            names[value] = _own_name(strings[begin : strings.index(b"\0", begin)].decode(errors="replace"))
+    return names
 
 
 def _own_name(mangled: str) -> str:

@@ -52,19 +52,19 @@ class TextSource(abc.ABC):
         parameters: list[Parameter] = []
         constants: list[tuple[str, Value]] = []
         for one in self.signature.parameters:
-            given = arguments.get(one.name)
+            argument = arguments.get(one.name)
             if one.kind is ParameterKind.CONSTEXPR:
-                if given is not None:
-                    if given.is_pointer:
+                if argument is not None:
+                    if argument.is_pointer:
                         raise ArgumentError(f"{self.name}: {one.name} is a constant, so it takes a value, not an array")
-                    constants.append((one.name, given.value))
+                    constants.append((one.name, argument.value))
                 parameters.append(one)
-            elif given is None:
+            elif argument is None:
                 raise ArgumentError(f"{self.name}: the argument {one.name} is missing")
             else:
-                parameters.append(self._typed(one, given))
-                if given.block_shape:
-                    constants.append((one.name, given.block_shape))
+                parameters.append(self._typed(one, argument))
+                if argument.block_shape:
+                    constants.append((one.name, argument.block_shape))
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
     @abc.abstractmethod

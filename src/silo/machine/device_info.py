@@ -94,12 +94,12 @@ def device(name: str | None = None, *, reserved_sms: int | None = None) -> Devic
 
 def devices() -> tuple[DeviceInfo, ...]:
     """Returns every device of this machine that Silo, or a library that is loaded already, can reach."""
-    found = [_of_plugin(one) for one in all_devices()]
+    infos = [_of_plugin(one) for one in all_devices()]
     for kind, package in DEVICE_PACKAGES.items():
         library = sys.modules.get(package)
         if library is not None and not devices_of_kind(kind):
-            found += [_named(f"{kind}:{index}") for index in range(devices_through(package).count(library, kind))]
-    return tuple(found)
+            infos += [_named(f"{kind}:{index}") for index in range(devices_through(package).count(library, kind))]
+    return tuple(infos)
 
 
 def _named(name: str) -> DeviceInfo:
@@ -118,16 +118,16 @@ def _named(name: str) -> DeviceInfo:
     here = library_devices.count(library, kind)
     if index >= here:
         raise DeviceError(f"no device {name!r}: {package} {library.__version__} sees {here or 'no'} {kind} devices")
-    found = library_devices.describe(library, kind, index)
+    info = library_devices.describe(library, kind, index)
     return DeviceInfo(
         name=f"{kind}:{index}",
         kind=kind,
         index=index,
-        model=found.model,
-        arch=found.arch,
+        model=info.model,
+        arch=info.arch,
         target=None,
-        sm_count=found.sm_count,
-        **_numbers(found.facts),
+        sm_count=info.sm_count,
+        **_numbers(info.facts),
     )
 
 

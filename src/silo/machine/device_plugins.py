@@ -158,16 +158,16 @@ def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], o
     """
     memory, index = place[0] or HOST_MEMORY, place[1]
     owners = _owners(memory)
-    found = _taking(owners, memory, index)
-    for device in found:
+    own_devices = _taking(owners, memory, index)
+    for device in own_devices:
         if serves(device):
             return device
     others = _taking((kind for kind in _plugins() if driver_of(kind).preference is None), memory, index)
     for device in others:
         if serves(device):
             return device
-    if found or others:
-        return (*found, *others)[0]
+    if own_devices or others:
+        return (*own_devices, *others)[0]
     raise DeviceError(_no_device(kernel, memory, index, owners))
 
 

@@ -73,13 +73,13 @@ def refuse_foreign_files(
     """
     pieces = _CONTINUED.split(plain_lines(text))
     joined = "".join(pieces)
-    found = _READS.search(joined)
-    if found is not None:
-        place = f"{shown}:{_line(pieces, found.start(1))}"
-        if found[1].endswith("asm") or found[1].endswith("asm__"):
+    directive = _READS.search(joined)
+    if directive is not None:
+        place = f"{shown}:{_line(pieces, directive.start(1))}"
+        if directive[1].endswith("asm") or directive[1].endswith("asm__"):
             raise SourceError(f"{place}: asm is a word of the language: no macro may have its name")
         raise SourceError(
-            f"{place}: #{found[1]} is not followed: it would read any file. Write the content in the text"
+            f"{place}: #{directive[1]} is not followed: it would read any file. Write the content in the text"
         )
     depends = _DEPENDS.search(joined)
     if depends is not None:
@@ -136,15 +136,15 @@ def _parts(word: str, names: Collection[str]) -> tuple[str, ...]:
 
     More names are not considered, because many texts contain single letters and ``_`` as names.
     """
-    found: dict[int, tuple[str, ...]] = {0: ()}
+    shortest: dict[int, tuple[str, ...]] = {0: ()}
     for end in range(1, len(word) + 1):
         for start in range(end):
             part = word[start:end]
-            if start not in found or part not in names or part == word:
+            if start not in shortest or part not in names or part == word:
                 continue
-            if end not in found or len(found[start]) + 1 < len(found[end]):
-                found[end] = (*found[start], part)
-    made = found.get(len(word), ())
+            if end not in shortest or len(shortest[start]) + 1 < len(shortest[end]):
+                shortest[end] = (*shortest[start], part)
+    made = shortest.get(len(word), ())
     return made if len(made) <= _MOST_PARTS else ()
 
 

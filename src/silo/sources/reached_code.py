@@ -197,7 +197,7 @@ class ReachedCode:
         key, scope = text_key(source), _scope_of(plain)
         names = self._known.get(key)
         self.names[key] = names = names_in(source) if names is None else names
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for chain in names:
             value, dotted = scope.get(chain[0], _MISSING), chain[0]
             if value is _MISSING:
@@ -211,8 +211,8 @@ class ReachedCode:
                 self.follow(value, name, reached)
                 value, dotted = reached, f"{dotted}.{name}"
             self.meet(plain, chain[0])
-            found.setdefault(dotted, value)
-        return list(found.items())
+            values.setdefault(dotted, value)
+        return list(values.items())
 
     def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
         """Called for each free name in a function's text that has a value."""
@@ -566,19 +566,19 @@ def _lambda_text(function: FunctionType) -> str:
     except (OSError, SyntaxError) as error:
         raise SourceError("the source of a lambda is not available: define a function in a file") from error
     names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-    found = {
+    texts = {
         ast.unparse(node)
         for node in ast.walk(tree)
         if isinstance(node, ast.Lambda)
         and node.lineno == code.co_firstlineno
         and [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)] == names
     }
-    if len(found) != 1:
+    if len(texts) != 1:
         raise SourceError(
-            f"line {code.co_firstlineno} of {code.co_filename} has {len(found)} lambdas of {', '.join(names)}, and one "
+            f"line {code.co_firstlineno} of {code.co_filename} has {len(texts)} lambdas of {', '.join(names)}, and one "
             "is passed as a constant: define a function, so that it is known by its source"
         )
-    return found.pop()
+    return texts.pop()
 
 
 def _has_source(function: Any) -> bool:  # noqa: ANN401

@@ -81,18 +81,18 @@ def constants_of(owner: object, signature: Signature, variant: Variant) -> dict[
     Raises:
         SourceError: a constexpr has no value; the message names ``owner``.
     """
-    known = {**dict(variant.config.values), **variant.specialization.constant_values}
-    found: dict[str, Value] = {}
+    given_values = {**dict(variant.config.values), **variant.specialization.constant_values}
+    constants: dict[str, Value] = {}
     for one in signature.parameters:
         if one.kind is not ParameterKind.CONSTEXPR:
             continue
-        if one.name in known:
-            found[one.name] = known[one.name]
+        if one.name in given_values:
+            constants[one.name] = given_values[one.name]
         elif not isinstance(one.default, NoDefault):
-            found[one.name] = one.default
+            constants[one.name] = one.default
         else:
             raise SourceError(f"{owner}: the constant {one.name} has no value: pass it, or let the space set it")
-    return found
+    return constants
 
 
 def _builtin(candidate: float | str | None) -> Value:

@@ -171,7 +171,7 @@ def devices() -> Sequence[CpuDevice]:
 
 
 def _missing_level() -> Target:
-    """Returns the target of a level named in the system's description; ``TargetError``, with it, if it names none."""
+    """Returns the level's target; its ``TargetError`` contains the system's description of the CPU."""
     from silo.drivers.cpu.levels import host_target  # noqa: PLC0415  # few machines are below every level
 
     return host_target()
@@ -182,18 +182,18 @@ def _maker_and_model() -> tuple[str, str]:
 
     Both are "" on other systems.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  # pathlib takes long
             for line in file:
                 key, _, value = line.partition(":")
                 if key.strip() in ("vendor_id", "CPU implementer", "model name"):
-                    found.setdefault(key.strip().replace("CPU implementer", "vendor_id"), value.strip())
-                if len(found) == 2:
+                    values.setdefault(key.strip().replace("CPU implementer", "vendor_id"), value.strip())
+                if len(values) == 2:
                     break
     except OSError:
         return "", ""
-    return found.get("vendor_id", ""), found.get("model name", "")
+    return values.get("vendor_id", ""), values.get("model name", "")
 
 
 def _memory_bytes() -> int:

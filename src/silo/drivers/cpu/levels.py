@@ -84,12 +84,12 @@ def highest_level(facts: CpuFacts) -> str | None:
     'x86-64-v2'
     """
     family = {"x86_64": "x86-64", "AMD64": "x86-64", "aarch64": "aarch64", "arm64": "aarch64"}.get(facts.machine, "")
-    found: str | None = None
+    highest: str | None = None
     for name in CPU_LEVELS.get(family, ()):
         if not LEVELS[name].features <= facts.features:
             break
-        found = name
-    return found
+        highest = name
+    return highest
 
 
 def level_of(target: Target) -> CpuLevel:

@@ -83,13 +83,13 @@ def guarded(signature: Signature, codes: Sequence[BinaryCode]) -> Signature:
     assumed = {name for code in codes for name, _ in code.assumes.facts}
     parameters: list[Parameter] = []
     for one in signature.parameters:
-        made = replace(one, specialize=one.name in assumed, align=one.name in assumed)
+        parameter = replace(one, specialize=one.name in assumed, align=one.name in assumed)
         if one.kind is ParameterKind.CONSTEXPR:
             values = {
                 value_sort_key(value): value for value in (code.assumes.constant_values[one.name] for code in codes)
             }
-            made = replace(one, default=next(iter(values.values())) if len(values) == 1 else one.default)
-        parameters.append(made)
+            parameter = replace(one, default=next(iter(values.values())) if len(values) == 1 else one.default)
+        parameters.append(parameter)
     return Signature(tuple(parameters))
 
 
@@ -98,16 +98,16 @@ def binary_code(
 ) -> BinaryCode:
     """Reads one binary and checks it against its declaration. Raises SourceError, TargetError."""
     data, label = _read(one.code)
-    found = read_device_code(data, label)
-    kernel = found.kernel(one.entry, label)
+    device_code = read_device_code(data, label)
+    kernel = device_code.kernel(one.entry, label)
     check_layout(kernel, layout)
     return BinaryCode(
         label=label,
-        kind=found.kind,
+        kind=device_code.kind,
         data=data,
-        target=_target(found, one.target, label),
+        target=_target(device_code, one.target, label),
         assumes=parse_assumptions(kernel.entry, one.facts, signature),
-        launch=_launch_info(one, found, kernel, layout, maps, label),
+        launch=_launch_info(one, device_code, kernel, layout, maps, label),
     )
 
 

@@ -104,10 +104,10 @@ def _take_struct(
     kernel: str, name: str, members: Mapping[str, Value], parameters: list[Parameter], layout: list[LayoutSlot]
 ) -> None:
     """Adds the members of a struct by value. Raises SourceError."""
-    made = [_parameter(kernel, f"{name}_{member}", written) for member, written in members.items()]
-    if not made or any(one.kind is ParameterKind.CONSTEXPR for one in made):
+    own_parameters = [_parameter(kernel, f"{name}_{member}", written) for member, written in members.items()]
+    if not own_parameters or any(one.kind is ParameterKind.CONSTEXPR for one in own_parameters):
         raise SourceError(f"{kernel}: the struct {name} has arrays and scalars as members, at least one")
-    types = [_abi_type(one) for one in made]
+    types = [_abi_type(one) for one in own_parameters]
     offsets: list[int] = []
     end = 0
     for kind in types:
@@ -116,10 +116,10 @@ def _take_struct(
         end = offsets[-1] + size
     align = max(ABI_BYTES[kind] for kind in types)
     size = -(-end // align) * align
-    parameters += made
+    parameters += own_parameters
     layout += [
         LayoutSlot(one.name, kind, f"member.{offset}.{size}")
-        for one, kind, offset in zip(made, types, offsets, strict=True)
+        for one, kind, offset in zip(own_parameters, types, offsets, strict=True)
     ]
 
 
@@ -187,7 +187,7 @@ def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signat
     Raises:
         SourceError: an unknown parameter, a fact that its kind cannot have, or a constexpr without a value.
     """
-    found: list[tuple[str, Fact]] = []
+    assumed: list[tuple[str, Fact]] = []
     constants: dict[str, Value] = {
         one.name: one.default
         for one in signature.parameters
@@ -202,7 +202,7 @@ def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signat
             continue
         for fact in written if isinstance(written, tuple) else (written,):
             if isinstance(fact, str):
-                found.append((name, _fact(kernel, parameter, fact)))
+                assumed.append((name, _fact(kernel, parameter, fact)))
             else:
                 constants[name] = _exact(kernel, parameter, fact)
     for one in signature.parameters:
@@ -211,7 +211,7 @@ def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signat
                 f"{kernel}: {one.name} is a constexpr; say which value the binary was compiled for: "
                 f"facts={{{one.name!r}: 128}}"
             )
-    return Specialization(tuple(dict.fromkeys(found)), tuple(constants.items()))
+    return Specialization(tuple(dict.fromkeys(assumed)), tuple(constants.items()))
 
 
 def _fact(kernel: str, parameter: Parameter, word: str) -> Fact:
@@ -219,12 +219,12 @@ def _fact(kernel: str, parameter: Parameter, word: str) -> Fact:
     for fact in fitting:
         if fact.value == word:
             return fact
-    known = [fact.value for fact in fitting]
+    words = [fact.value for fact in fitting]
     if parameter.kind in _EXACT_KINDS:
-        known.append("an exact value")
+        words.append("an exact value")
     raise SourceError(
         f"{kernel}: facts say {word!r} of {parameter.name}, a {parameter.kind.value}; "
-        f"of that can be assumed: {', '.join(known) or 'nothing'}"
+        f"of that can be assumed: {', '.join(words) or 'nothing'}"
     )
 
 
@@ -351,7 +351,7 @@ class BinarySource:
         Raises:
             NoVariantError: no binary runs on any of them; lists each with the reason.
         """
-        found: dict[Variant, GivenCode] = {}
+        codes: dict[Variant, GivenCode] = {}
         reasons: list[str] = []
         for code in sorted(self.codes, key=preference, reverse=True):
             decisions = [runs_on(code.target, target, code.kind) for target in targets]
@@ -360,11 +360,11 @@ class BinarySource:
                 reasons.append(f"{code}: {'; '.join(dict.fromkeys(refusals))}")
                 continue
             variant = Variant(self.name, self.fingerprint_of(code), self.signature, code.assumes, Config(), code.target)
-            found.setdefault(variant, GivenCode(variant, f"given as {code.label}", _assumes_nothing(code)))
-        if not found:
+            codes.setdefault(variant, GivenCode(variant, f"given as {code.label}", _assumes_nothing(code)))
+        if not codes:
             listing = ", ".join(map(str, targets))
             raise NoVariantError(f"{self.name} ({self.location}) has no binary for {listing}", reasons)
-        return tuple(found.values())
+        return tuple(codes.values())
 
     def explain(self, target: Target, specialization: Specialization) -> tuple[str, ...]:
         """Returns a line for each binary: whether it is chosen for a call on a device, with the reason."""

@@ -174,7 +174,7 @@ def cuda(
     folded = [Parameter(one, ParameterKind.CONSTEXPR, default=values.get(one, NO_DEFAULT)) for one in names]
     # The first config's constants are used when a compiler reads the parameters' types.
     first = {**values, **(dict(configs[0].values) if configs else {})}
-    made = CudaSource(
+    kernel_source = CudaSource(
         name=made_name,
         signature=Signature((*[_untyped(one) for one in values_of_calls], *folded)),
         text=closed,
@@ -189,7 +189,7 @@ def cuda(
         places=places,
         typed=_is_complete(where, kernel, signature),
     )
-    return Declaration(source=made, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
+    return Declaration(source=kernel_source, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
 
 
 def _base(expression: str) -> str:
@@ -232,15 +232,15 @@ def _constants(
 ) -> tuple[tuple[str, ...], Sequence[Config], DeclaredSpace | None]:
     """Returns the names of the constants, the configs, and the space. Raises SpaceError, SourceError."""
     try:
-        made = space if space is None or isinstance(space, DeclaredSpace) else SearchSpace.of(space)
-        configs = () if made is None else space_of(made).configs()
+        own_space = space if space is None or isinstance(space, DeclaredSpace) else SearchSpace.of(space)
+        configs = () if own_space is None else space_of(own_space).configs()
     except SpaceError as error:
         raise SpaceError(f"{where}: {error}") from error
     names = tuple(dict.fromkeys((*constants, *(one for config in configs for one, _ in config.values))))
     for one in names:
         if not one.isidentifier() or one.startswith("__"):
             raise SourceError(f"{where}: {one!r} cannot be a macro or a template argument")
-    return names, configs, made
+    return names, configs, own_space
 
 
 def _untyped(declared: DeclaredParameter) -> Parameter:
@@ -258,18 +258,18 @@ def _declared(
     names = () if kernel is None else kernel.parameters
     members = {} if kernel is None else _members(kernel, texts)
     written = {} if signature is None else written_members(where, signature)
-    made = {name: _declaration(where, name, value) for name, value in written.items()}
+    declarations = {name: _declaration(where, name, value) for name, value in written.items()}
     if not names or _is_complete(where, kernel, signature):
-        return tuple(made.values())
+        return tuple(declarations.values())
     known = [own for one in names for own, _ in (members.get(one) or ((one, ""),))]
-    for one in made:
+    for one in declarations:
         if one not in known:
             raise SourceError(f"{where}: signature= names {one}, and the parameters are {', '.join(known)}")
     types = {} if kernel is None else dict(zip(kernel.parameters, kernel.types, strict=True))
     return tuple(
-        DeclaredParameter(one, members=tuple(_completed(made, own, kind) for own, kind in members[one]))
+        DeclaredParameter(one, members=tuple(_completed(declarations, own, kind) for own, kind in members[one]))
         if members.get(one)
-        else _completed(made, one, types.get(one, ""))
+        else _completed(declarations, one, types.get(one, ""))
         for one in names
     )
 

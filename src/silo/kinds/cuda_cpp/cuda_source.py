@@ -182,16 +182,16 @@ class CudaSource(TextSource):
             return tuple(CudaParameter(one.name, one.type) for one in self.declared if one.type is not None)
         expression, defines = self._named(dict(self.first))
         prober = _prober()
-        found = parameter_types(
+        kinds = parameter_types(
             str(self), self.text, expression, lambda asked: self._ask(prober, defines, asked, expression)
         )
-        if len(found) != len(self.declared):
+        if len(kinds) != len(self.declared):
             raise SourceError(
-                f"{self}: {self.entry} has {len(found)} parameters ({', '.join(one.spelled for one in found)}), and "
+                f"{self}: {self.entry} has {len(kinds)} parameters ({', '.join(one.spelled for one in kinds)}), and "
                 f"{len(self.declared)} are named ({', '.join(one.name for one in self.declared)}): name them in "
                 "signature="
             )
-        return tuple(self._agreed(one, kind) for one, kind in zip(self.declared, found, strict=True))
+        return tuple(self._agreed(one, kind) for one, kind in zip(self.declared, kinds, strict=True))
 
     def _ask(
         self, prober: Prober, defines: tuple[tuple[str, str], ...], asked: object, expression: str
@@ -225,11 +225,11 @@ class CudaSource(TextSource):
     @cached_property
     def passed(self) -> tuple[PassedValue, ...]:
         """The values of a call, in order: parameters, and the members of structs by value. Raises SourceError."""
-        found: list[PassedValue] = []
+        values: list[PassedValue] = []
         for one, declared in zip(self.parameters, self.declared, strict=True):
             own = one.type
             if own.form == Form.STRUCT:
-                found += self._members(one, declared)
+                values += self._members(one, declared)
             elif declared.members:
                 raise SourceError(f"{self}: {one.name} is {own.spelled}, not a struct by value")
             elif own.form == Form.TENSORMAP and declared.map is None:
@@ -238,8 +238,8 @@ class CudaSource(TextSource):
                     f'{{"{one.name}": "in tensormap fp16 64x32 swizzle64"}}'
                 )
             else:
-                found.append(PassedValue(one.name, own, declared.effect or _effect_of(own), map=declared.map))
-        return tuple(found)
+                values.append(PassedValue(one.name, own, declared.effect or _effect_of(own), map=declared.map))
+        return tuple(values)
 
     def _members(self, parameter: CudaParameter, declared: DeclaredParameter) -> list[PassedValue]:
         own, names = parameter.type, tuple(one.name for one in declared.members)
@@ -250,14 +250,14 @@ class CudaSource(TextSource):
                 f"({', '.join(read) or 'none that a text defines'}), and the text was read as "
                 f"({', '.join(names) or 'none'}): pass a pointer to such a struct instead"
             )
-        found: list[PassedValue] = []
+        values: list[PassedValue] = []
         for one, member in zip(own.members, declared.members, strict=True):
             self._agreed(member, one.type)
             if one.type.const and member.effect in (Effect.WRITE, Effect.BOTH):
                 raise SourceError(f"{self}: {member.name} is {one.type.spelled}, so it is not written")
             part = f"member.{one.offset}.{own.bytes}"
-            found.append(PassedValue(member.name, one.type, member.effect or _effect_of(one.type), part))
-        return found
+            values.append(PassedValue(member.name, one.type, member.effect or _effect_of(one.type), part))
+        return values
 
     @cached_property
     def _passed_by_name(self) -> dict[str, PassedValue]:
@@ -279,9 +279,9 @@ class CudaSource(TextSource):
 
     def _array(self, parameter: Parameter, declared: PassedValue, given: ArgumentFacts) -> Parameter:
         name, own = parameter.name, declared.type
-        made = replace(parameter, kind=ParameterKind.POINTER, effect=declared.effect)
+        pointer = replace(parameter, kind=ParameterKind.POINTER, effect=declared.effect)
         if not given.is_pointer and given.value is None and given.dtype is None:
-            return replace(made, dtype=dtype(own.dtype or "u8"))  # a null pointer
+            return replace(pointer, dtype=dtype(own.dtype or "u8"))  # a null pointer
         if not given.is_pointer or given.block_shape:
             raise ArgumentError(f"{self.name}: {name} takes an array, not {describe(given.value)}")
         if given.dtype is None:
@@ -298,7 +298,7 @@ class CudaSource(TextSource):
                     f"{self.name}: {name} is {own.spelled}, which begins at a multiple of {min(align, 16)} bytes; this "
                     "array does not"
                 )
-        return replace(made, dtype=given.dtype)
+        return replace(pointer, dtype=given.dtype)
 
     def _descriptor(self, parameter: Parameter, declared: PassedValue, given: ArgumentFacts) -> Parameter:
         name, encoding = parameter.name, declared.map

@@ -123,7 +123,7 @@ def includes_of(text: str) -> tuple[Include, ...]:
     ... )
     (Include(name='mma.h', quoted=False, line=1), Include(name='a/b.h', quoted=True, line=2), ...)
     """
-    found: dict[int, Include] = {}
+    includes: dict[int, Include] = {}
     pieces = _CONTINUED.split(text)
     lines = [0]  # lines of the text before each piece
     for piece in pieces:
@@ -146,10 +146,10 @@ def includes_of(text: str) -> tuple[Include, ...]:
         literal = _LITERAL.match(rest)
         if literal is not None:
             name = literal[1] if literal[1] is not None else literal[2]
-            found[begin] = Include(name, literal[1] is not None, line_of(begin))
+            includes[begin] = Include(name, literal[1] is not None, line_of(begin))
         elif begin in directives or _MACRO.fullmatch(rest):
-            found[begin] = Include("", quoted=False, line=line_of(begin))
-    return tuple(found[at] for at in sorted(found))
+            includes[begin] = Include("", quoted=False, line=line_of(begin))
+    return tuple(includes[at] for at in sorted(includes))
 
 
 # ---- Kernels, and the members of structs ----
@@ -192,7 +192,7 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
     (KernelText(name='k', parameters=('x', 'n', ''), line=1, is_template=True, types=('', '', 'float'), scope=''),)
     """
     words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
-    found: dict[str, KernelText] = {}
+    kernels: dict[str, KernelText] = {}
     scopes: list[str] = []  # the name of each open block; "" if it is not a namespace
     start = 0  # index of the declaration's first token
     at = 0
@@ -221,11 +221,11 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
             tuple(_value_type(part) for part in parts),
             "::".join(one for one in scopes if one),
         )
-        known = found.get(kernel.name)
+        known = kernels.get(kernel.name)
         if known is None or (not all(known.parameters) and all(kernel.parameters)):
-            found[kernel.name] = kernel
+            kernels[kernel.name] = kernel
         at = end
-    return tuple(found.values()) if not scopes else tuple(replace(one, scope="") for one in found.values())
+    return tuple(kernels.values()) if not scopes else tuple(replace(one, scope="") for one in kernels.values())
 
 
 def _namespace(words: Sequence[Token]) -> str:
@@ -360,7 +360,7 @@ def flat_members(texts: Sequence[str], name: str, nested: int = 0) -> tuple[tupl
         return tuple((axis, match[1]) for axis in "xyzw"[: int(match[2])])
     if name == "dim3":
         return tuple((axis, "unsigned") for axis in "xyz")
-    found: list[tuple[str, str]] = []
+    flat: list[tuple[str, str]] = []
     body = next((body for text in texts if (body := _struct_body(text, name))), ())
     for member in _members(body) if nested < _MOST_NESTED else ():
         inner = flat_members(texts, member.type, nested + 1) if member.type else ()
@@ -368,8 +368,8 @@ def flat_members(texts: Sequence[str], name: str, nested: int = 0) -> tuple[tupl
         for size in member.sizes:
             names = [f"{one}.{index}" for one in names for index in range(min(size, 4096))]
         for one in names:
-            found += [(f"{one}.{own}", kind) for own, kind in inner] or [(one, member.type)]
-    return tuple(found)
+            flat += [(f"{one}.{own}", kind) for own, kind in inner] or [(one, member.type)]
+    return tuple(flat)
 
 
 _ATTRIBUTES = ("alignas", "__align__", "__attribute__")
@@ -443,14 +443,14 @@ def _element_type(words: Sequence[Token]) -> str:
 
 def _sizes(words: Sequence[Token]) -> tuple[int, ...]:
     """Returns the sizes in an array's declaration; a size that is not a number counts as 1."""
-    found: list[int] = []
+    sizes: list[int] = []
     for at, word in enumerate(words[:-1]):
         if word.text == "=":
             break
         if word.text == "[":
             text = words[at + 1].text
-            found.append(int(text) if text.isdigit() else 1)
-    return tuple(found)
+            sizes.append(int(text) if text.isdigit() else 1)
+    return tuple(sizes)
 
 
 # ---- Constant memory ----

@@ -136,11 +136,11 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
             words = {*_WORD.findall(macro[2]), *_joined(macro[2], [name for item in declared for name in item.names])}
             declared.append(_Item(one.begin, one.end, kept=True, names={macro[1]}, words=words))
     needed = _needed(declared, wanted, entry)
-    made = {
+    extracted = {
         name: _edited(own, [edit for one in items[name] for edit in _edits(one, kept=id(one) in needed)])
         for name, own in texts.items()
     }
-    return made.pop(""), {name[1:]: own for name, own in made.items()}
+    return extracted.pop(""), {name[1:]: own for name, own in extracted.items()}
 
 
 def _joined(macro: str, names: Iterable[str]) -> set[str]:
@@ -153,13 +153,13 @@ def _joined(macro: str, names: Iterable[str]) -> set[str]:
         return set()
     head, _, body = macro.partition(")") if macro.startswith("(") else ("", "", macro)
     parameters = {*_WORD.findall(head)}
-    found: set[str] = set()
+    joined: set[str] = set()
     for chain in _CHAIN.findall(body):
         parts = [one for one in _WORD.findall(chain) if one not in parameters]
         if parts:
             pattern = r"\w*".join(re.escape(one) if one not in parameters else "" for one in _WORD.findall(chain))
-            found |= {one for one in names if re.fullmatch(pattern, one)}
-    return found
+            joined |= {one for one in names if re.fullmatch(pattern, one)}
+    return joined
 
 
 def _needed(items: Sequence[_Item], wanted: set[str], entry: str) -> set[int]:
@@ -209,13 +209,13 @@ def _macros(texts: Iterable[str]) -> _Macros:
         for one in tokens_of(text)
         if one.kind is TokenKind.DIRECTIVE and (match := _MACRO.match(one.text)) is not None
     ]
-    found: set[str] = set()
+    marking: set[str] = set()
     marks = set(_DEVICE)
-    while more := {name for name, _, words in bodies if name not in found and words & marks}:
-        found |= more
+    while more := {name for name, _, words in bodies if name not in marking and words & marks}:
+        marking |= more
         marks |= more
     return _Macros(
-        frozenset(found),
+        frozenset(marking),
         frozenset(name for name, body, _ in bodies if body.startswith("(")),
         frozenset(name for name, body, words in bodies if words & _DECLARES and "<<<" not in body),
         frozenset(name for name, body, _ in bodies if _INSTANCE.match(body) is not None),
@@ -456,13 +456,13 @@ class _Reader:
 
 def _owners(words: Sequence[Token]) -> set[str]:
     """Returns the classes whose members a function defines outside of the class: ``A`` for ``A::f() {}``."""
-    found: set[str] = set()
+    owners: set[str] = set()
     for one, sign in pairwise(words):
         if one.text in ("(", "{"):
             break
         if sign.text == "::" and one.kind is TokenKind.WORD:
-            found.add(one.text)
-    return found - {"std", "cuda"}
+            owners.add(one.text)
+    return owners - {"std", "cuda"}
 
 
 def _without_template(words: Sequence[Token]) -> list[Token]:

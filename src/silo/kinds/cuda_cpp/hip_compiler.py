@@ -188,15 +188,15 @@ def _entry(job: CompileJob, unit: CudaUnit, assembly: Path) -> str:
 
 
 def _flags_of(job: CompileJob, unit: CudaUnit) -> list[str]:
-    found: list[str] = []
+    flags: list[str] = []
     for one in unit.flags:
         if one.lstrip("-").startswith("std="):
-            found.append(f"-std={one.partition('=')[2]}")
+            flags.append(f"-std={one.partition('=')[2]}")
         elif one in _TRANSLATED:
-            found.append(_TRANSLATED[one])
+            flags.append(_TRANSLATED[one])
         else:
             raise CompileError(f"{job.kernel}: the option {one} of NVRTC has no equal in clang, for {job.target}")
-    return found
+    return flags
 
 
 def _assembly(job: CompileJob, unit: CudaUnit, tools: HipTools, folder: str) -> Path:

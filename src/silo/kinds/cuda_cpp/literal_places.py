@@ -44,13 +44,13 @@ def literal_places(path: str, text: str) -> LiteralPlaces:
 
     A literal counts if its lines are lines of the file, and if the text contains it once.
     """
-    found: list[tuple[int, int, int]] = []
+    places: list[tuple[int, int, int]] = []
     for value, line in _literals("".join(linecache.getlines(path))):
         if text.count(value) == 1:
             begin = text.count("\n", 0, text.index(value)) + 1
-            found.append((begin, value.count("\n") + 1, line))
-    lines = [first + offset for first, count, _ in found for offset in range(1, count - 1)]
-    return LiteralPlaces(Path(path).name, tuple(sorted(found)) if len(lines) == len(set(lines)) else ())
+            places.append((begin, value.count("\n") + 1, line))
+    lines = [first + offset for first, count, _ in places for offset in range(1, count - 1)]
+    return LiteralPlaces(Path(path).name, tuple(sorted(places)) if len(lines) == len(set(lines)) else ())
 
 
 @lru_cache(maxsize=8)
@@ -60,12 +60,12 @@ def _literals(source: str) -> tuple[tuple[str, int], ...]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return ()
-    found: dict[str, list[int]] = {}
+    first_lines: dict[str, list[int]] = {}
     for one in _constants(tree):
         value = str(one.value)
         if "\n" in value and one.end_lineno is not None and one.end_lineno - one.lineno == value.count("\n"):
-            found.setdefault(value, []).append(one.lineno)
-    return tuple((value, lines[0]) for value, lines in found.items() if len(lines) == 1)
+            first_lines.setdefault(value, []).append(one.lineno)
+    return tuple((value, lines[0]) for value, lines in first_lines.items() if len(lines) == 1)
 
 
 def _constants(tree: ast.AST) -> Iterable[ast.Constant]:

@@ -14,7 +14,7 @@ __all__ = ["macro_kernel"]
 _DEFINE = re.compile(r"(?:#|%:)\s*define\s+(?P<name>[A-Za-z_]\w*)\((?P<parameters>[^)]*)\)(?P<body>.*)", re.DOTALL)
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _DEEPEST = 4  # nesting of macros
-_MOST = 4000  # expanded invocations
+_MOST = 4000  # most invocations that are expanded
 
 
 class _Macro(NamedTuple):
@@ -56,12 +56,12 @@ def _expansions(text: str, macros: Mapping[str, _Macro], depth: int, left: list[
         if macro is None or words[at + 1].text != "(" or left[0] <= 0:
             continue
         left[0] -= 1
-        made = _substituted(text, macro, parts_of(words[at + 2 : closing(words, at + 1) - 1]))
-        if made is None:
+        expanded = _substituted(text, macro, parts_of(words[at + 2 : closing(words, at + 1) - 1]))
+        if expanded is None:
             continue
-        yield word.begin, made
+        yield word.begin, expanded
         if depth > 0:
-            for _, inner in _expansions(made, macros, depth - 1, left):
+            for _, inner in _expansions(expanded, macros, depth - 1, left):
                 yield word.begin, inner
 
 

@@ -95,7 +95,7 @@ def places() -> tuple[NvrtcPlace, ...]:
 def _installed() -> tuple[NvrtcPlace, ...]:
     spec = importlib.util.find_spec("nvidia")
     roots = [Path(one) for one in (spec.submodule_search_locations or ())] if spec is not None else []
-    found: list[NvrtcPlace] = []
+    installed: list[NvrtcPlace] = []
     for folders, origin in (
         ([one / "lib" for root in roots for one in sorted(root.glob("cu[0-9]*"), reverse=True)], "wheel"),
         ([root / "cuda_nvrtc" / "lib" for root in roots], "wheel"),
@@ -103,18 +103,18 @@ def _installed() -> tuple[NvrtcPlace, ...]:
     ):
         for folder in folders:
             libraries = [one for one in folder.glob("libnvrtc.so.*") if _SONAME.fullmatch(one.name)]
-            found += [NvrtcPlace(str(one), origin) for one in sorted(libraries, key=lambda one: len(one.name))[:1]]
-    return tuple(found)
+            installed += [NvrtcPlace(str(one), origin) for one in sorted(libraries, key=lambda one: len(one.name))[:1]]
+    return tuple(installed)
 
 
 def find_nvrtc() -> NvrtcPlace:
     """Returns the NVRTC to use. Raises CompilerMissingError."""
-    found = places()
-    if not found:
+    installed = places()
+    if not installed:
         raise CompilerMissingError(
             f"CUDA C++ is compiled by NVRTC, which is not here ({PACKAGE}, or libnvrtc of a CUDA toolkit); {INSTALL}"
         )
-    return found[0]
+    return installed[0]
 
 
 def headers_beside(library: Path, toolkits: Sequence[str]) -> tuple[str, ...]:
@@ -125,13 +125,13 @@ def headers_beside(library: Path, toolkits: Sequence[str]) -> tuple[str, ...]:
     """
     root = library.parent.parent
     candidates = (root / "include", root.parent / "cuda_runtime" / "include", root.parent / "cuda_cccl" / "include")
-    found = [folder for base in candidates for folder in (base, base / "cccl") if folder.is_dir()]
+    folders = [folder for base in candidates for folder in (base, base / "cccl") if folder.is_dir()]
     others = [Path(one) / "include" for one in toolkits]
     for header in ("nv/target", "cuda_fp16.h", "crt/mma.h"):
-        if not any((folder / header).is_file() for folder in found):
+        if not any((folder / header).is_file() for folder in folders):
             have = (folder for base in others for folder in (base / "cccl", base) if (folder / header).is_file())
-            found += list(islice(have, 1))
-    return tuple(map(str, found))
+            folders += list(islice(have, 1))
+    return tuple(map(str, folders))
 
 
 def _load_builtins(library: Path) -> ctypes.CDLL | None:
@@ -277,7 +277,7 @@ class Nvrtc:
 def _accepted(library: Nvrtc) -> tuple[str, ...]:
     """Returns the fixed flags that an older release has. Only ``--no-cache`` may be missing, along with the cache."""
     text = CudaText("flags.cu", "")
-    found: list[str] = []
+    flags: list[str] = []
     for one in FIXED_FLAGS:
         try:
             library.compile(text, ["-arch=compute_80", one])
@@ -287,8 +287,8 @@ def _accepted(library: Nvrtc) -> tuple[str, ...]:
                     f"NVRTC {library.release} has no {one}, so its code would differ from run to run; {INSTALL}"
                 ) from None
         else:
-            found.append(one)
-    return tuple(found)
+            flags.append(one)
+    return tuple(flags)
 
 
 def _encoded(text: str) -> bytes:

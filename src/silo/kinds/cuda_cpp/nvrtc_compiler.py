@@ -92,19 +92,19 @@ class NvrtcCompiler:
         options = [f"-arch={job.target.arch}", *library.flags(), *folders, *_options(unit)]
         try:
             with _bounded_memory():
-                made = library.compile(unit.text, options, [unit.expression], "CUBIN")
+                output = library.compile(unit.text, options, [unit.expression], "CUBIN")
         except CompileError as error:
             raise CompileError(cause_of(str(error), job.kernel, unit)) from None
-        (entry,) = made.names
+        (entry,) = output.names
         try:
-            kernels = {one.entry: one for one in inspect_binary(made.data, "cubin")}
+            kernels = {one.entry: one for one in inspect_binary(output.data, "cubin")}
         except CompileError as error:
             raise CompileError(
                 f"{job.kernel}: {error}: the text declares {unit.expression}, and does not define it"
             ) from error
         if entry not in kernels:
             raise CompileError(f"{job.kernel}: NVRTC made no kernel {entry}; it made {', '.join(kernels)}")
-        return Compiled(launch_of(job.kernel, unit, kernels[entry]), CompiledBlob("cubin", made.data), log=made.log)
+        return Compiled(launch_of(job.kernel, unit, kernels[entry]), CompiledBlob("cubin", output.data), log=output.log)
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
         """Returns the forms that a job can show: its text with its macros, and PTX."""

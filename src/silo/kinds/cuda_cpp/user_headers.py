@@ -67,8 +67,8 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only:
         SourceError: a header's name leads out of its folder or is a macro, or two files have one name.
     """
     text = replace(text, text=plain_lines(text.text))
-    given = dict(folders.texts)
-    found: dict[str, tuple[str, str]] = {}  # the text and the path of each header, by its name in includes
+    given_texts = dict(folders.texts)
+    headers_found: dict[str, tuple[str, str]] = {}  # the text and the path of each header, by its name in includes
     waiting: list[tuple[str, str, str | None]] = [(text.text, shown, folders.own)]
     missing: set[str] = set()  # headers that are not among the user's
     total = 0
@@ -81,22 +81,22 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only:
             if not one.name:
                 raise SourceError(f"{place}: an #include whose file a macro names is not followed: write the name")
             _check_name(one.name, place)
-            header = _header(one.name, place, given, folders, beside if one.quoted else None)
+            header = _header(one.name, place, given_texts, folders, beside if one.quoted else None)
             if header is None:
                 missing.add(one.name)
                 continue
             content, path = plain_lines(header[0]), header[1]
-            known = found.get(one.name)
+            known = headers_found.get(one.name)
             if known is not None:
                 if known[1] != path and known[0] != content:
                     raise SourceError(f"{place}: {one.name!r} names two files, {known[1]} and {path}: rename one")
                 continue
-            found[one.name] = (content, path)
+            headers_found[one.name] = (content, path)
             total += len(content)
-            if len(found) > _MOST_HEADERS or total > _MOST_BYTES:
+            if len(headers_found) > _MOST_HEADERS or total > _MOST_BYTES:
                 raise SourceError(f"{shown}: its headers are more than {_MOST_HEADERS}, or {_MOST_BYTES >> 20} MiB")
             waiting.append((content, one.name, str(Path(path).parent) if path else None))
-    headers = {name: content for name, (content, _) in found.items()}
+    headers = {name: content for name, (content, _) in headers_found.items()}
     refuse_joined_words((text.text, *headers.values()), shown)
     if device_only is None:
         for name in missing & ALWAYS:

@@ -80,7 +80,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
     clean = _Cleaner(modules)
     hooks = {"trace_finalize_hooks": clean} if _calls_hooks() else {}
     # collecting garbage would free little: most objects live until the trace ends
-    with _questions() as asked, seldom_collected():
+    with _questions() as arch_reads, seldom_collected():
         try:
             artifact = cute.compile.to_precompiled_mlir(
                 wrapper.function, *wrapper.arguments, options=f"--gpu-arch {arch}", **hooks
@@ -97,7 +97,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
     if clean.module is None:
         artifact = _cleaned(artifact, clean, modules)
     return TracedFunction(
-        modules.compiler.serialize_compilation_artifact(artifact), _maps_of(clean.module, modules), bool(asked)
+        modules.compiler.serialize_compilation_artifact(artifact), _maps_of(clean.module, modules), bool(arch_reads)
     )
 
 
@@ -127,17 +127,17 @@ def _questions() -> Generator[list[str]]:
     """Yields a list that collects, within the block, the names of functions that read the arch for the kernel."""
     dsl = _dsl()
     answer = dsl.get_arch_enum
-    asked: list[str] = []
+    callers: list[str] = []
 
     def get_arch_enum() -> Any:  # noqa: ANN401
         caller = sys._getframe(1).f_code.co_name  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         if caller not in _ASKS_ANYWAY:
-            asked.append(caller)
+            callers.append(caller)
         return answer()
 
     dsl.get_arch_enum = get_arch_enum
     try:
-        yield asked
+        yield callers
     finally:
         del dsl.get_arch_enum
 

@@ -74,7 +74,7 @@ class HostArgument(PersistedRow):
 
 def host_arguments(wrapper: Wrapper) -> tuple[HostArgument, ...]:
     """Returns the arguments with which a wrapper is traced, in the wrapper's order."""
-    found: list[HostArgument] = []
+    arguments: list[HostArgument] = []
     for one in wrapper.parameters:
         role = CuteArgumentRole(one.form.value)
         leaves: Iterable[tuple[AbiType, str]] = one.leaves
@@ -83,12 +83,12 @@ def host_arguments(wrapper: Wrapper) -> tuple[HostArgument, ...]:
         elif role is CuteArgumentRole.SCALAR:
             # Kernels of the DSL take a bool as one byte.
             leaves = [(AbiType.U8 if one.dtype.short == "i1" else AbiType(one.dtype.short), "")]
-        found.append(HostArgument(role, one.name, tuple(leaves)))
+        arguments.append(HostArgument(role, one.name, tuple(leaves)))
     if wrapper.written:
-        found += [HostArgument(CuteArgumentRole.GRID, axis, ((AbiType.I32, ""),)) for axis in AXES]
+        arguments += [HostArgument(CuteArgumentRole.GRID, axis, ((AbiType.I32, ""),)) for axis in AXES]
     if wrapper.stream:
-        found.append(HostArgument(CuteArgumentRole.STREAM))
-    return tuple(found)
+        arguments.append(HostArgument(CuteArgumentRole.STREAM))
+    return tuple(arguments)
 
 
 @frozen

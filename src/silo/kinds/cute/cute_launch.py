@@ -212,11 +212,11 @@ def launch_info(
 
 
 def _kernel(call: LaunchCall, kernels: Sequence[BinaryKernel]) -> BinaryKernel:
-    found = [kernel for kernel in kernels if call.kernel.endswith(kernel.entry)]
-    if len(found) != 1:
+    matching = [kernel for kernel in kernels if call.kernel.endswith(kernel.entry)]
+    if len(matching) != 1:
         entries = ", ".join(kernel.entry for kernel in kernels)
         raise CompileError(f"the host function launches {call.kernel}, and the cubin holds {entries}")
-    return found[0]
+    return matching[0]
 
 
 def _compare_table(passed: Sequence[PassedParameter], kernel: BinaryKernel) -> None:
@@ -235,24 +235,24 @@ def _sizes(
 
     If both exist, they must agree.
     """
-    given = None if said is None else (*said, 1, 1, 1)[:3]
-    made: list[int] = []
+    stated = None if said is None else (*said, 1, 1, 1)[:3]
+    dims: list[int] = []
     for axis, value in enumerate(found):
         if isinstance(value, int):
-            made.append(value)
-        elif given is not None:
-            made.append(given[axis])
+            dims.append(value)
+        elif stated is not None:
+            dims.append(stated[axis])
         else:
             raise UnsupportedError(
                 f"the {what}'s {AXES[axis]} is no constant of the kernel: it is {value_words(value, arguments)}; say "
                 f"it: silo.cute(..., {what}=...)"
             )
-    if given is not None and tuple(made) != given:
+    if stated is not None and tuple(dims) != stated:
         raise CompileError(
-            f"{what}={tuple(said or ())} was said, and the host function launches with {tuple(made)}; leave it out, or "
+            f"{what}={tuple(said or ())} was said, and the host function launches with {tuple(dims)}; leave it out, or "
             "let both be the same"
         )
-    return made[0], made[1], made[2]
+    return dims[0], dims[1], dims[2]
 
 
 def _cluster(
@@ -289,32 +289,32 @@ def _shared(
 ) -> int:
     """Returns the bytes of dynamic shared memory of a block."""
     if isinstance(call.smem, int):
-        made = call.smem
+        smem = call.smem
     elif job.smem is not None:
-        made = job.smem
+        smem = job.smem
     else:
         raise UnsupportedError(
             f"the bytes of shared memory are no constant of the kernel: they are {value_words(call.smem, arguments)}; "
             "say them: silo.cute(..., smem=...)"
         )
-    if job.smem is not None and job.smem != made:
+    if job.smem is not None and job.smem != smem:
         # without grid arguments, the author wrote the host function
         if not any(one.role is CuteArgumentRole.GRID for one in arguments):
-            raise CompileError(f"smem={job.smem} was said, and the host function launches with {made}; leave it out")
-        if job.smem < made:
-            raise CompileError(f"smem={job.smem} was said, and the kernel allocates {made} bytes; leave it out")
-        made = job.smem
+            raise CompileError(f"smem={job.smem} was said, and the host function launches with {smem}; leave it out")
+        if job.smem < smem:
+            raise CompileError(f"smem={job.smem} was said, and the kernel allocates {smem} bytes; leave it out")
+        smem = job.smem
     number = capability(target)
     limit = SHARED_BYTES.get(str(number))
     # From sm_90 on, the assembler's count includes memory reserved by the driver, which does not count against the
     # limit.
     fixed = max(0, kernel.shared_bytes - _KEPT_BYTES) if number >= _FIRST_KEPT else kernel.shared_bytes
-    if made < 0 or (limit is not None and made + fixed > limit):
+    if smem < 0 or (limit is not None and smem + fixed > limit):
         raise CompileError(
-            f"a block takes {made + fixed} bytes of shared memory, and {target.arch} has {limit}; take smaller tiles "
+            f"a block takes {smem + fixed} bytes of shared memory, and {target.arch} has {limit}; take smaller tiles "
             "or fewer stages"
         )
-    return made
+    return smem
 
 
 def _check_grid(call: LaunchCall, job: CuteJob, arguments: Sequence[HostArgument]) -> None:

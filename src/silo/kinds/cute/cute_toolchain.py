@@ -170,11 +170,13 @@ def _driver_major() -> int | None:
 def _installed_files() -> str:
     """Returns a digest of the file digests that the installer recorded for each of the DSL's distributions."""
     state = hashlib.sha256()
-    found = {str(one.metadata["Name"]).lower(): one for one in metadata.distributions(name=None) if _is_part(one)}
-    for name in sorted(found):
-        record = found[name].read_text("RECORD") or ""
+    distributions = {
+        str(one.metadata["Name"]).lower(): one for one in metadata.distributions(name=None) if _is_part(one)
+    }
+    for name in sorted(distributions):
+        record = distributions[name].read_text("RECORD") or ""
         recorded = sorted(line for line in record.splitlines() if ",sha256=" in line and "__pycache__" not in line)
-        state.update("\n".join([name, found[name].version, *recorded, ""]).encode())
+        state.update("\n".join([name, distributions[name].version, *recorded, ""]).encode())
     return state.hexdigest()[:16]
 
 

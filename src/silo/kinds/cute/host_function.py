@@ -398,23 +398,23 @@ class _Run:
         ]
         if isinstance(base, Symbol):
             return base
-        known = [index for index in indices if isinstance(index, int)]
-        if not isinstance(base, Address) or len(known) != len(indices):
+        constant_indices = [index for index in indices if isinstance(index, int)]
+        if not isinstance(base, Address) or len(constant_indices) != len(indices):
             return _worked_out([base, *values])
         layout = self.layout(operation.attributes["elem_type"].value)
-        offset, _ = layout.at(tuple(known[1:]))
-        return Address(base.block, base.offset + known[0] * layout.size + offset)
+        offset, _ = layout.at(tuple(constant_indices[1:]))
+        return Address(base.block, base.offset + constant_indices[0] * layout.size + offset)
 
     def reading(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
         return self._memory.read(values[0], self.layout(operation.results[0].type))
 
     def member(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
-        found = values[0]
+        part = values[0]
         for index in operation.attributes["position"]:
-            if not isinstance(found, tuple):
+            if not isinstance(part, tuple):
                 return _worked_out(values)
-            found = found[index]
-        return found
+            part = part[index]
+        return part
 
     def with_member(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
         def put(whole: Part, position: list[int]) -> Part:
@@ -506,7 +506,7 @@ class _Run:
         )
 
     def _attributes(self, where: Part, count: int) -> tuple[tuple[int, tuple[HostValue, ...]], ...]:
-        found: list[tuple[int, tuple[HostValue, ...]]] = []
+        attributes: list[tuple[int, tuple[HostValue, ...]]] = []
         for index in range(count):
             if not isinstance(where, Address):
                 raise CompileError(f"the launch attributes lie at a place that is not known; {_CONFIG}")
@@ -517,15 +517,15 @@ class _Run:
             words = [self._read(at, _ATTRIBUTE_VALUE + 4 * word, _INT32) for word in range(_VALUE_WORDS)]
             while words and words[-1] == Computed():  # drop words at the end that were never written
                 words.pop()
-            found.append((number, tuple(words)))
-        return tuple(found)
+            attributes.append((number, tuple(words)))
+        return tuple(attributes)
 
     def _parameters(self, where: Part) -> tuple[PassedParameter, ...]:
         """Returns the kernel's parameters from an array of pointers to them."""
         if not isinstance(where, Address):
             raise CompileError(f"the kernel's parameters lie at a place that is not known; {_CONFIG}")
         count = self._memory.blocks[where.block].layout.size // _POINTER.size
-        found: list[PassedParameter] = []
+        parameters: list[PassedParameter] = []
         for index in range(count):
             at = self._memory.read(self._beside(where, index * _POINTER.size), _POINTER)
             if not isinstance(at, Address) or at.offset:
@@ -535,8 +535,8 @@ class _Run:
                 ArgumentLeaf(leaf.offset, leaf.type, self._read(at, leaf.offset, CLayout(0, 1, (), leaf.type)))
                 for leaf in layout.leaves
             )
-            found.append(PassedParameter(layout.size, layout.align, leaves))
-        return tuple(found)
+            parameters.append(PassedParameter(layout.size, layout.align, leaves))
+        return tuple(parameters)
 
     def _beside(self, address: Address, offset: int) -> Address:
         return Address(address.block, address.offset + offset)

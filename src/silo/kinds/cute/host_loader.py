@@ -216,11 +216,11 @@ def _open_runtime(host: HostObject, name: str, driver_major: int | None) -> ctyp
             f"{name}: its host code was made by {PACKAGE} {host.dsl}, and {version} is installed: install that one "
             f"(pip install '{PACKAGE}=={host.dsl}'), or build the kernel again"
         )
-    found = runtime_library(driver_major)
-    if isinstance(found, Rejected):
-        raise DeviceError(f"{name}: {found.reason}")
+    library = runtime_library(driver_major)
+    if isinstance(library, Rejected):
+        raise DeviceError(f"{name}: {library.reason}")
     try:
-        return ctypes.CDLL(str(found))
+        return ctypes.CDLL(str(library))
     except OSError as error:
         raise DeviceError(f"{name}: the CuTe DSL's runtime library cannot be loaded: {error}") from error
 
@@ -267,8 +267,8 @@ def _converter(passing: Passing) -> Callable[[Any], object] | None:
 
 
 def _call(host: HostObject, module: _Module, index: int, name: str) -> LibraryCall:
-    """Returns the function that launches call."""
-    taken = tuple((one.passing, one.index, _converter(one.passing)) for one in host.arguments)
+    """Returns the function that each launch calls."""
+    converters = tuple((one.passing, one.index, _converter(one.passing)) for one in host.arguments)
     first = next((one.index for one in host.arguments if _is_array(one)), None)
     function, within = module.function, native.gpu_within
 
@@ -276,7 +276,7 @@ def _call(host: HostObject, module: _Module, index: int, name: str) -> LibraryCa
         array = None if first is None else arguments[first]
         handle = native.stream_handle(name, stream, array, _DLPACK_CUDA, index)
         values: list[object] = []
-        for passing, place, convert in taken:
+        for passing, place, convert in converters:
             if convert is not None:
                 values.append(convert(arguments[place]))
             elif passing is Passing.TENSOR:

@@ -116,11 +116,11 @@ def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
         compiler.add_compile_option("symbol-prefix", _PREFIX)
         compiled = compiler.compile_to(artifact, dsl.ArtifactType.CompiledMlir)
         cubins = device_codes(compiled, modules)
-        made = compiler.compile_to(compiled, dsl.ArtifactType.Object)
+        object_file = compiler.compile_to(compiled, dsl.ArtifactType.Object)
     except (RuntimeError, ValueError, TypeError, MemoryError) as error:
         raise CompileError(diagnosis(error)) from error
-    code, log = link(made.get_data(), job.linker)
-    function = str(made.metadata[0].symbol_name)
+    code, log = link(object_file.get_data(), job.linker)
+    function = str(object_file.metadata[0].symbol_name)
     blob = HostObject(
         function=function,
         initialize=f"{_PREFIX}_cuda_init",
@@ -154,17 +154,17 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
 
     Changes the entry's description in ``function``: its return type, and the parameter for its stream.
     """
-    given = iter([one for one in job.arguments if one.role is not CuteArgumentRole.STREAM])
+    arguments = iter([one for one in job.arguments if one.role is not CuteArgumentRole.STREAM])
     placed: list[tuple[Any, HostArgument, Passing]] = []
     streams: list[int] = []
-    taken: Sequence[Any] = list(function.params)
-    for index, one in enumerate(taken):
+    parameters: Sequence[Any] = list(function.params)
+    for index, one in enumerate(parameters):
         if one.abi_arg_index is None and one.ir_arg_index is None:
             continue  # constants are not arguments of the compiled entry
         if isinstance(one, dsl.Stream | dsl.EnvStream):
             streams.append(index)
             continue
-        argument = next(given, None)
+        argument = next(arguments, None)
         passing = None if argument is None else _passing(argument, one, dsl)
         if argument is None or passing is None:
             what = "nothing" if argument is None else f"the {argument.role.value} {argument.name}"
@@ -173,14 +173,14 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
                 "numbers and bools"
             )
         placed.append((one.abi_arg_index, argument, passing))
-    if (left := next(given, None)) is not None:
+    if (left := next(arguments, None)) is not None:
         raise CompileError(f"the host function takes no argument for {left.name}")
     if len(streams) != 1:
         raise CompileError(
             'with host="dsl" the host function needs one parameter for the stream of a call, which it gives to '
             f"launch(stream=...); it has {len(streams)}"
         )
-    old = taken[streams[0]]
+    old = parameters[streams[0]]
     stream = dsl.Stream(old.name)
     place: Any = len(placed) if old.abi_arg_index is None else old.abi_arg_index
     stream.ir_arg_index, stream.abi_arg_index = old.ir_arg_index, place

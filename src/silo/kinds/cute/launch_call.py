@@ -73,13 +73,13 @@ class PassedParameter:
     @property
     def arguments(self) -> tuple[int, ...]:
         """The numbers of the host function's arguments from which the parameter is made, in order."""
-        found: set[int] = set()
+        numbers: set[int] = set()
         for leaf in self.leaves:
             if isinstance(leaf.value, LaunchValue):
-                found.add(leaf.value.argument)
+                numbers.add(leaf.value.argument)
             elif isinstance(leaf.value, Computed):
-                found |= leaf.value.arguments
-        return tuple(sorted(found))
+                numbers |= leaf.value.arguments
+        return tuple(sorted(numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def type_parameters(text: str, *names: str) -> list[str]:
     name, _, rest = text.partition("<")
     if name not in [f"!{one}" for one in names] or not rest.endswith(">"):
         raise _unknown(text)
-    found: list[str] = []
+    parameters: list[str] = []
     depth, begin, quoted = 0, 0, False
     body = rest[:-1]
     for at, character in enumerate(body):
@@ -175,10 +175,10 @@ def type_parameters(text: str, *names: str) -> list[str]:
         elif character in ">)]":
             depth -= 1
         elif character == "," and depth == 0:
-            found.append(body[begin:at])
+            parameters.append(body[begin:at])
             begin = at + 1
-    found.append(body[begin:])
-    return [one.strip().removeprefix('"').removesuffix('"') for one in found]
+    parameters.append(body[begin:])
+    return [one.strip().removeprefix('"').removesuffix('"') for one in parameters]
 
 
 class _Reader:
@@ -273,11 +273,11 @@ class CLayout:
 
     def at(self, indices: tuple[int, ...]) -> tuple[int, CLayout]:
         """Returns the offset and the layout of the member at a path of indices."""
-        offset, found = 0, self
+        offset, layout = 0, self
         for index in indices:
-            step, found = found.parts[index]
+            step, layout = layout.parts[index]
             offset += step
-        return offset, found
+        return offset, layout
 
 
 def layout_of(llvm: Any, kind: Any) -> CLayout:  # noqa: ANN401  # the DSL's bindings are untyped

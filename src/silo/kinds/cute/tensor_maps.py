@@ -167,10 +167,10 @@ def _raw(value: Any, ir: Any) -> Any:  # noqa: ANN401
 
 
 def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
-    made = atom.owner
-    if isinstance(made, ir.Block):
+    operation = atom.owner
+    if isinstance(operation, ir.Block):
         raise UnsupportedError(f"the host function is given a tensor map; {BY_THE_DSL}")
-    name: str = made.operation.name
+    name: str = operation.operation.name
     if name not in _MADE:
         raise UnsupportedError(f"a tensor map is made by {name}, which Silo does not know; {BY_THE_DSL}")
     words = {
@@ -185,9 +185,9 @@ def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
     element_type, element_bytes = _FORMATS[words["tma_format"]]
     box = _box(words["tma_gbasis"])
     if name == _LOAD:
-        box = _multicast(box, made.attributes)
-    view, shared = (_raw(made.operands[index], ir) for index in range(2))
-    coordinates = type_parameters(str(_raw(made.results[1], ir).type), "cute.coord_tensor")[-1]
+        box = _multicast(box, operation.attributes)
+    view, shared = (_raw(operation.operands[index], ir) for index in range(2))
+    coordinates = type_parameters(str(_raw(operation.results[1], ir).type), "cute.coord_tensor")[-1]
     memory = type_parameters(str(view.type), "cute.memref")
     argument, direct = _base(view, block, ir)
     if _bits(memory[0]) != 8 * element_bytes:
@@ -213,14 +213,14 @@ def _multicast(box: tuple[int, ...], attributes: Any) -> tuple[int, ...]:  # noq
     if str(attributes["kind"]) not in _KINDS:
         raise UnsupportedError(f"a tensor map is for loads of kind {attributes['kind']}; {BY_THE_DSL}")
     blocks = int(attributes["num_multicast"].value) if "num_multicast" in attributes else 1
-    made = list(box)
+    sizes = list(box)
     for at in reversed(range(len(box))):
-        if blocks > 1 and made[at] % blocks and blocks % made[at]:
+        if blocks > 1 and sizes[at] % blocks and blocks % sizes[at]:
             break
-        made[at], blocks = max(1, made[at] // blocks), max(1, blocks // made[at])
+        sizes[at], blocks = max(1, sizes[at] // blocks), max(1, blocks // sizes[at])
     if blocks != 1:
         raise UnsupportedError(f"a box of {box} cannot be cut for the blocks of its multicast; {BY_THE_DSL}")
-    return tuple(made)
+    return tuple(sizes)
 
 
 def _swizzle(text: str) -> int:
@@ -239,15 +239,15 @@ def _swizzle(text: str) -> int:
 def _base(view: Any, block: Any, ir: Any) -> tuple[int, bool]:  # noqa: ANN401
     """Returns the argument in whose memory a tensor begins, and whether the tensor is the argument itself."""
     at, direct = view, True
-    while not isinstance(made := at.owner, ir.Block):
-        name = made.operation.name
+    while not isinstance(operation := at.owner, ir.Block):
+        name = operation.operation.name
         if name not in _THROUGH:
             raise UnsupportedError(
                 f"a tensor map is of memory that the host function finds by {name}, not of an array as it is passed; "
                 f"{BY_THE_DSL}"
             )
-        at, direct = _raw(made.operands[0], ir), False
-    if made != block:
+        at, direct = _raw(operation.operands[0], ir), False
+    if operation != block:
         raise UnsupportedError(f"a tensor map is made in a loop or a branch; {BY_THE_DSL}")
     return int(ir.BlockArgument(at).arg_number), direct
 
@@ -261,28 +261,28 @@ def _axes(
     form = f"a tensor map of an array of layout {memory}, with coordinates {coordinates}"
     if len(ways) != len(sizes):
         raise UnsupportedError(f"{form}, is not known; {BY_THE_DSL}")
-    known = all(leaf.value is not None for leaf in (*sizes, *strides))
-    if not known and (not direct or any(not isinstance(mode, LayoutLeaf) for mode in _modes(layout.shape))):
+    constant = all(leaf.value is not None for leaf in (*sizes, *strides))
+    if not constant and (not direct or any(not isinstance(mode, LayoutLeaf) for mode in _modes(layout.shape))):
         raise UnsupportedError(f"{form}, is of a layout that the host function works out; {BY_THE_DSL}")
-    found: dict[int, int] = {}
+    axis_of: dict[int, int] = {}
     for axis, (size, way) in enumerate(zip(sizes, ways, strict=True)):
         if not way.basis:
             if size.value != 1 or way.value != 0:
                 raise UnsupportedError(f"{form}, leaves out axis {axis}; {BY_THE_DSL}")
             continue
-        if way.value != 1 or len(way.basis) != 1 or way.basis[0] in found:
+        if way.value != 1 or len(way.basis) != 1 or way.basis[0] in axis_of:
             raise UnsupportedError(f"{form}, has not one dimension for each axis; {BY_THE_DSL}")
-        found[way.basis[0]] = axis
-    if set(found) != set(range(rank)):
+        axis_of[way.basis[0]] = axis
+    if set(axis_of) != set(range(rank)):
         raise UnsupportedError(f"{form}, has not {rank} dimensions; {BY_THE_DSL}")
-    order = [found[dimension] for dimension in reversed(range(rank))]
+    order = [axis_of[dimension] for dimension in reversed(range(rank))]
     for at, axis in enumerate(order):
         size, stride = sizes[axis].value, strides[axis].value
         inner = at == rank - 1
         if stride is not None and size != 1 and (stride != 1 if inner else (stride * element_bytes % 16 or stride < 0)):
             wanted = "is contiguous along its first dimension" if inner else "has strides of multiples of 16 bytes"
             raise UnsupportedError(f"{form}, cannot be: one {wanted}, and axis {axis} has stride {stride}")
-    if not known:
+    if not constant:
         return tuple(order)
     return tuple((sizes[axis].value or 0, strides[axis].value or 0) for axis in order)
 

@@ -89,7 +89,7 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
     ``stack``: bytes per thread, 0 by default.
     """
     x, y, z = job.group
-    held = "".join(_held(one) for one in job.arguments)
+    reads = "".join(_held(one) for one in job.arguments)
     passed = ", ".join(_passed(one, job.file) for one in job.arguments)
     run = "run_fibers" if job.waits else "run_plain"
     threads = "nullptr"
@@ -117,7 +117,7 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
         f'extern "C" [[gnu::flatten, gnu::visibility("default")]] int {entry}(\n'
         f"    void *const *parameters, const uint *grid, unsigned long begin, unsigned long end, void *scratch,\n"
         f"    void *context) {{\n"
-        f"{held}{cut}"
+        f"{reads}{cut}"
         f"  const auto thread_body = [=](const auto &at) {{\n"
         f"    SILO_THREADS_INLINED ::{job.function}({passed});\n"
         f"  }};\n"

@@ -111,7 +111,7 @@ def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tupl
     {}`` and ``f() thread {}``. Overloads with different bodies stay, and clang reports the second as a redefinition.
     The result maps the index of the first token that an edit replaces to the edit and the index after the last token.
     """
-    found: dict[int, tuple[_Edit, int]] = {}
+    edits: dict[int, tuple[_Edit, int]] = {}
     bodies: dict[tuple[int, str], str] = {}
     opened: list[int] = []  # indices of the open braces
     pairs = _brackets(words)
@@ -147,12 +147,12 @@ def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tupl
         body = " ".join(one.text for one in words[after:end] if one.text not in _OBJECT_SPACES)
         if key not in bodies:
             bodies[key] = body
-            found.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
+            edits.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
         elif bodies[key] == body:
-            found[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
+            edits[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
         else:
-            found.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
-    return found
+            edits.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
+    return edits
 
 
 def _defaulted_constructors(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
@@ -160,7 +160,7 @@ def _defaulted_constructors(text: str, words: Sequence[Token]) -> dict[int, tupl
 
     Such a type is an aggregate in Metal's C++17, but not in the C++20 of the emulator.
     """
-    found: dict[int, tuple[_Edit, int]] = {}
+    edits: dict[int, tuple[_Edit, int]] = {}
     pairs = _brackets(words)
     for at, word in enumerate(words):
         if word.text not in ("struct", "class") or at + 1 >= len(words) or not words[at + 1].is_word:
@@ -173,8 +173,8 @@ def _defaulted_constructors(text: str, words: Sequence[Token]) -> dict[int, tupl
         own = list(_constructors(words, pairs, words[at + 1].text, opening))
         if all(one is not None for one in own):
             for begin, end in filter(None, own):
-                found[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
-    return found
+                edits[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
+    return edits
 
 
 def _constructors(
@@ -185,15 +185,15 @@ def _constructors(
     while place < pairs[opening]:
         word = words[place].text
         if word == name and words[place - 1].text not in ("~", "::"):
-            behind = place + 1
-            while behind < pairs[opening] and words[place + 1].text == "<" and words[behind - 1].text != ">":
-                behind += 1
-            if words[behind].text == "(":
-                end = pairs[behind] + 1
+            following = place + 1
+            while following < pairs[opening] and words[place + 1].text == "<" and words[following - 1].text != ">":
+                following += 1
+            if words[following].text == "(":
+                end = pairs[following] + 1
                 while words[end].text in _AFTER_PARAMETERS:
                     end += 1
                 tail = [one.text for one in words[end : end + 3]]
-                plain = pairs[behind] == behind + 1 and tail == ["=", "default", ";"]
+                plain = pairs[following] == following + 1 and tail == ["=", "default", ";"]
                 yield (begin, end + 3) if plain else None
                 place = end
                 continue
@@ -204,12 +204,12 @@ def _constructors(
 
 def _without_spaces(words: Sequence[str]) -> str:
     """Returns the words of a declaration in C++: ``constant`` becomes ``const``, other address spaces are removed."""
-    kept: list[str] = []
+    plain_words: list[str] = []
     for word in words:
         plain = "const" if word == "constant" else word
-        if plain not in _OBJECT_SPACES and not (plain == "const" and kept[-1:] == ["const"]):
-            kept.append(plain)
-    return " ".join(kept)
+        if plain not in _OBJECT_SPACES and not (plain == "const" and plain_words[-1:] == ["const"]):
+            plain_words.append(plain)
+    return " ".join(plain_words)
 
 
 def _types_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
@@ -218,7 +218,7 @@ def _types_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_E
     Without address spaces, ``template <class T> struct Of<device T*> {}`` and ``struct Of<thread T*> {}`` are the same
     specialization. The result has the form of :func:`_functions_of_one_space`.
     """
-    found: dict[int, tuple[_Edit, int]] = {}
+    edits: dict[int, tuple[_Edit, int]] = {}
     bodies: dict[str, str] = {}
     pairs = _brackets(words)
     for at, word in enumerate(words):
@@ -237,22 +237,22 @@ def _types_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_E
         plain = _without_spaces(head)
         body = " ".join(one.text for one in words[opening:close])
         if bodies.get(plain) == body:
-            found[begin] = (_blank(text, words[begin].begin, words[close + 1].end), close + 2)
+            edits[begin] = (_blank(text, words[begin].begin, words[close + 1].end), close + 2)
         bodies.setdefault(plain, body)
-    return found
+    return edits
 
 
 def _brackets(words: Sequence[Token]) -> dict[int, int]:
     """Returns for the index of each round, square or curly bracket the index of the matching one."""
-    found: dict[int, int] = {}
+    pairs: dict[int, int] = {}
     stack: list[int] = []
     for at, word in enumerate(words):
         if word.text in ("(", "[", "{"):
             stack.append(at)
         elif word.text in (")", "]", "}") and stack:
-            found[stack[-1]] = at
-            found[at] = stack.pop()
-    return found
+            pairs[stack[-1]] = at
+            pairs[at] = stack.pop()
+    return pairs
 
 
 def may_wait(text: str) -> bool:
@@ -313,21 +313,21 @@ def _threadgroup_declaration(text: str, words: Sequence[Token], at: int) -> tupl
     if end - 1 <= first or end == len(words):
         return None
     kind = text[words[first].begin : words[end - 2].end]
-    made: list[str] = []
+    declarations: list[str] = []
     name = end - 1
     while True:
         at = name + 1
         while at < len(words) and words[at].text == "[":
             at = _balanced(words, at)
         dimensions = text[words[name].end : words[at - 1].end] if at > name + 1 else ""
-        made.append(_declared(words[name].text, " ".join(kind.split()), " ".join(dimensions.split())))
+        declarations.append(_declared(words[name].text, " ".join(kind.split()), " ".join(dimensions.split())))
         if at >= len(words) or words[at].text not in (",", ";"):
             return None  # clang will report the error
         if words[at].text == ";":
             break
         name = at + 1
     begin, end = words[first - 1].begin, words[at].begin
-    return _Edit(begin, end, "; ".join(made) + "\n" * text.count("\n", begin, end)), at
+    return _Edit(begin, end, "; ".join(declarations) + "\n" * text.count("\n", begin, end)), at
 
 
 def _declared(name: str, kind: str, dimensions: str) -> str:

@@ -55,15 +55,15 @@ def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
         parsed = parse_metal(text, f"{kernel}.metal")
     except SourceError as error:
         raise DeviceError(f"{kernel}: its text is damaged: {error}") from error
-    found = next((one for one in parsed.kernels if one.name == plan.function), None)
-    if found is None:
+    kernel_text = next((one for one in parsed.kernels if one.name == plan.function), None)
+    if kernel_text is None:
         raise DeviceError(f"{kernel}: its text has no kernel {plan.function}")
-    if found.template:
+    if kernel_text.template:
         raise DeviceError(
             f"{kernel}: it is the instance of a template, which has no body of its own for MLX: launch it with torch's "
             "arrays, or write the instance out"
         )
-    parameters = {one.index: one for one in found.buffers}
+    parameters = {one.index: one for one in kernel_text.buffers}
     inputs: list[MlxInput] = []
     outputs: list[tuple[str, ShaderBuffer]] = []
     lines: list[str] = []
@@ -85,14 +85,14 @@ def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
             )
     if not outputs:
         raise DeviceError(f"{kernel}: it writes no array, so MLX has nothing to launch it for: give effects=")
-    lines += _positions(found, kernel)
-    body = text[slice(*found.body)]
-    line = text.count("\n", 0, found.body[0]) + 1
-    named = any(one.name in MLX_POSITIONS for one in found.parameters)
+    lines += _positions(kernel_text, kernel)
+    body = text[slice(*kernel_text.body)]
+    line = text.count("\n", 0, kernel_text.body[0]) + 1
+    named = any(one.name in MLX_POSITIONS for one in kernel_text.parameters)
     # A nested block, if a parameter of the kernel has the same name as a position that MLX declares.
     opening, closing = ("{ ", "\n}") if named else ("", "")
     source = opening + " ".join(lines) + f'\n#line {line} "{kernel}.metal"\n{body}{closing}\n'
-    taken = " ".join(dict.fromkeys(_taken(found)))
+    taken = " ".join(dict.fromkeys(_taken(kernel_text)))
     return MlxBody(tuple(inputs), tuple(outputs), text + "\n", f"{taken}\n{source}" if taken else source)
 
 
@@ -163,7 +163,7 @@ class MlxCall:
             return
         outputs = [arguments[buffer.parameter] for _, buffer in self._body.outputs]
         x, y, z = self._plan.group
-        made = self._kernel(
+        results = self._kernel(
             inputs=[self._given(one, arguments[one.buffer.parameter]) for one in self._body.inputs],
             output_shapes=[one.shape for one in outputs],
             output_dtypes=[one.dtype for one in outputs],
@@ -171,8 +171,8 @@ class MlxCall:
             threadgroup=(x, y, z),
         )
         # Otherwise MLX would run the kernel only when a result is read, and the next launch may replace that result.
-        self._mx.async_eval(made)
-        for one, result in zip(outputs, made, strict=True):
+        self._mx.async_eval(results)
+        for one, result in zip(outputs, results, strict=True):
             one[...] = result
 
     def _given(self, one: MlxInput, value: Any) -> Any:  # noqa: ANN401  # an array of MLX
@@ -243,11 +243,11 @@ class ShaderCall:
 
     def through(self, library: str) -> LibraryCall:
         """Returns the function that launches with arrays of a library. Raises DeviceError."""
-        found = self._calls.get(library)
-        if found is None:
+        call = self._calls.get(library)
+        if call is None:
             made = _with_mlx if library == "mlx" else _with_torch
-            found = self._calls[library] = made(self._plan, self._text, self._name)
-        return found
+            call = self._calls[library] = made(self._plan, self._text, self._name)
+        return call
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
         """Launches the kernel. Raises ArgumentError if a stream was given, or arrays of both libraries."""

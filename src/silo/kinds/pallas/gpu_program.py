@@ -117,13 +117,13 @@ def make_gpu_program(
     values = {name: constant_of(value) for name, value in constants.items()}
 
     def body(*references: Any) -> None:  # noqa: ANN401
-        found: dict[str, Any] = dict(values)
+        arguments: dict[str, Any] = dict(values)
         for one, reference in zip(operands, references, strict=False):
-            found[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
+            arguments[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
         for one, written in zip(outputs, references[len(operands) :], strict=True):
-            found[one.name] = written  # for an inout array, the same memory as its input
+            arguments[one.name] = written  # for an inout array, the same memory as its input
         keywords = {name: values[name] for name in source.keywords}
-        source.body(*(found[name] for name in source.passed), **keywords)
+        source.body(*(arguments[name] for name in source.passed), **keywords)
 
     body.__name__ = body.__qualname__ = plain_name(launch.kernel)
     call = pl.pallas_call(
@@ -140,11 +140,11 @@ def make_gpu_program(
     )
 
     def function(*given: Any) -> Any:  # noqa: ANN401
-        taken = [
+        padded_operands = [
             padded_value(jnp, one if isinstance(one, PassedScalar) else whole[one.name], value)
             for one, value in zip(operands, given, strict=True)
         ]
-        made = call(*taken)
+        made = call(*padded_operands)
         return tuple(cut_value(whole[one.name], value) for one, value in zip(outputs, made, strict=True))
 
     function.__name__ = function.__qualname__ = plain_name(launch.kernel)
@@ -163,13 +163,13 @@ def on_gpu() -> Generator[None]:
     be an error in a process that turns warnings into errors.
     """
     sharding = jax_module("jax.sharding")
-    held: Any = nullcontext()  # nothing to set: jax 0.10 does not read the device
+    context: Any = nullcontext()  # nothing to set: jax 0.10 does not read the device
     if "platform" in sharding.AbstractDevice.__init__.__code__.co_varnames:
         device = sharding.AbstractDevice(device_kind="NVIDIA H100 80GB HBM3", num_cores=132, platform="gpu")
-        held = sharding.use_abstract_mesh(
+        context = sharding.use_abstract_mesh(
             sharding.AbstractMesh((1,), ("_",), (sharding.AxisType.Auto,), abstract_device=device)
         )
-    with warnings.catch_warnings(), held:
+    with warnings.catch_warnings(), context:
         warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
         yield
 
@@ -246,14 +246,14 @@ def make_mosaic_program(
 
     def body(*references: Any) -> None:  # noqa: ANN401
         rest = iter(references)
-        found: dict[str, Any] = dict(values)
+        arguments: dict[str, Any] = dict(values)
         for one in operands:
             reference = next(rest)
-            found[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
+            arguments[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
         for one in outputs:
-            found[one.name] = next(rest)
+            arguments[one.name] = next(rest)
         keywords = {name: values[name] for name in source.keywords}
-        source.body(*(found[name] for name in source.passed), *rest, **keywords)
+        source.body(*(arguments[name] for name in source.passed), *rest, **keywords)
 
     threads = num_warps // _GROUP
     call = mosaic.kernel(

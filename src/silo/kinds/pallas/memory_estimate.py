@@ -230,15 +230,15 @@ _REDUCING = ("reduce_", "arg", "cum", "sort")
 
 def body_memory(traced: Any) -> tuple[MemoryRow, ...]:  # noqa: ANN401  # a jaxpr
     """Returns the memory that the body of a traced program takes; the program has one ``pallas_call``."""
-    found: list[MemoryRow] = []
+    rows: list[MemoryRow] = []
     for equation in _equations(traced):
         if equation.primitive.name == _CALLED:
             for inner in _within(equation):
-                found += _scoped(inner)
+                rows += _scoped(inner)
                 held = _held(inner)
                 if held is not None:
-                    found.append(held)
-    return tuple(found)
+                    rows.append(held)
+    return tuple(rows)
 
 
 def _scoped(jaxpr: Any) -> list[MemoryRow]:  # noqa: ANN401
@@ -246,12 +246,12 @@ def _scoped(jaxpr: Any) -> list[MemoryRow]:  # noqa: ANN401
     most: list[MemoryRow] = []
     for equation in jaxpr.eqns:
         for inner in _within(equation):
-            found = _scoped(inner)
+            rows = _scoped(inner)
             if equation.primitive.name == _SCOPED:
                 own = (_reference(one.aval, place) for place, one in enumerate(inner.invars))
-                found = [*(one for one in own if one is not None), *found]
-            if sum(one.total for one in found) > sum(one.total for one in most):
-                most = found
+                rows = [*(one for one in own if one is not None), *rows]
+            if sum(one.total for one in rows) > sum(one.total for one in most):
+                most = rows
     return most
 
 
@@ -287,21 +287,21 @@ def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa:
     sources = _sources(equations)
     for place, equation in enumerate(equations):
         name = equation.primitive.name
-        held: list[tuple[int, tuple[int, ...], DType]] = []
+        sizes: list[tuple[int, tuple[int, ...], DType]] = []
         if name in _PRODUCTS and _length(equation) > _PASS:
             # The sum of several passes, and a quarter of it more during the additions. A sum that is only written to
             # memory is accumulated there. Sums of 32-bit elements, which the matrix unit multiplies in several passes,
             # need little temporary memory.
             several = [one for one in equation.outvars if readers.get(id(one), _WRITES) - _WRITES]
             share = 1 / 16 if equation.invars[0].aval.dtype.itemsize >= _WORD else 5 / 4
-            held += [(int(size[0] * share), *size[1:]) for one in several if (size := _body_memory_size(one.aval))]
+            sizes += [(int(size[0] * share), *size[1:]) for one in several if (size := _body_memory_size(one.aval))]
         if name in _PRODUCTS or name.startswith(_REDUCING):
             before = [equations[one] for one in sources[place] if equations[one].primitive.name not in _MADE_AGAIN]
             later_inputs = [one for other in before for one in other.outvars if last.get(id(one), -1) > place]
-            held += [size for one in later_inputs if (size := _body_memory_size(one.aval))]
-        if held:
-            _, shape, element = max(held, key=lambda one: one[0])
-            yield sum(size for size, _, _ in held), shape, element
+            sizes += [size for one in later_inputs if (size := _body_memory_size(one.aval))]
+        if sizes:
+            _, shape, element = max(sizes, key=lambda one: one[0])
+            yield sum(size for size, _, _ in sizes), shape, element
         for inner in _within(equation):
             yield from _peaks(inner)
 
@@ -309,13 +309,13 @@ def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa:
 def _sources(equations: Sequence[Any]) -> Mapping[int, frozenset[int]]:
     """Returns for each operation the operations on which its result depends, directly or indirectly."""
     maker: dict[int, int] = {}
-    found: dict[int, frozenset[int]] = {}
+    sources: dict[int, frozenset[int]] = {}
     for place, equation in enumerate(equations):
         direct = {maker[id(one)] for one in equation.invars if id(one) in maker}
-        found[place] = frozenset(direct).union(*(found[one] for one in direct))
+        sources[place] = frozenset(direct).union(*(sources[one] for one in direct))
         for one in equation.outvars:
             maker[id(one)] = place
-    return found
+    return sources
 
 
 def _length(equation: Any) -> int:  # noqa: ANN401

@@ -177,18 +177,18 @@ def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
 
 def _grid(source: PallasSource, variant: Variant) -> tuple[int, ...]:
     """Returns the axes that the body may read, and any further axes up to the last with more than one program."""
-    given = variant.specialization.grid
-    if given is None:
+    grid = variant.specialization.grid
+    if grid is None:
         raise SourceError(f"{source}: a Pallas kernel is compiled for its grid, and the call names none")
     if source.outer:
-        if given[0] != math.prod(source.outer):
+        if grid[0] != math.prod(source.outer):
             raise SourceError(
-                f"{source}: the grid of a call is {tuple(given)}, and its first axis stands for the axes "
+                f"{source}: the grid of a call is {tuple(grid)}, and its first axis stands for the axes "
                 f"{source.outer}: {math.prod(source.outer)} programs"
             )
-        return (*source.outer, *given[1:])
-    used = max((axis + 1 for axis, size in enumerate(given) if size != 1), default=1)
-    return tuple(given[: max(used, source.axes)])
+        return (*source.outer, *grid[1:])
+    used = max((axis + 1 for axis, size in enumerate(grid) if size != 1), default=1)
+    return tuple(grid[: max(used, source.axes)])
 
 
 def _made_shape(
@@ -241,12 +241,12 @@ def _padded(what: str, shape: tuple[int, ...], pads: Sequence[Pad]) -> tuple[int
     >>> _padded("add: x", (1000, 7), ((0, 256, 0), (1, 8, 8))), _padded("add: x", (0, 7), ())
     ((1024, 16), (1, 7))
     """
-    found = list(shape)
+    padded = list(shape)
     for axis, multiple, extra in pads:
         if axis >= len(shape):
             raise SourceError(f"{what} is padded along axis {axis}, and has {len(shape)}")
-        found[axis] += -shape[axis] % multiple + extra
-    return tuple(max(1, size) for size in found)
+        padded[axis] += -shape[axis] % multiple + extra
+    return tuple(max(1, size) for size in padded)
 
 
 def _scratch(where: str, spec: ScratchSpec, dtypes: Mapping[str, DType], bindings: Bindings) -> ScratchBuffer:

@@ -108,15 +108,15 @@ def refusal(message: str, chip: Chip, kernel: str, table: str = "") -> CompileEr
     >>> type(error).__name__, error.need >> 20, error.capacity >> 20
     ('ResourceError', 24, 16)
     """
-    found = _USED.search(message) or _SCOPED.search(message) or _ALLOCATION.search(message)
+    sizes = _USED.search(message) or _SCOPED.search(message) or _ALLOCATION.search(message)
     lines = [line for line in message.splitlines() if line.strip()][:_MOST_SAID]
-    if found is None:
+    if sizes is None:
         return CompileError(f"{kernel} for tpu:{chip.arch}: the compiler for TPUs refuses it: " + "\n".join(lines))
-    need, capacity = _bytes(found[1], found[2]), _bytes(found[3], found[4])
-    kind = "vmem" if found.re is _SCOPED else found[5]
+    need, capacity = _bytes(sizes[1], sizes[2]), _bytes(sizes[3], sizes[4])
+    kind = "vmem" if sizes.re is _SCOPED else sizes[5]
     return ResourceError(
-        f"{kernel} for tpu:{chip.arch} takes {found[1]}{found[2]}iB of {kind.upper()}, and the compiler allows "
-        f"{found[3]}{found[4]}iB:\n{table}",
+        f"{kernel} for tpu:{chip.arch} takes {sizes[1]}{sizes[2]}iB of {kind.upper()}, and the compiler allows "
+        f"{sizes[3]}{sizes[4]}iB:\n{table}",
         kind=kind,
         need=need,
         capacity=capacity,

@@ -132,22 +132,22 @@ def held_settings() -> Generator[None]:
     files.
     """
     jax = jax_module()
-    with FRONT_END, ExitStack() as held:
-        held.enter_context(jax.enable_x64(False))  # noqa: FBT003  # jax's signature
-        held.enter_context(jax.default_matmul_precision(None))
-        held.enter_context(jax.disable_jit(False))  # noqa: FBT003
-        held.enter_context(jax.debug_nans(False))  # noqa: FBT003
-        held.enter_context(jax.debug_infs(False))  # noqa: FBT003
-        held.enter_context(jax.numpy_dtype_promotion("standard"))
-        held.enter_context(jax.numpy_rank_promotion("allow"))
-        held.enter_context(jax.threefry_partitionable(True))  # noqa: FBT003
-        held.enter_context(jax.default_prng_impl("threefry2x32"))
+    with FRONT_END, ExitStack() as settings_stack:
+        settings_stack.enter_context(jax.enable_x64(False))  # noqa: FBT003  # jax's signature
+        settings_stack.enter_context(jax.default_matmul_precision(None))
+        settings_stack.enter_context(jax.disable_jit(False))  # noqa: FBT003
+        settings_stack.enter_context(jax.debug_nans(False))  # noqa: FBT003
+        settings_stack.enter_context(jax.debug_infs(False))  # noqa: FBT003
+        settings_stack.enter_context(jax.numpy_dtype_promotion("standard"))
+        settings_stack.enter_context(jax.numpy_rank_promotion("allow"))
+        settings_stack.enter_context(jax.threefry_partitionable(True))  # noqa: FBT003
+        settings_stack.enter_context(jax.default_prng_impl("threefry2x32"))
         # Mosaic GPU always adds a line of the author's file; the second setting removes the name of the file.
         for name, value in (
             ("jax_traceback_in_locations_limit", 0),
             ("jax_hlo_source_file_canonicalization_regex", ".*"),
         ):
-            held.callback(jax.config.update, name, getattr(jax.config, name))
+            settings_stack.callback(jax.config.update, name, getattr(jax.config, name))
             jax.config.update(name, value)
         yield
 

@@ -47,21 +47,21 @@ class HostCall:
         """
         del grid, stream  # the program is compiled for its grid, and a CPU has no streams
         plan, arrays = self._plan, self._arrays
-        given: list[Any] = []
+        operands: list[Any] = []
         for one in plan.operands:
             value = arguments[one.parameter]
             if isinstance(one, ScalarPlace):
-                given.append(given_scalar(value, self._elements[one.parameter]))
+                operands.append(given_scalar(value, self._elements[one.parameter]))
             else:
                 arrays.check(one, value)
-                given.append(arrays.take(one, value))
+                operands.append(arrays.take(one, value))
         for one in plan.results:
             if (value := arguments[one.parameter]) is not None:
                 arrays.check(one, value)
                 arrays.check_written(one, value)
-        made: list[Any] = []
+        returned_arrays: list[Any] = []
         try:
-            results = self._run(*given)
+            results = self._run(*operands)
             for result in results:
                 # Operands may be views of the caller's memory, so the program must end before that memory is written.
                 result.block_until_ready()
@@ -70,10 +70,10 @@ class HostCall:
         for one, result in zip(plan.results, results, strict=True):
             value = arguments[one.parameter]
             if value is None:
-                made.append(arrays.like(result, _first(plan, arguments)))
+                returned_arrays.append(arrays.like(result, _first(plan, arguments)))
             else:
                 arrays.put(value, result)
-        return returned(made)
+        return returned(returned_arrays)
 
 
 def given_scalar(value: Any, element: Any) -> Any:  # noqa: ANN401
@@ -169,14 +169,14 @@ class GpuCall:
             results = self._runner(donated)(*wanted, *reads)
         except Exception as error:
             raise self._arrays.failed(error) from error
-        made: list[Any] = []
+        returned_arrays: list[Any] = []
         for one, result, gone in zip(plan.results, results, donated, strict=True):
             value = arguments[one.parameter]
             if value is None:
-                made.append(self._arrays.like(result, next((arguments[place] for place, _ in spans), None)))
+                returned_arrays.append(self._arrays.like(result, next((arguments[place] for place, _ in spans), None)))
             else:
                 self._deliver(one, value, result, torch_stream, written=gone)
-        return returned(made)
+        return returned(returned_arrays)
 
     def _kept(self, value: object) -> bool:
         """Whether the call has no array for a result, which then stays an array of jax."""
@@ -305,14 +305,14 @@ def donated_results(results: Sequence[int | None], spans: Sequence[tuple[int, Sp
     >>> donated_results([2, 3, None], [(0, (0, 64)), (1, (256, 320)), (2, (64, 128)), (3, (300, 364))])
     (True, False, False)
     """
-    found: list[bool] = []
+    donated: list[bool] = []
     for parameter in results:
         own = next((span for place, span in spans if place == parameter), None)
         alone = own is not None and not any(
             place != parameter and span[0] < own[1] and own[0] < span[1] for place, span in spans
         )
-        found.append(alone)
-    return tuple(found)
+        donated.append(alone)
+    return tuple(donated)
 
 
 def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> LibraryCall:

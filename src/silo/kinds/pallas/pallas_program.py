@@ -117,16 +117,16 @@ def block_index(dims: Sequence[Dim], programs: Sequence[Any]) -> tuple[Any, ...]
     >>> block_index((1, None, (0, 4, 3)), (9, 5))
     (5, 0, 2)
     """
-    found: list[Any] = []
+    indices: list[Any] = []
     for dim in dims:
         if dim is None:
-            found.append(0)
+            indices.append(0)
         elif isinstance(dim, tuple):
             axis, stride, blocks = dim
-            found.append(programs[axis] // stride % blocks)
+            indices.append(programs[axis] // stride % blocks)
         else:
-            found.append(programs[dim])
-    return tuple(found)
+            indices.append(programs[dim])
+    return tuple(indices)
 
 
 def visited_anew(one: BlockedArray, grid: Sequence[int]) -> tuple[int, ...] | None:
@@ -190,18 +190,18 @@ def _body(
 
     def body(*references: Any) -> None:  # noqa: ANN401
         rest = iter(references)
-        found: dict[str, Any] = dict(values)
+        arguments: dict[str, Any] = dict(values)
         for one in launch.operands:
             reference = next(rest)
-            found[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
+            arguments[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
         for one in launch.outputs:
             written = next(rest)
             if one.role is ArgumentRole.INOUT and one.space is not MemorySpace.HBM:
-                _copy_first(source, launch, one, found, written, pl)
-            found[one.name] = written
+                _copy_first(source, launch, one, arguments, written, pl)
+            arguments[one.name] = written
         keywords = {name: values[name] for name in source.keywords}
         with _known_programs(launch, pl) if interpreted else nullcontext():
-            source.body(*(found[name] for name in source.passed), *rest, **keywords)
+            source.body(*(arguments[name] for name in source.passed), *rest, **keywords)
 
     body.__name__ = body.__qualname__ = plain_name(launch.kernel)
     return body
@@ -276,14 +276,14 @@ def _copy_scalars(read: Any, written: Any) -> None:  # noqa: ANN401
 def _before(programs: Sequence[Any], grid: Sequence[int]) -> list[Any]:
     """Returns the indices of the program that runs before this one; for the first program, its own."""
     jnp = jax_module("jax.numpy")
-    found: list[Any] = []
+    indices: list[Any] = []
     borrow: Any = 1
     for index, size in zip(reversed(programs), reversed(grid), strict=True):
         less = index - borrow
         borrow = jnp.where(less < 0, 1, 0)
-        found.append(jnp.where(less < 0, size - 1, less))
+        indices.append(jnp.where(less < 0, size - 1, less))
     first = sum(programs[1:], programs[0]) == 0
-    return [jnp.where(first, is_now, was) for is_now, was in zip(programs, reversed(found), strict=True)]
+    return [jnp.where(first, is_now, was) for is_now, was in zip(programs, reversed(indices), strict=True)]
 
 
 def scalar_of(one: PassedScalar, reference: Any) -> Any:  # noqa: ANN401

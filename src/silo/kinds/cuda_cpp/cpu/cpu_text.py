@@ -87,7 +87,7 @@ def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: i
     """
     x, y, z = unit.block
     count = len(parameter_bytes(unit.layout))
-    held = "".join(
+    reads = "".join(
         f"  const Silo_kernel::type<{at}> silo_{at} = Silo_kernel::value<{at}>(parameters);\n" for at in range(count)
     )
     passed = ", ".join(f"silo_{at}" for at in range(count))
@@ -117,7 +117,7 @@ def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: i
         f'extern "C" [[gnu::flatten, gnu::visibility("default")]] int {entry}(\n'
         f"    void *const *parameters, const unsigned *grid, unsigned long begin, unsigned long end,\n"
         f"    void *scratch, void *context) {{\n"
-        f"{held}"
+        f"{reads}"
         f"  const auto body = [=] {{\n"
         f"    SILO_THREADS_INLINED {unit.expression}({passed});\n"
         f"  }};\n"

@@ -100,21 +100,21 @@ def runtime_library(driver_major: int | None = None) -> Path | Rejected:
     each launches code of any toolkit that the driver supports.
     """
     folders = folders_of("nvidia_cutlass_dsl")
-    found = {
+    libraries = {
         int(match.group(1)): path
         for folder in folders
         for path in folder.glob(f"cu*/lib/{RUNTIME}")
         if (match := _FLAVOUR.fullmatch(path.parent.parent.name))
     }
-    if not found:
+    if not libraries:
         return Rejected(f"{RUNTIME} is not installed: it comes with {PACKAGE}; {INSTALL}")
-    fitting = [major for major in found if driver_major is None or major <= driver_major]
+    fitting = [major for major in libraries if driver_major is None or major <= driver_major]
     if not fitting:
         return Rejected(
-            f"{RUNTIME} is here for CUDA {' and '.join(map(str, sorted(found)))}, and the driver supports CUDA "
+            f"{RUNTIME} is here for CUDA {' and '.join(map(str, sorted(libraries)))}, and the driver supports CUDA "
             f"{driver_major}: install a newer driver, or the flavour for it (pip install '{PACKAGE}')"
         )
-    return found[max(fitting)]
+    return libraries[max(fitting)]
 
 
 def tvm_ffi_library() -> Path | Rejected:
@@ -154,12 +154,12 @@ def findings() -> Sequence[Finding]:
 
 def _installed() -> Mapping[str, str]:
     """Returns versions of the distributions of the DSL and of TVM-FFI."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for one in metadata.distributions():
         name = str(one.metadata["Name"]).lower().replace("_", "-")
         if name.startswith(PACKAGE) or name == FFI_PACKAGE:
-            found.setdefault(name, one.version)
-    return found
+            versions.setdefault(name, one.version)
+    return versions
 
 
 def _flavours(installed: Mapping[str, str]) -> Finding:

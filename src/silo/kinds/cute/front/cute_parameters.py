@@ -57,7 +57,7 @@ def declared_parameters(
     Raises:
         SourceError: a type that no call can pass, or a signature that contradicts the function.
     """
-    found: list[Parameter] = []
+    parameters: list[Parameter] = []
     passed: list[Passed] = []
     stream: str | None = None
     listed = list(inspect.signature(function).parameters.values())[1 if method else 0 :]
@@ -83,8 +83,8 @@ def declared_parameters(
             )
         )
         parameter = _annotated(kernel, one.name, annotation, written.get(one.name))
-        found.append(_with_default(kernel, parameter, one.default))
-    return DeclaredCuteParameters(tuple(found), tuple(passed), stream)
+        parameters.append(_with_default(kernel, parameter, one.default))
+    return DeclaredCuteParameters(tuple(parameters), tuple(passed), stream)
 
 
 def _annotation(annotation: Any) -> str:  # noqa: ANN401

@@ -340,7 +340,7 @@ def _location(name: str, plain: Any) -> str:  # noqa: ANN401
 
 def _init_parameters(where: str, kind: Any) -> tuple[Parameter, ...]:  # noqa: ANN401
     """Returns the parameters of a class's ``__init__``, all of which are constants."""
-    found: list[Parameter] = []
+    parameters: list[Parameter] = []
     for one in inspect.signature(kind).parameters.values():
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             raise SourceError(f"{where}: *{one.name} of __init__ stands for any number of parameters; name each")
@@ -348,20 +348,20 @@ def _init_parameters(where: str, kind: Any) -> tuple[Parameter, ...]:  # noqa: A
             default = NO_DEFAULT if one.default is one.empty else constant_value(one.default)
         except TypeError as error:
             raise SourceError(f"{where}: the default of {one.name}: {error}") from None
-        found.append(Parameter(one.name, ParameterKind.CONSTEXPR, default=default))
-    return tuple(found)
+        parameters.append(Parameter(one.name, ParameterKind.CONSTEXPR, default=default))
+    return tuple(parameters)
 
 
 def _launch_constants(where: str, parameters: Sequence[Parameter], options: LaunchOptions) -> list[Parameter]:
     """Returns a constant for each name that launch options read and that is not a parameter of the function."""
-    known = {one.name: one for one in parameters}
+    by_name = {one.name: one for one in parameters}
     for name in options.names:
-        if name in known and known[name].kind is not ParameterKind.CONSTEXPR:
+        if name in by_name and by_name[name].kind is not ParameterKind.CONSTEXPR:
             raise SourceError(
                 f"{where}: a launch option reads {name}, which each call passes, and it is part of the code: make it a "
                 "Constexpr"
             )
-    return [Parameter(name, ParameterKind.CONSTEXPR) for name in options.names if name not in known]
+    return [Parameter(name, ParameterKind.CONSTEXPR) for name in options.names if name not in by_name]
 
 
 def _choice(where: str, what: str, kind: type[_Choice], given: str) -> _Choice:

@@ -96,27 +96,27 @@ def specialize(
     facts: list[tuple[str, Fact]] = []
     constants: list[tuple[str, Value]] = []
     for one in signature.parameters:
-        given = arguments.get(one.name)
+        argument = arguments.get(one.name)
         if one.kind is ParameterKind.CONSTEXPR:
-            if given is not None:
-                constants.append((one.name, _constant(kernel, one, given)))
+            if argument is not None:
+                constants.append((one.name, _constant(kernel, one, argument)))
             parameters.append(one)
             continue
-        if given is None:
+        if argument is None:
             if isinstance(one.default, NoDefault):
                 raise ArgumentError(f"{kernel}: the argument {one.name} is missing")
-            given = ArgumentFacts(one.default)
-        if given.is_pointer:
-            parameters.append(_array(kernel, one, given))
-            if given.address % ALIGNMENT == 0:
+            argument = ArgumentFacts(one.default)
+        if argument.is_pointer:
+            parameters.append(_array(kernel, one, argument))
+            if argument.address % ALIGNMENT == 0:
                 facts.append((one.name, Fact.ALIGNED_16))
-        elif given.value is None:
+        elif argument.value is None:
             if one.kind not in (ParameterKind.ANY, ParameterKind.POINTER):
                 raise ArgumentError(f"{kernel}: {one.name} is {one.dtype}; it cannot be None")
             parameters.append(replace(one, kind=ParameterKind.POINTER))
             facts.append((one.name, Fact.NONE))
         else:
-            parameters.append(_scalar(kernel, one, given.value))
+            parameters.append(_scalar(kernel, one, argument.value))
     return Signature(tuple(parameters)), Specialization(tuple(facts), tuple(constants))
 
 

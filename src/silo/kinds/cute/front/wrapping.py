@@ -131,7 +131,7 @@ def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
         **constants_of(f"{source.name} ({source.location})", variant.signature, variant),
     }
     launch = source.options.values(source.name, constants)
-    given = {name: _dsl_value(value) for name, value in constants.items()}
+    values = {name: _dsl_value(value) for name, value in constants.items()}
     arguments: dict[str, Any] = {}
     parameters: list[WrapperParameter] = []
     for one in source.passed:
@@ -140,7 +140,7 @@ def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
             continue
         parameter = variant.signature[one.name]
         if parameter.kind is ParameterKind.CONSTEXPR:
-            arguments[one.name] = given[one.name]
+            arguments[one.name] = values[one.name]
         elif Fact.NONE in variant.specialization.facts_of(one.name):
             arguments[one.name] = None
         else:
@@ -150,7 +150,7 @@ def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
         return _written(source, arguments, tuple(parameters), launch)
     function = source.function
     if source.init_names:
-        function = _made(source, {name: given[name] for name in source.init_names})
+        function = _made(source, {name: values[name] for name in source.init_names})
     elif hasattr(function, "__dict__") and not hasattr(function, "__code__"):
         function = copy.copy(function)  # a copy, because tracing leaves values of the trace in the object's attributes
     return Wrapper(
@@ -195,8 +195,8 @@ def _argument(source: Wrapped, variant: Variant, parameter: Parameter, passed: P
     alignment = ALIGNMENT if aligned else element.itemsize
     runtime, cute = dsl_module("cutlass.cute.runtime"), dsl_module()
     if passed.pointer:
-        made = runtime.make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=alignment)
-        return made, WrapperParameter(parameter.name, Form.POINTER, element)
+        pointer = runtime.make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=alignment)
+        return pointer, WrapperParameter(parameter.name, Form.POINTER, element)
     extents = dict(variant.specialization.extents).get(parameter.name)
     if extents is None:
         raise SourceError(
@@ -209,9 +209,9 @@ def _argument(source: Wrapped, variant: Variant, parameter: Parameter, passed: P
             f"{source.name} ({source.location}): {parameter.name} is an array without axes (rank 0), which no "
             f"cute.Tensor can index: pass {parameter.name}.reshape(1)"
         )
-    made = runtime.make_fake_tensor(kind, shape, strides, assumed_align=alignment)
+    pointer = runtime.make_fake_tensor(kind, shape, strides, assumed_align=alignment)
     form = Form.TENSOR if leaves else Form.POINTER
-    return made, WrapperParameter(parameter.name, form, element, leaves)
+    return pointer, WrapperParameter(parameter.name, form, element, leaves)
 
 
 _ROUND = 16  # in elements: a stride that is a multiple of this keeps every alignment, and suits tensor maps
@@ -290,12 +290,12 @@ def _text(source: Wrapped, taken: Sequence[str], options: Sequence[str]) -> str:
         f"{one.name}=" * one.keyword + (one.name if one.name in taken else f'silo_constants["{one.name}"]')
         for one in source.passed
     ]
-    said = [f"grid=({', '.join(f'silo_grid_{axis}' for axis in _AXES)})"]
-    said += [f'{name}=silo_options["{name}"]' for name in options]
-    said += ["stream=silo_stream"] * ("silo_stream" in taken)
+    launch_options = [f"grid=({', '.join(f'silo_grid_{axis}' for axis in _AXES)})"]
+    launch_options += [f'{name}=silo_options["{name}"]' for name in options]
+    launch_options += ["stream=silo_stream"] * ("silo_stream" in taken)
     return (
         f"@cute.jit\ndef {_LAUNCH}({', '.join(taken)}):\n"
-        f"    silo_kernel({', '.join(handed)}).launch({', '.join(said)})\n"
+        f"    silo_kernel({', '.join(handed)}).launch({', '.join(launch_options)})\n"
     )
 
 

@@ -75,12 +75,12 @@ def found_in(log: str, file: str) -> Iterator[Mixed]:
         kind = next((one for one in _KINDS if one in line), None)
         if kind is None:
             continue
-        where, _, said = line.partition(kind)
+        where, _, text = line.partition(kind)
         if kind == _KINDS[0]:
             place = where.rpartition(":")[0] if where.startswith(f"{file}:") else ""
             candidates = 0
-        candidates += "candidate" in said
-        reason = said.rpartition("not viable: ")[2]
+        candidates += "candidate" in text
+        reason = text.rpartition("not viable: ")[2]
         if place and candidates <= 1 and _mixes(reason):
             for name, words in _NAMES:
                 reason = reason.replace(name, words)

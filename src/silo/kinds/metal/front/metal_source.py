@@ -73,13 +73,13 @@ def element_of(text: str) -> DType | None:
     ('fp16', 'u32', 'fp32')
     """
     plain = text.removeprefix("metal::").removeprefix("packed_").removeprefix("atomic_")
-    found = SCALARS.get(plain)
-    if found is None and plain[-1:] in "234":
-        found = SCALARS.get(plain[:-1])
+    scalar = SCALARS.get(plain)
+    if scalar is None and plain[-1:] in "234":
+        scalar = SCALARS.get(plain[:-1])
     name, bracket, rest = plain.partition("<")
-    if found is None and bracket and name.strip() in _WRAPPED:
-        found = element_of(rest.rpartition(">")[0].partition(",")[0].strip())
-    return found
+    if scalar is None and bracket and name.strip() in _WRAPPED:
+        scalar = element_of(rest.rpartition(">")[0].partition(",")[0].strip())
+    return scalar
 
 
 # ---- Kernels in Metal Shading Language as sources ----
@@ -168,15 +168,15 @@ class MetalSource(TextSource):
 
     def memory_bytes(self, constants: Mapping[str, Value]) -> dict[str, int]:
         """Returns the bytes of threadgroup memory that a launch provides, by parameter. Raises CompileError."""
-        found = {name: evaluated(self.name, "threadgroup_bytes", one, constants) for name, one in self.memory}
-        for name, size in found.items():
+        sizes = {name: evaluated(self.name, "threadgroup_bytes", one, constants) for name, one in self.memory}
+        for name, size in sizes.items():
             if not 0 < size <= MOST_GROUP_BYTES:
                 raise CompileError(f"{self.name}: {name} has {size} bytes of threadgroup memory, of {MOST_GROUP_BYTES}")
-        if sum(found.values()) > MOST_GROUP_BYTES:
+        if sum(sizes.values()) > MOST_GROUP_BYTES:
             raise CompileError(
-                f"{self.name}: it takes {sum(found.values())} bytes of threadgroup memory, of {MOST_GROUP_BYTES}"
+                f"{self.name}: it takes {sum(sizes.values())} bytes of threadgroup memory, of {MOST_GROUP_BYTES}"
             )
-        return found
+        return sizes
 
     def metal(self, constants: Mapping[str, Value]) -> str:
         """Returns the text for Metal, without the kernel's ``[[threadgroup(n)]]`` parameters. Raises CompileError."""
@@ -253,7 +253,7 @@ def metal(
                 f"{where}: {one} is {'both a parameter and a constant' if one in passed else 'no buffer'}"
             )
     folded = [Parameter(one, ParameterKind.CONSTEXPR, default=values.get(one, NO_DEFAULT)) for one in names]
-    made = MetalSource(
+    metal_kernel = MetalSource(
         name=made_name,
         signature=Signature((*parameters, *folded)),
         text=text,
@@ -262,7 +262,7 @@ def metal(
         group=_group(where, chosen, group_size, names),
         memory=_memory(where, chosen, threadgroup_bytes, names),
     )
-    return Declaration(source=made, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
+    return Declaration(source=metal_kernel, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
 
 
 def _read(source: str | Path, caller: str, folders: Sequence[Path], given: Collection[str]) -> MslText:
@@ -291,7 +291,7 @@ def _library() -> frozenset[str]:
 
 
 def _chosen(text: MslText, name: str | None) -> MslKernel:
-    known = ", ".join(one.name for one in text.kernels)
+    names = ", ".join(one.name for one in text.kernels)
     for refused, reason in text.refused:
         if refused == name or (name is None and len(text.refused) == 1 and not text.kernels):
             raise SourceError(reason)
@@ -300,12 +300,12 @@ def _chosen(text: MslText, name: str | None) -> MslKernel:
     if name is None:
         if len(text.kernels) + len(text.refused) > 1:
             others = "".join(f"; {reason}" for _, reason in text.refused)
-            raise SourceError(f"{text.file}: which kernel? Give kernel= one of {known or 'none'}{others}")
+            raise SourceError(f"{text.file}: which kernel? Give kernel= one of {names or 'none'}{others}")
         return next(iter(text.kernels))
     for one in text.kernels:
         if one.name == name:
             return one
-    raise SourceError(f"{text.file}: there is no kernel {name!r}; {_listed(text, known)}")
+    raise SourceError(f"{text.file}: there is no kernel {name!r}; {_listed(text, names)}")
 
 
 def _listed(text: MslText, known: str) -> str:
@@ -319,19 +319,19 @@ def _listed(text: MslText, known: str) -> str:
 
 
 def _parameter(where: str, one: MslParameter, effects: Mapping[str, str], cast: Collection[str]) -> Parameter:
-    said = effects.get(one.name)
-    if said is not None and said not in _EFFECTS:
-        raise SourceError(f"{where}: the effect {said!r} of {one.name}; it is in, out or inout")
+    effect = effects.get(one.name)
+    if effect is not None and effect not in _EFFECTS:
+        raise SourceError(f"{where}: the effect {effect!r} of {one.name}; it is in, out or inout")
     scalar = scalar_of(one.type)
     if one.space is AddressSpace.CONSTANT and one.form == "&" and scalar is not None:
-        if said is not None:
+        if effect is not None:
             raise SourceError(f"{where}: {one.name} is a number, which has no effect")
         return Parameter(one.name, _KINDS.get(scalar.kind, ParameterKind.INTEGER), scalar)
     const = one.const and one.name not in cast
-    if const and said in ("out", "inout"):
+    if const and effect in ("out", "inout"):
         raise SourceError(f"{where}: {one.name} is const, so it is not written")
     default = Effect.READ if const else Effect.BOTH
-    return Parameter(one.name, ParameterKind.POINTER, effect=default if said is None else _EFFECTS[said])
+    return Parameter(one.name, ParameterKind.POINTER, effect=default if effect is None else _EFFECTS[effect])
 
 
 def _group(where: str, kernel: MslKernel, given: LaunchOption | None, names: tuple[str, ...]) -> tuple[Node, ...]:
@@ -362,10 +362,10 @@ def _memory(
             f"{where}: threadgroup_bytes= has {', '.join(sizes) or 'nothing'}, and the kernel takes "
             f"{', '.join(needed) or 'nothing'} as [[threadgroup(n)]]"
         )
-    found: list[tuple[str, Node]] = []
+    memory: list[tuple[str, Node]] = []
     for one in needed:
         axes = read_axes(where, "threadgroup_bytes", sizes[one], names)
         if len(axes) != 1:
             raise SourceError(f"{where}: threadgroup_bytes of {one} is one number, not {len(axes)}")
-        found.append((one, axes[0]))
-    return tuple(found)
+        memory.append((one, axes[0]))
+    return tuple(memory)

@@ -68,18 +68,18 @@ def tokens_of(text: str) -> tuple[Token, ...]:
     >>> [one.text for one in tokens_of("device float *x [[buffer(0)]] // the input")]
     ['device', 'float', '*', 'x', '[[', 'buffer', '(', '0', ')', ']]']
     """
-    found: list[Token] = []
+    tokens: list[Token] = []
     at, line, fresh, attributes = 0, 1, True, 0
     while at < len(text):
         kind, end = _piece(text, at, attributes, fresh=fresh)
         piece = text[at:end]
         if kind is not None:
             attributes += (piece == "[[") - (piece == "]]")
-            found.append(Token(kind, piece, at, end, line))
+            tokens.append(Token(kind, piece, at, end, line))
         fresh = piece.endswith("\n") or (fresh and kind in (None, TokenKind.DIRECTIVE))
         line += piece.count("\n")
         at = end
-    return tuple(found)
+    return tuple(tokens)
 
 
 def _piece(text: str, at: int, attributes: int, *, fresh: bool) -> tuple[TokenKind | None, int]:
@@ -258,7 +258,7 @@ def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
     ['x']
     """
     tokens = tokens_of(body)
-    found: set[str] = set()
+    written: set[str] = set()
     for place, token in enumerate(tokens):
         if token.text == "(":
             end = _end(tokens, place, "(", ")")
@@ -273,8 +273,8 @@ def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
         while end < len(tokens) and tokens[end].text in _BEFORE_A_NAME:
             end += 1
         if end < len(tokens) and tokens[end].text in names:
-            found.add(tokens[end].text)
-    return frozenset(found)
+            written.add(tokens[end].text)
+    return frozenset(written)
 
 
 def _end(tokens: Sequence[Token], place: int, opening: str, closing: str) -> int:
@@ -349,7 +349,7 @@ class _Parser:
 
     def _paired(self) -> dict[int, int]:
         """Returns for the index of each bracket the index of the matching one."""
-        found: dict[int, int] = {}
+        pairs: dict[int, int] = {}
         stack: list[int] = []
         for place, token in enumerate(self._tokens):
             if token.text in _OPEN:
@@ -357,12 +357,12 @@ class _Parser:
             elif token.text in _CLOSE:
                 if not stack or _OPEN[self._tokens[stack[-1]].text] != token.text:
                     self._refuse(token.line, f"{token.text!r} closes nothing")
-                found[stack[-1]] = place
-                found[place] = stack.pop()
+                pairs[stack[-1]] = place
+                pairs[place] = stack.pop()
         if stack:
             last = self._tokens[stack[-1]]
             self._refuse(last.line, f"{last.text!r} is never closed")
-        return found
+        return pairs
 
     def _slice(self, begin: int, end: int) -> str:
         """Returns the text of the tokens from ``begin`` up to ``end``."""
@@ -419,15 +419,15 @@ class _Parser:
 
     def _declared(self, begin: int, end: int) -> int:
         """Returns the index of the declared name: the last word outside of brackets."""
-        found = begin
+        name = begin
         place = begin
         while place < end:
             if self._at(place) in _OPEN:
                 place = self._pairs[place]
             elif self._tokens[place].is_word:
-                found = place
+                name = place
             place += 1
-        return found
+        return name
 
     def _split(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Returns the parts between commas outside of brackets; ``<`` and ``>`` count as brackets of templates."""
@@ -479,7 +479,7 @@ class _Parser:
         except SourceError as error:
             self._refused.append((host, str(error)))
             return
-        made = MslKernel(
+        kernel = MslKernel(
             host,
             name.text,
             parameters,
@@ -489,9 +489,9 @@ class _Parser:
             (_numbers(attributes.get("max_total_threads_per_threadgroup", "")) or (1024,))[0],
         )
         if self._at(begin) == "template":
-            self._templates[name.text] = (self._template_names(begin), replace(made, template=True))
+            self._templates[name.text] = (self._template_names(begin), replace(kernel, template=True))
             return
-        self._keep(made)
+        self._keep(kernel)
 
     def _after_name(self, place: int) -> int:
         """Returns the index after a name and its template arguments, which may contain brackets: ``(bool)0``."""
@@ -524,17 +524,17 @@ class _Parser:
 
     def _attributes(self, begin: int, end: int) -> dict[str, str]:
         """Returns the attributes between two indices: the name of each, and the text in its parentheses."""
-        found: dict[str, str] = {}
+        attributes: dict[str, str] = {}
         place = begin
         while place < end:
             if self._at(place) == "[[":
                 close = self._pairs[place]
                 for first, last in self._split(place + 1, close):
                     inner = self._slice(first + 2, last - 1) if self._at(first + 1) == "(" else ""
-                    found[self._at(first)] = inner
+                    attributes[self._at(first)] = inner
                 place = close
             place += 1
-        return found
+        return attributes
 
     def _template_names(self, begin: int) -> tuple[str, ...]:
         end = begin + 2
@@ -565,15 +565,15 @@ class _Parser:
         names, kernel = template
         try:
             if written:
-                given = [self._slice(*part) for part in self._split(place + 1, at - 1)]
+                template_arguments = [self._slice(*part) for part in self._split(place + 1, at - 1)]
             else:
-                given = self._deduced(at, names, kernel)
+                template_arguments = self._deduced(at, names, kernel)
         except SourceError as error:
             self._refused.append((host, str(error)))
             return
-        values = dict(zip(names, given, strict=False))
+        values = dict(zip(names, template_arguments, strict=False))
         parameters = tuple(replace(one, type=_substituted(one.type, values)) for one in kernel.parameters)
-        function = f"{name.text}<{', '.join(given)}>"
+        function = f"{name.text}<{', '.join(template_arguments)}>"
         made = replace(kernel, name=host, function=function, parameters=parameters, line=name.line)
         self._keep(made)
         end = at
@@ -588,13 +588,13 @@ class _Parser:
         values: dict[str, str] = {}
         for wanted, given in zip(kernel.parameters, types, strict=False):
             values = _matched(wanted.type, given, names) | values
-        known = [values[name] for name in names if name in values]
-        if [name for name in names if name in values] != list(names[: len(known)]) or not known:
+        deduced = [values[name] for name in names if name in values]
+        if [name for name in names if name in values] != list(names[: len(deduced)]) or not deduced:
             line = self._tokens[at].line
             self._refuse(
                 line, f"the types of this instance of {kernel.name} do not name {', '.join(names)}: write <...>"
             )
-        return known
+        return deduced
 
     def _parameter(self, begin: int, end: int, kernel: str) -> MslParameter:
         attributes = self._attributes(begin, end)
@@ -634,7 +634,7 @@ class _Parser:
 
     def _expanded(self, plain: Sequence[Token], kernel: str) -> list[Token]:
         """Returns the tokens of a parameter, with macros expanded."""
-        found: list[Token] = []
+        tokens: list[Token] = []
         for one in plain:
             text = self._macros.get(one.text, one.text)
             if text is None:
@@ -643,8 +643,8 @@ class _Parser:
                     f"{kernel}: {one.text}(...) is a macro in the parameters, which are read without the preprocessor: "
                     "write out what it stands for",
                 )
-            found += [replace(part, line=one.line) for part in tokens_of(text)] if text != one.text else [one]
-        return found
+            tokens += [replace(part, line=one.line) for part in tokens_of(text)] if text != one.text else [one]
+        return tokens
 
     def _check(self, kernel: MslKernel) -> None:
         used: dict[tuple[str, int], str] = {}
@@ -693,13 +693,13 @@ def _numbered(parameters: Sequence[MslParameter]) -> tuple[MslParameter, ...]:
     """Returns the parameters; a buffer without an index gets the lowest free index, in order, as in Metal."""
     taken = {one.index for one in parameters if one.attribute == "buffer"}
     free = (index for index in range(len(parameters) + len(taken)) if index not in taken)
-    found: list[MslParameter] = []
+    numbered: list[MslParameter] = []
     for one in parameters:
         if not one.attribute and one.form and one.space in (AddressSpace.DEVICE, AddressSpace.CONSTANT):
-            found.append(replace(one, attribute="buffer", index=next(free)))
+            numbered.append(replace(one, attribute="buffer", index=next(free)))
         else:
-            found.append(one)
-    return tuple(found)
+            numbered.append(one)
+    return tuple(numbered)
 
 
 def _literal(text: str) -> str:
@@ -712,7 +712,7 @@ def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
 
     Definitions within ``#if`` are left out: such a definition may be a default that a constant of a launch replaces.
     """
-    found: dict[str, str | None] = {}
+    macros: dict[str, str | None] = {}
     depth = 0
     for one in tokens:
         if one.kind is not TokenKind.DIRECTIVE:
@@ -722,8 +722,8 @@ def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
         if words[:1] != ["define"] or len(words) < 2 or depth:
             continue
         name, opened, _ = words[1].partition("(")
-        found[name] = None if opened else words[2] if len(words) > 2 else ""
-    return found
+        macros[name] = None if opened else words[2] if len(words) > 2 else ""
+    return macros
 
 
 def _spelled(tokens: Sequence[Token]) -> str:
@@ -747,7 +747,7 @@ def _matched(wanted: str, given: str, names: Collection[str]) -> dict[str, str]:
     ({'T': 'float', 'N': '2'}, {})
     """
     pattern, pieces = [one.text for one in tokens_of(wanted)], [one.text for one in tokens_of(given)]
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     at = 0
     for place, word in enumerate(pattern):
         end, depth = at + 1, 0
@@ -757,21 +757,21 @@ def _matched(wanted: str, given: str, names: Collection[str]) -> dict[str, str]:
             while end < len(pieces) and (depth or pieces[end : end + 1] != behind):
                 depth += (pieces[end] in ("<", "(")) - (pieces[end] in (">", ")"))
                 end += 1
-            found[word] = " ".join(pieces[at:end])
+            values[word] = " ".join(pieces[at:end])
         elif pieces[at:end] != [word]:
             return {}
         at = end
-    return found if at == len(pieces) else {}
+    return values if at == len(pieces) else {}
 
 
 def _pieces(text: str) -> list[str]:
     """Returns the tokens of a text and the text between them, alternately."""
-    found: list[str] = []
+    pieces: list[str] = []
     at = 0
     for one in tokens_of(text):
-        found += [text[at : one.begin], one.text]
+        pieces += [text[at : one.begin], one.text]
         at = one.end
-    return [*found, text[at:]]
+    return [*pieces, text[at:]]
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -206,15 +206,15 @@ class _Run:
             raise SourceError(f"{name}:{line}: the condition #if{rest} is not understood") from error
 
     def _define(self, rest: str, name: str, line: int) -> None:
-        found = _HEAD.match(rest)
-        if found is None:
+        head = _HEAD.match(rest)
+        if head is None:
             raise SourceError(f"{name}:{line}: #define without a name")
-        word, listed, inner, body = found.groups()
+        word, listed, inner, body = head.groups()
         if word in self.given:
             return  # the launch defines this name
         if listed is not None and not rest.strip().startswith(f"{word}("):
             # with a blank before the bracket, the macro has no parameters
-            listed, inner, body = None, None, f"{found.group(2)} {body}"
+            listed, inner, body = None, None, f"{head.group(2)} {body}"
         flat = body.replace("\n", " ")
         # the _ keeps a # at the beginning from being read as a directive
         tokens = tuple(_words(tokens_of(f"_ {flat}")[1:]))
@@ -276,13 +276,13 @@ class _Run:
             self.put(text[at : one.begin])
             words = _words(tokens[place:end])
             self.words = 0
-            made = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
-            last = self.macros.get(made[-1]) if made else None
+            expanded = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
+            last = self.macros.get(expanded[-1]) if expanded else None
             if last is not None and last.parameters is not None and end < len(tokens) and tokens[end].text == "(":
                 end = _closing([part.text for part in tokens], end, f"{name}:{line + one.line - 1}") + 1
                 words = _words(tokens[place:end])
-                made = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
-            self.put(f" {' '.join(made)} " + "\n" * text.count("\n", one.begin, tokens[end - 1].end))
+                expanded = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
+            self.put(f" {' '.join(expanded)} " + "\n" * text.count("\n", one.begin, tokens[end - 1].end))
             at, place = tokens[end - 1].end, end
         self.put(text[at:])
 
@@ -295,81 +295,81 @@ class _Run:
         self.words += len(words)
         if self.words > _MOST_WORDS:
             raise SourceError(f"{place}: a macro expands to more than {_MOST_WORDS} words")
-        found: list[str] = []
+        expanded: list[str] = []
         at = 0
         while at < len(words):
             word = words[at]
             macro = None if word in hidden else self.macros.get(word)
             if macro is None:
-                found.append(word)
+                expanded.append(word)
                 at += 1
                 continue
             if macro.parameters is None:
-                found += self._expand(_joined(macro.body), hidden | {word}, depth + 1, place)
+                expanded += self._expand(_joined(macro.body), hidden | {word}, depth + 1, place)
                 at += 1
-                last = self.macros.get(found[-1]) if found else None
+                last = self.macros.get(expanded[-1]) if expanded else None
                 if last is not None and last.parameters is not None and words[at : at + 1] == ["("]:
                     stop = _closing(words, at, place)
-                    found += self._expand([found.pop(), *words[at : stop + 1]], hidden | {word}, depth + 1, place)
+                    expanded += self._expand([expanded.pop(), *words[at : stop + 1]], hidden | {word}, depth + 1, place)
                     at = stop + 1
                 continue
             if words[at + 1 : at + 2] != ["("]:
-                found.append(word)
+                expanded.append(word)
                 at += 1
                 continue
             end = _closing(words, at + 1, place)
             given = _arguments(words[at + 2 : end], macro, word, place)
-            made = self._substituted(macro, given, hidden, depth, place)
+            body = self._substituted(macro, given, hidden, depth, place)
             # A function-like macro at the end of an expansion takes its arguments from the text after it.
             rest = list(words[end + 1 :])
-            last = self.macros.get(made[-1]) if made else None
-            if last is not None and last.parameters is not None and rest[:1] == ["("] and made[-1] not in hidden:
+            last = self.macros.get(body[-1]) if body else None
+            if last is not None and last.parameters is not None and rest[:1] == ["("] and body[-1] not in hidden:
                 stop = _closing(rest, 0, place)
-                made += rest[: stop + 1]
+                body += rest[: stop + 1]
                 end += stop + 1
-            found += self._expand(made, hidden | {word}, depth + 1, place)
+            expanded += self._expand(body, hidden | {word}, depth + 1, place)
             at = end + 1
-        return found
+        return expanded
 
     def _substituted(
         self, macro: _Macro, given: dict[str, list[str]], hidden: frozenset[str], depth: int, place: str
     ) -> list[str]:
-        body, made = macro.body, list[str]()
+        body, words = macro.body, list[str]()
         at = 0
         while at < len(body):
             word = body[at]
             if word == "#" and at + 1 < len(body) and body[at + 1] in given:
-                made.append('"' + " ".join(given[body[at + 1]]).replace("\\", "\\\\").replace('"', '\\"') + '"')
+                words.append('"' + " ".join(given[body[at + 1]]).replace("\\", "\\\\").replace('"', '\\"') + '"')
                 at += 2
-            elif word == "##" and made and at + 1 < len(body):
+            elif word == "##" and words and at + 1 < len(body):
                 right = given.get(body[at + 1], [body[at + 1]])
-                if made[-1] == "," and not right:
-                    made.pop()  # drop the comma in ", ## __VA_ARGS__" if there are no arguments
-                elif made[-1] == "," and body[at + 1] == "__VA_ARGS__":
-                    made += right
+                if words[-1] == "," and not right:
+                    words.pop()  # drop the comma in ", ## __VA_ARGS__" if there are no arguments
+                elif words[-1] == "," and body[at + 1] == "__VA_ARGS__":
+                    words += right
                 elif right:
-                    made[-1:] = [made[-1] + right[0], *right[1:]]
+                    words[-1:] = [words[-1] + right[0], *right[1:]]
                 at += 2
             elif word in given:
                 pasted = body[at + 1 : at + 2] == ("##",)
                 part = given[word] if pasted else self._expand(given[word], hidden, depth + 1, place)
-                made += part or ([""] if pasted else [])
+                words += part or ([""] if pasted else [])
                 at += 1
             else:
-                made.append(word)
+                words.append(word)
                 at += 1
-        return [word for word in made if word]
+        return [word for word in words if word]
 
 
 def _words(tokens: Sequence[Token]) -> list[str]:
     """Returns the texts of tokens. ``>>`` and ``>>=`` become one word, as blanks inside would change their meaning."""
-    found: list[str] = []
+    words: list[str] = []
     for at, one in enumerate(tokens):
-        if at and one.text in (">", ">=") and found[-1] == ">" and tokens[at - 1].end == one.begin:
-            found[-1] += one.text
+        if at and one.text in (">", ">=") and words[-1] == ">" and tokens[at - 1].end == one.begin:
+            words[-1] += one.text
         else:
-            found.append(one.text)
-    return found
+            words.append(one.text)
+    return words
 
 
 def _active(stack: Sequence[_Condition]) -> bool:
@@ -390,16 +390,16 @@ def _pasted(words: Sequence[str]) -> Iterator[str]:
 
 def _joined(body: Sequence[str]) -> list[str]:
     """Returns the text of a macro without parameters, with the words beside ``##`` joined."""
-    made: list[str] = []
+    joined: list[str] = []
     at = 0
     while at < len(body):
-        if body[at] == "##" and made and at + 1 < len(body):
-            made[-1] += body[at + 1]
+        if body[at] == "##" and joined and at + 1 < len(body):
+            joined[-1] += body[at + 1]
             at += 2
         else:
-            made.append(body[at])
+            joined.append(body[at])
             at += 1
-    return made
+    return joined
 
 
 def _closing(words: Sequence[str], at: int, place: str) -> int:
@@ -462,14 +462,14 @@ class _Expression:
         return ""
 
     def _choice(self) -> int:
-        found = self._level(0)
+        value = self._level(0)
         if not self._take("?"):
-            return found
+            return value
         first = self._choice()
         if not self._take(":"):
             self._fail()
         second = self._choice()
-        return first if found else second
+        return first if value else second
 
     def _level(self, level: int) -> int:
         signs = (*_LEVELS, _SUMS, _PRODUCTS)
@@ -483,13 +483,13 @@ class _Expression:
     def _unary(self) -> int:
         sign = self._take("!", "-", "+", "~")
         if sign:
-            found = self._unary()
-            return {"!": int(not found), "-": -found, "+": found, "~": ~found}[sign]
+            value = self._unary()
+            return {"!": int(not value), "-": -value, "+": value, "~": ~value}[sign]
         if self._take("("):
-            found = self._choice()
+            value = self._choice()
             if not self._take(")"):
                 self._fail()
-            return found
+            return value
         word = self._next()
         self._at += 1
         if word[:1].isdigit():

@@ -32,14 +32,14 @@ def metal_text(
     """
     edits = [*_constants(text, constants), *_questions(text), *_conditional(text)]
     edits += [(*span, "") for name, span in text.instances if name != kernel.name or not instances]
-    given = [one for one in kernel.parameters if one.attribute == "threadgroup"]
-    if given and kernel.template:
+    group_parameters = [one for one in kernel.parameters if one.attribute == "threadgroup"]
+    if group_parameters and kernel.template:
         raise CompileError(
             f"{text.file}:{kernel.line}: {kernel.name} is the instance of a template, whose threadgroup memory cannot "
             "be given by a launch of torch or MLX: declare it in the kernel"
         )
     declared = ""
-    for one in given:
+    for one in group_parameters:
         edits.append((*_with_comma(text.text, kernel, one.span), ""))
         count = f"{group_bytes[one.name]} / sizeof({one.type})"
         declared += f" threadgroup {one.type} {one.name}_given[{count}];"

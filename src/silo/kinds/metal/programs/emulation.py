@@ -75,11 +75,11 @@ class EmulatedMlxKernel:
             CompileError: clang refuses the text.
         """
         del verbose, stream
-        mx, given = self._mx, self._given
+        mx, texts = self._mx, self._given
         for what, values, names in (
-            ("inputs", inputs, given.input_names),
-            ("output_shapes", output_shapes, given.output_names),
-            ("output_dtypes", output_dtypes, given.output_names),
+            ("inputs", inputs, texts.input_names),
+            ("output_shapes", output_shapes, texts.output_names),
+            ("output_dtypes", output_dtypes, texts.output_names),
         ):
             if len(values) != len(names):
                 raise ValueError(
@@ -92,8 +92,10 @@ class EmulatedMlxKernel:
         arrays = [one if isinstance(one, mx.array) else mx.array(one) for one in inputs]
         if self._contiguous:
             arrays = [mx.contiguous(one) for one in arrays]
-        made = [self._fresh(shape, kind, init_value) for shape, kind in zip(output_shapes, output_dtypes, strict=True)]
-        mx.async_eval(arrays, made)
+        results = [
+            self._fresh(shape, kind, init_value) for shape, kind in zip(output_shapes, output_dtypes, strict=True)
+        ]
+        mx.async_eval(arrays, results)
         mx.synchronize()
         passed: list[Any] = []
         text = self._text(arrays, [_type(one) for one in output_dtypes], passed)
@@ -102,8 +104,8 @@ class EmulatedMlxKernel:
         if library is None:
             library = self._libraries[text] = EmulatedLibrary(text)
         group = tuple(min(most, count) for most, count in zip(threadgroup, grid, strict=True))
-        getattr(library, self._name)(*passed, *made, threads=grid, group_size=group)
-        return made
+        getattr(library, self._name)(*passed, *results, threads=grid, group_size=group)
+        return results
 
     @property
     def _name(self) -> str:
@@ -121,30 +123,30 @@ class EmulatedMlxKernel:
 
     def _text(self, arrays: Sequence[Any], results: Sequence[str], passed: list[Any]) -> str:
         """Returns the whole text, with MLX's signature; adds the inputs, their shapes and strides to ``passed``."""
-        given = self._given
+        texts = self._given
         parameters: list[str] = []
 
         def add(kind: str, name: str, value: object = None) -> None:
             parameters.append(f"  {kind} {name} [[buffer({len(parameters)})]]")
             passed.append(value)
 
-        for name, array in zip(given.input_names, arrays, strict=True):
+        for name, array in zip(texts.input_names, arrays, strict=True):
             space = "constant" if array.size < SMALL else "device"
             add(f"const {space} {_type(array.dtype)}{'*' if array.ndim else '&'}", name, array)
             if not array.ndim:
                 continue
             facts = ((tuple(array.shape), "int*"), (_strides(array), "int64_t*"), (array.ndim, "int&"))
             for suffix, (value, kind) in zip(_LAYOUT, facts, strict=True):
-                if f"{name}{suffix}" in given.source:
+                if f"{name}{suffix}" in texts.source:
                     add(f"const constant {kind}", f"{name}{suffix}", self._numbers(value, kind))
         inputs = len(passed)
-        for name, kind in zip(given.output_names, results, strict=True):
-            add(f"device {f'atomic<{kind}>' if given.atomic_outputs else kind}*", name)
+        for name, kind in zip(texts.output_names, results, strict=True):
+            add(f"device {f'atomic<{kind}>' if texts.atomic_outputs else kind}*", name)
         del passed[inputs:]
-        words = [word for word in MLX_POSITIONS if word in given.source]
+        words = [word for word in MLX_POSITIONS if word in texts.source]
         parameters += [f"  {MLX_POSITIONS[word]} {word} [[{word}]]" for word in words]
         listed = ",\n".join(parameters)
-        return f"{_BEFORE}{given.header}[[kernel]] void {self._name}(\n{listed}) {{\n{given.source}\n}}\n"
+        return f"{_BEFORE}{texts.header}[[kernel]] void {self._name}(\n{listed}) {{\n{texts.source}\n}}\n"
 
     def _numbers(self, value: object, kind: str) -> Any:  # noqa: ANN401
         return self._mx.array(value, self._mx.int64 if kind.startswith("int64") else self._mx.int32)
@@ -157,12 +159,12 @@ def _type(kind: Any) -> str:  # noqa: ANN401  # a dtype of MLX
 
 def _strides(array: Any) -> tuple[int, ...]:  # noqa: ANN401
     """Returns the strides of a row-major array of this shape: MLX does not expose an array's own strides."""
-    found: list[int] = []
+    strides: list[int] = []
     step = 1
     for extent in reversed(array.shape):
-        found.insert(0, step)
+        strides.insert(0, step)
         step *= extent
-    return tuple(found)
+    return tuple(strides)
 
 
 # ---- silo.emulated_metal ----
@@ -217,8 +219,8 @@ def emulated_metal() -> Generator[EmulatedMetal]:
     Raises:
         ToolchainError: neither torch nor MLX is available.
     """
-    made = EmulatedMetal()
-    places = [*_torch_places(made), *_mlx_places(made)]
+    emulated = EmulatedMetal()
+    places = [*_torch_places(emulated), *_mlx_places(emulated)]
     if not places:
         raise ToolchainError(
             "torch, whose compile_shader is emulated, is not installed, and mlx.core, whose metal_kernel is, is not "
@@ -228,7 +230,7 @@ def emulated_metal() -> Generator[EmulatedMetal]:
     for module, name, value in places:
         setattr(module, name, value)
     try:
-        yield made
+        yield emulated
     finally:
         for module, name, value, was_there in before:
             if was_there:

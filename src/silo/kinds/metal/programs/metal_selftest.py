@@ -52,11 +52,11 @@ def _values(np: Any, count: int, dtype: str = "float32") -> Any:  # noqa: ANN401
 
 def _sums(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
     x = given[0]
-    made = x.copy().reshape(-1, 32)
-    for v, row in zip(x.reshape(-1, 32), made, strict=True):
+    sums = x.copy().reshape(-1, 32)
+    for v, row in zip(x.reshape(-1, 32), sums, strict=True):
         before = np.cumsum(v) - v
         row[:] = v.sum() * 3 + v[np.arange(32) ^ 5] * 7 + before + v[31] * 11 + np.arange(32)
-    return made.reshape(-1)
+    return sums.reshape(-1)
 
 
 def _fragment(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
@@ -66,12 +66,12 @@ def _fragment(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
     selects.
     """
     del given
-    made = np.zeros((8, 8), np.float32)
+    matrix = np.zeros((8, 8), np.float32)
     for lane in range(32):
         quad = lane // 4
         row, column = (quad & 4) + (lane // 2) % 4, (quad & 2) * 2 + (lane % 2) * 2
-        made[row, column : column + 2] = lane * 2, lane * 2 + 1
-    return made.reshape(-1)
+        matrix[row, column : column + 2] = lane * 2, lane * 2 + 1
+    return matrix.reshape(-1)
 
 
 def _groups(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
@@ -211,8 +211,8 @@ def selftest(probes: Sequence[Probe] = PROBES) -> SelfTestReport:
 
 
 def _run(probe: Probe, runner: Runner, np: Any) -> SelfTestResult:  # noqa: ANN401
-    given = probe.arguments(np)
-    passed = [runner.make(one) if isinstance(one, np.ndarray) else one for one in given]
+    arguments = probe.arguments(np)
+    passed = [runner.make(one) if isinstance(one, np.ndarray) else one for one in arguments]
     try:
         declared = metal(
             TEXT,
@@ -223,14 +223,14 @@ def _run(probe: Probe, runner: Runner, np: Any) -> SelfTestResult:  # noqa: ANN4
             grid=probe.grid,
         )
         make_kernel(declared)(*passed)
-        found = runner.read(passed[declared.source.signature.names.index("out")])
+        actual = runner.read(passed[declared.source.signature.names.index("out")])
     except SiloError as error:
         wrong = f"{type(error).__name__}: {error}".replace("\n", " ")
         return SelfTestResult(probe.kernel, probe.asks, runner.name, wrong)
-    expected = probe.expected(np, given)
-    off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+    expected = probe.expected(np, arguments)
+    off = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
     error = float((off / np.maximum(np.abs(expected.astype(np.float64)), 1)).max())
-    wrong = "" if error <= probe.bound else _first(found, expected, off)
+    wrong = "" if error <= probe.bound else _first(actual, expected, off)
     return SelfTestResult(probe.kernel, probe.asks, runner.name, wrong, error)
 
 
@@ -241,13 +241,13 @@ def _first(found: NDArray[Any], expected: NDArray[Any], off: NDArray[Any]) -> st
 
 
 def _runners_of_mac(np: Any) -> list[Runner]:  # noqa: ANN401
-    found: list[Runner] = []
+    runners: list[Runner] = []
     for package, make in (("torch", _torch_runner), ("mlx.core", _mlx_runner)):
         try:
-            found += make(import_module(package), np)
+            runners += make(import_module(package), np)
         except ImportError:
             continue
-    return found if devices_of_kind("metal") else []
+    return runners if devices_of_kind("metal") else []
 
 
 def _torch_runner(torch: Any, np: Any) -> list[Runner]:  # noqa: ANN401
@@ -262,12 +262,12 @@ def _mlx_runner(mx: Any, np: Any) -> list[Runner]:  # noqa: ANN401
 
 
 def _facts() -> tuple[tuple[str, str], ...]:
-    found = [("system", f"{platform.system()} {platform.mac_ver()[0] or platform.release()} {platform.machine()}")]
-    found += [("device", f"{device.model}, Metal {device.target.arch}") for device in devices_of_kind("metal")]
-    found.append(("Python", sys.version.split()[0]))
+    facts = [("system", f"{platform.system()} {platform.mac_ver()[0] or platform.release()} {platform.machine()}")]
+    facts += [("device", f"{device.model}, Metal {device.target.arch}") for device in devices_of_kind("metal")]
+    facts.append(("Python", sys.version.split()[0]))
     for package in ("kernel-silo", "torch", "mlx", "numpy"):
         try:
-            found.append((package, importlib.metadata.version(package)))
+            facts.append((package, importlib.metadata.version(package)))
         except importlib.metadata.PackageNotFoundError:
             continue
-    return tuple(found)
+    return tuple(facts)

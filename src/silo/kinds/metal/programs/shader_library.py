@@ -79,12 +79,12 @@ def number_read(kernel: str, parameter: MslParameter, value: Any, cast: str | No
         return value.item()
     wanted = scalar_of(parameter.type)
     assert wanted is not None  # only parameters with a scalar type are numbers
-    given = packed(value, cast)
+    data = packed(value, cast)
     what = f"{kernel}: {parameter.name} is a {parameter.type}, and the call passes {describe(value)}"
     passed = cast or ("fp32" if isinstance(value, float) else "int64")
-    if len(given) < wanted.itemsize:
-        raise ArgumentError(f"{what} as {passed}, of {len(given)} bytes: the kernel reads {wanted.itemsize}")
-    read = _read(given, wanted)
+    if len(data) < wanted.itemsize:
+        raise ArgumentError(f"{what} as {passed}, of {len(data)} bytes: the kernel reads {wanted.itemsize}")
+    read = _read(data, wanted)
     if read != value and not _rounded(read, value, wanted):
         hint = _cast_for(wanted)
         raise ArgumentError(
@@ -201,29 +201,29 @@ class EmulatedFunction:
             if self._kernel.group:
                 return self._kernel.group
             return (max(min(most, total[0]), 1), *[1] * (len(total) - 1))
-        found = (group_size,) if isinstance(group_size, int) else tuple(group_size)
-        if len(found) != len(total):
-            raise ValueError(f"{name}: threads has {len(total)} axes and group_size {len(found)}")
-        if min(found) < 1 or math.prod(found) > most:
+        sizes = (group_size,) if isinstance(group_size, int) else tuple(group_size)
+        if len(sizes) != len(total):
+            raise ValueError(f"{name}: threads has {len(total)} axes and group_size {len(sizes)}")
+        if min(sizes) < 1 or math.prod(sizes) > most:
             raise ValueError(f"{name}: group_size={group_size!r}; a threadgroup has 1 to {most} threads")
-        return found
+        return sizes
 
     def _arguments(self, args: tuple[object, ...], casts: str | Mapping[int, str] | None) -> list[object]:
         name = self._kernel.name
-        taken = {one.index: one for one in self._kernel.buffers}
-        if missing := [one.name for index, one in taken.items() if index >= len(args)]:
+        parameters = {one.index: one for one in self._kernel.buffers}
+        if missing := [one.name for index, one in parameters.items() if index >= len(args)]:
             raise ArgumentError(f"{name}: {', '.join(missing)} is missing: {len(args)} arguments were passed")
-        found: list[object] = []
-        for index, parameter in sorted(taken.items()):
+        values: list[object] = []
+        for index, parameter in sorted(parameters.items()):
             value = args[index]
             number = self._source_parameter(parameter.name).kind is not ParameterKind.POINTER
             if number and isinstance(value, bool | int | float):
-                found.append(number_read(name, parameter, value, cast_of(casts, index)))
+                values.append(number_read(name, parameter, value, cast_of(casts, index)))
             elif number:
-                found.append(cast("Any", value).reshape(-1)[0].item())
+                values.append(cast("Any", value).reshape(-1)[0].item())
             else:
-                found.append(_array(name, parameter.name, value))
-        return found
+                values.append(_array(name, parameter.name, value))
+        return values
 
     def _source_parameter(self, name: str) -> Parameter:
         return self._declared.source.signature[name]
@@ -235,14 +235,14 @@ class EmulatedFunction:
     def _serving(self, group: Counts, *, cut: bool) -> Any:  # noqa: ANN401  # the type that silo.metal returns
         key = (group, cut)
         with self._lock:
-            found = self._made.get(key)
-            if found is None:
+            kernel = self._made.get(key)
+            if kernel is None:
                 declared = metal(self._text, kernel=self._kernel.name, group_size=group)
                 source = declared.source
                 if cut:
                     source = source.ending_within_groups()
-                found = self._made[key] = make_kernel(dataclasses.replace(declared, source=source))
-        return found
+                kernel = self._made[key] = make_kernel(dataclasses.replace(declared, source=source))
+        return kernel
 
 
 def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401

@@ -185,11 +185,11 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         jnp = jax_module("jax.numpy")
         if isinstance(one, ScalarPlace):
             return jnp.asarray(given_scalar(value, jnp.dtype(one.dtype.name)))
-        held: NDArray[Any] = np.array(library_of(value).read(value), copy=True)
+        copied: NDArray[Any] = np.array(library_of(value).read(value), copy=True)
         if self._arrays.name(one) in self._limits.uninitialized:
-            unset = float("nan") if jnp.issubdtype(held.dtype, jnp.floating) else jnp.iinfo(held.dtype).max
-            held[...] = 0 if mode is CheckMode.ZERO else unset
-        return jnp.asarray(held)
+            unset = float("nan") if jnp.issubdtype(copied.dtype, jnp.floating) else jnp.iinfo(copied.dtype).max
+            copied[...] = 0 if mode is CheckMode.ZERO else unset
+        return jnp.asarray(copied)
 
     def _fault_of(self, error: Exception, captured: CapturedReports) -> CheckFinding | None:
         """Returns the finding for an error of jax; None if it is not an error of the kernel."""

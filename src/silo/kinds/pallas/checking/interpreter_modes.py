@@ -181,12 +181,12 @@ def races_in(text: str) -> list[Race]:
     >>> race.first.place, race.second.by_copy
     ('k.py:15', True)
     """
-    found: list[Race] = []
+    races: list[Race] = []
     for part in text.split(_MARK)[1:]:
         accesses = [one for line in part.splitlines() if (one := _access(line.strip())) is not None]
         if len(accesses) >= 2:  # a race needs two accesses
-            found.append(Race(accesses[0], accesses[1]))
-    return found
+            races.append(Race(accesses[0], accesses[1]))
+    return races
 
 
 def _access(line: str) -> Access | None:

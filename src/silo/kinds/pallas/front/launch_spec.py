@@ -173,7 +173,7 @@ class ArraySpec:
         block = (
             None if self.block is None else [None if one is None else expressions.to_json(one) for one in self.block]
         )
-        made = None if self.made is None else [expressions.to_json(one) for one in self.made]
+        sizes = None if self.made is None else [expressions.to_json(one) for one in self.made]
         dims: list[JSON] = [list(one) if isinstance(one, tuple) else one for one in self.dims]
         return {
             "name": self.name,
@@ -185,7 +185,7 @@ class ArraySpec:
             "prefetch": self.prefetch,
             "buffers": self.buffers,
             "like": self.like,
-            "made": made,
+            "made": sizes,
         }
 
 
@@ -217,12 +217,12 @@ def constants_read(arrays: Sequence[ArraySpec], scratch: Sequence[ScratchSpec]) 
 def size_value(where: str, what: str, size: Node, bindings: Bindings, least: int = 1) -> int:
     """Returns a size's value in one variant. Raises CompileError, which rejects only this config, if it is invalid."""
     try:
-        found = expressions.evaluate(size, bindings)
+        value = expressions.evaluate(size, bindings)
     except ExpressionError as error:
         raise CompileError(f"{where}: {what} is {size}: {error}") from None
-    if found < least:
-        raise CompileError(f"{where}: {what} is {size} = {found}; it is {least} or more")
-    return found
+    if value < least:
+        raise CompileError(f"{where}: {what} is {size} = {value}; it is {least} or more")
+    return value
 
 
 class SpecReader:
@@ -269,9 +269,9 @@ class SpecReader:
             raise SourceError(f'{what} has a shape=, which is for arrays with role="out" that calls leave out')
         if like and like not in self._arrays:
             raise SourceError(f"{what} is to have the shape of {like}, which is none of {', '.join(self._arrays)}")
-        made = None
+        sizes = None
         if given.shape is not None and not isinstance(given.shape, str):
-            made = tuple(self._size(name, "shape", one) for one in given.shape)
+            sizes = tuple(self._size(name, "shape", one) for one in given.shape)
         return ArraySpec(
             name=name,
             role=role,
@@ -283,7 +283,7 @@ class SpecReader:
             index=given.index,
             buffers=given.buffers,
             like=like,
-            made=made,
+            made=sizes,
         )
 
     def scratch(self, name: str, given: Scratch) -> ScratchSpec:

@@ -198,7 +198,7 @@ class PallasSource:
     def index_axes(self) -> Mapping[str, int]:
         """The number of grid indices that each index map takes; its other parameters are prefetched arrays."""
         prefetched = sum(one.prefetch for one in self.arrays)
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for one in self.arrays:
             if one.index is None:
                 continue
@@ -208,8 +208,8 @@ class PallasSource:
                     f"{self}: the index map of {one.name} takes {count + prefetched} values; it gets an index for each "
                     f"axis of the grid, up to {self.axes}, and {prefetched} prefetched arrays"
                 )
-            found[one.name] = count
-        return found
+            counts[one.name] = count
+        return counts
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """Returns the typed signature of one call, and its constants. Raises ArgumentError.
@@ -223,23 +223,23 @@ class PallasSource:
         parameters: list[Parameter] = []
         constants: list[tuple[str, Value]] = []
         for one in signature.parameters:
-            given = arguments.get(one.name)
+            argument = arguments.get(one.name)
             if one.kind is ParameterKind.CONSTEXPR:
-                if given is not None:
-                    if given.is_pointer:
+                if argument is not None:
+                    if argument.is_pointer:
                         raise ArgumentError(f"{name}: {one.name} is a constexpr, so it takes a value, not an array")
-                    constants.append((one.name, given.value))
+                    constants.append((one.name, argument.value))
                 parameters.append(one)
                 continue
-            if given is None:
+            if argument is None:
                 if isinstance(one.default, NoDefault):
                     raise ArgumentError(f"{name}: the argument {one.name} is missing")
-                given = ArgumentFacts(one.default)
+                argument = ArgumentFacts(one.default)
             spec = specs.get(one.name)
-            if spec is not None and spec.may_be_left_out and not given.is_pointer and given.value is None:
+            if spec is not None and spec.may_be_left_out and not argument.is_pointer and argument.value is None:
                 parameters.append(_left_out(name, one, spec, arguments))
             else:
-                parameters.append(_scalar(name, one, given) if spec is None else _array(name, one, spec, given))
+                parameters.append(_scalar(name, one, argument) if spec is None else _array(name, one, spec, argument))
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
     def constant(self, value: object) -> Value:
