@@ -220,7 +220,7 @@ class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
         ...
 
     def order_finding(self, difference: Difference, schedule: Schedule) -> CheckFinding:
-        """Returns the finding for results that differ from those of the first schedule."""
+        """Returns the finding for results that differ from the first schedule's results."""
         del difference, schedule
         return CheckFinding("race", "results that depend on the order in which programs run")
 

@@ -373,7 +373,7 @@ class Case:
         return {name: value for name, value in self.kwargs.items() if is_option(name)}
 
     def arguments(self, names: Sequence[str]) -> dict[str, Any]:
-        """Returns the arguments of the kernel's call: those of :meth:`bind`, with each handle replaced by its array."""
+        """Returns the arguments of the kernel's call: :meth:`bind` with each handle replaced by its array."""
         handles = (Handle, DescriptorHandle)
         return {name: one.array if isinstance(one, handles) else one for name, one in self.bind(names).items()}
 

@@ -217,7 +217,7 @@ class ExtentKind(Enum):
 
 @frozen
 class HeldExtents:
-    """The extents of a call that decide the code of a kernel: those of ``arguments``, by name, and perhaps its grid.
+    """The extents of a call that decide the code of a kernel: extents of ``arguments``, by name, and perhaps its grid.
 
     A kernel with such extents is compiled for each of their values. Its guard compares each of these numbers, or, for a
     dynamic layout, all facts that the code may assume.

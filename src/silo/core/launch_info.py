@@ -102,7 +102,7 @@ ABI_BYTES = {
     AbiType.EMPTY: 1,
     AbiType.TENSORMAP: 128,
 }
-"""The bytes of one parameter of a GPU kernel; :attr:`LayoutSlot.bytes` computes those of a struct."""
+"""The bytes of one parameter of a GPU kernel; for a struct, :attr:`LayoutSlot.bytes` computes them."""
 
 
 _ABI_TYPE: Final = enumerated(AbiType)

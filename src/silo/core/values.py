@@ -258,7 +258,7 @@ def value_to_json(value: Value) -> JSON:
 
 
 def identity_of(value: object) -> object:
-    """Returns a hashable object; those of two values are equal exactly if the values have the same canonical form.
+    """Returns a hashable object that is equal for two values exactly if they have the same canonical form.
 
     Python calls 1, True and 1.0 equal, and 0.0 and -0.0; a kernel may be compiled differently for each of them. NaN has
     one canonical form, so its identity equals itself. A value that is neither a number nor a tuple is its own identity.

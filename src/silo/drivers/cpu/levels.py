@@ -78,7 +78,7 @@ class CpuFacts:
 
 
 def highest_level(facts: CpuFacts) -> str | None:
-    """Returns the highest level whose features, and those of all levels below, are present; None if there is none.
+    """Returns the highest level whose own features and all features of lower levels are present; or None.
 
     >>> highest_level(CpuFacts("x86_64", features=LEVELS["x86-64-v2"].features))
     'x86-64-v2'

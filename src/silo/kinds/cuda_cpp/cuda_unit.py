@@ -53,7 +53,7 @@ class CudaType:
 
     ``form`` is one of :class:`Form`. ``spelled`` is the type in C++ (``const float *``). ``dtype`` is the short name of
     the scalar, or of the elements behind a pointer; "" if unknown (``void``, a struct). ``const``: the kernel writes
-    nothing through the pointer. ``bytes`` and ``align`` are those of the parameter itself. ``lanes``: the scalars of a
+    nothing through the pointer. ``bytes`` and ``align`` describe the parameter itself. ``lanes``: the scalars of a
     vector type, also behind a pointer (4 for ``float4 *``). ``members``: the members of a struct, in order.
     """
 

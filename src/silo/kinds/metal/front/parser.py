@@ -247,7 +247,7 @@ _BEFORE_A_NAME = frozenset({"(", "&"})
 
 
 def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
-    """Returns those of ``names`` that a kernel's body casts to a pointer or a reference without ``const``.
+    """Returns the ``names`` that a kernel's body casts to a pointer or a reference without ``const``.
 
     C casts and C++ casts are found if the name is the first word of the operand. A cast within a function that the
     kernel calls, or to a type alias, is not found: declare such a parameter without ``const``.

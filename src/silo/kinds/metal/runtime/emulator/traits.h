@@ -173,7 +173,7 @@ concept Integer = is_integer<T>;
 
 namespace metal {
 
-// For a vector, these traits are those of its elements.
+// For a vector, these traits describe its elements.
 template <class T>
 constexpr bool is_floating_point_v = silo_metal::is_real<silo_metal::element_of<T>>;
 template <class T> constexpr bool is_integral_v = silo_metal::is_integer<silo_metal::element_of<T>>;
