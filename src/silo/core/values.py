@@ -1,9 +1,9 @@
 """The values that keys and manifests hold, dtypes among them; each has one canonical JSON form.
 
 Integers, strings, bools and None are their own form. A value that JSON cannot hold without loss becomes an object with
-one member: ``{"float": "0x1.8p+1"}`` (``float.hex``), ``{"tuple": [...]}``, ``{"dtype": "float32"}``, ``{"function":
-["<name>", "<fingerprint>"]}``, ``{"record": ["<class>", "<field>", <value>, ...]}``. Integers outside 64 bits are
-``{"int": "..."}``.
+one member: ``{"float": "0x1.8p+1"}`` (``float.hex``), ``{"tuple": [...]}``, ``{"dtype": "float32"}``,
+``{"function": ["<name>", "<fingerprint>"]}``, ``{"record": ["<class>", "<field>", <value>, ...]}``.
+Integers outside 64 bits are ``{"int": "..."}``.
 """
 
 from __future__ import annotations
@@ -152,8 +152,9 @@ def from_dlpack(code: int, bits: int) -> DType | None:
     return _BY_DLPACK.get((code, bits))
 
 
-# Limits on values read from files: far above any kernel's need, and so low that their products stay small. First:
-# parameters of a kernel. A GPU's ABI has room for 4,060 bytes of them, and messages list them for each variant.
+# Limits on values read from files: far above any kernel's need, and so low that their products stay small.
+
+# Parameters of a kernel. A GPU's ABI has room for 4,060 bytes of them, and messages list them for each variant.
 MAX_PARAMETERS = 1024
 MAX_NAMES = 4096  # names in a key, a config or a specialization
 MAX_AXES = 32  # axes of an array, whose extents are multiplied
