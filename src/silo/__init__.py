@@ -171,7 +171,10 @@ _HOMES = {
 
 
 class _OldNames:
-    """Finds modules by the names that they had: :mod:`silo.old_names`, imported when an import would fail otherwise."""
+    """An import finder for renamed modules, placed last in ``sys.meta_path``.
+
+    It imports :mod:`silo.old_names` only when all other finders have failed.
+    """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG004
@@ -181,15 +184,16 @@ class _OldNames:
 sys.meta_path.append(_OldNames)
 
 
-if not TYPE_CHECKING:  # to a type checker a misspelt name is an error
+if not TYPE_CHECKING:  # type checkers do not see __getattr__, so that they report a misspelt name as an error
 
     def __getattr__(name: str) -> object:
-        """Import the home of a public name at its first use (PEP 562).
+        """Imports the module of a public name when the name is first used (PEP 562).
 
-        A kind of source whose kernels are made by a call has a name of its own: ``silo.binary``.
+        A kind of source whose kernels are made by a call is also a name here, for example ``silo.binary``.
         """
         home = _HOMES.get(name)
-        if name in ("kernel", "torch_op"):  # loads the kernels, which torch may trace
+        # do not define these earlier: they import silo.kernels, and torch may be tracing
+        if name in ("kernel", "torch_op"):
             import_module("silo.integrations.torch.import_hook").watch()
         value = _maker(name) if home is None else getattr(import_module(home), name)
         globals()[name] = value

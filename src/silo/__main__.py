@@ -1,4 +1,4 @@
-"""``python -m silo``: the ``silo`` command of this very Python."""
+"""``python -m silo``: runs the ``silo`` command with the Python interpreter that was started."""
 
 from silo.cli.main import main
 

@@ -1,8 +1,8 @@
-"""The table of the plug-ins that Silo ships: their places, compile options and kinds of blobs.
+"""The table of the plug-ins that Silo ships: their import paths, compile options and kinds of blobs.
 
-Looking through every installed distribution, and importing each compiler's declaration, takes longer than launching a
-kernel. So the places are listed here (group of entry points, name, ``module:attribute``; ``pyproject.toml`` has the
-same for other programs), and so are the words that the declarations have between them. A test compares all of it with
+Searching every installed distribution and importing each compiler's declaration takes longer than launching a kernel.
+So this table lists the import paths (group of entry points, name, ``module:attribute``), which ``pyproject.toml``
+repeats for other programs, and the options and blob kinds that the declarations contain. A test compares the table with
 ``pyproject.toml`` and the declarations. Devices are not in the table: each folder of ``silo/drivers`` is a driver
 (:func:`silo.core.plugins.driver_kinds`).
 """
@@ -37,7 +37,7 @@ SHIPPED: dict[str, dict[str, str]] = {
     },
 }
 
-# Names of compile options, and which of them go to launch info.
+# The names of all compile options, and of the options that are also stored in launch info.
 OPTIONS: tuple[str, ...] = (
     "num_warps",
     "num_stages",
@@ -64,7 +64,7 @@ OPTIONS: tuple[str, ...] = (
 )
 LAUNCH_OPTIONS: tuple[str, ...] = ("cpu_chunk", "cpu_threads", "cpu_work")
 
-# Kinds of blobs: whether they run on the host when loaded, and whether they are the text that a check compiles.
+# For each kind of blob: whether it runs on the host when loaded, and whether a check compiles its text.
 BLOB_KINDS: dict[str, tuple[bool, bool]] = {
     "c": (False, False),
     "cubin": (False, False),

@@ -1,4 +1,4 @@
-"""Every error Silo raises, in one tree.
+"""The classes of every error that Silo raises, in one tree.
 
 ::
 
@@ -9,37 +9,37 @@
     ├── SourceError              a kernel that cannot be read
     │   ├── ToolchainError       Triton (or another framework) is absent or of an unsupported version
     │   └── TraceError           a lambda that cannot become an expression
-    ├── ExpressionError          an expression whose value does not exist (overflow, division by zero)
-    ├── SpaceError               a tuning space or constraint that makes no sense
+    ├── ExpressionError          an expression without a value (overflow, division by zero, a missing name)
+    ├── SpaceError               a tuning space or constraint that is invalid
     ├── CaseError                a case or its recipe is wrong
     ├── CompileError             a variant that did not compile
     │   ├── UnsupportedError     operations the target cannot express, each with file:line and count
-    │   ├── ResourceError        more memory of the device than it has; carries which, need and capacity
+    │   ├── ResourceError        more memory is needed than the device has; carries kind, need and capacity
     │   ├── CompilerMissingError no usable C compiler
     │   ├── CompileTimeoutError  the worker passed its time limit and was stopped
     │   └── CompileCrashError    the worker died
     ├── TuneError                no config of a space can be used
     │   ├── AgreementError       ranks have decided differently
-    │   ├── FrozenError          tuning is frozen, and nothing says which config to use
-    │   └── LockError            a lock file that is not there, cannot be read or cannot be written
+    │   ├── FrozenError          tuning is frozen, and neither the lock nor the store holds a config
+    │   └── LockError            a lock file that is missing, cannot be read or cannot be written
     ├── StoreError               the store cannot be read or written
-    │   └── RemoteError          the remote store cannot be reached, refuses or says what is not true; carries which
-    ├── SignatureError           a key or a signature that cannot be read, used or believed
+    │   └── RemoteError          the remote store cannot be reached, denies access or sends wrong data; carries kind
+    ├── SignatureError           a key or a signature that cannot be read, used or verified
     ├── BundleError              a .silo file
     │   ├── BundleFormatError    not a bundle, truncated or damaged; carries field and offset
     │   ├── BundleVersionError   written by a newer Silo
-    │   ├── NoVariantError       nothing in it fits the call; carries every rejection
-    │   ├── RegistryError        a registry that cannot be reached, refuses, or sends what was not asked for
-    │   └── TrustError           it brings host code nobody here vouched for
+    │   ├── NoVariantError       no variant in it fits the call; carries every rejection
+    │   ├── RegistryError        a registry that cannot be reached, denies access, or sends other bytes than requested
+    │   └── TrustError           it contains host code that is not trusted on this machine
     ├── ArgumentError            wrong count, name, type, dtype, device or value of an argument (also a TypeError)
     │   └── GridError            a grid, block or option of another project's launcher (also a ValueError)
     └── LaunchError              the driver or the device refused, or the kernel failed (also a RuntimeError)
-        ├── CheckError           a kernel that was checked does what no kernel may; carries where and what
-        ├── LaunchTimeoutError   a kernel that was tried did not end in time and was stopped
+        ├── CheckError           a checked kernel broke a rule; carries the place and the kind of fault
+        ├── LaunchTimeoutError   a trial run of a kernel did not end in time and was stopped
         └── DeviceError          the device is absent or cannot do what was asked
             └── BlobLostError    compiled code left the store before it was loaded
 
-Messages name the event, its place, the reason and the cure.
+A message states the event, its place, the reason and the remedy.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ __all__ = [
 
 
 class SiloError(Exception):
-    """Base of every error Silo raises on purpose.
+    """Base of every error that Silo raises on purpose.
 
-    Its text is printable everywhere, also in a traceback: it may quote a bundle, whose texts come from its author.
+    Its text never contains unprintable characters, even if it quotes a bundle, whose author may write any text.
     """
 
     def __str__(self) -> str:
-        """The message."""
+        """Returns the message with unprintable characters escaped."""
         from silo.sanitized_text import printable  # noqa: PLC0415  # a launch that works needs none of it
 
         return printable(super().__str__())
@@ -130,7 +130,7 @@ class ExpressionError(SiloError):
 
 
 class SpaceError(SiloError):
-    """A tuning space or one of its constraints makes no sense."""
+    """A tuning space or one of its constraints is invalid."""
 
 
 class CaseError(SiloError):
@@ -146,7 +146,7 @@ class UnsupportedError(CompileError):
 
 
 class ResourceError(CompileError):
-    """A variant takes more of the device's memory than there is: ``need`` and ``capacity`` of ``kind``, in bytes."""
+    """A variant needs more of the device's memory than exists: ``need`` and ``capacity`` of ``kind``, in bytes."""
 
     def __init__(self, message: str, *, kind: str = "", need: int = 0, capacity: int = 0) -> None:
         super().__init__(message)
@@ -188,10 +188,10 @@ class StoreError(SiloError):
 
 
 class RemoteError(StoreError):
-    """The remote store failed in one way, its ``kind``.
+    """A request to the remote store failed; ``kind`` is the sort of failure.
 
-    ``fault``: it cannot be reached or used; ``refused``: it denies access to this user; ``lie``: its answer contradicts
-    the request; ``package``: a package that is needed to reach it is not installed.
+    ``fault``: the store cannot be reached or used; ``refused``: it denies access to this user; ``lie``: its answer
+    contradicts the request; ``package``: a package that is needed to reach it is not installed.
     """
 
     def __init__(self, message: str, *, kind: str) -> None:
@@ -200,7 +200,7 @@ class RemoteError(StoreError):
 
 
 class SignatureError(SiloError):
-    """A key or a signature cannot be read, used or believed."""
+    """A key or a signature cannot be read, used or verified."""
 
 
 class BundleError(SiloError):
@@ -233,7 +233,7 @@ class NoVariantError(BundleError):
 
 
 class RegistryError(BundleError):
-    """A registry cannot be reached, refuses, or sends other bytes than requested."""
+    """A registry cannot be reached, denies access, or sends other bytes than requested."""
 
 
 class TrustError(BundleError):
@@ -245,11 +245,11 @@ class ArgumentError(SiloError, TypeError):
 
 
 class GridError(ArgumentError, ValueError):
-    """A grid, a block or an option of a launch through another project's launcher has a value that it cannot have."""
+    """A grid, a block or an option of a launch through another project's launcher has an invalid value."""
 
 
 class LaunchError(SiloError, RuntimeError):
-    """The driver or the device refused a launch, or the kernel failed: ``tl.device_assert``, a fault.
+    """The driver or the device refused a launch, or the kernel failed: a ``tl.device_assert`` or a memory fault.
 
     Also a ``RuntimeError``, the class that Triton and torch raise for a failed launch or assertion.
     """
@@ -261,9 +261,10 @@ class CheckError(LaunchError):
     ``kind`` is one of ``out of bounds``, ``read-only``, ``misaligned``, ``uninitialized``, ``race``, ``endless``,
     ``assertion``, ``assumption``, ``hint``, ``masked-off value``, ``division by zero``, ``overflow``, ``NaN``; of Metal
     kernels also ``barrier``, ``divergence``, ``address space``, ``threadgroup memory``, ``thread memory``, ``bad
-    argument``. ``place`` is the ``file:line`` of the operation ("" if the kernel's text lacks places). ``program``,
-    ``index`` (in the tile; () for a scalar; of Metal kernels the thread's position in its threadgroup) and ``argument``
-    (an array, or a variable of the text) are None where they mean nothing.
+    argument``. ``place`` is the ``file:line`` of the operation, or "" if the kernel's text has no source positions.
+    ``program`` is the index of the program in the grid. ``index`` is the element's index in its tile, () for a scalar;
+    for a Metal kernel, the thread's position in its threadgroup. ``argument`` is the name of an array or of a variable
+    in the kernel's text. Each of these three is None if it does not apply.
     """
 
     def __init__(
@@ -285,7 +286,7 @@ class CheckError(LaunchError):
 
 
 class LaunchTimeoutError(LaunchError):
-    """A kernel that was tried did not end in time and was stopped."""
+    """A trial run of a kernel did not end in time and was stopped."""
 
 
 class DeviceError(LaunchError):
@@ -293,11 +294,11 @@ class DeviceError(LaunchError):
 
 
 class BlobLostError(DeviceError):
-    """Compiled code left the store before it was loaded: it was pruned or damaged. It is compiled again."""
+    """Compiled code was pruned or damaged in the store before it was loaded. The caller compiles it again."""
 
 
 def error_named(name: str) -> type[SiloError] | None:
-    """The error of this module that another process named; None for any other name.
+    """Returns the error class of this module called ``name``, a name sent by another process; None for any other name.
 
     >>> error_named("TuneError").__name__
     'TuneError'
@@ -309,7 +310,7 @@ def error_named(name: str) -> type[SiloError] | None:
 
 
 def native_missing(error: ImportError) -> DeviceError:
-    """The error to raise where the native module cannot be imported.
+    """Returns the error to raise if the native module cannot be imported.
 
     >>> str(native_missing(ImportError("no such file")))[:61]
     "Silo's native module cannot be loaded: no such file. It reads"

@@ -1,9 +1,10 @@
-"""State of a process and of its children made by ``fork``: locks that a child finds free, warnings logged once.
+"""Locks and warnings that stay correct in a child process made by ``fork``.
 
-Only the thread that forked lives on in the child. A lock that another one held would never be released there, so locks
-of this module are new ones in a child, but for those that the forking thread itself holds: it goes on, and leaves them.
-The data under one of these locks must be consistent between any two steps of Python (a dictionary, a set, one
-assignment); otherwise its maker passes a function that repairs it.
+Only the thread that called ``fork`` exists in the child. A lock held by another thread would never be released there,
+so every lock of this module is replaced by a free one in the child. Locks that the forking thread itself holds stay
+held: that thread continues in the child and releases them. The data that such a lock protects must be consistent
+between any two steps of Python (a dictionary, a set, one assignment); otherwise the lock's creator passes a function
+that repairs it.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ __all__ = ["Condition", "Mutex", "Notices", "in_child", "renew_properties_of", "
 
 
 class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final in the stubs alone
-    """A lock for ``with`` that its holder may take again, and that a child made by fork finds free unless it is its.
+    """A reentrant lock for ``with``. In a child made by fork it is free, unless the forking thread holds it.
 
-    It is taken and released in one step, by C code: if taking it took several steps of Python, an exception of a signal
+    C code takes and releases it in one step. If taking it took several steps of Python, an exception from a signal
     between them (Ctrl-C) would leave the lock held for ever.
 
     Args:
-        lost: called in the child if another thread held it: to undo that thread's unfinished work.
+        lost: called in the child if another thread held the lock, to undo that thread's unfinished work.
     """
 
     __slots__ = ("_lost",)
@@ -37,13 +38,13 @@ class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final
         _locks.add(self)
 
     def __new__(cls, lost: Callable[[], object] | None = None) -> Self:
-        """The lock itself; the base takes no arguments."""
+        """Returns the new lock. ``lost`` is for ``__init__``: the base class takes no arguments."""
         del lost
         return super().__new__(cls)
 
     def renew(self) -> None:
-        """In a child: be free, unless its one thread holds it."""
-        mine: Any = self  # the stubs leave these two out; threading itself calls them
+        """Makes the lock free in a child process, unless the child's only thread holds it."""
+        mine: Any = self  # type checkers do not know _is_owned and _at_fork_reinit, which threading itself calls
         if mine._is_owned():  # noqa: SLF001
             return
         if self.acquire(blocking=False):
@@ -57,14 +58,14 @@ class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final
 _locks: weakref.WeakSet[Mutex] = weakref.WeakSet()
 _handlers: list[weakref.WeakMethod[Callable[[], object]] | Callable[[], Callable[[], object]]] = []
 _registering = Mutex()
-_MOST_WAITED_S = 1.0  # seconds that a fork waits for native code of a library
-_packages = {"silo"}  # classes whose cached properties are computed during a call
+_MOST_WAITED_S = 1.0  # longest time that a fork waits for native code of a library
+_packages = {"silo"}  # top-level packages whose classes have cached properties that are computed during a call
 
 
 def in_child(handler: Callable[[], object]) -> None:
-    """Call ``handler`` in every child made by fork from now on, after locks were renewed, in order of registration.
+    """Calls ``handler`` in every child that is forked from now on. Handlers run after locks are renewed, in this order.
 
-    A method does not keep its object alive. Any thread may register.
+    If ``handler`` is a method, the registration does not keep its object alive. Any thread may register.
     """
     with _registering:
         _handlers[:] = [one for one in _handlers if one() is not None]
@@ -72,21 +73,21 @@ def in_child(handler: Callable[[], object]) -> None:
 
 
 def waits_for(lock: Mutex) -> Mutex:
-    """Have every fork wait until no other thread holds ``lock``, for at most a second; returns the lock.
+    """Makes every fork wait until no other thread holds ``lock``, for at most a second; returns the lock.
 
-    For a lock that is held while a library's native code runs: that code takes locks of its own, which are not renewed
-    in a child, and a child forked in the middle of it would wait for them for ever. A fork that has waited for a second
-    continues.
+    For a lock that is held while a library's native code runs. That code takes locks of its own, which are not renewed
+    in a child, so a child that is forked while another thread runs it would wait for them for ever. After a second the
+    fork goes on anyway.
     """
-    taken: set[int] = set()  # threads that fork and have the lock
+    holders: set[int] = set()  # ids of the threads that hold the lock while they fork
 
     def before() -> None:
         if lock.acquire(timeout=_MOST_WAITED_S):
-            taken.add(threading.get_ident())
+            holders.add(threading.get_ident())
 
     def after() -> None:
-        if threading.get_ident() in taken:
-            taken.discard(threading.get_ident())
+        if threading.get_ident() in holders:
+            holders.discard(threading.get_ident())
             lock.release()
 
     os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
@@ -94,9 +95,9 @@ def waits_for(lock: Mutex) -> Mutex:
 
 
 class Condition(threading.Condition):
-    """A condition variable on a :class:`Mutex`, which a child made by fork finds free and without waiting threads.
+    """A condition variable on a :class:`Mutex`. In a child made by fork its lock is free and no thread waits on it.
 
-    The owner of the state that it guards puts that state right in the child, with :func:`in_child`.
+    The owner of the state that the condition guards registers a function with :func:`in_child` to repair that state.
     """
 
     def __init__(self) -> None:
@@ -104,7 +105,7 @@ class Condition(threading.Condition):
         in_child(self._forget_waiters)
 
     def _forget_waiters(self) -> None:
-        waiters: Any = vars(self)["_waiters"]  # a deque in CPython 3.11 to 3.14
+        waiters: Any = vars(self)["_waiters"]  # CPython 3.11 to 3.14 keep the waiting threads in this deque
         waiters.clear()
 
 
@@ -121,11 +122,11 @@ def _after_fork() -> None:
 
 
 def _forget_unfinished_imports() -> None:
-    """Drop the modules that other threads were importing: the child would wait for ever for them to end.
+    """Removes the modules that other threads were importing, as the child would wait for ever for them.
 
-    Python renews only its lock of all imports; each module has one as well (``_ModuleLock`` of
-    ``importlib._bootstrap``, in CPython 3.11 to 3.14), and half a module in ``sys.modules``. The child imports the
-    module anew when it needs it.
+    Python renews only its global import lock. Each module also has a lock (``_ModuleLock`` of ``importlib._bootstrap``,
+    in CPython 3.11 to 3.14), and a half-imported module is in ``sys.modules``. The child imports such a module again
+    when it needs it.
     """
     locks: dict[str, Any] = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
     own = threading.get_ident()
@@ -134,12 +135,13 @@ def _forget_unfinished_imports() -> None:
         if lock is None or lock.owner == own:
             continue
         locks.pop(name, None)
-        if lock.owner is not None:  # otherwise it was about to be taken, or was just released
+        # without an owner no import was running: the lock was about to be taken or had just been released
+        if lock.owner is not None:
             sys.modules.pop(name, None)
 
 
 def _renew_once_lock() -> None:
-    """Free the lock that ``tempfile`` holds while it looks for the folder of temporary files, the first time."""
+    """Replaces the lock that ``tempfile`` holds while it first looks for the folder of temporary files."""
     tempfile: Any = sys.modules.get("tempfile")
     once: Any = getattr(tempfile, "_once_lock", None)
     if once is not None and once.locked():
@@ -147,15 +149,16 @@ def _renew_once_lock() -> None:
 
 
 def renew_properties_of(package: str) -> None:
-    """Renew the locks of cached properties of ``package`` in children too, like the locks of Silo's own classes.
+    """Also renews the locks of the cached properties of ``package`` in children, as for Silo's own classes.
 
-    For a package whose code runs within calls of Silo. Python 3.12 and later lack these locks.
+    Call it for a package whose code runs within calls of Silo. In Python 3.12 and later cached properties have no
+    locks.
     """
     _packages.add(package)
 
 
 def _renew_cached_properties(modules: Iterable[tuple[str, Any]]) -> None:
-    """Renews the lock of each ``cached_property``: until Python 3.12 it is one lock for all objects of a class."""
+    """Renews the lock of each ``cached_property``: before Python 3.12, all objects of a class share one lock."""
     from functools import cached_property  # noqa: PLC0415  # loaded long ago
 
     for name, module in modules:
@@ -171,7 +174,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Notices:
-    """Warnings on one logger, each subject at most once."""
+    """Logs warnings on one logger, at most one for each subject."""
 
     def __init__(self, logger: str = "silo") -> None:
         self._logger = logger
@@ -179,7 +182,7 @@ class Notices:
         self._logged: set[str] = set()
 
     def once(self, subject: str, message: str) -> None:
-        """Log ``message`` unless something about ``subject`` was logged before."""
+        """Logs ``message`` unless a message about ``subject`` was logged earlier."""
         with self._lock:
             if subject in self._logged:
                 return

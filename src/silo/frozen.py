@@ -1,7 +1,7 @@
-"""``@frozen``: classes of immutable values, cheap to define.
+"""``@frozen``: makes classes of immutable values, and takes little time for each class.
 
-The modules of a first launch are imported in a few milliseconds, and ``dataclasses`` would take most of them: it
-compiles half a dozen methods for each class and imports ``inspect``. Here all classes share their methods.
+Importing the modules that a first launch needs takes a few milliseconds. ``dataclasses`` would take most of that time:
+it compiles half a dozen methods for each class and imports ``inspect``. Here all classes share their methods.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 _MISSING: Final[Any] = object()
-# Slots of each value for facts that follow from its fields: they belong to no copy and to no comparison.
+# Slots that cache facts computed from a value's fields: copies do not take them over and comparisons ignore them.
 _REMEMBERED = ("__hash_once__", "__facts__")
 
 
 class Field:
-    """A field of a frozen class, as :func:`field` describes it."""
+    """A field of a frozen class; :func:`field` describes its attributes."""
 
     __slots__ = (
         "compare",
@@ -51,7 +51,7 @@ class Field:
 
     @property
     def has_default(self) -> bool:
-        """Whether it has a default that is made once."""
+        """Whether the field has a default value that all objects share, instead of a default factory."""
         return self.default is not _MISSING
 
 
@@ -68,23 +68,24 @@ def field(
     since: int = 0,
     member: str = "",
 ) -> Any:  # noqa: ANN401  # stands where a value of the field's type is expected
-    """A field with more than a default; the parameters have the meaning that they have in ``dataclasses.field``.
+    """Declares a field with options; the parameters that ``dataclasses.field`` has too mean the same as there.
 
     ``identity`` maps the field's value to the object that is compared and hashed in its place. ``form``, ``left_out``,
     ``since`` and ``member`` declare the field's JSON: :class:`silo.core.json_reader.Persisted`.
     """
-    made = Field()
-    made.form, made.left_out, made.since, made.member = form, left_out or since > 0, since, member
-    made.default, made.factory = default, default_factory
-    made.init, made.repr, made.compare, made.identity = init, repr, compare, identity
-    return made
+    declared = Field()
+    declared.form, declared.left_out, declared.since, declared.member = form, left_out or since > 0, since, member
+    declared.default, declared.factory = default, default_factory
+    declared.init, declared.repr, declared.compare, declared.identity = init, repr, compare, identity
+    return declared
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """Make a class one of values: as ``dataclass(frozen=True, slots=True)`` does, without inheritance of fields.
+    """Makes a class of immutable values: like ``dataclass(frozen=True, slots=True)``, but fields are not inherited.
 
-    The functions of ``dataclasses`` (``replace``, ``fields``, ``asdict``) take its instances, ``match`` their fields.
+    The functions of ``dataclasses`` (``replace``, ``fields``, ``asdict``) accept instances, and ``match`` sees the
+    fields.
 
     >>> @frozen
     ... class Point:
@@ -101,7 +102,7 @@ def frozen(cls: type[T]) -> type[T]:
             one.name, one.member = name, one.member or name
     members = {name: value for name, value in cls.__dict__.items() if name not in fields}
     for name in ("__dict__", "__weakref__"):
-        members.pop(name, None)  # the new class gets its own, or none
+        members.pop(name, None)  # the new class makes its own or has none
     parameters = {name: one for name, one in fields.items() if one.init}
     members |= {
         "__slots__": (*fields, *_REMEMBERED),
@@ -129,7 +130,7 @@ def frozen(cls: type[T]) -> type[T]:
 class remembered(Generic[V]):  # noqa: N801  # a decorator, as property is
     """A property of a frozen class that is computed once for each value, when it is first read.
 
-    Two threads may both compute it. The result must not be changed.
+    If two threads read it first at the same time, both may compute it. Do not change the result.
 
     >>> @frozen
     ... class Square:
@@ -146,7 +147,7 @@ class remembered(Generic[V]):  # noqa: N801  # a decorator, as property is
     """
 
     def __init__(self, read: Callable[[Any], V]) -> None:
-        self.func = read  # the name that functools.cached_property has
+        self.func = read  # the same attribute name as in functools.cached_property
         self._name = ""
         self.__doc__ = read.__doc__
 
@@ -173,24 +174,24 @@ class remembered(Generic[V]):  # noqa: N801  # a decorator, as property is
 
 
 def fields_of(cls: type) -> tuple[Field, ...]:
-    """The fields a class is made from, in order."""
+    """Returns the fields of a frozen class, in order."""
     made: Any = cls
     fields: dict[str, Field] = made.__frozen_fields__
     return tuple([one for one in fields.values() if one.init])
 
 
 def names_of(cls: type) -> tuple[str, ...]:
-    """The names of the fields a class is made from, in order."""
+    """Returns the names of a frozen class's fields, in order."""
     return cast("Any", cls).__match_args__
 
 
 def replace(value: T, **changes: object) -> T:
-    """A copy with other values in some fields."""
+    """Returns a copy with other values in some fields."""
     cls: Any = type(value)
     values: list[object] = []
     for name in cls.__match_args__:
         values.append(changes.pop(name) if name in changes else getattr(value, name))  # noqa: PERF401  # one call less
-    return cls(*values, **changes)  # the remaining names are not fields, which the class reports
+    return cls(*values, **changes)  # a name left in ``changes`` is not a field: the constructor raises TypeError for it
 
 
 def _init_of(
@@ -219,7 +220,11 @@ def _init_of(
 def _complete(
     name: str, parameters: dict[str, Field], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[object, ...]:
-    """The values of all parameters, with defaults."""
+    """Returns the values of all parameters in order, with defaults filled in.
+
+    Raises:
+        TypeError: an argument is missing, unknown or given twice.
+    """
     if len(args) > len(parameters):
         raise TypeError(f"{name}() takes {len(parameters)} arguments, not {len(args)}")
     values = list(args)
@@ -274,11 +279,11 @@ def _identities_of(
     compared: tuple[tuple[str, Callable[[Any], object] | None], ...],
 ) -> Callable[[object], tuple[object, ...]]:
     def values(one: object) -> tuple[object, ...]:
-        found: list[object] = []
+        identities: list[object] = []
         for name, identity in compared:
             value = getattr(one, name)
-            found.append(value if identity is None else identity(value))
-        return tuple(found)
+            identities.append(value if identity is None else identity(value))
+        return tuple(identities)
 
     return values
 
@@ -298,7 +303,7 @@ def _reduce(self: object) -> tuple[object, ...]:
 
 
 class _OnDemand:
-    """A class attribute that :mod:`dataclasses` or :mod:`inspect` looks for, read from a dataclass of these fields."""
+    """A class attribute that :mod:`dataclasses` or :mod:`inspect` reads; computed from an equivalent dataclass."""
 
     __slots__ = ("_name", "_read")
 

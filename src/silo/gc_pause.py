@@ -1,4 +1,4 @@
-"""Python's collector of cycles, held back while many objects are made that stay."""
+"""Makes Python's garbage collector run rarely while a block creates many long-lived objects."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from silo.forks import Mutex
 
 __all__ = ["seldom_collected"]
 
-# A large package makes some 200,000 objects as it is imported. By default a collection is made for every 700 of them
-# and examines all earlier objects repeatedly: a fourth of the import's time, and it finds next to nothing.
+# Importing a large package makes some 200,000 objects. By default Python collects once for every 700 new objects and
+# examines all earlier objects repeatedly, which takes a fourth of the import's time and frees next to nothing.
 _SELDOM = 50_000
 _lock = Mutex()
 _within = 0
@@ -20,10 +20,11 @@ _before = (0, 0, 0)
 
 @contextmanager
 def seldom_collected() -> Generator[None]:
-    """Collect seldom within the block; not never, because a module may make cycles that are worth it.
+    """Runs the garbage collector rarely within the block. It still runs, because a module may make large cycles.
 
-    Blocks may be nested, and run in several threads at once: the last to end restores the settings that the first
-    found. A program that set the collector otherwise meanwhile, or that collects less often or never, is left alone.
+    Blocks may be nested and may run in several threads at once: the last block to end restores the thresholds that the
+    first one found. If the program changes the thresholds meanwhile, or already collects as rarely or never, they are
+    left alone.
 
     >>> import gc
     >>> before = gc.get_threshold()

@@ -1,4 +1,4 @@
-"""Names of a package that are imported at their first use (PEP 562)."""
+"""Package attributes that are imported from other modules at their first use (PEP 562)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["lazy_names"]
 
 
 def lazy_names(package: dict[str, object], places: Mapping[str, str]) -> Callable[[str], object]:
-    """The ``__getattr__`` of a package whose names are elsewhere.
+    """Returns the ``__getattr__`` of a package whose names are defined in other modules.
 
     Args:
-        package: the package's ``globals()``, where a name stays once it was imported.
-        places: name to ``module:name``.
+        package: the package's ``globals()``; a name is stored there once it was imported.
+        places: maps each name to its ``module:name``.
 
     >>> package = {"__name__": "shapes"}
     >>> lazy_names(package, {"turn": "math:pi"})("turn") == package["turn"]

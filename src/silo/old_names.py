@@ -1,6 +1,6 @@
-"""Names that modules of Silo had: each still imports, as an alias that warns, for one release.
+"""Former names of Silo's modules. Each can still be imported, for one release, and warns of its new name.
 
-The finder is last in ``sys.meta_path``, so a program pays for it only if an import would fail.
+The import finder is last in ``sys.meta_path``, so it takes no time unless an import would fail otherwise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["GONE_WITH", "OLD_MEMBERS", "OLD_NAMES", "spec_of"]
 
 GONE_WITH: Final = "0.2"
 
-# Modules that pages, examples and plug-ins import. A package in the table covers the modules within it too.
+# Former names that pages, examples and plug-ins import. An entry for a package covers the modules within it too.
 OLD_NAMES: Final = MappingProxyType(
     {
         "silo.api.agents": "silo.tuning.agents",
@@ -43,12 +43,12 @@ OLD_NAMES: Final = MappingProxyType(
     }
 )
 
-# Members of these modules that have another name in the new one.
+# By module: members that were renamed, from the former name to the present one.
 OLD_MEMBERS: Final = MappingProxyType({"silo.heuristics": MappingProxyType({"Effort": "TuningEffort"})})
 
 
 def new_name(name: str) -> str | None:
-    """The name that a module has now, "" for a package that is only the way to others; None if it was never one.
+    """Returns the present name of a module; "" for a former package without contents of its own; None for other names.
 
     >>> new_name("silo.tune.heuristics.space"), new_name("silo.tune.lock"), new_name("silo.api"), new_name("silo.x")
     ('silo.heuristics.heuristic_space', 'silo.tuner.lock', '', None)
@@ -62,14 +62,17 @@ def new_name(name: str) -> str | None:
 
 
 class _CallableModule(ModuleType):
-    """The module ``silo.tune``: importing it hides the function of that name, so it calls the function."""
+    """The module ``silo.tune``.
+
+    Importing it replaces the function ``silo.tune``, so calling the module calls that function.
+    """
 
     def __call__(self, *arguments: object, **options: object) -> object:
         return import_module("silo.commands.python_commands").tune(*arguments, **options)
 
 
 class _Loader(Loader):
-    """Makes a module with the attributes of the module that ``new`` names."""
+    """Makes a module that has the attributes of the module called ``new``."""
 
     def __init__(self, new: str) -> None:
         self._new = new
@@ -78,7 +81,7 @@ class _Loader(Loader):
         return _CallableModule(spec.name) if spec.name == "silo.tune" else None
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__path__ = []  # modules within it are found by this finder too
+        module.__path__ = []  # being a package, the alias has submodules, which this finder finds too
         if not self._new:
             return
         module.__doc__ = f"The old name of :mod:`{self._new}`."
@@ -90,12 +93,12 @@ class _Loader(Loader):
         def member(name: str) -> object:
             return getattr(home, renamed.get(name, name))
 
-        module.__dict__["__getattr__"] = member  # PEP 562
+        module.__dict__["__getattr__"] = member  # the module's own attribute look-up (PEP 562)
         module.__dict__["__dir__"] = lambda: dir(home)
         module.__dict__["__all__"] = getattr(home, "__all__", [one for one in vars(home) if not one.startswith("_")])
 
 
 def spec_of(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:  # noqa: ARG001  # as finders are called
-    """The specification of an old name's alias, or None for any other name."""
+    """Returns the import specification of a former module name, or None for any other name."""
     new = new_name(name)
     return None if new is None else ModuleSpec(name, _Loader(new), is_package=True)

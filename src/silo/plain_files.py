@@ -1,7 +1,7 @@
-"""Opening files that somebody else may have made, without hanging and without reading more than is allowed.
+"""Opens files that other users may have made, without hanging and without reading more than a limit.
 
-A path that a user names, or a name beside it, may lead to a pipe (which keeps its opener waiting), a device (which
-never ends) or a sparse file (which takes no disk, and its whole size of memory). These functions open plain files alone
+A path that a user names, or a name beside it, may lead to a pipe (whose opener waits), a device (which never ends) or a
+sparse file (which takes no disk space, but as much memory as its stated size). These functions open only plain files
 and read at most a limit. They are for data. Files that Silo writes again, or whose contents it trusts, are opened by
 :mod:`silo.store.privacy`.
 """
@@ -20,20 +20,20 @@ _CHUNK = 1 << 20
 
 
 class FileRefusedError(OSError):
-    """A file that is not opened or not read, although the system would. ``strerror`` is the reason."""
+    """A file that Silo refuses to open or to read, although the system would allow it. ``strerror`` is the reason."""
 
     def __init__(self, reason: str, path: object, number: int = errno.EPERM) -> None:
         super().__init__(number, reason, str(path))
 
 
 def open_plain(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """Open a plain file and return its descriptor, which child processes do not inherit.
+    """Opens a plain file and returns its descriptor, which child processes do not inherit.
 
     Add ``os.O_NOFOLLOW`` to ``flags`` to refuse a symbolic link as the last part of ``path``.
 
     Args:
         path: the file's path.
-        flags: as of ``os.open``.
+        flags: the flags of ``os.open``.
         mode: the permissions of a file that ``os.O_CREAT`` makes.
 
     Raises:
@@ -45,7 +45,8 @@ def open_plain(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int
     silo.plain_files.FileRefusedError: [Errno 1] it is not a plain file: '/dev/zero'
     """
     try:
-        # O_NONBLOCK: opening a pipe without a writer would wait. O_NOCTTY: opening a terminal changes nothing.
+        # Without O_NONBLOCK, opening a pipe that has no writer would wait. O_NOCTTY: an opened terminal does not become
+        # the process's controlling terminal.
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
     except OSError as error:
         if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
@@ -60,7 +61,7 @@ def open_plain(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int
 
 
 def read_plain(path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """Return the bytes of a plain file of at most ``most`` bytes, ``SILO_FILE_BYTES`` if None.
+    """Returns the bytes of a plain file of at most ``most`` bytes (``SILO_FILE_BYTES`` if None).
 
     The size is compared before anything is read; a file that grows meanwhile is refused as well.
 
@@ -76,20 +77,20 @@ def read_plain(path: str | os.PathLike[str], most: int | None = None) -> bytes:
 
 
 def read_open(descriptor: int, path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """Works like :func:`read_plain`, for a file that is open at its beginning; ``path`` is for messages."""
+    """Reads a plain file like :func:`read_plain`, from a descriptor at the file's beginning; messages name ``path``."""
     allowed = settings().file_bytes if most is None else most
     raised = "; if you know where it comes from, raise SILO_FILE_BYTES" if most is None else ""
     size = os.fstat(descriptor).st_size
     parts: list[bytes] = []
-    held = 0
+    bytes_read = 0
     if size <= allowed:
-        while part := os.read(descriptor, min(_CHUNK, allowed + 1 - held)):
+        while part := os.read(descriptor, min(_CHUNK, allowed + 1 - bytes_read)):
             parts.append(part)
-            held += len(part)
-            if held > allowed:
+            bytes_read += len(part)
+            if bytes_read > allowed:
                 break
-    if max(size, held) > allowed:
+    if max(size, bytes_read) > allowed:
         raise FileRefusedError(
-            f"it has {max(size, held)} bytes, and {allowed} may be read{raised}", os.fspath(path), errno.EFBIG
+            f"it has {max(size, bytes_read)} bytes, and {allowed} may be read{raised}", os.fspath(path), errno.EFBIG
         )
     return b"".join(parts)

@@ -1,9 +1,9 @@
-r"""Text that came from elsewhere, made fit for a terminal, or for the name of a file.
+r"""Makes text from untrusted sources safe to print on a terminal or to use as a file name.
 
-A bundle's names, reasons and messages are its maker's words. A terminal would take escape sequences in them for orders
-(new titles, a changed screen, text put on the clipboard), a carriage return hides what stood before it, and marks of
-direction show a text in another order than it has. So whatever is shown passes one of these functions, which write such
-characters as Python does.
+The author of a bundle chooses the names, reasons and messages in it. A terminal would execute escape sequences in them
+(a new window title, a changed screen, text put on the clipboard), a carriage return hides the text before it, and
+bidirectional control characters change the order in which text is displayed. So all displayed text passes one of these
+functions, which escape such characters as Python's ``repr`` does.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 __all__ = ["file_name", "one_line", "printable", "printable_json"]
 
-# Besides those that Python calls printable: tabs, and blanks of every width.
+# Also kept, although str.isprintable() is false for them: tabs, and blanks of every width.
 _BLANKS = "\t\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 
 def printable(text: str) -> str:
-    r"""The text with every character written out that is not a letter, mark, number, sign, blank, tab or end of a line.
+    r"""Returns the text with every character escaped that is not a letter, mark, number, sign, blank, tab or line end.
 
     >>> printable("\x1b]0;title\x07 x\ry\u202ez\ttab\r\nnext")
     '\\x1b]0;title\\x07 x\\ry\\u202ez\ttab\nnext'
@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r""":func:`printable`, with ends of lines written out too: for names and what else is a part of a line.
+    r"""Returns :func:`printable` text with line ends escaped too: for names and other texts that are parts of a line.
 
     >>> one_line("add\nevery byte verified")
     'add\\nevery byte verified'
@@ -37,7 +37,7 @@ def one_line(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    r"""JSON with such characters as the escapes that JSON has: the same data, byte for byte in ASCII where it matters.
+    r"""Returns JSON in which characters that :func:`printable` escapes are JSON escapes. It parses to the same data.
 
     >>> print(printable_json('["\x7f\u202e\U000e0001\ud800"]'))
     ["\u007f\u202e\udb40\udc01\ud800"]
@@ -48,7 +48,7 @@ def printable_json(text: str) -> str:
 def _each_line(text: str, write: Callable[[str], str]) -> str:
     if text.isprintable():
         return text
-    # Line by line, because a listing has many lines and next to none need a change.
+    # Test whole lines first: a listing has many lines, and almost none of them need a change.
     return "\n".join(
         line if line.replace("\t", "").isprintable() else "".join(_shown(one, write) for one in line)
         for line in text.split("\n")
@@ -69,17 +69,17 @@ def _as_json(character: str) -> str:
 
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
-_MOST_BYTES = 200  # file systems take 255, and an ending comes after it
+_MOST_BYTES = 200  # file systems allow 255 bytes, and callers append an ending
 _CUT = 150
 
 
 def file_name(name: str, *, both_cases: bool = False) -> str:
-    r"""The name of a file for ``name``: one plain part of a path, and another one for every other name.
+    r"""Returns a file name for ``name``: a single path component, different for every name.
 
-    It is percent-encoded UTF-8, as in addresses: ``urllib.parse.unquote`` gives the name back. Capitals are encoded
-    too, because some file systems take ``Add`` and ``add`` for one file; ``both_cases`` is for files that cannot meet.
-    What would be longer than 200 bytes is cut, and ends in a part of the name's sha256. An empty name is a single
-    ``%``.
+    It is percent-encoded UTF-8, as in URLs: ``urllib.parse.unquote`` returns the name. Capitals are encoded too,
+    because some file systems treat ``Add`` and ``add`` as one file; ``both_cases`` keeps capitals, for names that
+    cannot differ in case alone. A file name that would be longer than 200 bytes is cut and ends in a part of the name's
+    sha256. An empty name becomes a single ``%``.
 
     >>> file_name("add_rms"), file_name("Norm.forward")
     ('add_rms', '%4eorm.forward')
@@ -90,12 +90,12 @@ def file_name(name: str, *, both_cases: bool = False) -> str:
     text = "".join(parts) or "%"
     if text.startswith("."):
         text = f"%2e{text[1:]}"
-    if text.endswith("."):  # some systems drop it
+    if text.endswith("."):  # some file systems drop a final dot
         text = f"{text[:-1]}%2e"
     if len(text) <= _MOST_BYTES:
         return text
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    # No other name contains '~'.
+    # '~' marks a cut name: in any other name it is encoded.
     return f"{re.sub('%.?$', '', text[:_CUT])}~{digest[:32]}"
 
 

@@ -1,4 +1,4 @@
-"""Settings from the environment: the only module that reads it.
+"""Settings from the environment, which no other module reads.
 
 ``docs/settings.md`` is printed from :data:`VARIABLES` (``python -m silo.settings``).
 """
@@ -65,7 +65,7 @@ __all__ = [
     "working_folder",
 ]
 
-_OWN_BACKENDS = ("silo", "cpu")  # Silo's names among Triton's backends
+_OWN_BACKENDS = ("silo", "cpu")  # values of TRITON_DEFAULT_BACKEND that name Silo's backend
 _WORKERS_OWN = ("SILO_", "PYTHON", "LD_", "OPENBLAS_")
 _RANKS = (
     ("RANK", "WORLD_SIZE"),
@@ -77,7 +77,7 @@ _UNITS = {"K": 10, "M": 20, "G": 30}
 
 
 def available_cpus() -> int:
-    """The CPUs this process may use: its affinity and its control groups' quota, if the system has these."""
+    """Returns the number of CPUs that this process may use, by its affinity and its control groups' quotas."""
     if sys.platform != "linux":
         return os.cpu_count() or 1
     affinity = max(1, len(os.sched_getaffinity(0)))
@@ -87,35 +87,38 @@ def available_cpus() -> int:
 
 @cache
 def quota_threads(root: str = "") -> int | None:
-    """How many threads the quotas of this process's control groups (v1 or v2) keep busy, at least 1; None without one.
+    """Returns the number of threads that the CPU quotas of this process's control groups (v1 or v2) allow, at least 1.
 
-    ``root`` is put before each path. ``native/core/cpu_quota.c`` returns the same to programs without Python.
+    None without a quota. ``root`` is put before each path. ``native/core/cpu_quota.c`` computes the same number for
+    programs without Python.
     """
-    found: list[int] = []
-    for line in _lines(f"{root}/proc/self/cgroup"):  # "0::/group", "4:cpu,cpuacct:/group"
+    quotas: list[int] = []
+    for line in _lines(f"{root}/proc/self/cgroup"):  # a line is "0::/group" (v2) or "4:cpu,cpuacct:/group" (v1)
         _, _, rest = line.partition(":")
         kinds, colon, group = rest.partition(":")
         if not colon or (kinds and "cpu" not in kinds.split(",")):
             continue
         for mounted in dict.fromkeys((f"/{kinds}", "/cpu") if kinds else ("",)):
-            found += _quotas_up_from(f"{root}/sys/fs/cgroup{mounted}", "" if ".." in group else group.rstrip("/"))
-    return min(found, default=None)
+            quotas += _quotas_up_from(f"{root}/sys/fs/cgroup{mounted}", "" if ".." in group else group.rstrip("/"))
+    return min(quotas, default=None)
 
 
 def _quotas_up_from(base: str, group: str) -> list[int]:
-    """The quota of a group and of the groups that contain it, up to the folder where its files are mounted."""
-    found = [_quota_in(base + group)]
+    """Returns the quotas of a group and of the groups that contain it, up to the folder at which they are mounted."""
+    quotas = [_quota_in(base + group)]
     while "/" in group:
         group = group.rpartition("/")[0]
-        found.append(_quota_in(base + group))
-    return [quota for quota in found if quota is not None]
+        quotas.append(_quota_in(base + group))
+    return [quota for quota in quotas if quota is not None]
 
 
 def _quota_in(folder: str) -> int | None:
-    """The limits in the files of one group."""
-    words = " ".join(_lines(f"{folder}/cpu.max")).split()  # "50000 100000", or "max 100000"
+    """Returns the number of threads that the quota files in ``folder`` allow, at least 1; None without a quota."""
+    # quota and period in microseconds: "50000 100000", or "max 100000"
+    words = " ".join(_lines(f"{folder}/cpu.max")).split()
     if not words:
-        words = [*_lines(f"{folder}/cpu.cfs_quota_us"), *_lines(f"{folder}/cpu.cfs_period_us")]  # "50000", or "-1"
+        # the quota is "50000", or "-1" for none
+        words = [*_lines(f"{folder}/cpu.cfs_quota_us"), *_lines(f"{folder}/cpu.cfs_period_us")]
     if len(words) < 2 or not all(word.isdigit() for word in words[:2]) or 0 in (int(words[0]), int(words[1])):
         return None
     return max(1, int(words[0]) // int(words[1]))
@@ -139,7 +142,10 @@ def _lines(path: str) -> list[str]:
 
 
 def available_memory() -> int:
-    """Bytes of memory this process may use: the machine's, or less by a limit of the process or its control group."""
+    """Returns the bytes of memory that this process may use.
+
+    It is the machine's memory, or the lower limit of the process or of its control group.
+    """
     import resource  # noqa: PLC0415  # only what makes large things asks
 
     bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
@@ -152,13 +158,13 @@ def available_memory() -> int:
 
 @frozen
 class Settings:
-    """Every setting, with its unit in the name where it has one. None by default: ``home``, ``cc``, ...
+    """Every setting; the name of a setting with a unit ends in the unit. A setting that is None was not given.
 
-    Paths are kept as text, because a program that only launches needs neither of them.
+    Paths are strings, because a program that only launches needs none of them and must not import ``pathlib``.
     """
 
     home: str | os.PathLike[str] | None = None
-    remote: str | None = field(default=None, repr=False)  # may hold a password
+    remote: str | None = field(default=None, repr=False)  # repr leaves it out: it may contain a password
     remote_mode: str = "write"
     remote_key: str | None = None
     tune: str = "auto"
@@ -225,91 +231,97 @@ class Settings:
 
     @property
     def for_workers(self) -> dict[str, str]:
-        """The settings that decide how code is made, as variables for compile workers, wherever they were set."""
-        given = {
+        """Returns the settings that affect how code is compiled, as environment variables for compile workers.
+
+        Values set by :func:`override` are included.
+        """
+        variables = {
             "SILO_CC": self.cc or "",
             "SILO_CLANG": self.clang or "",
             "SILO_NVRTC": self.nvrtc or "",
             "SILO_COMPILE_BYTES": str(self.compile_bytes),
             "SILO_FORCE_TRITON": "1" if self.force_triton else "",
         }
-        return {name: value for name, value in given.items() if value}
+        return {name: value for name, value in variables.items() if value}
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
-        """Read a mapping; an empty value counts as absent. ``SettingsError`` names the variable and its allowed values.
+        """Returns the settings that a mapping of variables sets; an empty value counts as absent.
+
+        Raises:
+            SettingsError: a value is invalid; the message names the variable and its allowed values.
 
         >>> Settings.from_environment({"SILO_HOME": "/tmp/store", "SILO_THREADS": "3"}).threads
         3
         """
-        given = _given(environment)
+        variables = _given(environment)
         cpus = available_cpus()
         return cls(
-            home=_path(given, "SILO_HOME"),
-            remote=_remote(given),
-            remote_mode=_choice(given, "SILO_REMOTE_MODE", REMOTE_MODES, "write"),
-            remote_key=_path(given, "SILO_REMOTE_KEY"),
-            tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
-            lock=_path(given, "SILO_LOCK"),
-            tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 0.0) if "SILO_TUNE_BUDGET" in given else None,
-            tune_total_s=_seconds(given, "SILO_TUNE_TOTAL", 60.0),
-            leader_wait_s=_seconds(given, "SILO_LEADER_WAIT", 600.0),
-            lock_wait_s=_seconds(given, "SILO_LOCK_WAIT", 60.0),
-            deterministic=_flag(given, "SILO_DETERMINISTIC", default=False),
-            spills=_count(given, "SILO_SPILLS", None, least=0),
-            l2=_choice(given, "SILO_L2", L2_STATES, "cold"),
-            threads=_count(given, "SILO_THREADS", cpus),
-            spin=_count(given, "SILO_SPIN", 50, least=0),
-            pool=_choice(given, "SILO_POOL", POOLS, "auto"),
-            programs_at_once=_count(given, "SILO_PROGRAMS_AT_ONCE", 1024),
-            jobs=_count(given, "SILO_JOBS", cpus),
-            cc=given.get("SILO_CC") or given.get("CC"),
-            clang=given.get("SILO_CLANG"),
-            nvrtc=given.get("SILO_NVRTC"),
-            compile_timeout_s=_seconds(given, "SILO_COMPILE_TIMEOUT", 300.0),
-            compile_bytes=_bytes(given, "SILO_COMPILE_BYTES", 4 << 30),
-            file_bytes=_bytes(given, "SILO_FILE_BYTES", 64 << 20),
-            store_bytes=_bytes(given, "SILO_STORE_BYTES", 2 << 30),
-            case_bytes=_bytes(given, "SILO_CASE_BYTES", None),
-            torch_shim=_flag(given, "SILO_TORCH_SHIM", default=True),
-            cuda_library=given.get("SILO_CUDA_LIBRARY"),
-            hip_library=given.get("SILO_HIP_LIBRARY"),
-            nvml_library=given.get("SILO_NVML_LIBRARY"),
-            objective=given.get("SILO_OBJECTIVE", "time"),
-            launch_log=_path(given, "SILO_LAUNCH_LOG"),
-            flight=_choice(given, "SILO_FLIGHT", FLIGHT_MODES, "0"),
-            flight_file=_path(given, "SILO_FLIGHT_FILE"),
-            flight_launches=_power_of_two(given, "SILO_FLIGHT_LAUNCHES", 1024),
-            flight_bytes=_bytes(given, "SILO_FLIGHT_BYTES", 256 << 20),
-            flight_hang_s=_seconds(given, "SILO_FLIGHT_HANG", 0.0),
-            flight_check=_path(given, "SILO_FLIGHT_CHECK"),
-            profile=_path(given, "SILO_PROFILE"),
-            force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
-            triton=_triton_mode(given),
-            record=_path(given, "SILO_RECORD"),
-            cover=given.get("SILO_COVER"),
-            bundle=_path(given, "SILO_BUNDLE"),
-            frozen=_flag(given, "SILO_FROZEN", default=False),
-            triton_cache=_path(given, "SILO_TRITON_CACHE"),
-            on=_stand_in(given),
-            pretend=given.get("SILO_PRETEND"),
-            accelerate=_flag(given, "SILO_ACCELERATE", default=False),
+            home=_path(variables, "SILO_HOME"),
+            remote=_remote(variables),
+            remote_mode=_choice(variables, "SILO_REMOTE_MODE", REMOTE_MODES, "write"),
+            remote_key=_path(variables, "SILO_REMOTE_KEY"),
+            tune=_choice(variables, "SILO_TUNE", TUNE_MODES, "auto"),
+            lock=_path(variables, "SILO_LOCK"),
+            tune_budget_s=_seconds(variables, "SILO_TUNE_BUDGET", 0.0) if "SILO_TUNE_BUDGET" in variables else None,
+            tune_total_s=_seconds(variables, "SILO_TUNE_TOTAL", 60.0),
+            leader_wait_s=_seconds(variables, "SILO_LEADER_WAIT", 600.0),
+            lock_wait_s=_seconds(variables, "SILO_LOCK_WAIT", 60.0),
+            deterministic=_flag(variables, "SILO_DETERMINISTIC", default=False),
+            spills=_count(variables, "SILO_SPILLS", None, least=0),
+            l2=_choice(variables, "SILO_L2", L2_STATES, "cold"),
+            threads=_count(variables, "SILO_THREADS", cpus),
+            spin=_count(variables, "SILO_SPIN", 50, least=0),
+            pool=_choice(variables, "SILO_POOL", POOLS, "auto"),
+            programs_at_once=_count(variables, "SILO_PROGRAMS_AT_ONCE", 1024),
+            jobs=_count(variables, "SILO_JOBS", cpus),
+            cc=variables.get("SILO_CC") or variables.get("CC"),
+            clang=variables.get("SILO_CLANG"),
+            nvrtc=variables.get("SILO_NVRTC"),
+            compile_timeout_s=_seconds(variables, "SILO_COMPILE_TIMEOUT", 300.0),
+            compile_bytes=_bytes(variables, "SILO_COMPILE_BYTES", 4 << 30),
+            file_bytes=_bytes(variables, "SILO_FILE_BYTES", 64 << 20),
+            store_bytes=_bytes(variables, "SILO_STORE_BYTES", 2 << 30),
+            case_bytes=_bytes(variables, "SILO_CASE_BYTES", None),
+            torch_shim=_flag(variables, "SILO_TORCH_SHIM", default=True),
+            cuda_library=variables.get("SILO_CUDA_LIBRARY"),
+            hip_library=variables.get("SILO_HIP_LIBRARY"),
+            nvml_library=variables.get("SILO_NVML_LIBRARY"),
+            objective=variables.get("SILO_OBJECTIVE", "time"),
+            launch_log=_path(variables, "SILO_LAUNCH_LOG"),
+            flight=_choice(variables, "SILO_FLIGHT", FLIGHT_MODES, "0"),
+            flight_file=_path(variables, "SILO_FLIGHT_FILE"),
+            flight_launches=_power_of_two(variables, "SILO_FLIGHT_LAUNCHES", 1024),
+            flight_bytes=_bytes(variables, "SILO_FLIGHT_BYTES", 256 << 20),
+            flight_hang_s=_seconds(variables, "SILO_FLIGHT_HANG", 0.0),
+            flight_check=_path(variables, "SILO_FLIGHT_CHECK"),
+            profile=_path(variables, "SILO_PROFILE"),
+            force_triton=_flag(variables, "SILO_FORCE_TRITON", default=False),
+            triton=_triton_mode(variables),
+            record=_path(variables, "SILO_RECORD"),
+            cover=variables.get("SILO_COVER"),
+            bundle=_path(variables, "SILO_BUNDLE"),
+            frozen=_flag(variables, "SILO_FROZEN", default=False),
+            triton_cache=_path(variables, "SILO_TRITON_CACHE"),
+            on=_stand_in(variables),
+            pretend=variables.get("SILO_PRETEND"),
+            accelerate=_flag(variables, "SILO_ACCELERATE", default=False),
             accelerate_report="-"
-            if given.get("SILO_ACCELERATE_REPORT") == "-"
-            else _path(given, "SILO_ACCELERATE_REPORT"),
-            compile_ahead=_flag(given, "SILO_COMPILE_AHEAD", default=True),
-            keep_decisions=_flag(given, "SILO_KEEP_DECISIONS", default=True),
-            short_measurements=_flag(given, "SILO_SHORT_MEASUREMENTS", default=False),
-            inductor=_inductor_parts(given),
-            log=_choice(given, "SILO_LOG", LOG_LEVELS, "info") if "SILO_LOG" in given else None,
-            quiet=_flag(given, "SILO_QUIET", default=False),
-            check=_flag(given, "SILO_CHECK", default=False),
-            debug=_flag(given, "SILO_DEBUG", default=False),
+            if variables.get("SILO_ACCELERATE_REPORT") == "-"
+            else _path(variables, "SILO_ACCELERATE_REPORT"),
+            compile_ahead=_flag(variables, "SILO_COMPILE_AHEAD", default=True),
+            keep_decisions=_flag(variables, "SILO_KEEP_DECISIONS", default=True),
+            short_measurements=_flag(variables, "SILO_SHORT_MEASUREMENTS", default=False),
+            inductor=_inductor_parts(variables),
+            log=_choice(variables, "SILO_LOG", LOG_LEVELS, "info") if "SILO_LOG" in variables else None,
+            quiet=_flag(variables, "SILO_QUIET", default=False),
+            check=_flag(variables, "SILO_CHECK", default=False),
+            debug=_flag(variables, "SILO_DEBUG", default=False),
         )
 
 
 def _given(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are set; an empty value counts as absent."""
+    """Returns the variables with a value; an empty value counts as absent."""
     return {name: value.strip() for name, value in environment.items() if value.strip()}
 
 
@@ -319,7 +331,7 @@ def _triton_mode(given: Mapping[str, str]) -> str:
 
 
 def _inductor_parts(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The parts that ``SILO_INDUCTOR`` lists; ``off`` lists none."""
+    """Returns the parts that ``SILO_INDUCTOR`` lists; for ``off``, an empty tuple."""
     text = given.get("SILO_INDUCTOR")
     if text is None:
         return INDUCTOR_PARTS
@@ -345,7 +357,7 @@ def _default_home() -> Path:
 
 
 def _path(given: Mapping[str, str], name: str) -> str | None:
-    """The absolute path that is given, as text."""
+    """Returns the absolute path that the variable ``name`` holds, as text; None if it is not set."""
     value = given.get(name)
     if value is None or value.startswith("/"):
         return value
@@ -353,13 +365,13 @@ def _path(given: Mapping[str, str], name: str) -> str | None:
 
     try:
         path = Path(value).expanduser()
-    except RuntimeError as error:  # ~somebody, an unknown user
+    except RuntimeError as error:  # "~name" with an unknown user name
         raise SettingsError(f"{name} is a path, not {value!r}: {error}") from None
     return str(absolute_path(path, f"{name}={value}"))
 
 
 def absolute_path(path: Path, named: object = None) -> Path:
-    """Returns a path from the root; a relative path starts in the working folder.
+    """Returns an absolute path; a relative path starts in the working folder.
 
     Args:
         path: the path, as a user gave it.
@@ -376,7 +388,7 @@ def absolute_path(path: Path, named: object = None) -> Path:
 
 
 def working_folder(relative: object) -> Path:
-    """Returns the folder in which the process works, from which relative paths start.
+    """Returns the working folder of the process, from which relative paths start.
 
     Args:
         relative: the path, or the setting with its path, that starts there; an error names it.
@@ -396,7 +408,7 @@ def working_folder(relative: object) -> Path:
 
 
 def _remote(given: Mapping[str, str]) -> str | None:
-    """The address of the remote store, whose scheme must be known; the rest is read by the caller that opens it."""
+    """Returns the address of the remote store. Only its scheme is checked here."""
     value = given.get("SILO_REMOTE")
     if value is None or value.partition(":")[0].lower() in REMOTE_SCHEMES:
         return value
@@ -479,7 +491,7 @@ def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """The SILO_* variables that Silo does not read, each with the known name nearest to it, or None."""
+    """Returns the SILO_* variables that Silo does not read, each with the most similar known name, or None."""
     import difflib  # noqa: PLC0415  # not before something may be wrong
 
     names = [variable.name for variable in VARIABLES]
@@ -488,14 +500,14 @@ def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | N
 
 
 def _strange_names(environment: Mapping[str, str]) -> list[str]:
-    """The SILO_* names that are not settings, sorted. SILO_TEST_* belong to Silo's own tests."""
+    """Returns the SILO_* names that are not settings, sorted, without SILO_TEST_* (used by Silo's own tests)."""
     named = [name for name in environment if name.startswith("SILO_") and not name.startswith("SILO_TEST_")]
     names = {variable.name for variable in VARIABLES} if named else set[str]()
     return sorted(name for name in named if name not in names)
 
 
 def unknown_in_environment() -> list[tuple[str, str | None]]:
-    """:func:`unknown_variables` of this process's environment."""
+    """Returns :func:`unknown_variables` of this process's environment."""
     return unknown_variables(os.environ)
 
 
@@ -515,7 +527,7 @@ def settings() -> Settings:
 
 
 def _warn_of_unknown(environment: Mapping[str, str]) -> None:
-    """Name each variable that nothing reads, with the setting that was probably meant."""
+    """Logs a warning for each SILO_* variable that Silo does not read, with the setting that was probably meant."""
     if not _strange_names(environment):
         return
     import logging  # noqa: PLC0415  # not before something may be wrong
@@ -526,7 +538,7 @@ def _warn_of_unknown(environment: Mapping[str, str]) -> None:
 
 
 def _tell(current: Settings) -> None:
-    """Applies the user's choice of messages; the module that shows them is loaded only if needed."""
+    """Applies the settings ``log`` and ``quiet``. Imports :mod:`silo.status_line` only if they are not the defaults."""
     if current.log is None and not current.quiet and "silo.status_line" not in sys.modules:
         return
     from silo.status_line import configure  # noqa: PLC0415  # see above
@@ -535,16 +547,17 @@ def _tell(current: Settings) -> None:
 
 
 def checks_wanted() -> bool:
-    """Whether this program's kernels are to run in checking mode; read as :func:`triton_mode` is."""
+    """Whether this program's kernels run in checking mode. Reads the variable without fixing the other settings."""
     with _lock:
         current = _current
     return current.check if current is not None else _given(os.environ).get("SILO_CHECK") == "1"
 
 
 def records_wanted() -> bool:
-    """Whether this program's Triton kernels are to be recorded, served or decided; read as :func:`triton_mode` is.
+    """Whether to record this program's Triton kernels, or to serve them from a bundle or a lock.
 
-    A lock decides for the tuners of a program that is accelerated: others may name it for kernels of Silo's alone.
+    A lock counts only in an accelerated program, where it decides for the program's own tuners; in any other program a
+    lock concerns Silo's kernels alone. Reads the variables without fixing the other settings.
     """
     with _lock:
         current = _current
@@ -557,26 +570,28 @@ def records_wanted() -> bool:
 
 
 def triton_mode() -> str:
-    """``settings().triton``, without fixing the other settings: ``import triton`` may come before they are set."""
+    """Returns ``settings().triton`` without fixing the other settings, as ``import triton`` may run before them."""
     with _lock:
         current = _current
     return _triton_mode(_given(os.environ)) if current is None else current.triton
 
 
 def triton_default() -> str:
-    """The backend that ``TRITON_DEFAULT_BACKEND`` names, Triton's own variable; "" where it names none."""
+    """Returns the backend that Triton's own variable ``TRITON_DEFAULT_BACKEND`` names; "" if it is not set."""
     return _given(os.environ).get("TRITON_DEFAULT_BACKEND", "")
 
 
 def accelerate_wanted() -> bool:
-    """``settings().accelerate``, without fixing the other settings, as :func:`triton_mode`."""
+    """Returns ``settings().accelerate`` without fixing the other settings, like :func:`triton_mode`."""
     with _lock:
         current = _current
     return _flag(_given(os.environ), "SILO_ACCELERATE", default=False) if current is None else current.accelerate
 
 
 def inductor_wanted() -> bool:
-    """Whether Silo takes part in Inductor's kernels for GPUs in an accelerated program; read as :func:`triton_mode` is.
+    """Whether Silo takes part in Inductor's kernels for GPUs in an accelerated program.
+
+    Reads the variables without fixing the other settings.
 
     Raises:
         SettingsError: ``SILO_INDUCTOR`` names an unknown part.
@@ -589,33 +604,33 @@ def inductor_wanted() -> bool:
 
 
 def search_path() -> str | None:
-    """The folders in which programs are looked for (``PATH``), as they are now."""
+    """Returns ``PATH``, the folders in which programs are searched for, as it is now."""
     return os.environ.get("PATH")
 
 
 def stand_in_wanted() -> bool:
-    """Whether ``settings().on`` is ``cpu``; read as :func:`triton_mode` is."""
+    """Whether ``settings().on`` is ``cpu``. Reads the variable without fixing the other settings."""
     with _lock:
         current = _current
     return (_stand_in(_given(os.environ)) if current is None else current.on) == "cpu"
 
 
 def environment_memory() -> dict[object, object]:
-    """The dictionary behind ``os.environ``, its keys encoded by :func:`encoded_name`; for looking, not for changing.
+    """Returns the dictionary inside ``os.environ``, whose keys :func:`encoded_name` encodes. Do not change it.
 
-    A launch that checks whether a variable changed can afford only a look-up.
+    A launch that checks whether a variable changed has time for only one look-up in a dictionary.
     """
     return os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
 
 
 def encoded_name(name: str) -> object:
-    """The name of a variable as :func:`environment_memory` has it."""
+    """Returns the key of a variable in :func:`environment_memory`."""
     return os.fsencode(name)
 
 
 @contextmanager
 def override(**changes: object) -> Generator[Settings]:
-    """Settings with other values, for every thread, until the block ends. For tests and for options of commands."""
+    """Replaces settings for every thread until the block ends. For tests and for options of commands."""
     global _current  # noqa: PLW0603
     before = settings()
     changed = replace(before, **changes)  # pyright: ignore[reportArgumentType]  # dataclass refuses unknown names
@@ -631,9 +646,9 @@ def override(**changes: object) -> Generator[Settings]:
 
 
 def local_ranks() -> tuple[int, int]:
-    """This process's number among the processes that one launcher (torchrun) started on this machine, and how many.
+    """Returns this process's number among the processes that one launcher started on this machine, and their count.
 
-    Without one of these launchers, or with invalid variables, 0 of 1.
+    Such a launcher is, for example, torchrun. Returns (0, 1) without one; an invalid number counts as 0.
     """
     rank, size = (os.environ.get(name, "") for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
     if not (rank.isdecimal() and size.isdecimal()) or int(rank) >= int(size):
@@ -642,9 +657,9 @@ def local_ranks() -> tuple[int, int]:
 
 
 def launched_ranks() -> tuple[str, str] | None:
-    """This process's number among all that a launcher started on all machines, and how many; None without a launcher.
+    """Returns this process's number among the processes that a launcher started on all machines, and their count.
 
-    torchrun, MPI and Slurm set the variables that are read.
+    Both are the texts of variables that torchrun, MPI or Slurm set; None without a launcher.
     """
     for rank, size in _RANKS:
         found = os.environ.get(rank, ""), os.environ.get(size, "")
@@ -654,29 +669,29 @@ def launched_ranks() -> tuple[str, str] | None:
 
 
 def child_environment(**changes: str) -> dict[str, str]:
-    """A copy of the environment for a process that Silo starts, with changes.
+    """Returns a copy of the environment, with changes, for a process that Silo starts.
 
-    Without ``SILO_PROFILE``, because a profile belongs to the program, and without unknown names, because each process
-    would warn of them again.
+    Leaves out ``SILO_PROFILE``, because a profile belongs to the program, and unknown names, because each process would
+    warn of them again.
     """
     dropped = {"SILO_PROFILE", *_strange_names(os.environ)}
     return {**{name: value for name, value in os.environ.items() if name not in dropped}, **changes}
 
 
 def program_environment(**changes: str) -> dict[str, str]:
-    """A copy of the environment, with changes. A program that takes this process's place gets it."""
+    """Returns a copy of the environment, with changes, for a program that replaces this process (``exec``)."""
     return {**os.environ, **changes}
 
 
 def hold_in_environment(variables: Mapping[str, str]) -> None:
-    """Set variables of this process that a library reads when it is loaded; for workers, which are Silo's own."""
+    """Sets environment variables that a library reads when it is loaded. Only for worker processes of Silo."""
     os.environ.update(variables)
 
 
 def take_environment(variables: Mapping[str, str]) -> None:
-    """Give this process, a worker of Silo's, the environment that its program has now.
+    """Gives this worker process the present environment of the program that it works for.
 
-    Variables of Python's start and of Silo stay as they were when the worker was started.
+    Variables that Python reads at its start and Silo's own variables keep the values that the worker was started with.
     """
     for name in os.environ.keys() - variables.keys():
         if not name.startswith(_WORKERS_OWN):
@@ -687,26 +702,27 @@ def take_environment(variables: Mapping[str, str]) -> None:
 
 
 def allowance(file_bytes: int) -> int:
-    """Bytes of memory that reading a file of this size may take: its own size, and ``SILO_FILE_BYTES`` more."""
+    """Returns the bytes of memory that reading a file of this size may take: its size plus ``SILO_FILE_BYTES``."""
     return settings().file_bytes + file_bytes
 
 
 def case_allowance() -> int:
-    """Bytes of memory that the arrays of one case may take: ``SILO_CASE_BYTES``, or half of the process's memory.
+    """Returns the bytes of memory that the arrays of one case may take.
 
-    The other half is for copies: a case's arrays before a launch, and its expected arrays.
+    This is ``SILO_CASE_BYTES``, or half of the process's memory. The other half is for copies: a case's arrays before a
+    launch, and its expected arrays.
     """
     limit = settings().case_bytes
     return available_memory() // 2 if limit is None else limit
 
 
 def how_to_raise(allowed: int) -> str:
-    """The remedy for a legitimate file that needs more, for messages."""
+    """Returns the part of a message that explains how to allow a file that needs more memory than ``allowed`` bytes."""
     return f"at most {allowed // MIB} MiB are allowed; if you know where the file comes from, raise SILO_FILE_BYTES"
 
 
 def settings_page() -> str:
-    """The text of ``docs/settings.md``."""
+    """Returns the text of ``docs/settings.md``."""
     lines = [
         "# Settings",
         "",

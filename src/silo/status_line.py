@@ -1,10 +1,9 @@
-"""The status line of first calls on standard error: progress while one takes long, one line at the end.
+"""The status line on standard error: progress during a long first call, and one line at its end.
 
-A program that configured logging gets records of the logger ``silo`` and nothing else: one about a task that takes
-long, at most every ten seconds, and one at its end. In any other program, lines are shown if standard error is a
-terminal or the output of a notebook's cell; ``SILO_LOG`` shows log messages anywhere, ``SILO_QUIET`` nothing but
-errors.
-Nothing is printed by importing Silo, and ``logging`` is imported only where there is something to say.
+In a program that configured logging, only the logger ``silo`` is used: it gets one record about a long task at most
+every ten seconds, and one at the task's end. In any other program, lines are shown if standard error is a terminal or
+the output of a notebook's cell. ``SILO_LOG`` shows log messages in either case; ``SILO_QUIET`` hides everything but
+errors. Importing Silo prints nothing, and ``logging`` is imported only when there is a message.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["SLOW_S", "Task", "announce", "configure", "report_progress", "working"]
 
-# Longer work shows its progress, rewritten at this interval.
+# Seconds after which the progress of a task is shown, and the interval at which its line is rewritten.
 SLOW_S = 1.0
 _PERIOD_S = 0.2
-_LOGGED_S = 10.0  # between records about one task
+_LOGGED_S = 10.0  # seconds between two log records about one task
 
-# The settings: the least severe log message that is shown, None by default; whether all is hidden.
+# The settings: the least severe log level that is shown (None: the default), and whether all messages are hidden.
 _level: str | None = None
 _quiet = False
 
 
 class Task:
-    """Work that takes time: its name, and its progress."""
+    """A task that may take long: its name, its start and its progress."""
 
     __slots__ = ("logged", "note", "start", "text")
 
@@ -48,17 +47,17 @@ class Task:
 
     @property
     def seconds(self) -> float:
-        """How long it has been going on."""
+        """Seconds since the task started."""
         return time.monotonic() - self.start
 
     def line(self) -> str:
-        """The shown text."""
+        """Returns the text of the status line: name, progress and seconds."""
         note = f": {self.note}" if self.note else ""
         return one_line(f"silo: {self.text}{note}, {self.seconds:.0f} s")
 
 
 def announce(message: str) -> None:
-    """Say that something was done: a record of level info where these are taken, else a line on a terminal."""
+    """Reports a finished event: a log record of level info if the logger takes those, else a line on a terminal."""
     import logging  # noqa: PLC0415  # see the module's docstring
 
     log = logging.getLogger("silo")
@@ -70,9 +69,9 @@ def announce(message: str) -> None:
 
 @contextmanager
 def working(text: str) -> Generator[Task]:
-    """Show that the block is at work, from :data:`SLOW_S` on: on a terminal, in a notebook, or in the program's log.
+    """Shows the block as a task once it has run for :data:`SLOW_S`: on a terminal, in a notebook, or in the log.
 
-    ``note`` of the task is its progress.
+    The block sets ``note`` of the yielded task to its progress.
     """
     task = Task(text)
     try:
@@ -84,9 +83,9 @@ def working(text: str) -> Generator[Task]:
 
 
 def report_progress(task: Task) -> None:
-    """Log the progress of a task without a visible line: from :data:`SLOW_S` on, at most every ten seconds.
+    """Logs the progress of a task if no status line is visible: after :data:`SLOW_S`, at most every ten seconds.
 
-    For tasks that are long in programs without a terminal, whose log takes records of level info.
+    For long tasks in programs without a terminal whose logger takes records of level info.
     """
     now = time.monotonic()
     if task.seconds < SLOW_S or now - task.logged < _LOGGED_S or _is_wanted() or not _is_logged():
@@ -96,16 +95,16 @@ def report_progress(task: Task) -> None:
 
 
 def configure(level: str | None, *, quiet: bool) -> None:
-    """Show log messages from ``level`` on, in a program that does not say itself where its log goes; ``settings`` asks.
+    """Shows log messages from ``level`` on, unless the program configured a log handler. Called by ``silo.settings``.
 
-    A program's settings of the logger ``silo`` stay.
+    A level that the program set on the logger ``silo`` stays.
     """
-    global _level, _quiet  # settings are one for the process
+    global _level, _quiet  # the settings are global to the process
     import logging  # noqa: PLC0415  # see the module's docstring
 
     log = logging.getLogger("silo")
     known = logging.NOTSET if _level is None else logging.getLevelNamesMapping()[_level.upper()]
-    if log.level == known:  # no other code set it
+    if log.level == known:  # the level is still the one that Silo set
         log.setLevel(logging.NOTSET if level is None else level.upper())
     _level, _quiet = level, quiet
     handler = next((one for one in log.handlers if _is_own(one)), None)
@@ -123,7 +122,7 @@ def _own_handler() -> Handler:
     import logging  # noqa: PLC0415  # see the module's docstring
 
     class Shown(logging.Handler):
-        """Prints records while no other handler takes them: the program may configure its logging at any time."""
+        """Prints log records as long as no other handler takes them: the program may configure logging at any time."""
 
         silo_own = True
 
@@ -139,7 +138,7 @@ def _is_own(handler: object) -> bool:
 
 
 def _is_configured() -> bool:
-    """Whether the program says where Silo's log messages go."""
+    """Whether the program has a handler for Silo's log messages."""
     logging = sys.modules.get("logging")
     if logging is None:
         return False
@@ -149,28 +148,31 @@ def _is_configured() -> bool:
 
 
 def _is_foreign(handler: Handler) -> bool:
-    """Whether a handler is the program's, and does something."""
+    """Whether a log handler belongs to the program and is not a ``NullHandler``."""
     return not _is_own(handler) and not isinstance(handler, sys.modules["logging"].NullHandler)
 
 
 def _is_wanted() -> bool:
-    """Whether lines are shown that are not log messages."""
+    """Whether status lines are shown: lines on a terminal or in a notebook, which are not log messages."""
     return not _quiet and _level in (None, "info", "debug") and _is_terminal() and not _is_configured()
 
 
 def _is_logged() -> bool:
-    """Whether the program's log takes records of level info; a program without one has not imported ``logging``."""
+    """Whether the logger ``silo`` takes records of level info.
+
+    False if ``logging`` was not imported, because then nobody configured it.
+    """
     logging = sys.modules.get("logging")
     return logging is not None and logging.getLogger("silo").isEnabledFor(logging.INFO)
 
 
 def _is_terminal() -> bool:
-    """Whether a person sees standard error as it is written: on a terminal, or below the cell of a notebook."""
+    """Whether standard error is a terminal or the output of a notebook's cell."""
     try:
         if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]  # pythonw
             return False
         return sys.stderr.isatty() or type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
-    except ValueError:  # it is closed
+    except ValueError:  # standard error is closed
         return False
 
 
@@ -181,16 +183,19 @@ def _width() -> int:
 
 
 class _Line:
-    """The last line of the terminal: the oldest task's, rewritten by a thread that lives while there are tasks."""
+    """The status line at the bottom of the terminal.
+
+    It shows the oldest slow task. A thread rewrites it and ends when all tasks have ended.
+    """
 
     def __init__(self) -> None:
         self._lock = Mutex()
         self._tasks: list[Task] = []
-        self._shown = 0  # columns
+        self._shown = 0  # columns of the text that is on the terminal now
         self._thread: threading.Thread | None = None
 
     def add(self, task: Task) -> None:
-        """Show a task if it takes long."""
+        """Adds a task, which is shown once it is slow."""
         with self._lock:
             self._tasks.append(task)
             if self._thread is None:
@@ -198,20 +203,20 @@ class _Line:
                 self._thread.start()
 
     def remove(self, task: Task) -> None:
-        """The task is over."""
+        """Removes a finished task and erases its line."""
         with self._lock:
-            if task in self._tasks:  # it was shown, and this is not a child that was forked meanwhile
+            if task in self._tasks:  # false in a child that was forked during the task
                 self._tasks.remove(task)
                 self._write("")
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Prints a line that stays."""
         with self._lock:
             self._write("")
             self._put(printable(text) + "\n")
 
     def forget(self) -> None:
-        """In a child made by fork: the parent shows its own work."""
+        """Removes all tasks in a child made by fork: they are the parent's."""
         self._tasks.clear()
         self._thread = None
         self._shown = 0
@@ -232,7 +237,7 @@ class _Line:
                     self._write(slow[0].line() + more)
 
     def _write(self, text: str) -> None:
-        """Replace the shown text by ``text``. Blanks, not control codes: notebooks show those."""
+        """Replaces the shown text. Overwrites it with blanks, because notebooks display control codes as text."""
         if not text and not self._shown:
             return
         text = text[: _width()]
@@ -244,7 +249,7 @@ class _Line:
         try:
             sys.stderr.write(text)
             sys.stderr.flush()
-        except (OSError, ValueError, AttributeError):  # it is gone or closed: nothing to write to
+        except (OSError, ValueError, AttributeError):  # standard error is missing or closed
             return
 
 

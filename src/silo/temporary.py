@@ -15,9 +15,9 @@ __all__ = ["keep_text", "own_folder"]
 
 _PREFIXES = ("silo-caches-", "silo-cc-", "silo-cuda-", "silo-cute-", "silo-folded-", "silo-pch-")
 _KEPT = "silo-failed-"
-_MOST_LOOKED_AT = 5000  # names in the temporary folder
-_MOST_REMOVED = 64  # folders
-_YOUNG_S = 60.0  # a folder is made, and locked a moment later
+_MOST_LOOKED_AT = 5000  # names read in the temporary folder
+_MOST_REMOVED = 64  # folders removed in one run
+_YOUNG_S = 60.0  # a younger folder is left alone: its maker may not have locked it yet
 _KEPT_S = 24 * 3600.0
 _MOST_KEPT = 16
 
@@ -26,10 +26,11 @@ _swept = False
 
 @contextmanager
 def own_folder(prefix: str) -> Generator[str]:
-    """Makes a temporary folder that this process alone removes. The first call removes leftovers of killed processes.
+    """Makes a temporary folder that only this process removes. The first call removes leftovers of killed processes.
 
-    A signal handler may fork while a compiler writes there, and its child leave through here before the maker does:
-    ``tempfile.TemporaryDirectory`` would remove the folder in either, at the latest when the child ends.
+    A signal handler may fork while a compiler writes to the folder, and the child may leave this block before the
+    parent does. ``tempfile.TemporaryDirectory`` would then remove the folder in the child, at the latest when the child
+    ends.
     """
     import shutil  # noqa: PLC0415  # a launch makes no folder
     import tempfile  # noqa: PLC0415
@@ -48,9 +49,9 @@ def own_folder(prefix: str) -> Generator[str]:
 
 
 def keep_text(text: str, suffix: str) -> str:
-    """Keep a text that a compiler refused for the user to look at, and remove old ones; returns the path.
+    """Writes a text that a compiler refused to a file for the user to read, and removes old files; returns the path.
 
-    The newest 16 of this user's are kept, each for a day.
+    The newest 16 files of this user are kept, each for a day.
 
     Raises:
         OSError: it cannot be written.
@@ -69,7 +70,7 @@ def keep_text(text: str, suffix: str) -> str:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove the folders of processes that are gone, once in a process."""
+    """Removes the folders of processes that have ended. Does so once in a process."""
     import shutil  # noqa: PLC0415
     import time  # noqa: PLC0415
 
@@ -87,7 +88,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _own(parent: Path, prefixes: tuple[str, ...], *, folders: bool) -> Iterator[tuple[str, float]]:
-    """This user's entries with a name of this form, up to a limit: their paths, and when they were changed."""
+    """Yields this user's files or folders with one of these prefixes: path and time of change, up to a limit."""
     try:
         with os.scandir(parent) as entries:
             for count, entry in enumerate(entries):
@@ -98,7 +99,7 @@ def _own(parent: Path, prefixes: tuple[str, ...], *, folders: bool) -> Iterator[
                 try:
                     is_kind = entry.is_dir(follow_symlinks=False) if folders else entry.is_file(follow_symlinks=False)
                     status = entry.stat(follow_symlinks=False)
-                except OSError:  # it was removed meanwhile
+                except OSError:  # another process has removed it
                     continue
                 if is_kind and status.st_uid == os.geteuid():
                     yield entry.path, status.st_mtime
@@ -107,7 +108,7 @@ def _own(parent: Path, prefixes: tuple[str, ...], *, folders: bool) -> Iterator[
 
 
 def _lock(folder: str) -> int | None:
-    """The descriptor that holds the lock on a folder; None where another process has it, or it cannot be locked."""
+    """Returns a descriptor that holds the lock on a folder; None if another process holds it or locking fails."""
     import fcntl  # noqa: PLC0415
 
     try:

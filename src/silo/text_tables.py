@@ -1,4 +1,4 @@
-"""Results as text: times, sizes, and tables, as plain text for terminals and logs and as HTML for notebooks."""
+"""Formats results as text: times, sizes, and tables, as plain text for terminals and logs and as HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from silo.sanitized_text import one_line, printable
 __all__ = ["Table", "format_bytes", "format_duration", "format_time"]
 
 _GAP = 2  # blanks between columns
-_NARROWEST = 8  # a column is not made narrower than this
+_NARROWEST = 8  # columns are not narrowed below this width
 
 
 @frozen
 class Table:
-    """A title, the names of columns, and rows of as many cells.
+    """A table: a title, column names, and rows with a cell for each column.
 
-    A cell is one line, so that its text cannot look like another row, except in the columns named in ``lines``. The
-    columns named in ``right`` are aligned to the right.
+    Each cell is one line, so that its text cannot look like another row; columns named in ``lines`` may have cells of
+    several lines. The columns named in ``right`` are aligned to the right.
 
     >>> print(Table("times", ["kernel", "time"], [["add", "3 us"], ["softmax", "12 us"]], right=["time"]).text(40))
     times
@@ -35,7 +35,7 @@ class Table:
     lines: Sequence[str] = ()
 
     def cells(self) -> list[list[str]]:
-        """The cells as sanitized text."""
+        """Returns the cells as sanitized text."""
         return [
             [
                 printable(cell) if name in self.lines else one_line(cell)
@@ -45,33 +45,36 @@ class Table:
         ]
 
     def text(self, width: int = 200) -> str:
-        """The table as lines of at most ``width`` columns if its narrowest columns fit; long cells are folded."""
+        """Returns the table as lines of at most ``width`` columns; long cells are folded.
+
+        Lines are longer only if the columns at their least width do not fit.
+        """
         head = [one_line(name) for name in self.columns]
         cells = [[cell.split("\n") for cell in row] for row in self.cells()]
         wanted = [max([len(name), *(len(line) for row in cells for line in row[at])]) for at, name in enumerate(head)]
         widths = _fitted(wanted, width - _GAP * (len(head) - 1))
-        made = [] if not self.title else [one_line(self.title)]
-        made.append(self._line([[name] for name in head], widths))
-        made.append((" " * _GAP).join("-" * width for width in widths))
-        made += [self._line(row, widths) for row in cells]
-        return "\n".join(made)
+        lines = [] if not self.title else [one_line(self.title)]
+        lines.append(self._line([[name] for name in head], widths))
+        lines.append((" " * _GAP).join("-" * width for width in widths))
+        lines += [self._line(row, widths) for row in cells]
+        return "\n".join(lines)
 
     def _line(self, row: list[list[str]], widths: list[int]) -> str:
         folded = [
             [part for line in cell for part in _fold(line, width)] for cell, width in zip(row, widths, strict=True)
         ]
-        made: list[str] = []
+        lines: list[str] = []
         for at in range(max(map(len, folded))):
             parts = [cell[at] if at < len(cell) else "" for cell in folded]
             aligned = [
                 part.rjust(width) if name in self.right else part.ljust(width)
                 for part, width, name in zip(parts, widths, self.columns, strict=True)
             ]
-            made.append((" " * _GAP).join(aligned).rstrip())
-        return "\n".join(made)
+            lines.append((" " * _GAP).join(aligned).rstrip())
+        return "\n".join(lines)
 
     def html(self) -> str:
-        """The table as HTML, for a notebook."""
+        """Returns the table as HTML, for a notebook."""
         from html import escape  # noqa: PLC0415  # notebooks alone need it
 
         aligned = [
@@ -93,7 +96,7 @@ class Table:
 
 
 def _fitted(wanted: list[int], width: int) -> list[int]:
-    """The widths of columns that together have at most ``width``: the widest are made narrower first."""
+    """Returns column widths that sum to at most ``width``: the widest columns are narrowed first."""
     widths = list(wanted)
     while sum(widths) > width and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
@@ -101,7 +104,7 @@ def _fitted(wanted: list[int], width: int) -> list[int]:
 
 
 def _fold(line: str, width: int) -> list[str]:
-    """The line in parts of at most ``width`` columns, cut at blanks where there are any."""
+    """Splits a line into parts of at most ``width`` columns, at blanks if possible."""
     if len(line) <= width:
         return [line]
     parts: list[str] = []
@@ -116,7 +119,7 @@ def _fold(line: str, width: int) -> list[str]:
 
 
 def format_time(time_ns: int) -> str:
-    """A time with a suitable unit.
+    """Formats a time with a suitable unit.
 
     >>> format_time(1234567)
     '1.23 ms'
@@ -128,7 +131,7 @@ def format_time(time_ns: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration in minutes and seconds.
+    """Formats a duration in seconds, or in minutes and seconds.
 
     >>> format_duration(2.13), format_duration(75.0)
     ('2.1 s', '1 min 15 s')
@@ -140,7 +143,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """A size with a suitable unit.
+    """Formats a size with a suitable unit.
 
     >>> format_bytes(2048), format_bytes(3_500_000)
     ('2.0 KiB', '3.3 MiB')

@@ -1,4 +1,4 @@
-"""The environment variables that Silo knows: forms, defaults, meanings. :mod:`silo.settings` reads them."""
+"""The environment variables of Silo: forms, defaults and meanings. :mod:`silo.settings` reads their values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @frozen
 class Variable:
-    """One variable: its name, the form of its value, the default in words, its meaning."""
+    """An environment variable: its name, the form of its value, the default in words, its meaning."""
 
     name: str
     form: str

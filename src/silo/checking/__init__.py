@@ -1,6 +1,6 @@
-"""Checked runs of kernels, for every kind: which runs a launch makes, copies of memory, findings, the error.
+"""Checked runs of kernels, for every kind: the runs of a launch, copies of memory, findings, the error.
 
-A kind of kernel gives its code (``kernel.CheckedCode``) and the runs of a launch (``machine.CheckedLaunch``): how a run
-is started, which faults and doubtful values it shows, and the words and source lines of each. No module here names a
+A kind of kernel supplies its code (``kernel.CheckedCode``) and the runs of a launch (``machine.CheckedLaunch``): how to
+start a run, which faults and doubtful values it found, and the words and source lines for each. No module here names a
 kind, imports one, or compiles.
 """

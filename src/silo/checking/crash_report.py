@@ -1,17 +1,17 @@
-"""Reports of crashes (``crash.silo``) as values, and their reader; ``docs/crashes.md`` describes the file.
+"""Reads crash reports (``crash.silo``) as values; ``docs/crashes.md`` describes the file.
 
 Members of the manifest, besides ``format``:
 
-- ``cause``: ``kind`` (signal, device error, hang, request), ``text``, ``code``; of a signal ``kernel``, ``program``,
-  ``address``.
+- ``cause``: ``kind`` (signal, device error, hang, request), ``text``, ``code``; for a signal also ``kernel``,
+  ``program`` and ``address``.
 - ``kernels``: ``offset`` and ``bytes`` of a description in JSON: name, parameters, config, driver, ``text`` (TTIR with
-  places), ``launch`` (its parameters), and the arguments whose content decides accesses (``decisive``), is ``stored``,
-  ``read`` or ``written``.
+  source positions), ``launch`` (its parameters), and which arguments' contents decide accesses (``decisive``), are
+  ``stored``, ``read`` or ``written``.
 - ``launches``: ``number``, ``kernel``, ``grid``, ``stream``, ``state`` (running, returned, failed), ``arguments``: each
   ``[number]``, or ``[address, start, size, 1 if a view]``.
 - ``arrays``: ``launch``, ``address``, ``offset``, ``bytes``, ``copy`` (made before the launch).
 
-Reading runs nothing: the texts of kernels in a report are compiled only with the trust ledger's consent.
+Reading a report runs no code: texts of kernels in it are compiled only with the trust ledger's consent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _MOST_MANIFEST = 256 << 20
 class CrashCause:
     """Why a report was written: ``kind`` is "signal", "device error", "hang" or "request".
 
-    ``kernel`` and ``program`` name the program of a CPU kernel that got a signal, and ``address`` its access.
+    ``kernel`` and ``program`` name the program of a CPU kernel that received a signal; ``address`` is the address that
+    it accessed.
     """
 
     kind: str
@@ -55,8 +56,8 @@ class CrashCause:
 class CrashKernel:
     """A kernel as it was described at its first launch.
 
-    ``members`` are the rest of the description (``silo.kinds.triton.programs.flight_texts``). ``reason`` says why it
-    has no text to check.
+    ``members`` are the rest of the description (``silo.kinds.triton.programs.flight_texts``). ``reason`` says why the
+    kernel has no text to check.
     """
 
     name: str
@@ -68,9 +69,9 @@ class CrashKernel:
 
 @frozen
 class Argument:
-    """One argument of a launch: the word that the kernel got, and, of an address, its allocation.
+    """One argument of a launch: the 64-bit word that the kernel received and, for an address, its allocation.
 
-    ``size`` is 0 if the allocation is unknown. ``view``: the extent is the array's own, and its allocation is unknown.
+    ``size`` is 0 if the allocation is unknown. ``view``: start and size are the array's, as its allocation is unknown.
     """
 
     word: int
@@ -93,7 +94,7 @@ class RecordedLaunch:
 
 @frozen
 class KeptArray:
-    """The bytes of an allocation: a copy made before the launch, or the content as the report was written."""
+    """The bytes of an allocation: a copy made before the launch, or the content when the report was written."""
 
     launch: int
     address: int
@@ -104,7 +105,7 @@ class KeptArray:
 
 @dataclass(frozen=True, slots=True)
 class CrashReport:
-    """A report that was read."""
+    """The contents of a crash report."""
 
     path: Path
     process: int
@@ -115,12 +116,12 @@ class CrashReport:
     data: bytes
 
     def content(self, array: KeptArray) -> bytes:
-        """The bytes of an array."""
+        """Returns the bytes of an array."""
         return self.data[array.offset : array.offset + array.size]
 
 
 def read_report(path: Path) -> CrashReport:
-    """Read a report.
+    """Reads a report.
 
     Raises:
         BundleError: the file is missing, damaged, or another kind of file.
@@ -151,35 +152,35 @@ def _report(path: Path, data: bytes, manifest: Any, end: int) -> CrashReport:  #
         KeptArray(_count(one["launch"]), _count(one["address"]), *_place(one, end), bool(one["copy"]))
         for one in manifest["arrays"]
     )
-    given = manifest["cause"]
+    cause_members = manifest["cause"]
     cause = CrashCause(
-        _text(given["kind"]),
-        _text(given["text"]),
-        int(given["code"]),
-        _text(given["kernel"]),
-        tuple(map(int, given["program"])),
-        _count(given["address"]),
+        _text(cause_members["kind"]),
+        _text(cause_members["text"]),
+        int(cause_members["code"]),
+        _text(cause_members["kernel"]),
+        tuple(map(int, cause_members["program"])),
+        _count(cause_members["address"]),
     )
     return CrashReport(path, _count(manifest["process"]), cause, kernels, launches, arrays, data)
 
 
 def _kernel(text: bytes) -> CrashKernel:
-    given = cast("dict[str, Any]", json.loads(text))
-    if not given:  # native code could not have it described
+    description = cast("dict[str, Any]", json.loads(text))
+    if not description:  # native code, which launched it, could not describe it
         return CrashKernel("?", (), "", "it could not be described", {})
-    if given.get("text"):
-        _check_description(given)
+    if description.get("text"):
+        _check_description(description)
     return CrashKernel(
-        _text(given.pop("kernel")),
-        tuple((_text(name), bool(address)) for name, address in given.pop("parameters")),
-        _text(given.pop("driver")),
-        _text(given.pop("reason")),
-        given,
+        _text(description.pop("kernel")),
+        tuple((_text(name), bool(address)) for name, address in description.pop("parameters")),
+        _text(description.pop("driver")),
+        _text(description.pop("reason")),
+        description,
     )
 
 
 def _check_description(given: Mapping[str, Any]) -> None:
-    """Raise ``ValueError``, ``TypeError`` or ``KeyError`` unless the members that a check reads have their form."""
+    """Raises ``ValueError``, ``TypeError`` or ``KeyError`` if a member that a check reads has the wrong form."""
     count = len(LaunchInfo.from_json(given["launch"]).layout)
     _text(given["text"])
     _text(given["form"])

@@ -1,4 +1,4 @@
-"""A kernel that a launcher launches like any other; its launch is a check."""
+"""Checked kernels, which a launcher launches like any other kernel: the launch runs the check."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from silo.launch.native import CpuModule, LibraryCode, LoadedKernel
 __all__ = ["CheckedCode", "LaunchableKernel", "LibraryKernel", "NativeCall", "NativeKernel"]
 
 _log = logging.getLogger("silo")
-_HOST = (1, 2, 3)  # DLPack's types of memory that a host reads: its own, and what GPUs of two makers pin
+_HOST = (1, 2, 3)  # DLPack's types of memory that the host can read: its own, and pinned memory of CUDA and ROCm
 
 Call = TypeVar("Call")
 CallT_contra = TypeVar("CallT_contra", contravariant=True)
 
 
 class CheckedCode(Protocol[CallT_contra]):
-    """The checked code of one kernel, which a kind of kernel makes."""
+    """The checked code of one kernel; each kind of kernel has an implementation."""
 
     def begin(
         self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
     ) -> Callable[[CallT_contra], CheckedLaunch[Any, Any, Any, Any]]:
-        """Prepare launches over ``arguments``: a function that makes a launch of each call.
+        """Prepares launches over ``arguments``; returns a function that makes a :class:`CheckedLaunch` for each call.
 
         ``notes`` gets a line for each thing that the check does not examine.
 
@@ -45,8 +45,8 @@ class CheckedCode(Protocol[CallT_contra]):
 class LaunchableKernel(Generic[Call]):
     """Implements :class:`silo.core.protocols.CheckedKernel` for each kind of kernel.
 
-    ``loaded`` is launched by a binding; it is a function of this process, which makes the runs of the check. ``launch``
-    is its launch info and ``effects`` its effect through each parameter of the layout. ``name`` is the kernel's.
+    A binding launches ``loaded``, a function of this process that makes the runs of the check. ``launch`` is its launch
+    info and ``effects`` its effect through each parameter of the layout. ``name`` is the kernel's name.
     """
 
     loaded: LoadedKernel
@@ -63,10 +63,10 @@ class LaunchableKernel(Generic[Call]):
 
     @contextmanager
     def over(self, arguments: Mapping[str, object], limits: CheckLimits) -> Generator[list[str]]:
-        """Check launches within the block, which are over ``arguments``. Each note is logged once in a process.
+        """Checks the launches within the block, whose arguments are ``arguments``. Logs each note once in a process.
 
         Raises:
-            CheckError: the first thing that is wrong.
+            CheckError: the first fault that was found.
             ArgumentError: an array that the check cannot take.
         """
         with self._lock:
@@ -88,7 +88,7 @@ class LaunchableKernel(Generic[Call]):
                         _log.info("%s: %s", self.name, note)
 
     def check(self, call: Call) -> None:
-        """Make the runs of one launch. Raises CheckError."""
+        """Makes the runs of one launch. Raises CheckError."""
         if self._begun is None:
             raise SiloError(f"{self.name}: its check was launched, and nobody waits for what it finds")
         finding = check_launch(self._begun(call))
@@ -96,7 +96,10 @@ class LaunchableKernel(Generic[Call]):
             raise check_error(self.name, finding)
 
     def check_for_c(self, call: Call) -> bool:
-        """:meth:`check` for a caller in C, which no exception passes: :meth:`over` raises it. Whether all was right."""
+        """Runs :meth:`check` for a caller in C and returns whether the launch was correct.
+
+        An exception cannot pass through C; :meth:`over` raises it later.
+        """
         try:
             self.check(call)
         except BaseException as error:  # noqa: BLE001  # C cannot carry it
@@ -106,12 +109,12 @@ class LaunchableKernel(Generic[Call]):
         return self._error is None
 
 
-# ---- kernels that are entries of CPU objects
+# ---- Kernels launched as functions of CPU objects
 
 
 @frozen
 class NativeCall:
-    """A launch as an entry of a CPU object gets it.
+    """The arguments of a launch in the form in which a function of a CPU object receives them.
 
     ``params`` is the address of the table of pointers to the parameters. ``scratch`` is the address of scratch memory,
     or 0.
@@ -140,30 +143,29 @@ _ENTRY = ctypes.CFUNCTYPE(
 
 
 class NativeKernel(LaunchableKernel[NativeCall]):
-    """A checked kernel that is launched as an entry of a CPU object."""
+    """A checked kernel that is launched like a function of a CPU object."""
 
     def __init__(
         self, name: str, launch: LaunchInfo, effects: tuple[Effect, ...], code: CheckedCode[NativeCall]
     ) -> None:
         super().__init__(name, launch, effects, code)
-        self._callback = _ENTRY(self.entry)  # kept as long as the kernel: C calls it
+        self._callback = _ENTRY(self.entry)  # C holds a pointer to it, so it must live as long as the kernel
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
         assert address is not None
-        # On the thread that launches: so that an interrupt ends the check, and a child made by fork meanwhile continues
-        # it.
+        # Run on the launching thread, so that an interrupt ends the check, and a child forked meanwhile continues it.
         self.loaded = LoadedKernel(
             CpuModule(address=address), launch.entry, name, scratch_bytes=launch.scratch_bytes, threads=1
         )
 
     def entry(self, params: int, grid: Any, begin: int, _end: int, scratch: int | None, _context: int) -> int:  # noqa: ANN401
-        """Stands for the kernel. The thread pool calls it for each chunk of programs; the first call runs them all."""
+        """Called by the thread pool for each chunk of programs; the first call checks all programs."""
         if begin != 0:
             return 0
         size = cast("tuple[int, int, int]", tuple(grid[:3]))
         return 0 if self.check_for_c(NativeCall(params, size, scratch or 0)) else 1
 
 
-# ---- kernels that are functions of a library
+# ---- Kernels launched through a library
 
 
 class LibraryKernel(LaunchableKernel[tuple[Any, ...]]):
@@ -176,5 +178,5 @@ class LibraryKernel(LaunchableKernel[tuple[Any, ...]]):
         self.loaded = LoadedKernel(LibraryCode(self._call, "cpu", 0, _HOST), launch.entry, launch.entry)
 
     def _call(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object) -> None:
-        del grid, stream  # the code is for one grid
+        del grid, stream  # the code was made for one grid
         self.check(arguments)

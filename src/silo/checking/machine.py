@@ -1,6 +1,7 @@
-"""The runs of a checked launch: which are made, in which order, and the findings that follow from them.
+"""The algorithm of a checked launch: which runs it makes, in which order, and which findings follow from them.
 
-This module does not touch memory, and does not depend on a kind of kernel. A kind gives a :class:`CheckedLaunch`.
+This module does not access the arrays and does not depend on a kind of kernel. A kind supplies a
+:class:`CheckedLaunch`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = [
 
 @frozen
 class CheckFinding:
-    """The first thing that is wrong with a launch.
+    """The first fault found in a launch.
 
     ``what`` is a noun phrase, as "a load out of bounds". ``at`` is the rest of the first line: the place in the kernel
     and the program. ``details`` are further lines. :class:`silo.errors.CheckError` describes the other fields.
@@ -50,7 +51,7 @@ class CheckFinding:
 
 
 def check_error(kernel: str, finding: CheckFinding) -> CheckError:
-    r"""The error that a launch of ``kernel`` raises.
+    r"""Returns the error that a launch of ``kernel`` raises.
 
     >>> found = CheckFinding("race", "a race", ("Byte 0 of x",), place="k.py:3", at=" at k.py:3")
     >>> str(check_error("k", found))
@@ -67,11 +68,11 @@ def check_error(kernel: str, finding: CheckFinding) -> CheckError:
     )
 
 
-# ---- words
+# ---- Words for messages
 
 
 def coordinates(number: int, extents: Sequence[int]) -> tuple[int, int, int]:
-    """The position of the ``number``-th program of a grid, or thread of a group; x runs fastest.
+    """Returns the position of the ``number``-th program of a grid, or thread of a group; x varies fastest.
 
     >>> coordinates(7, (2, 3, 4))
     (1, 0, 1)
@@ -81,7 +82,7 @@ def coordinates(number: int, extents: Sequence[int]) -> tuple[int, int, int]:
 
 
 def index_text(index: Sequence[int]) -> str:
-    """An index in brackets.
+    """Formats an index in brackets.
 
     >>> index_text((4,)), index_text((1, 2))
     ('(4)', '(1, 2)')
@@ -90,12 +91,12 @@ def index_text(index: Sequence[int]) -> str:
 
 
 def capital(text: str) -> str:
-    """The text, beginning with a capital letter."""
+    """Returns the text with a capital first letter."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
 def nearest(allocations: Sequence[Allocation], address: int) -> Allocation:
-    """The allocation that holds an address, else the one with the smallest gap to it; the first of several."""
+    """Returns the allocation that contains an address, or else the one closest to it; the first of several."""
 
     def rank(one: Allocation) -> tuple[bool, int]:
         return not one.low <= address < one.high, max(one.low - address, address - one.high)
@@ -104,7 +105,7 @@ def nearest(allocations: Sequence[Allocation], address: int) -> Allocation:
 
 
 def place_in(one: Allocation, address: int, size: int) -> str:
-    """The place of an access of ``size`` bytes, counted from the element that an argument points at.
+    """Describes the place of an access of ``size`` bytes, counted from the element that an argument points at.
 
     >>> place_in(Allocation("x", 64, 164, 64, "numpy array of 100 bytes"), 162, 4)
     'byte 98 of x (numpy array of 100 bytes), up to 2 bytes beyond its end'
@@ -128,7 +129,7 @@ Results = TypeVar("Results")
 class Doubt(Generic[About]):
     """A value that no result may depend on: the content of memory that was never written, for example.
 
-    ``about`` is the kind's own description. ``others`` are numbers of values to exchange it for: the doubt counts if a
+    ``about`` is the kind's own description. ``others`` are numbers of replacement values: the doubt is reported if a
     run with one of them ends in another fault, or leaves other results.
     """
 
@@ -138,7 +139,7 @@ class Doubt(Generic[About]):
 
 @dataclass(frozen=True, slots=True)
 class Exchange(Generic[About]):
-    """Doubtful values that a run exchanges, each for its value number ``other``."""
+    """The doubtful values that a run replaces, each with its replacement number ``other``."""
 
     doubts: tuple[Doubt[About], ...]
     other: int
@@ -146,9 +147,10 @@ class Exchange(Generic[About]):
 
 @dataclass(frozen=True, slots=True)
 class Unseen(Generic[About]):
-    """A doubt about values whose use no run can observe: it is weighed once, after all schedules.
+    """A doubt about values whose use no run can observe: it is tested once, after all schedules.
 
-    ``own``: the value that ordinary runs have is one to compare with. Otherwise the first of the doubt's others is.
+    ``own``: compare with the value that ordinary runs have. Otherwise the first of ``others`` is the value to compare
+    with.
     """
 
     doubt: Doubt[About]
@@ -157,10 +159,10 @@ class Unseen(Generic[About]):
 
 @dataclass(frozen=True, slots=True)
 class Ran(Generic[Fault, About]):
-    """The outcome of a run. ``fault`` is None if it ended well.
+    """The outcome of a run. ``fault`` is None if it ended without a fault.
 
-    ``doubts`` are the doubtful values that it used, those named first that are more likely the cause. With a fault they
-    are the ones that may have led to it. ``comparable``: a run in another schedule must leave the same results.
+    ``doubts`` are the doubtful values that it used, the likeliest causes first; if there is a fault, those that may
+    have led to it. ``comparable``: a run in another schedule must leave the same results.
     """
 
     fault: Fault | None = None
@@ -177,67 +179,70 @@ class Difference:
 
 
 class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
-    """One launch of a kernel over one set of arguments: a kind of kernel gives the machine a subclass.
+    """One launch of a kernel over one set of arguments; each kind of kernel has a subclass.
 
-    Each :meth:`run` begins with the memory that the launch began with.
+    Each :meth:`run` starts with the memory contents that the launch started with.
     """
 
     @property
     def schedules(self) -> Sequence[Schedule]:
-        """The orders of programs or threads to run in, or the ways to run; the first one's results are kept."""
+        """The orders of programs or threads, or the modes, in which to run; the results of the first are kept."""
         ...
 
     @property
     def unseen(self) -> Sequence[Unseen[About]]:
-        """Doubts to weigh after all schedules, in the last one."""
+        """The doubts to test after all schedules, in the last schedule."""
         return ()
 
     def run(self, schedule: Schedule, exchange: Exchange[About] | None = None) -> Ran[Fault, About]:
-        """Run all programs. With ``exchange`` only the fault of the returned value is read."""
+        """Runs all programs. With ``exchange`` only the fault of the returned value is read."""
         ...
 
     def results(self) -> Results:
-        """A copy of the results of the last run."""
+        """Returns a copy of the results of the last run."""
         ...
 
     def difference(self, results: Results) -> Difference | None:
-        """The first place where the last run left something else than ``results``."""
+        """Returns the first place where the results of the last run differ from ``results``; None if they are equal."""
         ...
 
     def fault_finding(self, fault: Fault, schedule: Schedule) -> CheckFinding | None:
-        """The finding made of a fault; None if faults of this kind are expected in this schedule."""
+        """Returns the finding for a fault; None if such faults are expected in this schedule."""
         ...
 
     def doubt_finding(
         self, doubt: Doubt[About], other: int, effect: Fault | Difference | None, schedule: Schedule
     ) -> CheckFinding:
-        """The finding made of a doubt and its effect: a fault, a result, or None if no effect of it alone shows."""
+        """Returns the finding for a doubt.
+
+        ``effect`` is the fault or the difference that the doubt causes; None if only several doubts together have one.
+        """
         ...
 
     def order_finding(self, difference: Difference, schedule: Schedule) -> CheckFinding:
-        """The finding made of results that differ from the first schedule's."""
+        """Returns the finding for results that differ from the first schedule's results."""
         del difference, schedule
         return CheckFinding("race", "results that depend on the order in which programs run")
 
     def results_finding(self, results: Results) -> CheckFinding | None:
-        """A finding in the results themselves, for example a NaN; called last."""
+        """Returns a finding in the results themselves, for example a NaN, or None; called last."""
         del results
         return None
 
     def publish(self, results: Results) -> None:
-        """Leave results in the caller's arrays."""
+        """Writes results to the caller's arrays."""
         ...
 
     def put_back(self) -> None:
-        """Leave the caller's arrays as they were when the launch began."""
+        """Restores the caller's arrays to their contents at the start of the launch."""
         ...
 
 
 def check_launch(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> CheckFinding | None:
-    """Run a launch in all its schedules; the first thing that is wrong, or None.
+    """Runs a launch in all its schedules; returns the first fault, or None.
 
     Afterwards the caller's arrays hold the results of the first schedule. After a finding or an exception they hold
-    their old content.
+    their old contents.
     """
     published = False
     try:
@@ -270,7 +275,7 @@ def _runs(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> CheckFindin
         if first is not None and not (ran.comparable or ran.doubts or launch.unseen):
             continue
         last = launch.results()
-        # A doubt names an operation, and results that differ name none: the doubt is the finding if both are there.
+        # A doubt names an operation, which differing results do not. So a doubt is reported first if both exist.
         differs = launch.difference(first) if first is not None and ran.comparable else None
         finding = _weighed(launch, schedule, ran.doubts, last)
         if finding is None and differs is not None:
@@ -290,7 +295,7 @@ def _cause(
     fault: Fault,
     doubts: Sequence[Doubt[About]],
 ) -> CheckFinding | None:
-    """The first doubtful value without which the same fault would not be there."""
+    """Returns the finding for the first doubtful value whose replacement makes the fault change or disappear."""
     for doubt in doubts:
         for other in doubt.others:
             if launch.run(schedule, Exchange((doubt,), other)).fault != fault:
@@ -304,7 +309,10 @@ def _weighed(
     doubts: Sequence[Doubt[About]],
     results: Results,
 ) -> CheckFinding | None:
-    """The first doubtful value on which something depends: all are exchanged at once, and one by one if that shows."""
+    """Returns the finding for the first doubtful value that affects the results.
+
+    All are replaced at once; only if that has an effect, each is replaced alone.
+    """
     for other in dict.fromkeys(other for doubt in doubts for other in doubt.others):
         changed = tuple(doubt for doubt in doubts if other in doubt.others)
         effect = _effect(launch, schedule, Exchange(changed, other), results)
@@ -316,7 +324,7 @@ def _weighed(
             effect = _effect(launch, schedule, Exchange((doubt,), other), results)
             if effect is not None:
                 return launch.doubt_finding(doubt, other, effect, schedule)
-        # They matter only together, so the first of them is reported.
+        # No value has an effect alone, so the first of them is reported.
         return launch.doubt_finding(changed[0], other, None, schedule)
     return None
 

@@ -1,4 +1,4 @@
-"""The arrays of a checked launch: their memory, its content at the start of each run, and the results of a run."""
+"""The arrays of a checked launch: their memory, its contents at the start of each run, and the results of a run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Contents", "CopiedMemory", "LaunchMemory", "MemoryLaunch", "allocations_of"]
 
 Contents: TypeAlias = "Mapping[int, NDArray[np.uint8]]"
-"""Bytes by the number of their region."""
+"""The bytes of regions, by the region's number."""
 
-_LEAST_GAP = 1 << 20  # bytes
+_LEAST_GAP = 1 << 20  # least bytes between two copies
 _MOST_GAP = 1 << 28
 _PAGE = 4096
 
@@ -28,34 +28,34 @@ _PAGE = 4096
 def allocations_of(
     names: Sequence[str], arguments: Mapping[str, object], extra: Sequence[object] = (), *, views: bool = False
 ) -> tuple[Allocation, ...]:
-    """The memory behind each argument in ``names`` that is an array, and behind each array in ``extra``.
+    """Returns the memory of each argument in ``names`` that is an array, and of each array in ``extra``.
 
     Args:
-        names: pointer parameters. A name may come several times; an argument that is not an array is left out.
+        names: pointer parameters. A name may occur several times; an argument that is not an array is left out.
         arguments: the caller's objects by name. A tensor descriptor counts as its base array.
         extra: further arrays, called ``memory[0]`` and so on.
-        views: the elements of each array alone, without the rest of the memory that it is a view of.
+        views: limit each allocation to the array's elements, without the rest of the memory that it is a view of.
 
     Raises:
         ArgumentError: an array that is not in host memory.
         PackageError: numpy is not installed.
     """
     require_numpy("checking mode")
-    found: list[Allocation] = []
+    allocations: list[Allocation] = []
     for name in dict.fromkeys(names):
         value = arguments.get(name)
         base = getattr(value, "base", None) if hasattr(value, "block_shape") else value
         if hasattr(base, "shape"):
-            found.append(allocation_of(name, base, view=views))
-    found += [allocation_of(f"memory[{index}]", value, view=views) for index, value in enumerate(extra)]
-    return tuple(found)
+            allocations.append(allocation_of(name, base, view=views))
+    allocations += [allocation_of(f"memory[{index}]", value, view=views) for index, value in enumerate(extra)]
+    return tuple(allocations)
 
 
 class LaunchMemory:
-    """The memory of a launch's arrays; the runs use the caller's arrays themselves.
+    """The memory of a launch's arrays, if the runs use the caller's arrays themselves.
 
-    Arrays that overlap share a region. :meth:`keep` copies regions; :meth:`restore` puts the copies back, so that each
-    run begins with the same content. ``starts`` has the address of each region as a run sees it.
+    Arrays that overlap share a region. :meth:`keep` copies regions; :meth:`restore` writes the copies back, so that
+    each run starts with the same contents. ``starts`` has the address of each region as a run sees it.
     """
 
     def __init__(self, allocations: Sequence[Allocation]) -> None:
@@ -69,37 +69,37 @@ class LaunchMemory:
         self._kept: dict[int, NDArray[np.uint8]] = {}
 
     def region_of(self, one: Allocation) -> int:
-        """The number of the region that an allocation lies in; -1 if the allocation is empty."""
+        """Returns the number of the region that contains an allocation; -1 if the allocation is empty."""
         return holding(self.regions, one)
 
     def keep(self, regions: Sequence[int]) -> None:
-        """Copy these regions; the other ones are never put back or compared."""
+        """Copies these regions; all others are never restored or compared."""
         self._kept = {
             index: self._np.frombuffer(self.regions[index].read(), self._np.uint8) for index in sorted(regions)
         }
 
     def kept(self, region: int) -> NDArray[np.uint8]:
-        """The content of a region when it was kept."""
+        """Returns the content of a region when it was copied."""
         return self._kept[region]
 
     def restore(self) -> None:
-        """Put the kept content back, for the next run."""
+        """Writes the copied contents back, for the next run."""
         self._write(self._kept)
 
     def put_back(self) -> None:
-        """Leave the caller's arrays as they were kept."""
+        """Restores the caller's arrays to the copied contents."""
         self.restore()
 
     def results(self) -> Contents:
-        """A copy of the present content of the kept regions."""
+        """Returns a copy of the present contents of the copied regions."""
         return {index: self._now(index).copy() for index in self._kept}
 
     def publish(self, results: Contents) -> None:
-        """Leave the results of a run in the caller's arrays."""
+        """Writes the results of a run to the caller's arrays."""
         self._write(results)
 
     def difference(self, before: Contents, ignored: Mapping[int, NDArray[np.bool_]] | None = None) -> Difference | None:
-        """The first byte that is not as ``before``. Bytes that ``ignored`` has True for may differ."""
+        """Returns the first byte that differs from ``before``; bytes for which ``ignored`` is True may differ."""
         for index, held in before.items():
             unequal = self._now(index) != held
             if ignored is not None and index in ignored:
@@ -109,7 +109,7 @@ class LaunchMemory:
         return None
 
     def address(self, difference: Difference) -> int:
-        """The address of a byte that differs, as a run sees it."""
+        """Returns the address of the differing byte, as a run sees it."""
         return self.starts[difference.region] + difference.byte
 
     def _now(self, index: int) -> NDArray[np.uint8]:
@@ -123,9 +123,9 @@ class LaunchMemory:
 
 
 class CopiedMemory(LaunchMemory):
-    """Copies of a launch's arrays, far apart, so that an access beyond one of them lands in none.
+    """Copies of a launch's arrays, so far apart that an access beyond one copy does not reach another.
 
-    The caller's arrays are read once, and written by :meth:`publish` alone. ``low`` and ``high`` are the ends of the
+    The caller's arrays are read once, and written only by :meth:`publish`. ``low`` and ``high`` are the ends of the
     memory that holds the copies. ``copies`` are the allocations at the addresses that a run sees.
     """
 
@@ -137,7 +137,7 @@ class CopiedMemory(LaunchMemory):
         starts: list[int] = []
         at = gap
         for region, size in zip(self.regions, sizes, strict=True):
-            starts.append(at + region.low % _PAGE)  # aligned like the caller's
+            starts.append(at + region.low % _PAGE)  # the copy has the alignment of the caller's array
             at = (starts[-1] + size + gap) // _PAGE * _PAGE + _PAGE
         self._map = mmap.mmap(-1, at + gap, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.low = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
@@ -148,7 +148,7 @@ class CopiedMemory(LaunchMemory):
 
     def _copied(self, one: Allocation) -> Allocation:
         region = self.region_of(one)
-        if region < 0:  # an empty array: an address that no copy has
+        if region < 0:  # an empty array gets an address that no copy has
             return Allocation(one.name, self.low, self.low, one.address - one.low + self.low, one.words, one.writable)
         moved = self.starts[region] - self.regions[region].low
         return Allocation(
@@ -156,7 +156,7 @@ class CopiedMemory(LaunchMemory):
         )
 
     def moved(self, name: str, address: int) -> int:
-        """The address in the copies for ``address``, to which the argument ``name`` points."""
+        """Returns the address in the copies for ``address``, to which the argument ``name`` points."""
         for one, copy in zip(self.allocations, self.copies, strict=True):
             if one.name == name:
                 return address + copy.low - one.low
@@ -166,29 +166,29 @@ class CopiedMemory(LaunchMemory):
         """Does nothing, because runs never write to the caller's arrays."""
 
     def publish(self, results: Contents) -> None:
-        """Write the regions that a run changed to the caller's arrays."""
+        """Writes the regions that a run changed to the caller's arrays."""
         for index, held in results.items():
             if not self._np.array_equal(held, self._kept[index]):
                 ctypes.memmove(self.regions[index].low, held.ctypes.data, held.size)
 
 
 class MemoryLaunch(CheckedLaunch[Schedule, Fault, About, Contents]):
-    """The memory of a launch, whose content is its result."""
+    """A checked launch whose results are the contents of its memory."""
 
     memory: LaunchMemory
 
     def results(self) -> Contents:
-        """A copy of the regions that were kept."""
+        """Returns a copy of the regions that were kept."""
         return self.memory.results()
 
     def difference(self, results: Contents) -> Difference | None:
-        """The first byte that differs."""
+        """Returns the first byte that differs."""
         return self.memory.difference(results)
 
     def publish(self, results: Contents) -> None:
-        """Write the results to the caller's arrays."""
+        """Writes the results to the caller's arrays."""
         self.memory.publish(results)
 
     def put_back(self) -> None:
-        """Leave the caller's arrays as they were."""
+        """Restores the caller's arrays."""
         self.memory.put_back()

@@ -1,1 +1,1 @@
-"""From variants to artifacts: plan, worker pool, toolchain identity."""
+"""Compiles variants to artifacts: the plan of a build, the worker pool, the identity of compilers."""

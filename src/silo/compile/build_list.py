@@ -1,4 +1,4 @@
-"""The plan of a build: variants to compile, with reasons. Pure: all facts are passed in."""
+"""The plan of a build: which variants to compile, and why. Reads no state; all facts are arguments."""
 
 from __future__ import annotations
 
@@ -32,20 +32,22 @@ __all__ = [
 ]
 
 
-# ---- The configs that a build packs for a target that was not measured here ----
+# ---- The configs that a build packs for a target without a measured winner ----
 
 
-DEFAULT_CONFIGS = 128  # of each case: more than most spaces have, and some minutes of compiling on few cores
-DEFAULT_CODE_BYTES = 64 << 20  # of each kernel and target, before compression
+# for each case: more than most spaces have, at the cost of some minutes of compiling on few cores
+DEFAULT_CONFIGS = 128
+DEFAULT_CODE_BYTES = 64 << 20  # for each kernel and target, before compression
 
 T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The most configs of each case to pack, and the most bytes of code of each kernel and target; None: no limit.
+    """The most configs to pack for each case, and the most bytes of code for each kernel and target; None: no limit.
 
-    ``everywhere``: also where a device is here and a winner was measured; else that winner alone is packed.
+    ``everywhere``: pack these configs also if this machine has the device and a winner was measured. Otherwise only
+    that winner is packed.
     """
 
     configs: int | None = DEFAULT_CONFIGS
@@ -54,7 +56,7 @@ class Packing:
 
     @classmethod
     def parse(cls, text: str | None) -> Packing:
-        """The value of ``--configs``; None is the default.
+        """Parses the value of ``--configs``; None is the default.
 
         Raises ``SpaceError`` for a text that is neither a number nor ``all``.
 
@@ -71,10 +73,10 @@ class Packing:
 def first_of(
     ordered: Sequence[Config], neighbours: Callable[[Config], Iterable[Config]], limit: int | None
 ) -> tuple[Config, ...]:
-    """At most ``limit`` of the configs, beginning with the first of ``ordered``.
+    """Returns at most ``limit`` of the configs, beginning with the first of ``ordered``.
 
-    If not all fit, its neighbours follow, because it may be nearly right. Then come configs from all over the space, in
-    an order unrelated to the space's own, whose first configs are alike.
+    If not all fit, the neighbours of the first config come next, because it may be nearly right. Then come configs from
+    all over the space, in an order unrelated to the space's own, as neighbouring configs of the space are alike.
     """
     if limit is None or len(ordered) <= limit:
         return tuple(ordered)
@@ -90,21 +92,21 @@ def first_of(
 
 
 def within_bytes(sizes: Iterable[tuple[T, int, Sequence[tuple[str, int]]]], limit: int | None) -> frozenset[T]:
-    """The items that stay within a limit of bytes, if each has blobs (sha256 and size) and equal blobs count once.
+    """Returns the items whose blobs, (sha256, size), fit into a limit of bytes; equal blobs count once.
 
-    Each item comes with its rank; items of rank 0 always stay, others by rank, then in the order given.
+    Each item comes with its rank. Items of rank 0 always stay. The others are taken by rank, then in the given order.
     """
-    kept: set[T] = set()
+    items: set[T] = set()
     counted: set[str] = set()
-    taken = 0
+    total = 0
     for item, rank, blobs in sorted(sizes, key=lambda one: one[1]):
         new = {sha256: size for sha256, size in blobs if sha256 not in counted}
-        if rank and limit is not None and taken + sum(new.values()) > limit:
+        if rank and limit is not None and total + sum(new.values()) > limit:
             continue
-        kept.add(item)
+        items.add(item)
         counted |= set(new)
-        taken += sum(new.values())
-    return frozenset(kept)
+        total += sum(new.values())
+    return frozenset(items)
 
 
 # ---- The plan of a build ----
@@ -120,7 +122,7 @@ def _no_neighbours(config: Config) -> Sequence[Config]:
 
 
 class Chosen(NamedTuple):
-    """A config that was decided on for a case before the plan, and by what."""
+    """A config that was chosen for a case before the plan, and its decision source."""
 
     config: Config
     origin: Origin = Origin.BUCKET
@@ -128,10 +130,10 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BuildCase:
-    """The needs of one case: its typed signature and the specialization that its arguments allow.
+    """One case of a kernel: its typed signature and the specialization that its arguments allow.
 
-    ``configs`` is the part of the kernel's space that constraints leave for the case's arguments; None is the whole
-    space. ``ruled``: a heuristic made them, its best guess first.
+    ``configs`` is the part of the kernel's space that constraints allow for the case's arguments; None is the whole
+    space. ``ruled``: a heuristic made the configs, its best guess first.
     """
 
     label: str
@@ -143,11 +145,11 @@ class BuildCase:
 
 @dataclass(frozen=True, slots=True)
 class BuildKernel:
-    """One kernel to plan for.
+    """A kernel to plan for.
 
-    ``configs`` is its space in order, ``(Config(),)`` for a kernel without one. ``neighbours`` gives the configs one
-    step in one parameter away (``Space.neighbours``). ``has_fallback`` is False if the code is made for certain
-    extents: then calls that differ from all cases are not served.
+    ``configs`` is its space in order, ``(Config(),)`` for a kernel without one. ``neighbours`` returns the configs that
+    differ by one step in one parameter (``Space.neighbours``). ``has_fallback`` is False if the code is made for
+    certain extents: then calls that differ from all cases are not served.
     """
 
     name: str
@@ -162,9 +164,9 @@ class BuildKernel:
 class BuildVariant:
     """A variant to build. ``reasons`` are the reasons for it, ``cases`` the cases that it serves; both in order.
 
-    ``leads`` are its cases whose config it has by measurement or heuristic: calls get it until another config is
-    measured. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer being 1.
-    ``origin`` names the first source of its config.
+    ``leads`` are the cases for which a measurement or a heuristic chose its config: their calls use it until another
+    config is measured. ``generic`` marks the fallback, which assumes nothing about alignment, divisibility or an
+    integer being 1. ``origin`` is the first source of its config.
     """
 
     variant: Variant
@@ -175,7 +177,7 @@ class BuildVariant:
     leads: tuple[str, ...] = ()
 
     def serving(self, variant: Variant, cases: Sequence[str]) -> BuildVariant:
-        """The part of this entry that serves the given cases, as ``variant``, with the remarks about those cases."""
+        """Returns the part of this entry for the given cases, as ``variant``, with only their reasons."""
         others = tuple(_said_of(label) for label in self.cases if label not in cases)
         return replace(
             self,
@@ -187,7 +189,7 @@ class BuildVariant:
 
 
 def _said_of(case: str) -> str:
-    """The prefix of reasons that are about one case."""
+    """Returns the prefix of reasons that are about one case."""
     return f"case {case}: "
 
 
@@ -198,9 +200,9 @@ def plan_variants(
     winners: Mapping[tuple[str, str, Target], Chosen] | None = None,
     has_device: Callable[[Target], bool],
     canonical: Callable[[Target], Target] = _itself,
-    packing: Packing = Packing(),  # frozen
+    packing: Packing = Packing(),  # a shared default is safe: Packing is immutable
 ) -> tuple[BuildVariant, ...]:
-    """Every variant that a build needs, without repetition, in a fixed order.
+    """Returns every variant that a build needs, each once, in a fixed order.
 
     For each kernel: the specializations of its cases, then one generic fallback per dtype signature, unless its code is
     made for certain extents. For each target: the measured winner of a case if it is known. Otherwise the first config
@@ -212,7 +214,8 @@ def plan_variants(
         targets: concrete targets.
         winners: the winners of the lock or of measurements, by kernel name, case label and target (as in ``targets``).
         has_device: whether variants of a target can be measured here.
-        canonical: the target that code is compiled for (``sm_90`` and ``sm_90a`` may be one); variants carry it.
+        canonical: maps a target to the target that code is compiled for (``sm_90`` and ``sm_90a`` may be one), which
+            variants carry.
         packing: how many configs of a case to pack.
 
     Raises:
@@ -230,7 +233,7 @@ def plan_variants(
                     entry = planned.setdefault((variant, False), _Entry(origin))
                     entry.add(_said_of(case.label) + reason, case.label, leads=rank == 0)
             for case, specialization, labels in _fallbacks(kernel):
-                # One config serves every key that no variant was made for, so others would only add bytes.
+                # One config serves every key without a variant of its own, so further configs would only add bytes.
                 config, origin, reason = chooser.configs(case)[0]
                 variant = _variant(kernel, case.signature, specialization, config, canonical(target))
                 entry = planned.setdefault((variant, True), _Entry(origin))
@@ -239,7 +242,7 @@ def plan_variants(
 
 
 def _distinct(targets: Iterable[Target], canonical: Callable[[Target], Target]) -> tuple[Target, ...]:
-    """The targets in order, the first of each that are the same for the compiler."""
+    """Returns the targets in order; of targets that are the same to the compiler, only the first."""
     first: dict[Target, Target] = {}
     for target in targets:
         first.setdefault(canonical(target), target)
@@ -248,7 +251,7 @@ def _distinct(targets: Iterable[Target], canonical: Callable[[Target], Target]) 
 
 @dataclass(frozen=True, slots=True)
 class _Chooser:
-    """The configs to build for a kernel and a target."""
+    """Chooses the configs to build for a kernel and a target."""
 
     kernel: BuildKernel
     target: Target
@@ -257,7 +260,7 @@ class _Chooser:
     measured_here: bool
 
     def configs(self, case: BuildCase) -> list[tuple[Config, Origin, str]]:
-        """The configs to build, each with its decision source and reason; calls get the first."""
+        """Returns the configs to build, each with its decision source and reason; calls use the first."""
         winner = self.winners.get((self.kernel.name, case.label, self.target))
         if winner is not None:
             chosen = (winner.config, winner.origin, f"{winner.origin.phrase} on {self.target}")
@@ -275,7 +278,7 @@ class _Chooser:
         return [(ordered[0], origin, f"{origin.phrase}: no {self.target} is here to measure on"), *packed]
 
     def _ordered(self, case: BuildCase) -> tuple[Sequence[Config], Origin]:
-        """The case's configs, best guess first, and what made that guess.
+        """Returns the case's configs, best guess first, and the source of that guess.
 
         Raises ``SpaceError`` without a valid config.
         """
@@ -285,7 +288,7 @@ class _Chooser:
         return tuple(configs), default_origin(len(configs), ruled=case.ruled)
 
     def _packed(self, ordered: Sequence[Config], origin: Origin) -> list[tuple[Config, Origin, str]]:
-        """The configs to pack besides the first; they are measured by the process that uses the bundle."""
+        """Returns the configs to pack besides the first. A process that uses the bundle measures them."""
         packed = first_of(ordered, self._neighbours, self.packing.configs)
         reason = f"one of {len(packed)} configs to measure on {self.target}"
         if len(packed) < len(ordered):
@@ -293,13 +296,13 @@ class _Chooser:
         return [(config, origin, reason) for config in packed[1:]]
 
     def _neighbours(self, config: Config) -> Sequence[Config]:
-        # A winner may be a refinement, which is not of the space.
+        # A winner may be a refinement, which the space does not contain.
         return self.kernel.neighbours(config) if config in self.kernel.configs else ()
 
 
 @dataclass(slots=True)
 class _Entry:
-    """Why a variant is built: the origin of its config, the reason, and the calls it serves."""
+    """The entry of a variant while the plan is made: its config's origin, the reasons, the cases it serves."""
 
     origin: Origin
     reasons: list[str] = field(default_factory=list[str])
@@ -321,10 +324,10 @@ def _variant(
 
 
 def _fallbacks(kernel: BuildKernel) -> list[tuple[BuildCase, Specialization, tuple[str, ...]]]:
-    """For each dtype signature: its first case, the specialization without assumptions, the labels of its cases.
+    """Returns for each dtype signature: its first case, the specialization without assumptions, its cases' labels.
 
-    Arguments that are None, block shapes and constexpr values given by the caller stay: they are not assumptions about
-    values but part of which code this is.
+    Arguments that are None, block shapes and constexpr values given by the caller stay in the specialization. They are
+    not assumptions about values: they decide which code it is.
     """
     groups: dict[tuple[Signature, Specialization], tuple[BuildCase, list[str]]] = {}
     for case in kernel.cases if kernel.has_fallback else ():
@@ -335,7 +338,7 @@ def _fallbacks(kernel: BuildKernel) -> list[tuple[BuildCase, Specialization, tup
 
 
 def _merged(planned: Mapping[tuple[Variant, bool], _Entry]) -> tuple[BuildVariant, ...]:
-    """A case without any assumption needs the fallback itself: one variant then serves as both."""
+    """Merges equal variants: for a case without assumptions, its variant is also the fallback."""
     merged: dict[Variant, BuildVariant] = {}
     for (variant, generic), entry in planned.items():
         before = merged.get(variant) or BuildVariant(variant, (), (), generic=False, origin=entry.origin)
@@ -350,50 +353,50 @@ def _merged(planned: Mapping[tuple[Variant, bool], _Entry]) -> tuple[BuildVarian
     return tuple(merged.values())
 
 
-# ---- The pairs of a kernel and a target that a bundle is built of, and the pairs  ----
+# ---- The pairs of a kernel and a target that a bundle contains, and the pairs that are left out ----
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A kernel that is not built for a target, and why."""
+    """A kernel that is not built for a target, and the reason."""
 
     kernel: str
     target: str
     reason: str
 
     def __str__(self) -> str:
-        """The first line of the reason; the reason of each plug-in follows it."""
+        """Returns the first line of the reason. The reasons of the plug-ins follow on further lines."""
         return f"{self.kernel} is left out for {self.target}: {self.reason.partition(chr(10))[0].rstrip(':')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The targets that each kernel is built for, by the kernel's name, and the pairs that are left out."""
+    """The targets for which each kernel is built, by the kernel's name, and the pairs that are left out."""
 
     targets: Mapping[str, tuple[Target, ...]]
     left_out: tuple[LeftOut, ...] = ()
 
 
 def pair_kernels(kernels: Mapping[str, Callable[[Target], Decision]], targets: Sequence[Target]) -> Pairs:
-    """Pair each kernel with the targets that its decision accepts. Pure.
+    """Pairs each kernel with the targets that its decision accepts. Reads no other state.
 
     Raises:
-        TargetError: a kernel that no target accepts, or a target that no kernel does; each with the reasons.
+        TargetError: a kernel that accepts no target, or a target that no kernel accepts; with the reasons.
     """
     decisions = {name: {target: decide(target) for target in targets} for name, decide in kernels.items()}
-    found: dict[str, tuple[Target, ...]] = {}
+    accepted: dict[str, tuple[Target, ...]] = {}
     left_out: list[LeftOut] = []
     for name, by_target in decisions.items():
-        found[name] = tuple(target for target, decision in by_target.items() if decision)
+        accepted[name] = tuple(target for target, decision in by_target.items() if decision)
         refused = {target: one.reason for target, one in by_target.items() if isinstance(one, Rejected)}
-        if not found[name] and refused:
+        if not accepted[name] and refused:
             raise TargetError(_nothing(f"{name} is for none of the targets", refused.values()))
         left_out += [LeftOut(name, str(target), reason) for target, reason in refused.items()]
     for target in targets:
-        if kernels and not any(target in paired for paired in found.values()):
+        if kernels and not any(target in paired for paired in accepted.values()):
             reasons = [one.reason for one in left_out if one.target == str(target)]
             raise TargetError(_nothing(f"no kernel is for {target}", reasons))
-    return Pairs(found, tuple(left_out))
+    return Pairs(accepted, tuple(left_out))
 
 
 def _nothing(what: str, reasons: Iterable[str]) -> str:

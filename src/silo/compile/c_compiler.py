@@ -19,7 +19,7 @@ __all__ = ["COMPILERS", "CCompiler", "choose_compiler", "find_compiler", "identi
 # Tried in this order unless a setting names a compiler.
 COMPILERS = ("cc", "gcc", "clang")
 
-# The same for code of another family of machines.
+# The compilers for code of another family of machines, by family.
 CROSS_COMPILERS = {"aarch64": ("aarch64-linux-gnu-gcc",), "x86-64": ("x86_64-linux-gnu-gcc",)}
 _PACKAGES = {"aarch64": "gcc-aarch64-linux-gnu", "x86-64": "gcc-x86-64-linux-gnu"}
 
@@ -35,12 +35,12 @@ class CCompiler:
 def choose_compiler(
     requested: str | None, found: Mapping[str, str | None], need: str = "CPU kernels need", family: str = ""
 ) -> tuple[str, ...]:
-    """The command to run, from the requested name and the place where each name was found (None: nowhere).
+    """Returns the command to run, from the requested name and the path at which each name was found (None: not found).
 
-    ``requested`` may carry arguments (``ccache gcc``); it is the path of a compiler, perhaps with spaces, if ``found``
-    contains all of it. It is never replaced by another compiler when it is missing. ``need`` names, in the error's
-    message, the feature that needs a compiler; ``family`` the machines that the code is for (``aarch64``, ``x86-64``)
-    if they are others than this one.
+    ``requested`` may contain arguments (``ccache gcc``); if ``found`` contains all of it, it is the path of a compiler,
+    perhaps with spaces. If it is missing, no other compiler is used instead. ``need`` names, in the error's message,
+    the feature that needs a compiler. ``family`` is the family of machines that the code is for (``aarch64``,
+    ``x86-64``) if it is not this machine's.
 
     >>> choose_compiler(None, {"cc": None, "gcc": "/usr/bin/gcc"})
     ('/usr/bin/gcc',)
@@ -78,15 +78,15 @@ def choose_compiler(
 
 
 def find_compiler(requested: str | None, need: str = "CPU kernels need", family: str = "") -> CCompiler:
-    """Find the compiler and run it for its version; both are remembered for the life of the process, by ``PATH``.
+    """Finds the compiler and runs it for its version; both are cached for the life of the process, by ``PATH``.
 
-    ``family`` is that of the machines which the code is for: another family than this machine's has compilers of its
-    own, unless ``requested`` names one.
+    ``family`` is the family of machines that the code is for. Other families than this machine's need a cross compiler,
+    unless ``requested`` names a compiler.
 
     Raises:
-        CompilerMissingError: no compiler was found, or it does not run; the failure is not remembered.
+        CompilerMissingError: no compiler was found, or it does not run; a failure is not cached.
     """
-    # relative to the current folder
+    # Not cached: a relative path depends on the working folder.
     found = _found if requested is None or requested.startswith("/") else _found.__wrapped__
     return found(requested, search_path(), need, "" if family in ("", _own_family()) else family)
 
@@ -112,7 +112,7 @@ def _words(requested: str) -> list[str]:
 
 @lru_cache(maxsize=8)
 def identify(command: tuple[str, ...]) -> CCompiler:
-    """Which compiler a command runs. Raises CompilerMissingError: it does not run."""
+    """Runs a command for its version and returns the compiler. Raises CompilerMissingError if it does not run."""
     try:
         answer = subprocess.run(
             [*command, "--version"], capture_output=True, check=True, timeout=60, env=child_environment(LC_ALL="C")
@@ -127,9 +127,9 @@ def identify(command: tuple[str, ...]) -> CCompiler:
 
 @lru_cache(maxsize=8)
 def installed_places(compiler: CCompiler) -> tuple[str, ...]:
-    """The files and folders that a compiler reads to compile: its command, and the folders that it names by itself.
+    """Returns the files and folders that a compiler needs: its command, and the folders that it reports itself.
 
-    gcc and clang print these for ``-print-search-dirs``; of a compiler that prints none, the command's folder counts.
+    gcc and clang report them for ``-print-search-dirs``. For a compiler that reports none, the command's folder counts.
     """
     program = Path(compiler.command[0])
     places = {str(program), str(program.resolve()), str(program.resolve().parent)}

@@ -1,7 +1,7 @@
-"""Python modules as the code they hold: syntax trees without documentation, positions and module paths.
+"""A canonical form of Python modules: syntax trees without documentation, positions and module paths.
 
-The form is written here, node by node, because ``ast.dump`` differs between versions of Python. It is the same for
-equal code on every version that Silo runs on.
+The form is written here, node by node, because ``ast.dump`` differs between versions of Python. Equal code has the same
+form on every version that Silo runs on.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from silo.core.python_syntax import parse_python
 __all__ = ["ModuleCode", "Project", "canonical_c", "is_c_text", "module_code"]
 
 
-# ---- Python modules as the code they hold ----
+# ---- Python modules in canonical form ----
 
 
-# The contexts repeat the position of a node; kinds and comments are of the text alone.
+# ``ctx`` follows from the position of a node in the tree. ``kind``, ``type_comment`` and ``type_ignores`` describe the
+# text, not the code.
 _LEFT_OUT = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 _SEPARATORS = str.maketrans({"\\": "\\\\", "(": "\\(", ")": "\\)", ",": "\\,"})
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The modules whose names do not count.
+    """The modules whose dotted names do not count in the canonical form.
 
     ``roots`` are the names of top-level packages. ``modules`` holds the dotted names of the modules that a digest
-    covers. ``exists`` returns whether a dotted name in a text, such as a plug-in's place, is a module of the project.
+    covers. ``exists`` returns whether a dotted name in a text, such as a plug-in's path, is a module of the project.
     """
 
     roots: frozenset[str]
@@ -51,8 +52,8 @@ class Project:
 class ModuleCode:
     """The code of one module.
 
-    ``digest`` covers everything but the modules that it imports of its own project: these are ``links``, pairs of a
-    label that ``digest`` covers too and the module's dotted name. ``empty``: the module has no statement.
+    ``digest`` covers everything except the modules of the same project that it imports. Those are ``links``: pairs of a
+    label, which ``digest`` covers, and the module's dotted name. ``empty``: the module has no statement.
     """
 
     digest: str
@@ -61,11 +62,11 @@ class ModuleCode:
 
 
 def module_code(text: str | bytes, name: str, project: Project, *, package: bool = False) -> ModuleCode:
-    """The code of the module called ``name``. ``package``: the text is of an ``__init__.py``.
+    """Returns the code of the module called ``name``. ``package``: the text is of an ``__init__.py``.
 
-    Comments, documentation and layout do not count, nor does the place of the module and of those that it imports: of
-    ``from silo.x.y import z`` the name ``z`` counts, and the number of the module if it is covered. Covered modules are
-    numbered in an order that does not depend on their names, also modules that are imported as a whole.
+    Comments, documentation and layout do not count, nor do the path of the module and the paths of modules that it
+    imports: in ``from silo.x.y import z`` the name ``z`` counts, and the number of the module if it is covered. Covered
+    modules, also those imported as a whole, are numbered in an order that does not depend on their names.
 
     Raises:
         SyntaxError: the text is not Python.
@@ -90,7 +91,7 @@ _NO_STATEMENT = "[]"
 
 
 class _Form:
-    """Writes the form of one module, and notes the modules that it imports."""
+    """Writes the canonical form of one module, and records the modules that it imports."""
 
     def __init__(self, tree: ast.Module, package: str, project: Project) -> None:
         self.parts: list[str] = []
@@ -99,15 +100,15 @@ class _Form:
         self._keeps_docs = any(
             isinstance(node, ast.Name | ast.Attribute) and _identifier(node) == "__doc__" for node in ast.walk(tree)
         )
-        self._modules: dict[str, str] = {}  # dotted names of modules that are imported, and their labels
+        self._modules: dict[str, str] = {}  # from dotted names of imported modules to their labels
         self._bound = self._bound_modules(tree)
 
     def links(self) -> tuple[tuple[str, str], ...]:
-        """Labels and modules, by number."""
+        """The pairs of a label and a module, in order of their numbers."""
         return tuple((label, name) for name, label in self._modules.items())
 
     def _bound_modules(self, tree: ast.Module) -> dict[str, str]:
-        """Maps each name that this module binds to a module of the project everywhere in its text, to that module."""
+        """Maps each name that, everywhere in this module, means one module of the project to that module."""
         bound: dict[str, set[str]] = {}
         others: set[str] = set()
         for node in ast.walk(tree):
@@ -149,7 +150,7 @@ class _Form:
         return {name: next(iter(all_)) for name, all_ in bound.items() if len(all_) == 1 and name not in others}
 
     def _base(self, node: ast.ImportFrom) -> str:
-        """The module that names are imported from; "" where it is not of this project."""
+        """Returns the module from which names are imported; "" if it is not of this project."""
         if node.level:
             up = self._package.split(".")
             parts = [*up[: len(up) - node.level + 1], *filter(None, [node.module])]
@@ -157,13 +158,13 @@ class _Form:
         return node.module if node.module and self._project.owns(node.module) else ""
 
     def _label(self, module: str) -> str:
-        """The label of a module: its number, in the order in which imports and uses are written."""
+        """Returns the label of a module: its number, in the order in which imports and uses are written."""
         return self._modules.setdefault(module, f"module {len(self._modules)}")
 
-    # ---- the written form ----
+    # ---- Writing the form
 
     def block(self, body: Sequence[ast.stmt]) -> None:
-        """Write a list of statements. The project's imports come first, sorted, because their order changes nothing."""
+        """Writes a list of statements. The project's imports come first, sorted, because their order has no effect."""
         imports: list[tuple[str, str]] = []
         rest = [statement for statement in body if not self._imported(statement, imports)]
         self.parts.append("[")
@@ -177,7 +178,7 @@ class _Form:
         self.parts.append("]")
 
     def _imported(self, statement: ast.stmt, imports: list[tuple[str, str]]) -> bool:
-        """Whether a statement imports from the project alone; adds the names and their modules to ``imports``."""
+        """Whether a statement imports only from the project; adds the names and their modules to ``imports``."""
         if isinstance(statement, ast.ImportFrom):
             base = self._base(statement)
             if not base:
@@ -187,7 +188,8 @@ class _Form:
                 whole = f"{base}.{alias.name}"
                 if whole not in self._project.modules:
                     imports.append((f"{alias.name} as {local}", base))
-                elif self._bound.get(local) != whole:  # otherwise its uses decide
+                # a name that always means this module is labelled where it is used
+                elif self._bound.get(local) != whole:
                     imports.append((f"module as {local}", whole))
             return True
         if isinstance(statement, ast.Import):
@@ -213,7 +215,8 @@ class _Form:
         write(f"{kind.__name__}(")
         for field in node._fields:
             value = getattr(node, field, None)
-            # Fields that a later version of Python adds are absent, None or empty in code that earlier versions read.
+            # Fields that a later version of Python added are absent, None or empty in code that earlier versions can
+            # parse.
             if value is None or value == [] or field in _LEFT_OUT:
                 continue
             write(f"{field}=")
@@ -242,7 +245,7 @@ class _Form:
         write("]")
 
     def _constant(self, value: object) -> str:
-        """A constant; a text that names a module of the project, or something in it, names it as imports do."""
+        """Returns the form of a constant. A text that names a module of the project is labelled like an import."""
         if isinstance(value, str) and value.partition(".")[0] in self._project.roots:
             module, colon, attribute = value.partition(":")
             if self._project.is_named(module):
@@ -251,7 +254,7 @@ class _Form:
 
 
 def _plain(value: object) -> str:
-    """The text of a value that is not a syntax node. Different values of one type have different texts."""
+    """Returns the text of a value that is not a syntax node. Different values of one type have different texts."""
     return str(value).translate(_SEPARATORS) if isinstance(value, str) else repr(value).translate(_SEPARATORS)
 
 
@@ -260,7 +263,7 @@ def _identifier(node: ast.Name | ast.Attribute) -> str:
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    """Whether a statement is a text alone: documentation."""
+    """Whether a statement is only a string: documentation."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
@@ -269,7 +272,7 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _merged(values: Sequence[object]) -> list[object]:
-    """The parts of an f-string, with adjacent texts joined and without empty texts."""
+    """Returns the parts of an f-string, with adjacent texts joined and without empty texts."""
     merged: list[object] = []
     for one in values:
         last = merged[-1] if merged else None
@@ -282,14 +285,15 @@ def _merged(values: Sequence[object]) -> list[object]:
     return merged
 
 
-# ---- C text without its comments ----
+# ---- C text without comments ----
 
 
 _C_SUFFIXES = frozenset({".c", ".cc", ".cl", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".m", ".metal", ".mm"})
 _DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(?:define|if|ifdef|ifndef|include|pragma)\b", re.MULTILINE)
 _LINE_END = re.compile(r"\s*\n")
 
-# A number may hold a quote (1'000), and a name may precede a literal (L'x', R"(...)"), so both are tokens of their own.
+# A number may contain a quote (1'000), and a prefix may precede a literal (L'x', R"(...)"), so both are matched as
+# whole tokens.
 _TOKEN = re.compile(
     r"""
       (?P<comment> //(?:\\[ \t\r]*\n|[^\n])* | /\*.*?(?:\*/|\Z) )
@@ -306,7 +310,7 @@ _TOKEN = re.compile(
 
 
 def is_c_text(name: str, data: bytes) -> bool:
-    """Whether a file is C or a language with its comments: by its suffix; without one, by a preprocessor directive.
+    """Whether a file is C or has C comments: by its suffix or, without a suffix, by a preprocessor directive in it.
 
     >>> is_c_text("half.h", b""), is_c_text("metal_math", b"#pragma once"), is_c_text("notes.txt", b"#include <x>")
     (True, True, False)
@@ -316,9 +320,9 @@ def is_c_text(name: str, data: bytes) -> bool:
 
 
 def canonical_c(text: str) -> str:
-    r"""``text`` with each comment as one space, and without blanks at the end of lines and empty lines.
+    r"""Returns ``text`` with each comment as one space, without blanks at the end of lines and without empty lines.
 
-    Lines that a backslash joins are one line, also in comments. Literals, also raw ones, stay as they are.
+    Lines joined by a backslash become one line, also in comments. Literals, also raw ones, stay unchanged.
 
     >>> canonical_c('int x; // one\n\n/* two\n */ char *s = "// three";  ')
     'int x;\n  char *s = "// three";\n'
@@ -333,7 +337,7 @@ def canonical_c(text: str) -> str:
             code.append(" ")
         elif match["joined"] is not None:
             code.append("")
-        elif "\n" in match[0]:  # a literal, and its blank lines are its own
+        elif "\n" in match[0]:  # a literal of several lines, whose blank lines belong to it
             done += (_tidied(code), match[0])
             code = []
         else:

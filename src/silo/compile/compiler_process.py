@@ -1,9 +1,9 @@
-"""Compilers as child processes: they end with this process, however it ends, and have a ceiling of memory.
+"""Compilers as child processes: they end when this process ends, in whatever way, and their memory is limited.
 
-A driver starts compilers of its own (``cc1``, ``as``, ``ld``), so ending the driver ends nothing. Each compile gets a
-process group, which a **keeper** leads: a shell that waits for the end of a pipe whose other end only this process has.
-If this process dies, by ``SIGKILL`` too, the pipe ends, and the keeper kills the group that it is in. It holds the
-number of the group as long as it lives, so no stranger's group is meant.
+A compiler driver starts further programs (``cc1``, ``as``, ``ld``), which would survive if only the driver were killed.
+So each compile gets a process group. The leader of the group is a **keeper**: a shell that waits for the end of a pipe
+whose other end only this process has. If this process dies, even by ``SIGKILL``, the pipe ends, and the keeper kills
+its own group. As long as the keeper lives, the group's number cannot be reused, so no other group can be killed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["compiler_process", "end_group_with_this_process", "memory_note", "ru
 
 _SHELL = "/bin/sh"
 _KEEP = "read _; kill -KILL 0"
-# The ceiling holds for all that the compiler starts. A lower one of the system's stays.
+# The limit also holds for all programs that the compiler starts. A lower limit of the system stays.
 _LIMIT = 'ulimit -v "$0" 2>/dev/null; exec "$@"'
 _SAID_OF_MEMORY = ("out of memory", "memory exhausted", "Cannot allocate memory", "bad_alloc", "memory allocation")
 
-# The keepers that wait for the end of this process, with the ends of their pipes.
+# The keepers that wait for this process to end, each with the end of its pipe that this process holds.
 _kept: list[tuple[subprocess.Popen[bytes], int]] = []
 
 
@@ -42,9 +42,9 @@ def compiler_process(
     stdout: IO[bytes] | int = subprocess.DEVNULL,
     cwd: str | Path | None = None,
 ) -> Generator[subprocess.Popen[bytes]]:
-    """Start a compiler, whose messages are a pipe. It and all that it started are killed at the end of the block.
+    """Starts a compiler with its messages in a pipe. At the end of the block it and all that it started are killed.
 
-    In a child made by fork inside of the block, the end of the block does nothing: the compiler is the parent's.
+    In a child that was forked within the block, the end of the block does nothing: the compiler belongs to the parent.
 
     Raises:
         FileNotFoundError: the command does not exist.
@@ -84,7 +84,7 @@ def compiler_process(
             _kill_group(keeper)
             keeper.wait()
         else:
-            keeper.returncode = 0  # the parent process waits for it
+            keeper.returncode = 0  # marks it as finished, because only the parent process may wait for it
 
 
 def run_compiler(
@@ -95,14 +95,14 @@ def run_compiler(
     stdout: IO[bytes] | int = subprocess.PIPE,
     cwd: str | Path | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a compiler to its end, as :func:`compiler_process` starts it. Raises as that does."""
+    """Runs a compiler to its end, like :func:`compiler_process`, and raises the same errors."""
     with compiler_process(command, env=env, stdin=stdin, stdout=stdout, cwd=cwd) as process:
         output, messages = process.communicate()
         return subprocess.CompletedProcess([*command], process.returncode, output, messages)
 
 
 def memory_note(log: str) -> str:
-    """A line for the error of a compiler that ran out of memory, which names its ceiling; "" for any other error."""
+    """Returns a note for the error of a compiler that ran out of memory, with its limit; "" for any other error."""
     most = settings().compile_bytes
     if not most or not any(word in log for word in _SAID_OF_MEMORY):
         return ""
@@ -113,9 +113,9 @@ def memory_note(log: str) -> str:
 
 
 def end_group_with_this_process() -> None:
-    """Kill this process's group when it has died. For the leader of a group, once in its life.
+    """Makes this process's group end when this process ends. Call it once, in the leader of the group.
 
-    Compilers of others, which Triton starts for example, end with it then.
+    It also ends compilers that other code starts, for example Triton.
     """
     reading, writing = os.pipe()
     try:
@@ -125,7 +125,10 @@ def end_group_with_this_process() -> None:
 
 
 def _keeper(reading: int, *, lead: bool) -> subprocess.Popen[bytes]:
-    """A shell that kills its group once nothing holds the other end of ``reading``; ``lead``: a group of its own."""
+    """Starts a shell that kills its group once the other end of ``reading`` is closed everywhere.
+
+    ``lead``: it leads a new group.
+    """
     return subprocess.Popen(
         [_SHELL, "-c", _KEEP],
         stdin=reading,
@@ -137,7 +140,7 @@ def _keeper(reading: int, *, lead: bool) -> subprocess.Popen[bytes]:
 
 
 def _kill_group(keeper: subprocess.Popen[bytes]) -> None:
-    # It has not been waited for, so no other process group can have its number.
+    # The keeper was not waited for yet, so no other process group can have its number.
     if keeper.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(keeper.pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""The digest of Silo's own code that is part of a compiler's identity, and digests that were computed before.
+"""The digest of Silo's own code, which is part of a compiler's identity, and stored digests.
 
-They are in two files: the first comes with a wheel, the second is in the folder where Python keeps the byte code of
-this package. Everybody who may write there decides which code Python runs, so the second file is trusted like the byte
-code. An entry counts for the very bytes of the files, so it cannot be out of date.
+Stored digests are in two files. The first is part of a wheel; the second is in the folder in which Python keeps the
+byte code of this package. Everybody who may write to that folder decides which code Python runs, so the second file is
+as trustworthy as the byte code. An entry holds for exact bytes of files, so it cannot be out of date.
 """
 
 from __future__ import annotations
@@ -42,22 +42,25 @@ __all__ = [
     "remember",
 ]
 
-SHIPPED = "code_digests.json"  # beside this module, in a wheel
+SHIPPED = "code_digests.json"  # the file beside this module, if it was installed from a wheel
 _TABLE_SCHEMA = "code-digests/1"
-_MOST = 64  # entries: compilers times the states of the code that ran lately
+_MOST = 64  # most entries, one for each compiler and state of the code that ran lately
 _DIGEST = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
 class KnownDigest:
-    """A digest of code, and for each dotted name that decided it whether a module has that name."""
+    """A digest of code, with the names that it depends on: for each, whether a module has that dotted name."""
 
     digest: str
     names: Mapping[str, bool]
 
 
 def known_digest(content: str, exists: Callable[[str], bool]) -> KnownDigest | None:
-    """The digest for files of these bytes, or None. ``exists`` returns whether one of its names is a module today."""
+    """Returns the stored digest for files of these bytes, or None.
+
+    ``exists`` returns whether a name is a module now.
+    """
     for path in (_shipped_file(), _cache_file()):
         found = _read(path).get(content)
         if found is not None and all(exists(name) == there for name, there in found.names.items()):
@@ -66,7 +69,7 @@ def known_digest(content: str, exists: Callable[[str], bool]) -> KnownDigest | N
 
 
 def remember(content: str, known: KnownDigest) -> None:
-    """Keep a digest beside the byte code, unless Python does not write byte code or may not write there."""
+    """Stores a digest beside the byte code, unless Python does not write byte code or cannot write there."""
     if sys.dont_write_bytecode:
         return
     path = _cache_file()
@@ -77,13 +80,13 @@ def remember(content: str, known: KnownDigest) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside.write_bytes(encode_table({**newest, content: known}))
         beside.replace(path)
-    except OSError:  # nothing is kept, as when Python cannot write byte code
+    except OSError:  # nothing is stored, like byte code that Python cannot write
         with contextlib.suppress(OSError):
             beside.unlink()
 
 
 def encode_table(entries: Mapping[str, KnownDigest]) -> bytes:
-    """The bytes of a file of digests by content, in this order."""
+    """Returns the bytes of a file of digests by content, in this order."""
     lines = (
         canonical_json([content, {"digest": known.digest, "names": dict(known.names)}])
         for content, known in entries.items()
@@ -97,7 +100,7 @@ def decode_table(data: bytes) -> dict[str, KnownDigest]:
     head, *lines = data.splitlines()
     if parse_json(head) != _TABLE_SCHEMA:
         raise ValueError(f"not {what} of schema {_TABLE_SCHEMA}")
-    found: dict[str, KnownDigest] = {}
+    entries: dict[str, KnownDigest] = {}
     for line in lines:
         content, entry = read_list(parse_json(line), what, 2)
         members = read_object(entry, ("digest", "names"), what)
@@ -105,10 +108,10 @@ def decode_table(data: bytes) -> dict[str, KnownDigest]:
         if not _DIGEST.fullmatch(digest):
             raise ValueError(f"{what} with no digest: {digest!r}")
         names = read_mapping(members["names"], what)
-        found[read_text(content, what)] = KnownDigest(
+        entries[read_text(content, what)] = KnownDigest(
             digest, {name: read_bool(there, what) for name, there in names.items()}
         )
-    return found
+    return entries
 
 
 def _shipped_file() -> Path:
@@ -120,7 +123,7 @@ def _cache_file() -> Path:
 
 
 def _read(path: Path) -> dict[str, KnownDigest]:
-    """The entries of a file; empty if the file is missing or damaged: then the digest is computed."""
+    """Returns the entries of a file; empty if it is missing or damaged, so that the digest is computed."""
     try:
         return decode_table(path.read_bytes())
     except (OSError, ValueError):
@@ -129,12 +132,12 @@ def _read(path: Path) -> dict[str, KnownDigest]:
 
 _COMPILED = (".pyc", ".so")
 _SCHEMA = "code/2"
-_OWN_FILES = ("identity.py", "canonical_code.py")  # they decide the digest of equal files
+_OWN_FILES = ("identity.py", "canonical_code.py")  # these modules compute the digest
 
 
 @dataclass(frozen=True, slots=True)
 class CodeFile:
-    """A file that counts: the dotted name of its package's folder, its path in there with slashes, its bytes."""
+    """A file that is part of a digest: its package's dotted name, its path in there with slashes, its bytes."""
 
     package: str
     path: str
@@ -142,7 +145,7 @@ class CodeFile:
 
     @property
     def is_module(self) -> bool:
-        """Whether it is a Python module."""
+        """Whether the file is a Python module."""
         return self.path.endswith(".py")
 
     @property
@@ -154,17 +157,17 @@ class CodeFile:
 
 @cache
 def code_digest(*packages: str) -> str:
-    """32 hexadecimal digits over the code of these packages and of those in them: modules, and text they emit.
+    """Returns a digest, 32 hexadecimal digits, of the code of these packages and their subpackages.
 
-    Modules count by their syntax trees, so that comments, documentation and layout change nothing, C text without its
-    comments, other files by their bytes. Names and folders of modules do not count: the modules are a set, in which
-    each import leads to the code that it imports (:func:`digest_of`).
+    It covers modules and the C text that they emit. Modules count by their syntax trees, so that comments,
+    documentation and layout do not matter; C text counts without its comments, other files by their bytes. Names and
+    folders of modules do not count: the modules are a set, in which each import leads to the code that it imports
+    (:func:`digest_of`).
 
-    If a version number had to be raised by hand and was forgotten once, old artifacts would count as new. The files are
-    read once a process, some milliseconds, and only by a process that compiles or reads artifacts from the store: a
-    bundle names the compiler of its kernels and computes nothing. The digest of equal bytes is remembered beside the
-    byte code of Python (:mod:`silo.compile.identity`); without it the files are parsed, which takes most of a
-    second.
+    A version number that is raised by hand could be forgotten, and then old artifacts would count as current. The files
+    are read once a process, in some milliseconds, and only by a process that compiles or reads artifacts from the
+    store: a bundle names the compiler of its kernels, and nothing is computed. The digest of equal bytes is stored
+    beside Python's byte code; without it the files are parsed, which takes most of a second.
     """
     files, exists = covered_files(packages), _finder(packages)
     content = _content(files)
@@ -176,7 +179,7 @@ def code_digest(*packages: str) -> str:
 
 
 def digest_table(codes: Iterable[Sequence[str]]) -> bytes:
-    """The file that a wheel brings (:data:`silo.compile.identity.SHIPPED`): the digests of lists of packages."""
+    """Returns the contents of :data:`SHIPPED`, the file in a wheel: the digests of lists of packages."""
     table: dict[str, KnownDigest] = {}
     for packages in codes:
         files = covered_files(packages)
@@ -185,9 +188,9 @@ def digest_table(codes: Iterable[Sequence[str]]) -> bytes:
 
 
 def covered_files(packages: Iterable[str]) -> tuple[CodeFile, ...]:
-    """The files of these packages, each once, by package and path; ``-`` before a name leaves a package in one out."""
+    """Returns the files of these packages, each once. ``-`` before a name excludes a package inside another one."""
     packages = tuple(packages)
-    found: dict[str, CodeFile] = {}
+    files: dict[str, CodeFile] = {}
     left_out = [package[1:] for package in packages if package.startswith("-")]
     for package in (one for one in packages if not one.startswith("-")):
         root = str(_folder(package))
@@ -201,15 +204,15 @@ def covered_files(packages: Iterable[str]) -> tuple[CodeFile, ...]:
             )
             for name in sorted(names):
                 path = os.path.join(folder, name)  # noqa: PTH118  # of hundreds of files; paths as objects take longer
-                if path in found or name.endswith(_COMPILED):
+                if path in files or name.endswith(_COMPILED):
                     continue
                 with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:  # noqa: PTH123  # editors' links
-                    found[path] = CodeFile(package, path[len(root) + 1 :].replace(os.sep, "/"), file.read())
-    return tuple(found.values())
+                    files[path] = CodeFile(package, path[len(root) + 1 :].replace(os.sep, "/"), file.read())
+    return tuple(files.values())
 
 
 def digest_of(files: Sequence[CodeFile], exists: Callable[[str], bool]) -> KnownDigest:
-    """The digest of files that were read, and the answers of ``exists`` that it depends on. Pure.
+    """Returns the digest of files, and the answers of ``exists`` that it depends on. Reads no files itself.
 
     Args:
         files: modules and other files; the names of the modules matter only to find out which import leads where.
@@ -236,10 +239,10 @@ def digest_of(files: Sequence[CodeFile], exists: Callable[[str], bool]) -> Known
 
 
 def _linked(codes: Mapping[str, ModuleCode]) -> dict[str, str]:
-    """The digest of each module and of all that it imports, directly or through other modules.
+    """Returns the digest of each module and of all that it imports, directly or through other modules.
 
-    Modules of equal code that import different code differ at the end: each round looks one import further, until no
-    further modules differ.
+    Modules with equal code that import different code get different digests: each round follows imports one step
+    further, until a round tells no further modules apart.
     """
     digests = {name: code.digest for name, code in codes.items()}
     while True:
@@ -254,7 +257,7 @@ def _linked(codes: Mapping[str, ModuleCode]) -> dict[str, str]:
 
 
 def _others(files: Sequence[CodeFile]) -> list[str]:
-    """A line for each file that is not a module: its name, with its folders if another file has the same name."""
+    """Returns a line for each file that is not a module: its name, with its folders if names are not unique."""
     from silo.compile.canonical_code import canonical_c, is_c_text  # noqa: PLC0415  # see code_digest
 
     def text(file: CodeFile) -> bytes:
@@ -270,7 +273,7 @@ def _others(files: Sequence[CodeFile]) -> list[str]:
 
 
 def _endings(file: CodeFile) -> list[str]:
-    """The endings of a file's path that begin after a slash, the shortest first."""
+    """Returns the endings of a file's path at slashes, the shortest first: ``c``, ``b/c``, ``a/b/c``."""
     parts = file.path.split("/")
     return ["/".join(parts[-count:]) for count in range(1, len(parts) + 1)]
 
@@ -282,7 +285,7 @@ def _folder(package: str) -> Path:
 
 
 def _finder(packages: Iterable[str]) -> Callable[[str], bool]:
-    """Tells whether a dotted name is a module of Silo or of the packages' projects. Imports no module."""
+    """Returns a function: whether a dotted name is a module of Silo or of the packages' projects. Imports no module."""
     roots = {
         name: _folder(name) for name in {"silo", *(package.removeprefix("-").partition(".")[0] for package in packages)}
     }
@@ -298,7 +301,7 @@ def _finder(packages: Iterable[str]) -> Callable[[str], bool]:
 
 
 def _content(files: Sequence[CodeFile]) -> str:
-    """A digest of every byte that decides the digest of files: the files, and the modules that compute it."""
+    """Returns a hash of every byte that decides the digest: of the files, and of the modules that compute it."""
     state = hashlib.sha256()
     for name in _OWN_FILES:
         state.update(Path(__file__).with_name(name).read_bytes() + b"\0")

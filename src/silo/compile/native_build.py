@@ -1,4 +1,4 @@
-"""Running a compiler of the host on a text, to a shared object."""
+"""Compiles a text to a shared object with a compiler of the host."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from silo.temporary import keep_text, own_folder
 
 __all__ = ["BuiltObject", "InternalCompilerError", "build", "build_beside"]
 
-# gcc's word, and clang's for a crash and for a failed assertion.
+# Messages for faults of a compiler itself: gcc's, and clang's for a crash and for a failed assertion.
 _OWN_FAULT = ("internal compiler error", "PLEASE submit a bug report", "fatal error: error in backend")
 
 
 class InternalCompilerError(CompileError):
-    """The compiler met a fault of its own in a text: other flags may compile it."""
+    """The compiler failed by a fault of its own; it may compile the text with other flags."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltObject:
-    """A shared object and the compiler's messages while making it (usually empty)."""
+    """A shared object, and the messages that the compiler printed (usually none)."""
 
     data: bytes
     log: str
@@ -38,13 +38,14 @@ class BuiltObject:
 def build(
     source: str, flags: tuple[str, ...], toolchain: CCompiler, language: str = "c", beside: Sequence[bytes] = ()
 ) -> BuiltObject:
-    """Compile and link ``source``, which is the compiler's standard input, in a private temporary folder.
+    """Compiles and links ``source``, passed as the compiler's standard input, in a private temporary folder.
 
-    ``language`` is the compiler's name of it: ``c``, ``c++``. ``beside`` are objects that are linked with it, in order.
+    ``language`` is the language in the compiler's words: ``c``, ``c++``. ``beside`` are objects to link with it, in
+    order.
 
     Raises:
-        CompileError: the compiler refused; its message, and where the C source was kept. Or a signal handler forked
-            meanwhile, and this is its child. :class:`InternalCompilerError` if the compiler reports a fault of its own.
+        CompileError: the compiler refused; contains its message, and the path of the kept C source. Or a signal handler
+            forked meanwhile, and this is the child. :class:`InternalCompilerError` for a fault of the compiler itself.
     """
     with own_folder("silo-cc-") as folder:
         objects = _written(beside, folder)
@@ -59,11 +60,11 @@ def build_beside(
     compile_flags: tuple[str, ...],
     toolchain: CCompiler,
 ) -> tuple[BuiltObject, tuple[bytes, ...]]:
-    """Build ``source`` and link it with the objects of ``shared``. Returns the linked object and these objects.
+    """Builds ``source`` and links it with the objects of ``shared``. Returns the linked object and these objects.
 
-    ``shared`` are texts, which are all compiled at the same time as ``source``, and objects of texts compiled before.
-    Its bytes are the same as :func:`build` makes with these objects. ``compile_flags`` are ``flags`` without the
-    linker's; each function of a shared text has a section of its own.
+    ``shared`` has texts, which are compiled at the same time as ``source``, and finished objects. The linked object has
+    the same bytes as :func:`build` makes with these objects. ``compile_flags`` are ``flags`` without the linker's
+    flags; each function of a shared text gets a section of its own.
 
     Raises:
         CompileError: as :func:`build`.
@@ -79,13 +80,13 @@ def build_beside(
                 else:
                     running.append(one)
             last = compilers.enter_context(_started(own, folder, "own.o"))
-            made = [BuiltObject(one, "") if isinstance(one, bytes) else one.finish() for one in running]
+            built = [BuiltObject(one, "") if isinstance(one, bytes) else one.finish() for one in running]
             compiled = last.finish()
-        objects = ["own.o", *_written([one.data for one in made], folder)]
+        objects = ["own.o", *_written([one.data for one in built], folder)]
         with _started(_Compilation("", flags, toolchain, ""), folder, "kernel.so", objects) as linking:
             linked = linking.finish()
-    log = "".join(one.log for one in (*made, compiled, linked))
-    return BuiltObject(linked.data, log), tuple(one.data for one in made)
+    log = "".join(one.log for one in (*built, compiled, linked))
+    return BuiltObject(linked.data, log), tuple(one.data for one in built)
 
 
 def _object_name(number: int) -> str:
@@ -93,7 +94,7 @@ def _object_name(number: int) -> str:
 
 
 def _written(objects: Sequence[bytes], folder: str) -> list[str]:
-    """Writes objects that are linked with a text, and returns their names."""
+    """Writes objects that are to be linked with a text to files; returns the file names."""
     names = [_object_name(number) for number in range(len(objects))]
     for name, data in zip(names, objects, strict=True):
         Path(folder, name).write_bytes(data)
@@ -102,7 +103,7 @@ def _written(objects: Sequence[bytes], folder: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Compilation:
-    """A text and how it is compiled; without a language nothing is, and objects are linked."""
+    """A text and how to compile it. Without ``language`` there is no text, and objects are linked."""
 
     source: str
     flags: tuple[str, ...]
@@ -119,7 +120,7 @@ class _Compilation:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A compiler at work."""
+    """A running compiler."""
 
     asked: _Compilation
     command: list[str]
@@ -128,26 +129,28 @@ class _Running:
     maker: int
 
     def finish(self) -> BuiltObject:
-        """Wait for its end."""
+        """Waits until the compiler ends; returns the object or raises CompileError."""
         _, messages = self.process.communicate()
         if os.getpid() != self.maker:
             raise CompileError("this process was forked while the C compiler of its parent ran; compile it again here")
-        asked, log, status = self.asked, messages.decode(errors="replace"), self.process.returncode
+        compilation, log, status = self.asked, messages.decode(errors="replace"), self.process.returncode
         if status != 0:
             raises = InternalCompilerError if any(word in log for word in _OWN_FAULT) else CompileError
-            raise raises(_refusal(asked.source, log, status, self.command, asked.toolchain, asked.language))
+            raise raises(
+                _refusal(compilation.source, log, status, self.command, compilation.toolchain, compilation.language)
+            )
         try:
             return BuiltObject(self.output.read_bytes(), log)
         except OSError as error:
-            raise CompileError(f"{asked.toolchain.version} left no object: {error}") from error
+            raise CompileError(f"{compilation.toolchain.version} left no object: {error}") from error
 
 
 @contextmanager
 def _started(asked: _Compilation, folder: str, output: str, objects: Sequence[str] = ()) -> Generator[_Running]:
-    """The compiler started; it is killed at the end of the block if it is still running."""
+    """Starts the compiler and yields it; kills it at the end of the block if it is still running."""
     toolchain, target, maker = asked.toolchain, Path(folder, output), os.getpid()
     command = asked.command(objects, target)
-    # A file, not a pipe: a child that a signal handler forks would continue to write to the pipe, beside this process.
+    # A file, not a pipe: a child forked by a signal handler would write to the same pipe as this process.
     with tempfile.TemporaryFile(dir=folder) as text:
         text.write(asked.source.encode())
         text.seek(0)

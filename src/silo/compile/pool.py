@@ -1,4 +1,4 @@
-"""Compiling in worker processes: time limits, crashes that cost one job, equal jobs compiled once."""
+"""Compiles in worker processes, with time limits. A crash fails only one job, and equal jobs are compiled once."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from silo.settings import settings
 
 __all__ = ["WorkerPool", "learned_limit"]
 
-IDLE_S = 30.0  # seconds; a worker holds 40 to 100 MB, and another starts in 0.1 s
+IDLE_S = 30.0  # an idle worker ends after this time: it holds 40 to 100 MB, and starting another takes 0.1 s
 
-# A config that compiles far longer than its siblings hardly ever wins, and holds a worker meanwhile. Helion measured
-# that limits of 15 to 30 s lose nothing where the 90th percentile is below (pytorch/helion #1384).
+# A config that compiles far longer than the kernel's other configs is hardly ever the fastest, and occupies a worker
+# meanwhile. Helion measured that limits of 15 to 30 s lose nothing if the 90th percentile is below the limit
+# (pytorch/helion #1384).
 _LEAST_S = 30.0
 _FACTOR = 4.0
-_ENOUGH = 8  # jobs, before anything is concluded from them
+_ENOUGH = 8  # a limit is learnt from at least this many jobs
 
-# numpy, which some compilers import, starts a thread for every core but one, and each waits busily for a tenth of a
-# second for linear algebra that no compiler uses. A worker launches nothing and records nothing, whatever the program
-# that started it does.
+# Variables of workers. numpy, which some compilers import, would start a thread for every core but one, and each would
+# spin for a tenth of a second, although no compiler uses its linear algebra. A worker never launches or records
+# kernels, whatever the settings of the program that started it.
 _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "SILO_ACCELERATE": "0",
@@ -45,31 +46,31 @@ _ENVIRONMENT = {
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A job and the futures that wait for it. Changed under the pool's lock only."""
+    """A job and the futures that wait for it. Changed only under the pool's lock."""
 
     job: CompileJob
     limit_s: float
     trial: bool
-    makes: str  # "code" or "files": which method of the compiler runs
-    retries: int = 1  # more attempts after the worker died, which may have been the machine's fault
+    makes: str  # "code" or "files": which of the compiler's methods runs
+    retries: int = 1  # further attempts after a worker died, because the fault may have been the machine's
     waiters: list[Future[Any]] = field(default_factory=list[Future[Any]])
     running: bool = False
 
     @property
     def key(self) -> str:
-        # One pool, one set of compilers: their identity adds nothing here.
+        # The compiler's identity can stay empty: all jobs of a pool use the same compilers.
         return f"{self.makes} {self.job.key('')}"
 
 
 class WorkerPool:
-    """Worker processes that compile. They start when there is work and end when they had none for a while.
+    """Worker processes that compile. They start when jobs arrive, and end after a time without jobs.
 
-    A worker that passes a time limit fails only the job it was at and is replaced. If a worker dies, its job is tried
-    once more in another: only a job that kills two workers is at fault. Equal jobs that are not finished yet share one
-    compilation.
+    A worker that passes a time limit fails only its current job and is replaced. If a worker dies, its job is tried
+    once more in another worker: only a job that kills two workers is at fault. Equal jobs that are not finished yet
+    share one compilation.
 
-    A child made by fork lacks the threads, so it begins anew, without workers and jobs. Jobs submitted before the fork,
-    and their futures, belong to the parent.
+    A child made by fork has none of the threads, so its pool starts anew, without workers and jobs. Jobs submitted
+    before the fork, and their futures, belong to the parent.
 
     Args:
         workers: the most workers; ``SILO_JOBS`` or the CPUs this process may use by default.
@@ -95,21 +96,21 @@ class WorkerPool:
         self._idle_s = idle_s
         self._changed = Condition()
         self._queue: deque[_Entry] = deque()
-        self._entries: dict[str, _Entry] = {}  # by job key, until they finish
+        self._entries: dict[str, _Entry] = {}  # unfinished jobs by key
         self._processes: set[WorkerProcess] = set()
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        self._taken: defaultdict[str, list[float]] = defaultdict(list)  # seconds of jobs that ended well, by kernel
+        self._taken: defaultdict[str, list[float]] = defaultdict(list)  # seconds that successful jobs took, by kernel
         self._closed = False
         in_child(self._begin_anew)
 
     @property
     def most(self) -> int:
-        """The most workers."""
+        """The largest number of workers."""
         return self._most
 
     def _begin_anew(self) -> None:
-        # The thread that held the condition, and was changing the fields that it guards, does not exist here.
+        # Make new fields: in the parent, another thread may have been changing them, and it does not exist here.
         inherited, self._processes = self._processes, set()
         self._queue = deque()
         self._entries = {}
@@ -119,29 +120,29 @@ class WorkerPool:
             process.close()
 
     def submit(self, job: CompileJob, *, timeout_s: float | None = None, trial: bool = False) -> Future[Compiled]:
-        """Queue ``job``. A job that equals an unfinished job is joined to it and takes its time limit.
+        """Queues ``job``. A job that equals an unfinished job shares that job's result and time limit.
 
-        A ``trial`` is one of many configs of a kernel, and may take no longer than those before it suggest
+        A ``trial`` is one of many configs of a kernel; its time limit is learnt from earlier ones
         (:func:`learned_limit`).
 
         Raises:
-            CompileError: the pool was closed. Everything else comes through the future.
+            CompileError: the pool was closed. All other errors come through the future.
         """
         return self._queued(job, timeout_s, trial=trial, makes="code")
 
     def make_cache_files(self, job: CompileJob, *, timeout_s: float | None = None) -> Future[CacheFiles]:
-        """Queue a compile of a framework's own, one of many configs of a kernel; otherwise as :meth:`submit`."""
+        """Queues a compile that fills a framework's cache, as a trial; otherwise like :meth:`submit`."""
         return self._queued(job, timeout_s, trial=True, makes="files")
 
     def _queued(self, job: CompileJob, timeout_s: float | None, *, trial: bool, makes: str) -> Future[Any]:
         future: Future[Any] = Future()
         limit_s = self._limit_s if timeout_s is None else timeout_s
-        asked = _Entry(job, limit_s, trial, makes)
+        new_entry = _Entry(job, limit_s, trial, makes)
         with self._changed:
             if self._closed:
                 raise CompileError("the compile pool was closed")
-            entry = self._entries.setdefault(asked.key, asked)
-            if entry is asked:
+            entry = self._entries.setdefault(new_entry.key, new_entry)
+            if entry is new_entry:
                 self._queue.append(entry)
                 if self._idle < len(self._queue) and len(self._threads) < self._most:
                     self._start_thread()
@@ -152,25 +153,25 @@ class WorkerPool:
         return future
 
     def warm(self, count: int, compiler: str) -> None:
-        """Have ``count`` workers, as far as the pool may, start now and load ``compiler``: jobs for it will come."""
+        """Starts ``count`` workers now, up to the pool's limit, and lets each load ``compiler`` for jobs to come."""
         with self._changed:
             for _ in range(min(count, self._most) - len(self._threads)):
                 if not self._closed:
                     self._start_thread(compiler)
 
     def map(self, jobs: Iterable[CompileJob]) -> Iterator[Compiled]:
-        """Queue all jobs now; outcomes in their order. The first failure is raised when its turn comes."""
+        """Queues all jobs now and yields the outcomes in their order. A failure is raised when its turn comes."""
         futures = [self.submit(job) for job in jobs]
         return (future.result() for future in futures)
 
     def _start_thread(self, warm: str = "") -> None:
-        # Daemon threads: a program that forgets close() ends all the same, and its workers end with it.
+        # Daemon threads, so that a program that does not call close() can exit; its workers end with it.
         thread = threading.Thread(target=self._serve, args=(warm,), name="silo-compile", daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def _serve(self, warm: str) -> None:
-        """Serve one worker, from this one thread: the worker ends when the thread that started it does."""
+        """Serves one worker, only from this thread, because the worker ends when the thread that started it ends."""
         process: WorkerProcess | None = None
         if warm:
             with contextlib.suppress(CompileError):  # the first job fails with the same error and reports it
@@ -203,7 +204,7 @@ class WorkerPool:
                     return None
 
     def _compile(self, entry: _Entry, process: WorkerProcess | None) -> WorkerProcess | None:
-        """Compile one job; returns the worker if it can continue."""
+        """Compiles one job; returns the worker if it can continue."""
         what = f"{entry.job.kernel} for {entry.job.target}"
         if process is None:
             try:
@@ -231,7 +232,8 @@ class WorkerPool:
                 return self._compile(entry, None)
             self._finish(entry, CompileCrashError(f"the compile worker died twice while compiling {what}: {how}"))
             return None
-        except CompileError as error:  # no message of ours: the stream cannot be trusted any more
+        # the answer was not a valid message, so nothing more can be read from this worker
+        except CompileError as error:
             self._discard(process)
             self._finish(entry, error)
             return None
@@ -256,7 +258,7 @@ class WorkerPool:
         with self._changed:
             self._processes.add(process)
             closed = self._closed
-        if closed:  # close() may have read the set before this thread was in it
+        if closed:  # close() may have copied the set before this worker was added
             process.kill()
         return process
 
@@ -271,14 +273,14 @@ class WorkerPool:
             waiters, entry.waiters = entry.waiters, []
             if self._closed and isinstance(outcome, SiloError):
                 outcome = CompileError(f"the compile pool was closed while it compiled {entry.job.kernel}")
-        for waiter in waiters:  # outside of the lock: callbacks of futures run here
+        for waiter in waiters:  # outside the lock, because the futures run their callbacks here
             if isinstance(outcome, SiloError):
                 waiter.set_exception(outcome)
             else:
                 waiter.set_result(outcome)
 
     def close(self) -> None:
-        """Kill the workers, cancel queued jobs, fail running jobs. Returns within a second."""
+        """Kills the workers, cancels queued jobs and fails running jobs. Returns within a second."""
         with self._changed:
             self._closed = True
             queued, self._queue = list(self._queue), deque()
@@ -313,7 +315,9 @@ def _allow_longer(limit_s: float, entry: _Entry) -> str:
 
 
 def learned_limit(seconds: Iterable[float], limit_s: float) -> float:
-    """Seconds the next job may take: four times the 90th percentile of ``seconds``, at least 30, at most ``limit_s``.
+    """Returns the seconds that the next job may take.
+
+    Four times the 90th percentile of ``seconds``, at least 30 and at most ``limit_s``.
 
     >>> learned_limit([1.0] * 20, 600.0), learned_limit([20.0] * 20, 600.0), learned_limit([1.0] * 3, 600.0)
     (30.0, 80.0, 600.0)

@@ -1,4 +1,4 @@
-"""The installed compilers, the choice of one for a source and a target, and jobs compiled without a worker process."""
+"""The installed compilers, the choice of a compiler for a source and a target, and compiling without a worker."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["InProcess", "Toolchain", "choose_compiler", "failure_of", "select_co
 
 
 class Toolchain:
-    """Compilers by name, each loaded when first needed. A broken plug-in is a reason, never an exception.
+    """Compilers by name, each loaded when first needed. A broken plug-in yields a reason instead of an exception.
 
     Args:
-        plugins: name to ``module:attribute`` of a declaration; the installed entry points where absent.
+        plugins: name to ``module:attribute`` of a declaration; the installed entry points by default.
     """
 
     def __init__(self, plugins: Mapping[str, str] | None = None) -> None:
@@ -34,11 +34,11 @@ class Toolchain:
 
     @property
     def plugins(self) -> Mapping[str, str]:
-        """Name to ``module:attribute`` of every plug-in, also of those that do not load."""
+        """Maps the name of every plug-in, even if it does not load, to ``module:attribute``."""
         return dict(self._plugins)
 
     def declaration(self, name: str) -> CompilerDeclaration | Rejected:
-        """The declaration of one plug-in, or the reason why it cannot be used. Does not import the compiler."""
+        """Returns the declaration of one plug-in, or why it cannot be used. Does not import the compiler."""
         place = self._plugins.get(name)
         if place is None:
             plugin_names = ", ".join(self._plugins) or "none"
@@ -46,7 +46,7 @@ class Toolchain:
         return load_declaration(name, place)
 
     def load(self, name: str) -> Compiler | Rejected:
-        """One plug-in's compiler, or why it cannot be used."""
+        """Returns the compiler of one plug-in, or why it cannot be used."""
         if name not in self._loaded:
             self._loaded[name] = self._load(name)
         return self._loaded[name]
@@ -56,17 +56,17 @@ class Toolchain:
         if isinstance(declared, Rejected):
             return declared
         try:
-            made = cast("Callable[[], Compiler]", load_place(declared.compiler))()
-            if made.declaration != declared:
+            compiler = cast("Callable[[], Compiler]", load_place(declared.compiler))()
+            if compiler.declaration != declared:
                 return Rejected(
                     f"the plug-in {name} ({declared.compiler}) has another declaration than its entry point"
                 )
         except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
             return Rejected(f"the plug-in {name} ({declared.compiler}) does not load: {type(error).__name__}: {error}")
-        return made
+        return compiler
 
     def compiler(self, name: str) -> Compiler:
-        """One plug-in by name.
+        """Returns the compiler of one plug-in.
 
         Raises:
             CompileError: it is not installed or does not load.
@@ -77,7 +77,7 @@ class Toolchain:
         return loaded
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Run a job by the compiler that it names.
+        """Runs a job with the compiler that the job names.
 
         Raises:
             CompileError: it is not installed, fails, or made a kind of blobs that it does not declare.
@@ -90,10 +90,10 @@ class Toolchain:
         return compiled
 
     def cache_files(self, job: CompileJob) -> CacheFiles:
-        """Do a compile of a framework's by the compiler that the job names.
+        """Compiles for a framework's cache, with the compiler that the job names.
 
         Raises:
-            CompileError: it is not installed, fails, or lacks a framework with a cache.
+            CompileError: it is not installed, fails, or has no framework with a cache.
         """
         compiler = self.compiler(job.compiler)
         if not isinstance(compiler, MakesCacheFiles):
@@ -101,27 +101,27 @@ class Toolchain:
         return compiler.cache_files(job)
 
     def decisions(self, source_kind: str, target: Target) -> dict[str, Decision]:
-        """The answer of every plug-in about a source of this kind for a target of this kind."""
+        """Returns the decision of every plug-in on a source of this kind for this target."""
         return {
             name: declared if isinstance(declared, Rejected) else self._accepts(name, source_kind, target)
             for name, declared in self._declared(source_kind, target).items()
         }
 
     def _declared(self, source_kind: str, target: Target) -> Mapping[str, Decision]:
-        """The answer of each declaration about a source and target of these kinds.
+        """Returns the decision of each declaration on a source and target of these kinds.
 
-        The environment does not change it.
+        The result does not depend on installed tools, so it is cached.
         """
-        found = self._taken.get((source_kind, target))
-        if found is None:
-            found = self._taken[source_kind, target] = {
+        decisions = self._taken.get((source_kind, target))
+        if decisions is None:
+            decisions = self._taken[source_kind, target] = {
                 name: one if isinstance(one := self.declaration(name), Rejected) else one.takes(source_kind, target)
                 for name in self._plugins
             }
-        return found
+        return decisions
 
     def _accepts(self, name: str, source_kind: str, target: Target) -> Decision:
-        """A compiler's answer about a source and target that its declaration accepts: are its tools installed?"""
+        """Returns a compiler's decision if its declaration accepts: whether its tools are installed, for example."""
         loaded = self.load(name)
         if isinstance(loaded, Rejected):
             return loaded
@@ -131,18 +131,18 @@ class Toolchain:
             return Rejected(f"the plug-in {name} failed when asked: {type(error).__name__}: {error}")
 
     def choose(self, source_kind: str, target: Target) -> tuple[str, Accepted]:
-        """The name of the compiler to use for a source of this kind and ``target`` here, and the reason.
+        """Returns the name of the compiler for a source of this kind and ``target`` on this machine, and the reason.
 
-        Of several that accept, the compiler whose declaration names more of source kind and target kind; then the
-        compiler that declares itself before the others; then Silo's own.
+        If several accept, the compiler whose declaration names both source kind and target kind is preferred over more
+        general ones; then a compiler that declares itself before the others; then Silo's own.
 
         Raises:
-            TargetError: none does, or the rule does not tell them apart; the message holds each plug-in's reason.
+            TargetError: no compiler accepts, or these rules do not decide; the message contains each plug-in's reason.
         """
         decisions = self.decisions(source_kind, target)
         accepted = {name: decision for name, decision in decisions.items() if isinstance(decision, Accepted)}
         if not accepted:
-            # If a plug-in compiles kernels of this kind, plug-ins for other kinds are left out of the reason.
+            # If a plug-in compiles kernels of this kind, plug-ins for other kinds are left out of the message.
             own = {name: one for name, one in decisions.items() if self._is_for(name, source_kind)}
             listed = _listed(own or decisions)
             raise TargetError(f"nothing here compiles a {source_kind} kernel for {target}:{listed}")
@@ -157,9 +157,9 @@ class Toolchain:
         return chosen, Accepted(f"{chosen}: {accepted[chosen].reason}{why}")
 
     def _best(self, accepted: tuple[str, ...]) -> tuple[list[str], str]:
-        """The plug-in that goes before all others that accept, by their declarations, and the reason.
+        """Returns the plug-in that, by the declarations, precedes all others that accept, and the reason.
 
-        Several if undecided.
+        Returns several plug-ins if the declarations do not decide.
         """
         if accepted not in self._ranked:
             best = [one for name in accepted if isinstance(one := self.declaration(name), CompilerDeclaration)]
@@ -174,9 +174,9 @@ class Toolchain:
         return self._ranked[accepted]
 
     def target_kinds(self, source_kind: str) -> tuple[str, ...]:
-        """The kinds of targets that compilers of this kind of source name.
+        """Returns the kinds of targets that compilers of this kind of source name.
 
-        () if a compiler names none or lacks a declaration.
+        () if one of them names none or has no valid declaration.
         """
         declared = [self.declaration(name) for name in self._plugins if self._is_for(name, source_kind)]
         targets = [() if isinstance(one, Rejected) else one.targets for one in declared]
@@ -187,7 +187,7 @@ class Toolchain:
         return isinstance(declared, Rejected) or source_kind in (declared.sources or (source_kind,))
 
     def select(self, source_kind: str, target: Target) -> Compiler:
-        """The compiler that :meth:`choose` names.
+        """Returns the compiler that :meth:`choose` names.
 
         Raises:
             TargetError: see :meth:`choose`.
@@ -204,7 +204,7 @@ def _most_specific(found: _Declared) -> _Declared:
 
 
 def _preferred(found: _Declared) -> _Declared:
-    """The compilers that no other precedes by its declaration, if they precede all others."""
+    """Returns the compilers that declare themselves before all others."""
     return [one for one in found if all(other is one or other.name in one.before for other in found)]
 
 
@@ -212,7 +212,7 @@ def _shipped(found: _Declared) -> _Declared:
     return [one for one in found if one.name in shipped_places(COMPILERS)]
 
 
-# Each rule selects some of several compilers, or none if it does not apply; with the reason.
+# Rules, each with its reason. A rule selects some of several compilers, or none if it does not apply.
 _RULES: tuple[tuple[Callable[[_Declared], _Declared], str], ...] = (
     (_most_specific, "it names the kinds of sources and targets that it is for"),
     (_preferred, "its declaration says so"),
@@ -234,17 +234,17 @@ def _installed() -> Toolchain:
 
 
 def choose_compiler(source_kind: str, target: Target) -> tuple[str, Accepted]:
-    """:meth:`Toolchain.choose` of the installed plug-ins."""
+    """Calls :meth:`Toolchain.choose` on the installed plug-ins."""
     return _installed().choose(source_kind, target)
 
 
 def target_kinds(source_kind: str) -> tuple[str, ...]:
-    """:meth:`Toolchain.target_kinds` of the installed plug-ins."""
+    """Calls :meth:`Toolchain.target_kinds` on the installed plug-ins."""
     return _installed().target_kinds(source_kind)
 
 
 def select_compiler(source_kind: str, target: Target) -> Compiler:
-    """:meth:`Toolchain.select` on the installed plug-ins."""
+    """Calls :meth:`Toolchain.select` on the installed plug-ins."""
     return _installed().select(source_kind, target)
 
 
@@ -260,7 +260,7 @@ class InProcess:
         self._closed = False
 
     def submit(self, job: CompileJob, *, timeout_s: float | None = None, trial: bool = False) -> Future[Compiled]:
-        """Compile now; no limit has an effect here."""
+        """Compiles now; the time limits have no effect."""
         del timeout_s, trial
         if self._closed:
             raise CompileError("this executor was closed")
@@ -272,12 +272,12 @@ class InProcess:
         return future
 
     def map(self, jobs: Iterable[CompileJob]) -> Iterator[Compiled]:
-        """Compile each job when its turn comes."""
+        """Yields the outcome of each job, compiled when its turn comes."""
         for job in jobs:
             yield self.submit(job).result()
 
     def close(self) -> None:
-        """Refuse further jobs."""
+        """Refuses further jobs."""
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -290,11 +290,11 @@ class InProcess:
 
 
 def failure_of(error: Exception, job: CompileJob) -> SiloError:
-    """The error a job ends with: Silo's own as they are, any other as a CompileError that names plug-in and job."""
+    """Returns the error of a failed job: a Silo error unchanged, any other as a CompileError with plug-in and job."""
     if isinstance(error, SiloError):
         return error
-    made = CompileError(
+    failure = CompileError(
         f"the compiler plug-in {job.compiler} failed on {job.kernel} for {job.target}: {type(error).__name__}: {error}"
     )
-    made.__cause__ = error
-    return made
+    failure.__cause__ = error
+    return failure

@@ -1,4 +1,4 @@
-"""Messages between a pool and its workers: JSON with a length before it, then raw blobs. No pickles.
+"""Messages between a pool and its workers: a length, JSON, and raw blobs. No pickles.
 
 A message is a 4-byte big-endian length, that many bytes of JSON (an object; its member ``sizes`` lists the lengths of
 the blobs), then the blobs.
@@ -33,13 +33,13 @@ _MAX_BLOB = 1 << 31
 
 
 def encode(header: Mapping[str, object], blobs: Sequence[bytes] = ()) -> bytes:
-    """One message as bytes."""
+    """Returns one message as bytes."""
     text = json.dumps({**header, "sizes": [len(blob) for blob in blobs]}, ensure_ascii=False).encode()
     return b"".join([_LENGTH.pack(len(text)), text, *blobs])
 
 
 def read_message(take: Callable[[int], bytes]) -> Message:
-    """Read one message; ``take(n)`` returns exactly n bytes or raises.
+    """Reads one message; ``take(n)`` returns exactly n bytes or raises.
 
     Raises:
         CompileError: the bytes are not a message.
@@ -58,7 +58,7 @@ def read_message(take: Callable[[int], bytes]) -> Message:
 
 
 def encode_compiled(compiled: Compiled) -> bytes:
-    """The outcome of a job that succeeded."""
+    """Returns the message for a successful job."""
     blobs = (compiled.blob, *compiled.sidecars)
     header = {
         "outcome": "compiled",
@@ -70,18 +70,18 @@ def encode_compiled(compiled: Compiled) -> bytes:
 
 
 def encode_cache_files(made: CacheFiles) -> bytes:
-    """The outcome of a job whose compile the framework would do itself."""
+    """Returns the message for a successful job that fills a framework's cache."""
     header = {"outcome": "files", "names": [name for name, _ in made.files], "reason": made.reason}
     return encode(header, [data for _, data in made.files])
 
 
 def encode_error(error: SiloError) -> bytes:
-    """The outcome of a job that failed: class name and message."""
+    """Returns the message for a failed job: class name and text of the error."""
     return encode({"outcome": "error", "class": type(error).__name__, "message": str(error)})
 
 
 def decode_outcome(message: Message) -> Compiled | CacheFiles | SiloError:
-    """The inverse of the functions that encode an outcome; an error is of the same class."""
+    """Returns the outcome in a message; an error has its original class."""
     header, blobs = message
     try:
         if header["outcome"] == "error":
@@ -101,6 +101,6 @@ def _rebuild(name: str, message: str) -> SiloError:
     if cls is not None:
         try:
             return cls(message)
-        except TypeError:  # an error that needs more than a message, which no compiler raises
+        except TypeError:  # the class needs more arguments than a text; compilers do not raise such errors
             pass
     return CompileError(f"{name}: {message}")

@@ -1,4 +1,4 @@
-"""A compile worker: ``python -m silo.compile.worker``. Started by :mod:`silo.compile.pool`, never by hand.
+"""A compile worker: ``python -m silo.compile.worker``. Only :mod:`silo.compile.pool` starts it.
 
 Reads jobs from standard input and writes outcomes to its original standard output; whatever a compiler prints goes to
 standard error. It never outlives the process that started it.
@@ -22,8 +22,9 @@ from silo.gc_pause import seldom_collected
 
 __all__ = ["main"]
 
-# The process that started the workers lowers the next jobs meanwhile, one after the other: if it waits for a CPU that
-# workers use, they soon wait for it. 32 configs of a CuTe product on two cores: see docs/performance.md.
+# The process that started the workers meanwhile runs the front end for the next jobs, one after another. If the workers
+# take its CPU time, they soon have to wait for it. Measured with 32 configs of a CuTe product on two cores:
+# docs/performance.md.
 _NICE = 5
 
 
@@ -53,11 +54,11 @@ def _warm_up(toolchain: Toolchain, name: str) -> None:
                 compiler.warm_up()
             except Exception:  # noqa: BLE001  # a plug-in may raise anything; the first job meets it too and says so
                 traceback.print_exc()
-    gc.freeze()  # loaded modules stay as long as the process: the garbage collector skips them from here on
+    gc.freeze()  # loaded modules live as long as the process, so the garbage collector need not examine them again
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve until the parent is gone.
+    """Serves until the parent process ends.
 
     ``--plugin name=module:attribute`` adds a compiler or replaces one; ``--warm name`` loads a compiler with its
     imports; ``--when idle`` runs only on idle CPUs.

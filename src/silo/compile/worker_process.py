@@ -1,4 +1,4 @@
-"""One worker process, seen from the pool."""
+"""A worker process, from the side of the pool."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from silo.settings import child_environment, settings
 
 __all__ = ["WorkerDiedError", "WorkerHungError", "WorkerProcess", "with_own_package"]
 
-_START_LIMIT_S = 120.0  # a cold disk and a loaded machine; a worker imports no framework before its first job
+# enough for a cold disk and a loaded machine, as a worker imports no framework before its first job
+_START_LIMIT_S = 120.0
 _STDERR_TAIL = 4000
 _COMPLAINT = re.compile(r"\b(error|fatal|fatal error): ", re.IGNORECASE)
 
 
 class WorkerDiedError(Exception):
-    """The worker closed its end."""
+    """The worker closed its end of a pipe: it has ended."""
 
 
 class WorkerHungError(Exception):
-    """The deadline passed."""
+    """The worker did not answer before the deadline."""
 
 
 class WorkerProcess:
@@ -52,16 +53,16 @@ class WorkerProcess:
         environment: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
     ) -> None:
-        """Start ``python -m module arguments``.
+        """Starts ``python -m module arguments``.
 
-        ``environment`` changes its inherited variables, ``pass_fds`` stay open.
+        ``environment`` changes its inherited variables; the descriptors ``pass_fds`` stay open in it.
         """
         if not sys.executable:
             raise CompileError("this Python does not know its own executable, so no worker can be started")
         self._stderr: IO[bytes] = tempfile.TemporaryFile("w+b", buffering=0)  # noqa: SIM115  # closed in close()
         try:
             self._process = subprocess.Popen(
-                # -P keeps the current folder off the module path: a user's own triton.py must not be imported.
+                # -P keeps the working folder off the module path: a user's own triton.py must not be imported.
                 [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -87,7 +88,7 @@ class WorkerProcess:
         return os.getpid() != self._owner
 
     def exchange(self, request: bytes, limit_s: float) -> Message:
-        """Send one job and wait for its outcome.
+        """Sends one job and waits for its outcome.
 
         Raises:
             WorkerDiedError: the process ended.
@@ -95,24 +96,24 @@ class WorkerProcess:
         """
         self.await_ready()
         deadline = time.monotonic() + limit_s
-        # The idle worker shares this file's position, so its next words go to the start again.
+        # The idle worker shares the position in this file, so its next output starts at the beginning.
         self._stderr.seek(0)
         self._stderr.truncate()
         self._write(request, deadline)
         return self._read(deadline)
 
     def await_ready(self) -> None:
-        """Wait until the worker can begin. Raises as :meth:`exchange` does."""
+        """Waits until the worker is ready. Raises as :meth:`exchange` does."""
         if not self._ready:
             self._read(time.monotonic() + _START_LIMIT_S)
             self._ready = True
 
     def send(self, request: bytes) -> None:
-        """Send the first job while the worker still starts; :meth:`receive` gives its outcome. Raises likewise."""
+        """Sends the first job while the worker still starts; :meth:`receive` returns its outcome. Raises likewise."""
         self._write(request, time.monotonic() + _START_LIMIT_S)
 
     def receive(self, limit_s: float) -> Message:
-        """The outcome of the job that was sent. Raises as :meth:`exchange` does."""
+        """Returns the outcome of the job that was sent. Raises as :meth:`exchange` does."""
         self.await_ready()
         return self._read(time.monotonic() + limit_s)
 
@@ -157,28 +158,28 @@ class WorkerProcess:
         return read_message(take)
 
     def complaints(self) -> str:
-        """The lines about errors that the last job wrote to standard error, at most ten.
+        """Returns the lines about errors that the last job wrote to standard error, at most ten.
 
-        LLVM and MLIR print the fault there; their exceptions only report that there was a fault.
+        LLVM and MLIR print the cause there; their exceptions only report that an error occurred.
         """
         found = [line.strip() for line in self._tail().splitlines() if _COMPLAINT.search(line)]
         return "\n".join(line[:300] for line in found[:10])
 
     def kill(self) -> None:
-        """Stop the worker and everything it started, at once. The group exists until the leader was waited for."""
+        """Kills the worker and everything it started, at once. Its group exists until the worker was waited for."""
         if self._process.returncode is None and not self._inherited:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self, *, died: bool = False) -> str:
-        """Kill the process if it still runs, wait, close the pipes.
+        """Kills the process if it still runs, waits for it, closes the pipes.
 
         Returns how it ended, and the end of its standard error.
 
-        With ``died`` the worker gets a moment to end by itself: its pipe closes before it can be waited for.
+        With ``died`` the worker gets a moment to end by itself, as its pipe closes before the process has ended.
         """
         if self._inherited:
-            self._process.returncode = 0  # otherwise its finalizer would wait for it
+            self._process.returncode = 0  # otherwise the finalizer of Popen would wait for it
             self._close_pipes()
             return "it belongs to the process that this one was forked from"
         if died:
@@ -195,10 +196,10 @@ class WorkerProcess:
             pipe.close()
 
     def _await_end(self) -> None:
-        if not hasattr(os, "waitid"):  # macOS before Python 3.13; the exit status may then read as our own signal
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13; the exit status may then be that of our own signal
             time.sleep(0.1)
             return
-        # WNOWAIT leaves the dead process in place, so that the number of its group cannot be a stranger's yet.
+        # WNOWAIT leaves the process a zombie, so that no other group can get its number yet.
         for _ in range(100):
             try:
                 if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
@@ -214,10 +215,11 @@ class WorkerProcess:
 
 
 def with_own_package() -> dict[str, str]:
-    """The variables that a Python started here needs to import this very Silo."""
+    """Returns the variables with which a Python started from here imports this same Silo."""
     root = Path(__file__).parents[2]
     if root.name in ("site-packages", "dist-packages"):
-        # It is found like in this process, and a folder of packages must not come before the standard library.
+        # Nothing to add: it is found as in this process, and adding a folder of packages would put it before the
+        # standard library.
         return {}
     before = child_environment().get("PYTHONPATH")
     return {"PYTHONPATH": f"{root}{os.pathsep}{before}" if before else str(root)}

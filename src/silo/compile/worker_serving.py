@@ -1,4 +1,4 @@
-"""The life of a worker process: messages in, one outcome each, and an end with the process that started it."""
+"""The main loop of a worker process: it answers each message, and ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _LEAST_NICE = 19
 
 
 def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
-    """Answer each message on standard input with bytes on the original standard output; never returns.
+    """Answers each message on standard input with bytes on the original standard output; never returns.
 
-    All printed output goes to standard error. ``start`` makes the function that answers.
+    All printed output goes to standard error. ``start`` returns the function that answers.
     """
     die_with_parent()
     if os.getpgrp() == os.getpid():
-        # The signal of the parent's death reaches this process alone, and not the compilers that it has started.
+        # The signal at the parent's death reaches only this process, not the compilers that it has started.
         end_group_with_this_process()
-    # Nothing but outcomes may reach the parent: standard output is replaced, so that printing cannot reach it.
+    # The parent must receive only outcomes, so standard output is redirected and printing does not reach the parent.
     outcomes = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -47,17 +47,17 @@ def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
 
 
 def give_way(nice: int) -> None:
-    """Let other processes run first if CPUs are scarce. As far as the system allows; nothing depends on it."""
+    """Lowers this process's priority, as far as the system allows; nothing depends on it."""
     with contextlib.suppress(OSError, AttributeError):  # Windows has no nice
         os.nice(nice)
-    # A worker leads a session of its own, and Linux may share CPUs among sessions before it looks at niceness
+    # A worker leads its own session, and Linux may divide CPUs among sessions before it considers nice values
     # (CONFIG_SCHED_AUTOGROUP, sched(7)).
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
 
 
 def run_when_idle() -> None:
-    """Run only on CPUs that no other process wants, as far as the system allows; so do children from now on."""
+    """Makes this process and its later children run only on otherwise idle CPUs, as far as the system allows."""
     give_way(_LEAST_NICE)
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
@@ -65,22 +65,22 @@ def run_when_idle() -> None:
 
 
 def die_with_parent() -> None:
-    """End with the process that started this one (on Linux; elsewhere nothing happens)."""
-    # The signal comes when the thread that started this process ends; the pool starts one in the thread that serves it.
-    # It also ends code that holds the interpreter lock, where _watch could not act.
+    """Makes this process end with the process that started it. Has an effect only on Linux."""
+    # The signal comes when the thread that started this process ends; the pool starts each worker in the thread that
+    # serves it. The signal also ends code that holds the interpreter lock, when _watch cannot run.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _stop_group() -> None:
-    # The parent made this process the leader of its own group; child processes of its own end with it.
+    # The parent made this process the leader of a group, so its child processes are in the group and end with it.
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
 def pass_on(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
-    """Put every message of ``stream`` into ``messages``. Raises EOFError or OSError at its end."""
+    """Puts every message of ``stream`` into ``messages``. Raises EOFError or OSError at the end of the stream."""
 
     def take(count: int) -> bytes:
         data = stream.read(count)
@@ -93,7 +93,7 @@ def pass_on(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
 
 
 def _watch(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
-    """Pass messages on; the end of the stream means that the parent is gone."""
+    """Passes messages on; the end of the stream means that the parent has ended, so this process ends too."""
     try:
         pass_on(stream, messages)
     except (EOFError, OSError):

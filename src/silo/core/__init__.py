@@ -1,1 +1,1 @@
-"""Values only: no I/O, no clock, no environment."""
+"""The value types and pure functions that all other packages use: without I/O, clock or environment."""

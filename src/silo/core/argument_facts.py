@@ -1,4 +1,4 @@
-"""Facts about one argument of one call, from which sources derive a specialization; and arguments in few words."""
+"""Facts about one argument of one call, from which a specialization is derived; and short texts about arguments."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["ArgumentFacts", "describe", "describe_array"]
 
 @frozen
 class ArgumentFacts:
-    """The facts about one argument.
+    """The facts about one argument of one call.
 
-    An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` if its memory is known to be less than 2
-    GiB and the target may use that; ``shape`` and ``strides`` if the source declares that they decide its code,
-    ``layout`` if it declares that they are passed to the code (a dynamic layout). A tensor descriptor: the same of its
-    base, ``block_shape``, ``block_form`` and, once the source has read it, ``block_layout``: how a block lies in shared
-    memory, if the descriptor has one. Anything else: its ``value``, with the ``dtype`` only if the caller's scalar has
-    one (``numpy.int64``).
+    For an array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` if its memory is known to be less than
+    2 GiB and the target may use that. ``shape`` and ``strides`` are set if the source declares that they decide its
+    code, ``layout`` if it declares that they are passed to the code (a dynamic layout). For a tensor descriptor: the
+    same facts of its base array, ``block_shape``, ``block_form`` and, once the source has read it, ``block_layout``,
+    the layout of a block in shared memory, if the descriptor has one. For any other argument: its ``value``, and the
+    ``dtype`` only if the caller's scalar has one (``numpy.int64``).
     """
 
     value: Value = None
@@ -40,7 +40,7 @@ class ArgumentFacts:
 
     @classmethod
     def array(cls, element: DType | str, address: int = 0) -> ArgumentFacts:
-        """An array of ``element`` at ``address``; address 0 counts as aligned."""
+        """Returns the facts of an array of ``element`` at ``address``; address 0 counts as aligned."""
         return cls(dtype=dtype(element) if isinstance(element, str) else element, is_pointer=True, address=address)
 
 
@@ -48,10 +48,10 @@ _LENGTH = 60  # characters of one description
 
 
 class _Words(reprlib.Repr):
-    """``repr`` of nested values, shortened, in which arrays are described."""
+    """A shortened ``repr`` of nested values, in which arrays appear as dtype and shape."""
 
     def repr1(self, x: Any, level: int) -> str:  # noqa: ANN401
-        """Describe an array; shorten anything else."""
+        """Returns the description of an array, or the shortened ``repr`` of any other value."""
         return describe_array(x) or super().repr1(x, level)
 
 
@@ -60,7 +60,7 @@ _words.maxstring = _words.maxother = _words.maxlong = _LENGTH
 
 
 def describe(value: object) -> str:
-    """An argument in at most some 60 characters.
+    """Describes an argument in at most about 60 characters.
 
     >>> describe(3), describe(None)
     ('3', 'None')
@@ -69,9 +69,9 @@ def describe(value: object) -> str:
     >>> describe(array), describe([1, array])
     ('float32[1000]', '[1, float32[1000]]')
 
-    An array on a device that its library names ends with it: ``float32[1000] on cuda:0``. A tensor descriptor is
-    described with the array behind it. Reads attributes of ``value``, which may be a user's class; raises nothing that
-    these do not raise.
+    For an array on a named device the text ends with the device: ``float32[1000] on cuda:0``. A tensor descriptor is
+    described with its base array. Reads attributes of ``value``, which may be an object of a user's class; exceptions
+    that these attributes raise are passed on, and no others are raised.
     """
     base, shape = getattr(value, "base", None), getattr(value, "shape", None)
     if hasattr(value, "block_shape") and base is not None and shape is not None:
@@ -83,12 +83,12 @@ def describe(value: object) -> str:
 
 
 def describe_array(value: Any) -> str | None:  # noqa: ANN401
-    """The dtype, shape and device of an array, as ``float32[1000] on cuda:0``; None for anything else.
+    """Returns the dtype, shape and device of an array, as ``float32[1000] on cuda:0``; None for anything else.
 
     >>> describe_array(1) is None
     True
     """
-    if isinstance(value, type):  # a class's attributes are descriptors
+    if isinstance(value, type):  # reading ``shape`` of a class returns a property, not a shape
         return None
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is None or not isinstance(shape, tuple):

@@ -1,4 +1,4 @@
-"""Cases: example arguments for a kernel and the expected results, written as a function, kept as a recipe."""
+"""Cases: example arguments for a kernel and the expected results. A function makes a case; a recipe stores it."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class Handle:
 
     @property
     def array(self) -> object:
-        """The array in the requested library; made at the first read and the same object from then on."""
+        """The array in the requested library, made when first read; later reads return the same object."""
         if self._array is None:
             self._array = self._make.materialize(self.recipe)
         return self._array
 
     @property
     def host(self) -> NDArray[Any]:
-        """The values as they were made, in a read-only numpy array (ml_dtypes for bfloat16 and 8-bit floats)."""
+        """The values that the array was made with, read-only in numpy (bfloat16 and 8-bit floats: ml_dtypes)."""
         if self._host is None:
             require_numpy("the host copy of a case's array (.host)")
             host = self.recipe.host(self._make.fill)
@@ -87,7 +87,7 @@ class Handle:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents."""
+        """The array's shape."""
         return self.recipe.shape
 
     @property
@@ -97,11 +97,11 @@ class Handle:
 
     @property
     def ndim(self) -> int:
-        """How many axes."""
+        """The number of axes."""
         return len(self.recipe.shape)
 
     def numel(self) -> int:
-        """How many elements."""
+        """The number of elements."""
         return self.recipe.size
 
     def element_size(self) -> int:
@@ -113,7 +113,7 @@ class Handle:
     @overload
     def stride(self, axis: int) -> int: ...
     def stride(self, axis: int | None = None) -> tuple[int, ...] | int:
-        """Strides in elements, or the stride of one axis."""
+        """Returns the strides in elements, or the stride of one axis."""
         strides = self.recipe.element_strides
         return strides if axis is None else strides[axis]
 
@@ -133,7 +133,7 @@ class DescriptorHandle:
 
     @property
     def array(self) -> TensorDescriptor:
-        """The descriptor of the handle's array; one object."""
+        """The descriptor of the handle's array; each read returns the same object."""
         if self._descriptor is None:
             self._descriptor = self.recipe.over(self.handle.array)
         return self._descriptor
@@ -145,12 +145,12 @@ class DescriptorHandle:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents."""
+        """The shape of the descriptor's array."""
         return self.handle.shape
 
     @property
     def block_shape(self) -> tuple[int, ...]:
-        """The number of elements that a kernel loads and stores at once unless its configs set another."""
+        """The number of elements that one load or store moves, along each axis, unless a config sets another shape."""
         return self.recipe.block_shape
 
     def __repr__(self) -> str:
@@ -158,12 +158,12 @@ class DescriptorHandle:
 
 
 class Make:
-    """``make`` of a case function: makes arrays and remembers how.
+    """The argument ``make`` of a case function: makes arrays and records their recipes.
 
     ``materialize`` makes the array of the wanted library from a recipe; ``fill``, if given, makes a recipe's elements
     (flat, in C order) faster than numpy does. Each array gets the next seed, so that no two are equal by accident.
     Every method takes the shape first, as ``make.normal(m, n)`` or ``make.normal((m, n))``, and the rest by name:
-    ``dtype`` and ``strides`` (in elements; C order without) everywhere, ``seed`` for random numbers.
+    ``dtype`` and ``strides`` (in elements; C order by default) in every method, ``seed`` for random numbers.
 
     >>> make = Make(lambda recipe: recipe.host())
     >>> make.arange(4).host
@@ -188,7 +188,7 @@ class Make:
         seed: int | None = None,
         strides: Sequence[int] | None = None,
     ) -> Handle:
-        """Floats of a bell-shaped distribution (see :mod:`silo.core.generator`)."""
+        """Makes an array of floats with a bell-shaped distribution (see :mod:`silo.core.generator`)."""
         return self._made(Fill.NORMAL, shape, dtype, seed, strides, mean=mean, std=std)
 
     def uniform(
@@ -200,7 +200,7 @@ class Make:
         seed: int | None = None,
         strides: Sequence[int] | None = None,
     ) -> Handle:
-        """Floats from ``low`` up to ``high``."""
+        """Makes an array of floats from ``low`` up to ``high``."""
         return self._made(Fill.UNIFORM, shape, dtype, seed, strides, low=low, high=high)
 
     def integers(
@@ -212,21 +212,21 @@ class Make:
         seed: int | None = None,
         strides: Sequence[int] | None = None,
     ) -> Handle:
-        """Integers from ``low`` to ``high - 1``; of a float dtype, their values."""
+        """Makes an array of integers from ``low`` to ``high - 1``; with a float dtype, of floats with these values."""
         return self._made(Fill.INTEGERS, shape, dtype, seed, strides, low=low, high=high)
 
     def empty(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
-        """An array to be written, filled with NaN or 0xA5 bytes so that unwritten elements are visible."""
+        """Makes an array that the kernel writes. It is filled with NaN or 0xA5 bytes, which show unwritten elements."""
         return self._made(Fill.EMPTY, shape, dtype, 0, strides)
 
     def zeros(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
-        """Zeros."""
+        """Makes an array of zeros."""
         return self._made(Fill.ZEROS, shape, dtype, 0, strides)
 
     def full(
         self, *shape: Extents, value: float, dtype: object = "float32", strides: Sequence[int] | None = None
     ) -> Handle:
-        """One value everywhere."""
+        """Makes an array whose elements all equal ``value``."""
         return self._made(Fill.FULL, shape, dtype, 0, strides, value=value)
 
     def arange(
@@ -237,7 +237,7 @@ class Make:
         step: float = 1,
         strides: Sequence[int] | None = None,
     ) -> Handle:
-        """``start + step * i`` for the elements in C order."""
+        """Makes an array with the elements ``start + step * i`` in C order."""
         return self._made(Fill.ARANGE, shape, dtype, 0, strides, start=start, step=step)
 
     def array(
@@ -248,12 +248,12 @@ class Make:
         dtype: object = None,
         strides: Sequence[int] | None = None,
     ) -> Handle:
-        """Data of your own: values, or a function of an element's indices.
+        """Makes an array from literal values, or from a function of an element's indices.
 
-        Values (lists of numbers, arrays on the host) are kept whole in the case, up to 256 KiB; their shape and dtype
-        are their own unless given. A function gets one index an axis and computes an integer with ``+ - * // %``,
-        comparisons, ``min``, ``max``, ``silo.select`` and similar functions, as a grid does; it needs a ``shape``, and
-        its dtype is int32 by default. Both forms travel in a bundle.
+        Values (lists of numbers, arrays on the host) are stored in the case, up to 256 KiB; shape and dtype are those
+        of the values unless given. A function takes one index for each axis and computes an integer with ``+ - * //
+        %``, comparisons, ``min``, ``max``, ``silo.select`` and similar functions, as a grid does; it needs a ``shape``,
+        and its dtype is int32 by default. A bundle can store both forms.
 
         >>> Make(lambda recipe: recipe.host()).array(lambda i, j: 10 * i + j, shape=(2, 3)).host
         array([[ 0,  1,  2],
@@ -274,7 +274,7 @@ class Make:
     def descriptor(
         self, array: Handle, block_shape: Sequence[int], *, padding: str = "zero", round_f32_to_tf32: bool = False
     ) -> DescriptorHandle:
-        """A tensor descriptor of an array that was made for it; give the array to nothing else."""
+        """Makes a tensor descriptor of ``array``. Use that array for no other argument of the case."""
         blocks = tuple(int(extent) for extent in block_shape)
         return DescriptorHandle(DescriptorRecipe(array.recipe, blocks, padding, round_f32_to_tf32), array)
 
@@ -306,15 +306,15 @@ def _extents(shape: Sequence[Extents], word: str) -> tuple[int, ...]:
 class Case:
     """One call of a kernel: its arguments, and by name the expected contents of the arrays it writes.
 
-    ``expected`` gives arrays or functions that compute them from ``.host`` copies; they are called only when needed.
-    ``rtol`` and ``atol`` hold for all of them, None for the defaults of the dtype. ``grid`` is for kernels that do not
-    declare one: a tuple, or a function of one namespace. Names of ``kwargs`` that are compile options go to the config.
-    ``bytes`` and ``flops`` are the least work of the call under any config: bytes read and written once each, and
-    floating-point operations (a multiply-add is two). Reports compare them with the device's peak rates.
-    ``changes`` names arrays that the kernel changes although nothing is expected of them: a workspace, locks. Every
-    other array made with values must be unchanged after the launch.
-    ``metrics`` are functions by name that return a number, 0 or more, of which less is better, from host copies of the
-    arrays after a launch (by name) and the config's members: objectives and constraints of tuning may name them.
+    ``expected`` maps names to arrays or to functions that compute them from ``.host`` copies; the functions are called
+    only when needed. ``rtol`` and ``atol`` hold for all of them, None for the defaults of the dtype. ``grid`` is for
+    kernels that do not declare one: a tuple, or a function of one namespace. Members of ``kwargs`` that are compile
+    options become part of the config. ``bytes`` and ``flops`` are the least work of the call under any config: bytes
+    read and written once each, and floating-point operations (a multiply-add is two). Reports compare them with the
+    device's peak rates. ``changes`` names arrays that the kernel changes although no values are expected for them: a
+    workspace, locks. Every other array made with values must be unchanged after the launch. ``metrics`` maps names to
+    functions that return a number, at least 0, of which less is better, from host copies of the arrays after a launch
+    (by name) and the config's members. Objectives and constraints of tuning may name these metrics.
     """
 
     args: tuple[Any, ...] = ()
@@ -352,7 +352,7 @@ class Case:
                 raise CaseError(f"{name} of a case is a natural number or None, not {describe(value)}")
 
     def bind(self, names: Sequence[str]) -> dict[str, Any]:
-        """The arguments by parameter name, in the parameters' order; ``CaseError`` if they do not fit."""
+        """Returns the arguments by parameter name, in the parameters' order; ``CaseError`` if they do not fit."""
         if len(self.args) > len(names):
             raise CaseError(
                 f"a case has {len(self.args)} arguments, and the kernel takes {len(names)}: {', '.join(names)}"
@@ -373,12 +373,12 @@ class Case:
         return {name: value for name, value in self.kwargs.items() if is_option(name)}
 
     def arguments(self, names: Sequence[str]) -> dict[str, Any]:
-        """Calls :meth:`bind`, and replaces handles by their arrays: returns the arguments of the kernel's call."""
+        """Returns the arguments of the kernel's call: :meth:`bind` with each handle replaced by its array."""
         handles = (Handle, DescriptorHandle)
         return {name: one.array if isinstance(one, handles) else one for name, one in self.bind(names).items()}
 
     def require_expected(self, names: Sequence[str]) -> None:
-        """Raise ``CaseError`` if the case expects values for a name that is not an argument."""
+        """Raises ``CaseError`` if the case expects values for a name that is not an argument."""
         bound = self.bind(names)
         for name in self.expected:
             if name not in bound:
@@ -387,10 +387,11 @@ class Case:
                 )
 
     def unchanged(self, names: Sequence[str], declared: Collection[str]) -> dict[str, Handle]:
-        """The arrays that a launch must not change, by argument: made with values, and declared to change by nothing.
+        """Returns the arrays that a launch must not change, by argument.
 
-        ``declared`` are the arguments that the kernel's own declaration has it write. Nothing is known of a case that
-        neither expects nor changes anything: it is for tuning alone.
+        These are the arrays made with values that neither the case nor the kernel declares as written. ``declared`` are
+        the arguments that the kernel's own declaration names as written. Empty for a case that neither expects nor
+        changes any array: such a case is for tuning alone.
         """
         bound = {
             name: one.handle if isinstance(one, DescriptorHandle) else one for name, one in self.bind(names).items()
@@ -409,13 +410,13 @@ class Case:
         }
 
     def declared_changes(self, names: Sequence[str], declared: Collection[str]) -> tuple[str, ...]:
-        """The arrays with values that the kernel changes and of which nothing is expected, by the case or ``declared``.
+        """Returns the arguments whose arrays have values and are changed by the kernel without an expected result.
 
-        Empty for a case that neither expects nor changes anything.
+        The case or ``declared`` names them as changed. Empty for a case that neither expects nor changes any array.
         """
         if not self.expected and not self.changes:
             return ()
-        self.unchanged(names, declared)  # raises CaseError for a name of something else
+        self.unchanged(names, declared)  # raises CaseError if a name is not an array of the case
         bound = {
             name: one.handle if isinstance(one, DescriptorHandle) else one for name, one in self.bind(names).items()
         }
@@ -427,7 +428,11 @@ class Case:
         )
 
     def references(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """The expected arrays, computed; ``CaseError`` names a value that is not an array or has the wrong shape."""
+        """Returns the expected arrays, computed.
+
+        Raises:
+            CaseError: an expected value is not an array or has the wrong shape; the message names it.
+        """
         self.require_expected(names)
         bound = self.bind(names)
         return {name: _reference(name, one, bound) for name, one in self.expected.items()}
@@ -466,18 +471,21 @@ def record(
     constant: Callable[[object], Value] | None = None,
     written: Collection[str] = (),
 ) -> CaseRecipe:
-    """The recipe of a case.
+    """Returns the recipe of a case.
 
     ``names`` are the kernel's parameters; ``config_names`` are the members of the config, which a grid may read.
     ``with_expected`` computes the expected arrays, which takes as long as the reference does. ``constant`` returns the
     value of an argument that is an object of the kernel's language, such as a layout. ``written`` are the arguments
-    that the kernel's own declaration has it write. ``CaseError`` if an array did not come from ``make``, since a recipe
-    could not make it again.
+    that the kernel's own declaration names as written.
+
+    Raises:
+        CaseError: an array did not come from ``make``, so a recipe could not make it again.
     """
     bound = case.bind(names)
     arguments: list[tuple[str, ArgumentRecipe]] = []
     seen: dict[int, str] = {}
-    arrays: dict[int, int] = {}  # the form in which each array was given
+    # maps the id of an array's handle to the id of the argument that uses it: the handle or a descriptor
+    arrays: dict[int, int] = {}
     for name, value in bound.items():
         if isinstance(value, Handle | DescriptorHandle):
             arguments.append((name, AliasRecipe(seen[id(value)]) if id(value) in seen else value.recipe))
@@ -505,7 +513,7 @@ def _scalar(name: str, value: object, constant: Callable[[object], Value] | None
             f"the array {name!r} of a case was not made by make.*, so no recipe can make it again; "
             "make.array(...) keeps its values"
         )
-    item = getattr(value, "item", None)  # numpy's scalars
+    item = getattr(value, "item", None)  # numpy's scalars have item()
     plain = cast("Callable[[], Value]", item)() if callable(item) else cast("Value", value)
     try:
         value_to_json(plain)
@@ -520,7 +528,7 @@ def _scalar(name: str, value: object, constant: Callable[[object], Value] | None
 
 
 def label_of(parameters: Mapping[str, object]) -> str:
-    """The label of a case by the parameters of its function.
+    """Returns the label of a case made from the parameters of its function.
 
     >>> label_of({"n": 65536, "dtype": "float16"})
     'n=65536,dtype=float16'

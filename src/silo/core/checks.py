@@ -1,4 +1,4 @@
-"""Checks: whether an array holds the expected values, or the few values that a recipe expects, without numpy."""
+"""Compares an array with its expected values; for a recipe's few expected values, also without numpy."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ __all__ = [
 Answer = TypeVar("Answer")
 Slice: TypeAlias = "slice[int, int, None]"
 
-# Relative tolerances by dtype, about 2000 (fp64: 10^5) units in the last place: sums in another order, not other sums.
+# Relative tolerances by dtype, about 2000 (fp64: 10^5) units in the last place. They allow another order of summation,
+# but not other sums.
 _RTOL = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}
 _RTOL_FLOAT8 = 0.125
 
-# Elements that one thread compares at a time: their doubles stay in its cache.
+# The elements that one thread compares at a time: few enough for their doubles to stay in its cache.
 _CHUNK = 1 << 16
-_PART = 1 << 20  # and if only bits are compared
+_PART = 1 << 20  # elements that one thread compares at a time if only bits are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,10 @@ class CheckResult:
 
 
 def default_tolerance(element: DType, scale: float) -> tuple[float, float]:
-    """``(rtol, atol)`` for results of a dtype whose largest expected magnitude is ``scale``.
+    """Returns ``(rtol, atol)`` for results of a dtype whose largest expected magnitude is ``scale``.
 
-    ``atol`` is a tenth of ``rtol`` of the largest value: if terms cancel, the error remains as large as the terms' own.
-    Integers and bools must be equal.
+    ``atol`` is a tenth of ``rtol * scale``: where large terms cancel, the error stays as large as the terms' own
+    errors. Integers and bools must be equal.
     """
     if element.kind is not DTypeKind.FLOAT:
         return 0.0, 0.0
@@ -75,10 +76,10 @@ def default_tolerance(element: DType, scale: float) -> tuple[float, float]:
 def compare(
     actual: NDArray[Any], expected: NDArray[Any], rtol: float | None = None, atol: float | None = None
 ) -> CheckResult:
-    """Whether ``|actual - expected| <= atol + rtol * |expected|`` everywhere, in double.
+    """Compares two arrays in double: ``|actual - expected| <= atol + rtol * |expected|`` must hold everywhere.
 
-    NaN equals NaN only, an infinity the same infinity only. Tolerances not given are :func:`default_tolerance` of the
-    less precise of the two dtypes. Shapes must agree.
+    NaN equals only NaN, and an infinity only the same infinity. Tolerances default to those that
+    :func:`default_tolerance` returns for the less precise of the two dtypes. The shapes must be equal.
     """
     if actual.shape != expected.shape:
         message = f"the shape is {actual.shape} and should be {expected.shape}"
@@ -99,7 +100,7 @@ def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def unchanged(actual: NDArray[Any], before: NDArray[Any]) -> CheckResult:
-    """Whether an array still has the bits that it had before a launch: the rule for arrays that a kernel only reads."""
+    """Compares an array's bits with those before a launch, for arrays that a kernel only reads."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if same_bits(actual, before):
@@ -119,7 +120,7 @@ def unchanged(actual: NDArray[Any], before: NDArray[Any]) -> CheckResult:
 
 
 def check(actual: NDArray[Any], expected: ExpectedRecipe) -> CheckResult:
-    """Compare an array with its recipe's expected values, whole or sampled."""
+    """Compares an array with its recipe's expected values, all or sampled."""
     if actual.shape != expected.shape:
         message = f"the shape is {actual.shape} and should be {expected.shape}"
         return CheckResult(ok=False, max_abs_error=math.inf, max_rel_error=math.inf, worst=None, message=message)
@@ -132,7 +133,7 @@ def check(actual: NDArray[Any], expected: ExpectedRecipe) -> CheckResult:
 
 
 def tolerance(expected: ExpectedRecipe, element: DType) -> tuple[float, float]:
-    """``(rtol, atol)`` that :func:`check` compares an array of ``element`` with."""
+    """Returns the ``(rtol, atol)`` with which :func:`check` compares an array of ``element``."""
     return _tolerance(element, expected.array().reshape(-1), expected.rtol, expected.atol)
 
 
@@ -160,7 +161,7 @@ def _compare_flat(
     mine, theirs = dtype_named(actual.dtype), dtype_named(expected.dtype)
     parts: list[Slice] = [slice(0, actual.size)]
     if mine == theirs:
-        # Most results are the same bits, which is seen fifty times faster than errors are computed.
+        # Most results have exactly the expected bits. Comparing bits is fifty times faster than computing errors.
         parts = _slices(parts[0], _PART)
         same = _each(lambda at: _same_bits(actual[at], expected[at]), parts)
         parts = [at for at, equal in zip(parts, same, strict=True) if not equal]
@@ -169,11 +170,11 @@ def _compare_flat(
     rtol, atol = _tolerance(mine, expected, rtol, atol)
     limit, chunks = (rtol, atol), [chunk for part in parts for chunk in _slices(part, _CHUNK)]
     exact = mine.kind is not DTypeKind.FLOAT and theirs.kind is not DTypeKind.FLOAT
-    found = _each(lambda at: _errors(actual[at], expected[at], limit, exact=exact), chunks)
-    wrong = sum(errors.wrong for errors in found)
-    furthest = max(range(len(found)), key=lambda number: found[number].excess)
-    worst = chunks[furthest].start + found[furthest].worst
-    max_abs, max_rel = max(errors.absolute for errors in found), max(errors.relative for errors in found)
+    chunk_errors = _each(lambda at: _errors(actual[at], expected[at], limit, exact=exact), chunks)
+    wrong = sum(errors.wrong for errors in chunk_errors)
+    furthest = max(range(len(chunk_errors)), key=lambda number: chunk_errors[number].excess)
+    worst = chunks[furthest].start + chunk_errors[furthest].worst
+    max_abs, max_rel = max(errors.absolute for errors in chunk_errors), max(errors.relative for errors in chunk_errors)
     place = np.unravel_index(worst if indices is None else indices[worst], shape)
     index = tuple(int(axis) for axis in place)
     within = f"rtol={rtol:g}, atol={atol:g}"
@@ -205,7 +206,7 @@ def _errors(part: NDArray[Any], reference: NDArray[Any], tolerance: tuple[float,
     with np.errstate(all="ignore"):
         error = np.abs(x - y)
         if exact:
-            # Two different 64-bit integers can be one double.
+            # Two different 64-bit integers can convert to the same double.
             error[(error == 0.0) & (part != reference)] = 1.0
         elif not np.isfinite(error).all():
             error[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
@@ -238,7 +239,7 @@ def _slices(whole: Slice, size: int) -> list[Slice]:
 
 
 def _each(work: Callable[[Slice], Answer], chunks: Sequence[Slice]) -> list[Answer]:
-    """``work`` of each chunk, on all cores: numpy lets other threads run meanwhile."""
+    """Returns ``work(chunk)`` for each chunk, on all cores: numpy releases the interpreter's lock meanwhile."""
     if len(chunks) == 1:
         return [work(chunks[0])]
     with ThreadPoolExecutor() as threads:
@@ -258,7 +259,7 @@ def _scale(expected: NDArray[Any]) -> float:
 
 
 def _unwritten(actual: NDArray[Any]) -> str:
-    """A hint if the array still contains the NaN of ``make.empty``."""
+    """Returns a hint if the array still contains the NaN of ``make.empty``, else ""."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if dtype_named(actual.dtype).kind is not DTypeKind.FLOAT:
@@ -279,13 +280,13 @@ class PlainArray:
     shape: tuple[int, ...]
 
     def element(self, number: int) -> float:
-        """One element, by its number in C order."""
+        """Returns one element, by its number in C order."""
         size = self.dtype.itemsize
         return _decoded(self.data[number * size : (number + 1) * size], self.dtype, "=")
 
 
 def check_plain(actual: PlainArray, expected: ExpectedRecipe) -> CheckResult:
-    """Compares as :func:`silo.core.checks.check` does: within ``atol + rtol * |expected|`` everywhere."""
+    """Compares like :func:`silo.core.checks.check`: within ``atol + rtol * |expected|`` everywhere."""
     if actual.shape != expected.shape:
         message = f"the shape is {actual.shape} and should be {expected.shape}"
         return CheckResult(ok=False, max_abs_error=math.inf, max_rel_error=math.inf, worst=None, message=message)
@@ -294,9 +295,9 @@ def check_plain(actual: PlainArray, expected: ExpectedRecipe) -> CheckResult:
         _decoded(expected.values[at : at + size], expected.dtype, "<") for at in range(0, len(expected.values), size)
     ]
     numbers = expected.indices() or range(len(wanted))
-    found = [actual.element(number) for number in numbers]
+    values = [actual.element(number) for number in numbers]
     rtol, atol = _recipe_tolerance(actual.dtype, expected, wanted)
-    errors = [_error(mine, theirs) for mine, theirs in zip(found, wanted, strict=True)]
+    errors = [_error(mine, theirs) for mine, theirs in zip(values, wanted, strict=True)]
     beyond = [
         error - (atol + rtol * abs(theirs) if math.isfinite(theirs) else 0.0)
         for error, theirs in zip(errors, wanted, strict=True)
@@ -311,8 +312,8 @@ def check_plain(actual: PlainArray, expected: ExpectedRecipe) -> CheckResult:
     if wrong:
         sampled = "" if expected.indices() is None else "sampled "
         message = (
-            f"{wrong} of {len(found)} {sampled}elements differ by more than {message};"
-            f" worst at {list(index)}: {found[worst]} and should be {wanted[worst]}"
+            f"{wrong} of {len(values)} {sampled}elements differ by more than {message};"
+            f" worst at {list(index)}: {values[worst]} and should be {wanted[worst]}"
         )
     return CheckResult(ok=not wrong, max_abs_error=max(errors), max_rel_error=relative, worst=index, message=message)
 
@@ -354,7 +355,7 @@ def _decoded(data: bytes | bytearray | memoryview, element: DType, order: str) -
 
 
 def _small(code: int, name: str) -> float:
-    """The value of a float of at most 16 bits by its code."""
+    """Returns the value of a float of at most 16 bits from its bits."""
     form = SMALL_FLOATS[name]
     magnitude = code & (form.sign - 1)
     sign = -1.0 if code & form.sign else 1.0

@@ -14,11 +14,11 @@ __all__ = ["BlockTraits", "CodeFacts", "Lowered", "Numerics", "Traits"]
 
 @dataclass(frozen=True, slots=True)
 class BlockTraits:
-    """The operations of a kernel along blocks of one length.
+    """The operations of a kernel along its block dimensions of length ``length``.
 
-    ``limits`` are the arguments that the block's dimension goes up to, by name. ``reduced`` and ``scanned``: there are
-    reductions and scans along it; ``stepped``: a loop goes over its dimension; ``placed``: programs start at multiples
-    of the length.
+    ``limits`` names the arguments that bound the dimension, such as ``n`` in ``offsets < n``. ``reduced`` and
+    ``scanned``: there are reductions or scans along it; ``stepped``: a loop runs over it; ``placed``: programs start at
+    multiples of the length.
     """
 
     length: int
@@ -31,7 +31,7 @@ class BlockTraits:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """How many operations of each kind a kernel has, and its blocks by length."""
+    """The number of operations of each kind in a kernel, and its blocks by length."""
 
     loads: int
     stores: int
@@ -44,10 +44,11 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
-    """The facts besides its arguments on which a kernel's results depend.
+    """The facts, besides its arguments, on which a kernel's results depend.
 
-    ``ordered`` are operations whose result depends on how elements are grouped, in words and counted; empty: every
-    element is computed alone. ``stored`` holds a digest of each store's address and value, without source positions.
+    ``ordered`` lists the operations whose result depends on the grouping of elements, each described in words with a
+    count; if empty, every element is computed alone. ``stored`` is a digest of the address and the value of each store,
+    without source positions.
     """
 
     ordered: tuple[str, ...]
@@ -57,7 +58,7 @@ class Numerics:
 class CodeFacts:
     """The facts about one variant's code.
 
-    In this class every fact is unknown; a compiler that reads its code returns a subclass.
+    In this base class every fact is unknown; a compiler that reads its code returns a subclass.
 
     Each fact is computed at its first use. ``SourceError`` if the code cannot be read.
 
@@ -69,18 +70,18 @@ class CodeFacts:
     def effects(self) -> Mapping[str, Effect]:
         """The kernel's effect through each pointer and descriptor, by parameter.
 
-        ``BOTH`` if a parameter is left out.
+        A parameter that is missing counts as ``BOTH``.
         """
         return {}
 
     @property
     def shows_its_memory(self) -> Decision:
-        """Whether all memory that the kernel reaches belongs to its arguments, as far as its code shows."""
+        """Accepted if the code shows that all memory that the kernel accesses belongs to its arguments."""
         return Accepted()
 
     @property
     def traits(self) -> Traits | None:
-        """The kinds of its operations; None if unknown."""
+        """The numbers of its operations by kind; None if unknown."""
         return None
 
     @property

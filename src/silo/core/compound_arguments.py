@@ -1,8 +1,8 @@
-"""Arguments that hold others: tuples, by their shape and their values' names, and tensor descriptors of the host.
+"""Arguments that hold other values: tuples, described by their structure, and tensor descriptors made on the host.
 
-A kernel that takes a tuple is compiled for the tuple's structure: each value in the tuple is a parameter of its own,
-named by its path (``xs.0``, or ``xs.scale`` for a field of a NamedTuple). Only the front end of the kernel's language
-sees the tuple again.
+A kernel that takes a tuple is compiled for the tuple's structure: each value in the tuple becomes a parameter, named by
+its path (``xs.0``, or ``xs.scale`` for a field of a NamedTuple). Only the front end of the kernel's language puts the
+tuple together again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_NESTED = 16
 
 @frozen
 class TupleShape:
-    """How a tuple is built.
+    """The structure of a tuple.
 
     ``items`` has an entry for each item: the shape of a nested tuple, or None for any other value. ``fields`` are the
     names of a NamedTuple's fields, and ``kind`` is the name of its class; both are empty for a plain tuple.
@@ -35,19 +35,21 @@ class TupleShape:
     kind: str = ""
 
     def names(self, path: str) -> tuple[str, ...]:
-        """The names of the values in the tuple, in order, if the tuple itself is called ``path``.
+        """Returns the names of the values in the tuple, in order, for a tuple called ``path``.
 
         >>> shape_of((1, (2, 3))).names("xs")
         ('xs.0', 'xs.1.0', 'xs.1.1')
         """
-        found: list[str] = []
+        names: list[str] = []
         for place, item in enumerate(self.items):
             name = f"{path}.{self.fields[place] if self.fields else place}"
-            found.extend([name] if item is None else item.names(name))
-        return tuple(found)
+            names.extend([name] if item is None else item.names(name))
+        return tuple(names)
 
     def made(self, path: str, leaf: Callable[[str, tuple[int, ...]], object], place: tuple[int, ...] = ()) -> Any:  # noqa: ANN401  # a tuple
-        """A tuple of this shape: ``leaf`` makes each value from its name and its place, one index for each level.
+        """Makes a tuple of this shape.
+
+        ``leaf`` returns each value from its name and its place, which has one index for each level.
 
         >>> shape_of((1, (2,))).made("xs", lambda name, place: (name, place))
         (('xs.0', (0,)), (('xs.1.0', (1, 0)),))
@@ -60,7 +62,7 @@ class TupleShape:
         return _class_of(self.kind, self.fields)(*values) if self.fields else tuple(values)
 
     def to_json(self) -> JSON:
-        """The canonical form, which is part of a kernel's fingerprint."""
+        """Returns the canonical form, which is part of a kernel's fingerprint."""
         return [self.kind, list(self.fields), [item and item.to_json() for item in self.items]]
 
 
@@ -74,7 +76,7 @@ def _class_of(kind: str, fields: tuple[str, ...]) -> Any:  # noqa: ANN401  # a c
 
 
 def shape_of(value: tuple[object, ...], nested: int = 0) -> TupleShape:
-    """The shape of a tuple. Raises ArgumentError if tuples are nested too deeply."""
+    """Returns the shape of a tuple. Raises ArgumentError if tuples are nested too deeply."""
     if nested == _MOST_NESTED:
         raise ArgumentError(f"a tuple argument has at most {_MOST_NESTED} tuples within each other")
     items = tuple(
@@ -85,7 +87,7 @@ def shape_of(value: tuple[object, ...], nested: int = 0) -> TupleShape:
 
 
 def leaves(value: tuple[object, ...]) -> Iterator[object]:
-    """The values in a tuple, in the order of :meth:`TupleShape.names`.
+    """Yields the values in a tuple, in the order of :meth:`TupleShape.names`.
 
     >>> list(leaves((1, (2, 3))))
     [1, 2, 3]
@@ -98,7 +100,7 @@ def leaves(value: tuple[object, ...]) -> Iterator[object]:
 
 
 def flat_names(shapes: TupleShapes, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Parameter names with each tuple's name replaced by the names of its values."""
+    """Returns the parameter names, with each tuple's name replaced by the names of its values."""
     found: list[str] = []
     for name in names:
         found.extend(shapes[name].names(name) if name in shapes else [name])
@@ -110,9 +112,9 @@ class TensorDescriptor:
     """A tensor descriptor that does not need Triton; launches accept Triton's own class too.
 
     ``base`` is an array at a multiple of 16 bytes; ``strides`` count elements, are multiples of 16 bytes and end in 1;
-    ``padding`` is the value of loads outside: ``zero`` or ``nan``; ``round_f32_to_tf32`` rounds float32 as it is
-    loaded. ``layout`` is how a block lies in shared memory (Gluon's ``NVMMASharedLayout``), for kernels that depend
-    on it; None means the default of the block. Checked at each launch, so members may be set.
+    ``padding`` is the value that loads outside the array return: ``zero`` or ``nan``; ``round_f32_to_tf32`` rounds
+    float32 as it is loaded. ``layout`` is the layout of a block in shared memory (Gluon's ``NVMMASharedLayout``), for
+    kernels that depend on it; None means the default of the block. Members may be changed: each launch checks them.
     """
 
     __tensor_descriptor__: ClassVar[bool] = True

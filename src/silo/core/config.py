@@ -18,7 +18,7 @@ __all__ = ["Config", "ConfigSet"]
 class Config(Persisted):
     """One point of the tuning space: constexpr values and compile options, each sorted by name.
 
-    Configs are equal if their canonical forms are: ``BLOCK=1``, ``BLOCK=True`` and ``BLOCK=1.0`` are three.
+    Configs are equal if their canonical forms are: ``BLOCK=1``, ``BLOCK=True`` and ``BLOCK=1.0`` are three configs.
 
     >>> Config.of(BLOCK=1024, num_warps=4)
     Config(values=(('BLOCK', 1024),), options=(('num_warps', 4),))
@@ -28,7 +28,7 @@ class Config(Persisted):
 
     values: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of, form=named(VALUE))
     options: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of, form=named(VALUE))
-    _order_key: bytes | None = field(init=False, repr=False, compare=False)  # made at its first use
+    _order_key: bytes | None = field(init=False, repr=False, compare=False)  # computed when first used
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(sorted(self.values, key=lambda item: item[0])))
@@ -37,7 +37,7 @@ class Config(Persisted):
 
     @classmethod
     def of(cls, members: Mapping[str, Value] | None = None, /, **more: Value) -> Config:
-        """A config from one flat mapping; the names of compile options become options."""
+        """Returns a config from one flat mapping; members named like compile options become options."""
         merged = {**(members or {}), **more}
         return cls(
             values=tuple((name, value) for name, value in merged.items() if not is_option(name)),
@@ -45,25 +45,25 @@ class Config(Persisted):
         )
 
     def as_dict(self) -> dict[str, Value]:
-        """Values and options in one flat dict."""
+        """Returns values and options in one flat dict."""
         return dict(self.values + self.options)
 
     @property
     def order_key(self) -> bytes:
-        """A lexical order over configs, used to break ties the same way everywhere."""
+        """A key that orders configs, so that ties are broken in the same way everywhere."""
         if self._order_key is None:
             object.__setattr__(self, "_order_key", canonical_json(self.to_json()))
         assert self._order_key is not None
         return self._order_key
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical form."""
         options, values = self._json
         return {"options": dict(options), "values": dict(values)}
 
     @remembered
     def _json(self) -> tuple[Mapping[str, JSON], Mapping[str, JSON]]:
-        """The canonical forms of the options' values and of the values, by name: each trial and key needs them."""
+        """The canonical forms of the options and of the values, by name; cached, as each trial and key uses them."""
         options = {name: value_to_json(value) for name, value in self.options}
         return options, {name: value_to_json(value) for name, value in self.values}
 
@@ -71,7 +71,7 @@ class Config(Persisted):
         return ", ".join(f"{name}={value}" for name, value in self.values + self.options) or "(default)"
 
 
-# ---- Sets of configs, told apart by their canonical form ----
+# ---- Sets of configs, compared by canonical form ----
 
 
 class ConfigSet:
@@ -93,7 +93,7 @@ class ConfigSet:
 
     @property
     def size(self) -> int:
-        """How many are listed."""
+        """The number of configs."""
         return len(self._configs)
 
     @property
@@ -108,7 +108,7 @@ class ConfigSet:
 
     @property
     def grouped(self) -> None:
-        """None: it is a list."""
+        """None: the space is a list, without groups."""
 
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:  # noqa: ARG002  # no constraint
         """The listed configs: no constraint depends on the call's ``arguments``."""
@@ -119,7 +119,7 @@ class ConfigSet:
         arguments: Mapping[str, Value] | None = None,  # noqa: ARG002  # it has no constraints that would read them
         given: Mapping[str, Value] | None = None,
     ) -> ConfigSet:
-        """The configs that agree with the caller's values; if no config does, the first one with these values."""
+        """Returns the configs that agree with ``given``; if no config does, the first one with these values set."""
         if not given:
             return self
         fitting = [config for config in self if same_values(given, config.as_dict())]

@@ -1,4 +1,4 @@
-"""Consent: leave to run one piece of native code in this process, for exactly these bytes and these calls."""
+"""Consent: permission to run one piece of native code in this process, for exact bytes and exact calls."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _LEDGER: Final = object()
 
 @frozen
 class HostCode:
-    """Native code and everything that decides the effect of calling it.
+    """Native code, with everything that decides what calling it does.
 
     ``blob`` is the sha256 of the object. ``launch`` has its entry, parameter layout and scratch. ``signature`` is
-    typed, with effects; it and ``specialization`` are None for the outcome of a compile job, which is not called as it
-    is. ``text`` is the sha256 of the text that travels with it and that a check compiles, "" for none. ``calls`` is the
-    rest of a bundle's data about calls: the kernel's parameters with their defaults, its grid, derived constexprs and
-    the config; None for a kernel of this process, which has these itself.
+    typed, with effects; ``signature`` and ``specialization`` are None for the outcome of a compile job, which is not
+    called directly. ``text`` is the sha256 of the text that is stored beside the code and compiled by a check, "" for
+    none. ``calls`` is the rest of a bundle's data about calls: the kernel's parameters with their defaults, its grid,
+    derived constexprs and the config. It is None for a kernel declared in this process, which has these values itself.
     """
 
     blob: str
@@ -50,7 +50,7 @@ class HostCode:
 
     @remembered
     def digest(self) -> str:
-        """What consent is given to, in hex: the sha256 of the canonical form of every field (``host-code/1``).
+        """The digest that consent is given to, in hex: the sha256 of all fields in canonical form (``host-code/1``).
 
         >>> code = HostCode("ab" * 32, "so", LaunchInfo("add", ()))
         >>> code.digest == HostCode("ab" * 32, "so", LaunchInfo("abort", ())).digest
@@ -72,7 +72,7 @@ class HostCode:
 
 @frozen
 class PackedHostCode:
-    """Native code of an open bundle, as a launch sees it. The native module makes ``digest`` of the manifest's rows.
+    """Native code of an open bundle, as a launch sees it. The native module computes ``digest`` from the manifest.
 
     The digest equals the digest of the :class:`HostCode` with the same members, and covers everything that the bundle
     passes to the call (``native/core/host_digest.c``).
@@ -86,10 +86,10 @@ class PackedHostCode:
 
 @frozen
 class HostCases:
-    """Cases of a kernel, which its native code is to be run on.
+    """Cases of a kernel on which its native code is to be run.
 
-    A case with more elements than its arrays have would have that code write beyond them. ``blob`` is the
-    sha256 of the cases; ``codes`` are the digests of all the native code of the kernel.
+    They need consent because a case that states more elements than its arrays have would make the code write beyond
+    them. ``blob`` is the sha256 of the cases; ``codes`` are the digests of all the native code of the kernel.
     """
 
     blob: str
@@ -98,13 +98,13 @@ class HostCases:
 
     @property
     def digest(self) -> str:
-        """The digest of the trusted code, in hex (``host-cases/1``)."""
+        """The digest that consent is given to, in hex (``host-cases/1``)."""
         return digest("host-cases/1", {"cases": self.blob, "codes": sorted(set(self.codes))})
 
 
 @frozen
 class HostText:
-    """The C text that a program may compile in place of native code: ``silo export --cpu-source`` writes it.
+    """C text that a program may compile in place of native code: ``silo export --cpu-source`` writes it.
 
     ``blob`` is the sha256 of the text, ``code`` the digest of the native code made from it and of everything that
     decides how the code is called.
@@ -116,7 +116,7 @@ class HostText:
 
     @property
     def digest(self) -> str:
-        """The sha256 that the ledger notes, in hex (``host-text/1``)."""
+        """The digest that consent is given to, in hex (``host-text/1``)."""
         return digest("host-text/1", {"text": self.blob, "code": self.code})
 
 
@@ -139,7 +139,7 @@ class HostPlan:
 
 
 class Consent:
-    """Permission to load ``code``; ``reason`` is its source.
+    """Permission to load ``code``; ``reason`` is why it was given.
 
     Only the trust ledger makes these objects; they are immutable.
 
@@ -154,7 +154,7 @@ class Consent:
     reason: str
 
     def __init__(self, code: HostCode | PackedHostCode, reason: str, *, ledger: object = None) -> None:
-        """Refuses everybody but :func:`issue_consent`."""
+        """Raises TypeError unless called by :func:`issue_consent`."""
         if ledger is not _LEDGER:
             raise TypeError("consent is given by the trust ledger (silo.store.trust_ledger), not made")
         object.__setattr__(self, "code", code)
@@ -162,7 +162,10 @@ class Consent:
 
     @property
     def host_code(self) -> HostCode:
-        """The code with all its members. ``TrustError`` for consent to a launch from a bundle, which has its digest."""
+        """The code with all its members.
+
+        ``TrustError`` if the consent is for a launch from a bundle: only a digest exists.
+        """
         if isinstance(self.code, PackedHostCode):
             raise TrustError(f"consent was given to launches of {self.code.launch.entry} from a bundle, and to no more")
         return self.code
@@ -178,12 +181,12 @@ class Consent:
 
 
 def issue_consent(code: HostCode | PackedHostCode, reason: str) -> Consent:
-    """Issues a consent. Only ``silo.store.trust_ledger`` may call it, which a test checks."""
+    """Makes a consent. Only ``silo.store.trust_ledger`` may call it, which a test checks."""
     return Consent(code, reason, ledger=_LEDGER)
 
 
 def require_consent(consent: Consent | None, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> None:
-    """Requires consent before native code is mapped; other kinds need no consent.
+    """Raises TrustError if native code is to be mapped without consent; other kinds need no consent.
 
     Raises:
         TrustError: no consent was given, or it is for other bytes or another launch.
@@ -210,5 +213,5 @@ def require_text_consent(consent: Consent, text: str, launch: LaunchInfo, signat
 
 
 def text_sha256(text: str) -> str:
-    """The sha256 by which :class:`HostCode` names a text."""
+    """Returns the sha256 by which :class:`HostCode` names a text."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Decisions with reasons: about one candidate, and the origin of a decided config (measured, rule, seed, ...)."""
+"""Decisions with reasons: whether a candidate can be used, and the origin of a chosen config (measured, rule, ...)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Accepted:
 
 @frozen
 class Rejected:
-    """The candidate cannot be used, and why."""
+    """The candidate cannot be used; ``reason`` says why."""
 
     reason: str
 
@@ -30,7 +30,7 @@ Decision = Accepted | Rejected
 
 
 class Origin(Enum):
-    """The source of a config; the value is its name in tables, :attr:`phrase` its name in a sentence."""
+    """The source of a config; the value is its name in tables, :attr:`phrase` the words for it in a sentence."""
 
     LOCK = "lock"
     BUCKET = "bucket winner"
@@ -42,12 +42,12 @@ class Origin(Enum):
 
     @property
     def phrase(self) -> str:
-        """The config, as a part of a sentence."""
+        """The words for the config in a sentence."""
         return _PHRASES[self]
 
     @property
     def measured(self) -> bool:
-        """Whether trials chose the config, and not a guess."""
+        """Whether the config was chosen by trials, not guessed."""
         return self in (Origin.LOCK, Origin.BUCKET)
 
 
@@ -63,7 +63,9 @@ _PHRASES = {
 
 
 def default_origin(configs: int, *, ruled: bool) -> Origin:
-    """The source of the first of ``configs`` if nothing was measured; ``ruled`` if a heuristic made or ordered them.
+    """Returns the source of the first of ``configs`` configs if no config was measured.
+
+    ``ruled`` is True if a heuristic made or ordered the configs.
 
     >>> default_origin(4, ruled=False).phrase
     'the first config'

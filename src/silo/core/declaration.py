@@ -1,4 +1,4 @@
-"""Declarations of compiler plug-ins: their options and blob kinds, as data, which no other module names."""
+"""Declarations of compiler and loader plug-ins: their options and kinds of blobs, as data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
 
 
 class _Target(Protocol):
-    """The part of a target that a declaration reads; :mod:`silo.core.device` itself looks up plug-ins."""
+    """The part of a target that a declaration reads.
+
+    :mod:`silo.core.device` cannot be imported here: it reads plug-ins.
+    """
 
     @property
     def kind(self) -> str: ...
@@ -48,7 +51,7 @@ class Option:
     threads: int = 0
 
     def __post_init__(self) -> None:
-        """``ValueError`` for a declaration that contradicts itself."""
+        """Raises ``ValueError`` if the declaration contradicts itself."""
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"not the name of an option: {self.name!r}; it is {_NAME.pattern}")
         if self.launch and (self.kind is not int or self.default != 0):
@@ -67,8 +70,9 @@ class Option:
 class BlobKind:
     """A kind of bytes that a compiler makes.
 
-    ``host_code`` runs in the process that loads it, so it is loaded with consent alone: machine code for the host,
-    or anything an interpreter of this process would execute. ``checked_text`` is what :class:`ChecksKernels` compiles.
+    ``host_code`` runs in the process that loads it, so it is loaded only with consent: machine code for the host, or
+    anything that an interpreter of this process would execute. ``checked_text`` is the text that a
+    :class:`ChecksKernels` compiles.
     """
 
     name: str
@@ -76,7 +80,7 @@ class BlobKind:
     checked_text: bool = False
 
     def __post_init__(self) -> None:
-        """``ValueError`` for an unknown name."""
+        """Raises ``ValueError`` for an invalid name."""
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"not the name of a kind of blobs: {self.name!r}; it is {_NAME.pattern}")
 
@@ -85,20 +89,21 @@ class BlobKind:
 class CompilerDeclaration:
     """A compiler plug-in before it is imported: the object that an entry point of ``silo.compilers`` names.
 
-    Its module imports next to nothing, because it is read for every name or kind that Silo does not ship.
+    Its module should import almost nothing, because it is read for every name or kind that Silo does not ship.
 
     Attributes:
-        name: the plug-in's name, which is its entry point's name; compile jobs carry it.
+        name: the plug-in's name, which is its entry point's name and is stored in compile jobs.
         compiler: ``module:Class`` of the compiler, which is made without arguments when it is first needed.
         sources: the kinds of sources it compiles; () for any.
         targets: the kinds of targets it compiles for; () for any.
         options: its compile options. Those of a plug-in that Silo does not ship begin with its name (``stack_depth``),
             so that installing it does not change what another kernel's config means.
-        blobs: the kinds of blobs it makes, the sidecars' too.
-        code: packages whose files decide the bytes it makes; :func:`silo.compile.identity.code_digest` of them belongs
-            into its identity. ``-`` before the name of a package in one of these leaves it out: nothing of it runs.
-        before: names of plug-ins that it stands before where both compile a source for a target.
-        in_process: compiling is next to nothing, and is done in the caller's process.
+        blobs: the kinds of blobs it makes, sidecars included.
+        code: packages whose files decide the bytes it makes; their :func:`silo.compile.identity.code_digest` is part of
+            its identity. ``-`` before the name of a package inside one of these excludes that package, as none of its
+            code runs.
+        before: names of plug-ins over which it takes precedence if both compile a source for a target.
+        in_process: compiling takes so little time that it is done in the caller's process.
     """
 
     name: str
@@ -112,7 +117,7 @@ class CompilerDeclaration:
     in_process: bool = False
 
     def __post_init__(self) -> None:
-        """``ValueError`` for a declaration that contradicts itself."""
+        """Raises ``ValueError`` if the declaration contradicts itself."""
         if not _PLUGIN_NAME.fullmatch(self.name):
             raise ValueError(f"not the name of a compiler: {self.name!r}; it is {_PLUGIN_NAME.pattern}")
         for names in ([one.name for one in self.options], [one.name for one in self.blobs]):
@@ -120,7 +125,7 @@ class CompilerDeclaration:
                 raise ValueError(f"{self.name} declares a name twice: {', '.join(names)}")
 
     def takes(self, source_kind: str, target: _Target) -> Decision:
-        """Whether the declaration alone lets it compile a source of this kind for a target of this kind."""
+        """Whether, by its declaration, it compiles a source of this kind for a target of this kind."""
         if self.sources and source_kind not in self.sources:
             return Rejected(f"compiles {' and '.join(self.sources)} kernels only, not {source_kind}")
         if self.targets and target.kind not in self.targets:
@@ -128,17 +133,17 @@ class CompilerDeclaration:
         return Accepted("it is declared to")
 
     def own(self, options: tuple[tuple[str, Value], ...]) -> tuple[tuple[str, Value], ...]:
-        """Those options of a config that are this compiler's; it passes over the others, as they change nothing."""
+        """Returns the options of a config that are this compiler's. The others do not affect its code."""
         names = {one.name for one in self.options}
         return tuple(item for item in options if item[0] in names)
 
     def read(self, options: tuple[tuple[str, Value], ...]) -> dict[str, Value]:
-        """The value of every option, by name. Raises CompileError for a value that an option may not have."""
+        """Returns the value of every option, by name. Raises CompileError for a value that an option may not have."""
         given = dict(options)
         return {one.name: one.read(given[one.name]) if one.name in given else one.default for one in self.options}
 
     def makes(self, kinds: tuple[str, ...]) -> Decision:
-        """Whether it may make blobs of these kinds."""
+        """Whether the compiler may make blobs of these kinds."""
         declared = [one.name for one in self.blobs]
         for kind in kinds:
             if kind not in declared:
@@ -150,17 +155,17 @@ class CompilerDeclaration:
 class LoaderDeclaration:
     """A loader before it is imported: the object that an entry point of ``silo.loaders`` names.
 
-    It is for a kind of blobs that a library runs instead of a driver, for example an executable of jax. Its module
-    imports next to nothing, because it is read for every kind that Silo does not ship.
+    A loader is for a kind of blobs that a library runs instead of a driver, for example an executable of jax. Its
+    module should import almost nothing, because it is read for every kind that Silo does not ship.
 
     Attributes:
         kind: the kind of blobs, which is the entry point's name.
         host_code: whether such code runs in the process that loads it; if so, it is loaded only with consent.
         load: ``module:function`` of a :class:`silo.core.protocols.Loader`, imported when the first blob is loaded.
-        unmeasured: kinds of targets on which its times do not measure the kernel, each with the reason: nothing is
-        tuned.
-        remark: ``module:function`` from the loader's text in the launch info to a remark, which ``silo inspect``
-        shows; its module imports no library. "" without one.
+        unmeasured: kinds of targets on which launch times do not measure the kernel, each with the reason; kernels are
+            not tuned on them.
+        remark: ``module:function`` that returns a remark from the loader's text in the launch info, for
+            ``silo inspect``; its module imports no library. "" without a remark.
     """
 
     kind: str
@@ -170,6 +175,6 @@ class LoaderDeclaration:
     remark: str = ""
 
     def __post_init__(self) -> None:
-        """``ValueError`` for an unknown name."""
+        """Raises ``ValueError`` for an invalid name."""
         if not _NAME.fullmatch(self.kind):
             raise ValueError(f"not the name of a kind of blobs: {self.kind!r}; it is {_NAME.pattern}")

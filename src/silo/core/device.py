@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 HOST_MEMORY = 1  # DLPack's device type
-EXTENSION_MEMORY = 12  # DLPack's type for devices outside of its list, such as TPUs
+EXTENSION_MEMORY = 12  # DLPack's type for devices that its list does not contain, such as TPUs
 
-# DLPack's device types (DLPack 1.x, ``DLDeviceType``), in the words of messages.
+# Names in messages of DLPack's device types (DLPack 1.x, ``DLDeviceType``).
 _MEMORY_NAMES = MappingProxyType(
     {
         1: "cpu",
@@ -65,7 +65,7 @@ _MEMORY_NAMES = MappingProxyType(
 
 
 def memory_name(device_type: int) -> str:
-    """A DLPack device type in words, for messages.
+    """Returns the name of a DLPack device type for messages.
 
     >>> memory_name(8), memory_name(99)
     ('metal', 'an unknown device')
@@ -78,8 +78,8 @@ class Memory:
     """The memory that a device's code reads and writes.
 
     ``types`` are DLPack's device types, beginning with the device's own memory: a call whose arrays are in one of them
-    may run there. ``names`` maps array libraries to their names of the device, if DLPack's type does not determine
-    them: ``{"torch": "npu"}``.
+    may run there. ``names`` maps array libraries to their names for the device, if DLPack's type does not determine the
+    device: ``{"torch": "npu"}``.
 
     >>> Memory((1,)).is_host, Memory((2, 3)).is_host
     (True, False)
@@ -90,7 +90,7 @@ class Memory:
 
     @property
     def is_host(self) -> bool:
-        """Whether the device's own memory is the host's, which needs no index."""
+        """Whether the device's own memory is the host's. Host memory has no device index."""
         return self.types[0] == HOST_MEMORY
 
 
@@ -99,32 +99,32 @@ _ANY_ARCH = r"[a-z0-9][a-z0-9._-]*"
 
 @frozen
 class DriverDeclaration:
-    """The facts about one kind of devices that others need before, or without, opening its driver.
+    """Facts about one kind of devices that are needed before, or without, opening its driver.
 
-    The package of a driver, ``silo.drivers.<kind>``, has it as ``DRIVER``. It imports nothing that opens the driver:
-    targets of the kind are read and compiled for on machines without the device. The defaults describe a kind of device
-    without a driver here.
+    The package of a driver, ``silo.drivers.<kind>``, has it as ``DRIVER``. It imports nothing that opens the driver, as
+    targets of the kind are parsed and compiled for on machines without the device. The defaults describe a kind of
+    device for which Silo has no driver.
 
     Attributes:
         kind: the kind of targets, which is the name of the driver's folder.
         memory: the memory that code of this kind reads and writes.
         vendor: the maker's name in device models; "" if the device itself reports it.
-        preference: the place of this kind, least first, among those that a call without arrays may run on; None: calls
-            without arrays never run there, and its memory alone does not choose it before plug-ins.
+        preference: the rank of this kind, least first, among the kinds that a call without arrays may run on. None:
+            such calls never run there, and its memory does not give it precedence over device plug-ins.
         arch: the pattern of an arch, and ``example`` an arch for messages.
-        suffixes: letters at the end of an arch which name what code may use and not another device (``sm_90a``).
-        warps: patterns of archs with the lanes of a warp; the first that the whole arch fits counts, else 32 lanes.
+        suffixes: letters at the end of an arch that name features which code may use, not another device (``sm_90a``).
+        warps: patterns of archs, each with its number of lanes in a warp; the first that matches the whole arch counts,
+            else 32 lanes.
         units: multiprocessors, compute units or cores of the most common device of an arch, ``usual_units`` of others.
         blobs: the kinds of code that the driver loads, finished machine code first.
         code_forms: the forms of code that exist for this kind of targets and not for all kinds.
         library: the setting that names the library of the native module's driver; "" without a driver in the native
-        module.
-        energy: the place, as ``module:function``, of the function that opens the energy counter of the device at a PCI
-            bus id; None if no counter is known.
-        torch_build: the member of ``torch.version`` that a build of torch for this driver has; "" without a build of
-        torch.
-        least_flush: bytes that a timer writes at least to empty the caches, whatever size the driver states.
-        spills: the most 32-bit values that a config of a heuristic may spill to be measured with the others.
+            module.
+        energy: ``module:function`` that opens the energy counter of the device at a PCI bus id; None if no counter is
+            known.
+        torch_build: the member of ``torch.version`` that a build of torch for this driver has; "" without such a build.
+        least_flush: the least bytes that a timer writes to empty the caches, whatever size the driver reports.
+        spills: the most 32-bit values that a heuristic's config may spill and still be measured with the others.
 
     >>> DriverDeclaration("toy", Memory((1,)), suffixes="x", warps=(("t[12]", 64),)).warp_size("t2")
     64
@@ -149,7 +149,7 @@ class DriverDeclaration:
     spills: int = 16
 
     def is_arch(self, arch: str) -> bool:
-        """Whether ``arch`` has the form of this kind's archs."""
+        """Whether ``arch`` is spelled like an arch of this kind."""
         return re.fullmatch(self.arch, arch) is not None
 
     def warp_size(self, arch: str) -> int:
@@ -161,8 +161,8 @@ class DriverDeclaration:
 class Place:
     """The memory of a device, in which arrays are made.
 
-    ``name`` is what :class:`silo.Buffer` calls it, ``device_type`` DLPack's number of such memory; ``names`` are array
-    libraries' names of the device, if DLPack's number does not determine it.
+    ``name`` is the name that :class:`silo.Buffer` uses, ``device_type`` DLPack's number of such memory; ``names`` maps
+    array libraries to their names for the device, if DLPack's number does not determine the device.
     """
 
     name: str
@@ -172,7 +172,7 @@ class Place:
 
     @property
     def is_host(self) -> bool:
-        """Whether it is the host's memory."""
+        """Whether this is the host's memory."""
         return self.device_type == HOST_MEMORY
 
 
@@ -185,7 +185,7 @@ class _OfKind(Protocol):
 
 
 class _Owner(Protocol):
-    """A device as an owner of memory: the part that array libraries need."""
+    """The members of a device that array libraries need to allocate its memory."""
 
     @property
     def memory(self) -> Memory: ...
@@ -198,7 +198,7 @@ class _Owner(Protocol):
 
 
 def place_of(device: _Owner | None) -> Place:
-    """The place of a device's own memory; the host's without a device."""
+    """Returns the place of a device's own memory; the host's if ``device`` is None."""
     if device is None or device.memory.is_host:
         return HOST
     memory = device.memory
@@ -206,13 +206,13 @@ def place_of(device: _Owner | None) -> Place:
 
 
 class Measuring(Enum):
-    """The process in which candidates are run and timed."""
+    """Where candidates are run and timed."""
 
-    CONFINED = "a process of its own"  # code that faults or never ends harms only its own process
+    CONFINED = "a process of its own"  # code that faults or never ends harms only that process
     HERE = "the process that tunes"
 
 
-# Numbers a device states of itself, leaves of the expression language. Every device has the first four, GPUs the rest.
+# Numbers that a device reports; the expression language can read them. Every device has the first four, GPUs the rest.
 # Sizes are in bytes, clocks in kHz; "sm" is a streaming multiprocessor, a compute unit or a CPU core.
 DEVICE_FACTS = (
     "sm_count",
@@ -235,7 +235,7 @@ DEVICE_FACTS = (
 
 
 def available_sms(count: int, reserved: int) -> int:
-    """How many of ``count`` multiprocessors a persistent kernel may fill: at least one.
+    """Returns the multiprocessors that a persistent kernel may fill: ``count - reserved``, from 1 to ``count``.
 
     >>> available_sms(132, 8), available_sms(4, 8), available_sms(4, -1)
     (124, 1, 4)
@@ -245,9 +245,10 @@ def available_sms(count: int, reserved: int) -> int:
 
 @frozen
 class DeviceModel(Persisted):
-    """The kind and model of a device, never its index: equal devices have one identity.
+    """The kind and model of a device. It holds no index: equal devices have one identity.
 
-    ``units`` counts streaming multiprocessors, compute units or CPU cores; ``memory_bytes`` is its own memory.
+    ``units`` counts streaming multiprocessors, compute units or CPU cores; ``memory_bytes`` is the size of the device's
+    own memory.
     """
 
     title = "a device model"
@@ -264,7 +265,7 @@ class DeviceModel(Persisted):
 
 @cache
 def driver_of(kind: str) -> DriverDeclaration:
-    """The declaration of the driver of a kind of devices; the defaults for a kind without a driver here.
+    """Returns the declaration of the driver of a kind of devices; the defaults if Silo has no driver for the kind.
 
     >>> driver_of("cuda").vendor, driver_of("kind_of_a_plugin").vendor
     ('nvidia', '')
@@ -278,13 +279,13 @@ def driver_of(kind: str) -> DriverDeclaration:
 
 
 def drivers() -> tuple[DriverDeclaration, ...]:
-    """The declarations of Silo's own drivers, by kind. Opens none of them."""
+    """Returns the declarations of Silo's own drivers, by kind. Opens none of them."""
     return tuple(driver_of(kind) for kind in driver_kinds())
 
 
-_WITHOUT_DRIVER = ("fake", "xpu")  # kinds that code is compiled for and no driver here runs
+_WITHOUT_DRIVER = ("fake", "xpu")  # kinds that code can be compiled for, although Silo has no driver that runs it
 
-# Portable CPU levels, each list ordered so that a later level includes every earlier one.
+# Portable CPU levels of each architecture; a later level includes every earlier one.
 CPU_LEVELS: dict[str, tuple[str, ...]] = {
     "x86-64": ("x86-64-v2", "x86-64-v3", "x86-64-v4"),
     "aarch64": ("aarch64-armv8.2",),
@@ -306,7 +307,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Read ``kind`` or ``kind:arch``; ``TargetError`` names the part that is wrong."""
+        """Parses ``kind`` or ``kind:arch``; ``TargetError`` names the part that is wrong."""
         kind, colon, arch = text.strip().partition(":")
         if kind not in target_kinds() and kind not in (others := _kinds_of_plugins()):
             raise TargetError(
@@ -324,12 +325,12 @@ class Target:
 
     @property
     def is_concrete(self) -> bool:
-        """Whether the arch is named, so that it can be compiled for."""
+        """Whether the target names an arch; code can be compiled only for such a target."""
         return bool(self.arch)
 
     @property
     def device_arch(self) -> str:
-        """The arch of the devices that it is for, without the letters of features that code may use.
+        """The arch of the devices that run the target's code: its arch without the letters of optional features.
 
         >>> Target.parse("cuda:sm_90a").device_arch, Target.parse("hip:gfx90a").device_arch
         ('sm_90', 'gfx90a')
@@ -341,7 +342,7 @@ class Target:
 
 
 def target_kinds() -> tuple[str, ...]:
-    """The kinds of targets that a bundle may name wherever it is read, sorted.
+    """Returns the kinds of targets that are valid in a bundle on every machine, sorted.
 
     >>> "cuda" in target_kinds(), "xpu" in target_kinds()
     (True, True)
@@ -350,12 +351,15 @@ def target_kinds() -> tuple[str, ...]:
 
 
 def _kinds_of_plugins() -> tuple[str, ...]:
-    """The kinds of targets that others' device plug-ins add, which are looked for when a kind is not Silo's own."""
+    """Returns the kinds of targets that installed device plug-ins add. Called only for a kind that Silo lacks."""
     return tuple(name for name in installed_places(DEVICES) if name not in target_kinds())
 
 
 def read_target(data: JSON, what: str) -> Target:
-    """A target in its own spelling, from JSON; ``what`` names it in the ``ValueError`` for anything else."""
+    """Returns the target that JSON names in canonical spelling.
+
+    ``ValueError``, with the noun ``what``, for anything else.
+    """
     try:
         return Target.parse(read_text(data, what))
     except TargetError as error:
@@ -363,4 +367,4 @@ def read_target(data: JSON, what: str) -> Target:
 
 
 TARGET: Final[Form[Target]] = Form(read_target, str)
-"""A target as a member of JSON."""
+"""The :class:`Form` of a target: it is written as its text."""

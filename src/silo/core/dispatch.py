@@ -54,12 +54,12 @@ __all__ = [
 # ---- Decision lists ----
 
 
-_LIMIT: Final = integer(0, INT64_MAX)  # with more than 64 bits the bound would be about values that no key has
+_LIMIT: Final = integer(0, INT64_MAX)  # a bound of more than 64 bits would be beyond every possible key value
 
 
 @frozen
 class Bound(PersistedRow):
-    """``above < value <= most`` for one argument; None: no limit on that side. Natural numbers."""
+    """``above < value <= most`` for one argument, in natural numbers. A side that is None is unlimited."""
 
     title = "a bound"
 
@@ -74,12 +74,12 @@ class Bound(PersistedRow):
             raise ValueError(f"a bound of {self.name} that no value is in: above {self.above}, at most {self.most}")
 
     def holds(self, value: int) -> bool:
-        """Whether ``value`` is within."""
+        """Whether ``value`` is within the bound."""
         return (self.above is None or value > self.above) and (self.most is None or value <= self.most)
 
     @property
     def condition(self) -> Node:
-        """The same in the expression language."""
+        """Returns the bound in the expression language."""
         argument = Argument(self.name)
         low = None if self.above is None else make(OpKind.GT, argument, Const(self.above))
         high = None if self.most is None else make(OpKind.LE, argument, Const(self.most))
@@ -95,7 +95,7 @@ class Bound(PersistedRow):
 
 @frozen
 class Step(PersistedRow):
-    """The config of calls within all of ``bounds``."""
+    """A step of a decision list: the config of calls that are within all of ``bounds``."""
 
     title = "a step of a decision list"
 
@@ -123,7 +123,7 @@ _STEPS: Final = listed(value_of(Step), most=MAX_STEPS)
 
 @frozen
 class DecisionList:
-    """Steps in order; the last is unbounded, so every call of natural numbers has a config.
+    """Steps in order; the last is unbounded, so every call whose values are natural numbers has a config.
 
     >>> steps = DecisionList((Step((Bound("n", most=4096),), Config.of(BLOCK=64)), Step((), Config.of(BLOCK=512))))
     >>> str(steps.find({"n": 100})), str(steps.find({"n": 5000}))
@@ -138,11 +138,11 @@ class DecisionList:
 
     @property
     def names(self) -> frozenset[str]:
-        """The arguments it reads."""
+        """The arguments that the bounds read."""
         return frozenset(bound.name for step in self.steps for bound in step.bounds)
 
     def find(self, values: Mapping[str, Value]) -> Step | None:
-        """The step for the values of the whole key; None if one is not a natural number, as in the data of the list."""
+        """Returns the step for the values of a whole key; None if a value is not a natural number."""
         numbers = {name: value for name, value in values.items() if type(value) is int and value >= 0}
         if len(numbers) != len(values):
             return None
@@ -161,16 +161,15 @@ class DecisionList:
 # ---- Buckets of key values, and the rules that lead from a bucket to a config ----
 
 
-# Integers up to this one are buckets of their own: a batch of 3 and one of 4 are different problems.
+# Integers up to this one are buckets of their own: batches of 3 and of 4 are different problems.
 EXACT_LIMIT = 16
 
-# Buckets made by bucket_of and bucket_from_json are equal if their canonical forms are: a flag True and a count 1 are
-# different buckets.
+# Buckets that bucket_of and bucket_from_json return compare by canonical form: the flag True and the count 1 differ.
 Bucket: TypeAlias = tuple[Value, ...]
 
 
 def bucket_of(values: Sequence[Value]) -> Bucket:
-    """The bucket of a call's key values. Only integers are grouped; bools, strings, dtypes and the rest stay exact.
+    """Returns the bucket of a call's key values. Only integers are grouped; bools, strings, dtypes etc. stay exact.
 
     >>> bucket_of((3, 1000, 1025, "relu"))
     (3, 1024, 2048, 'relu')
@@ -189,10 +188,10 @@ def _bucket(value: int) -> int:
 
 
 def distance(left: Bucket, right: Bucket) -> int | None:
-    """The distance of two buckets, in sixteenths of an octave, summed over the integers; None: not comparable.
+    """Returns the distance of two buckets, in sixteenths of an octave, summed over the integers; None: not comparable.
 
-    An octave is a factor of two (log2 made piecewise linear between powers of two, so that it is an exact integer). 0
-    is one octave below 1. Values other than integers, and signs, must be equal.
+    An octave is a factor of two. To get exact integers, log2 is made piecewise linear between powers of two. 0 is one
+    octave below 1. Values other than integers, and signs, must be equal.
     """
     if len(left) != len(right):
         return None
@@ -235,7 +234,7 @@ class Match:
 
     @property
     def is_exact(self) -> bool:
-        """Whether a rule for this very bucket was there."""
+        """Whether the table has a rule for exactly this bucket."""
         return self.reason == "exact"
 
 
@@ -252,13 +251,13 @@ def _write_rule(rule: tuple[Bucket, Config]) -> JSON:
 
 @frozen
 class DispatchRules(Persisted):
-    """From the values of the arguments in ``key`` to a config: a table of buckets, and a rule for the others.
+    """Maps the values of the arguments in ``key`` to a config: a table of buckets, and a rule for all other buckets.
 
     A bucket of the table has its config. For other buckets the decision list ``unseen`` decides, if present (it was
-    better on held-out buckets, see :mod:`silo.tuner.generalization`); else the nearest bucket, of equally near buckets
-    the first by canonical text. ``fallback`` serves values that no bucket compares with. Rules are kept in canonical
-    order, so equal tables compare equal. ``objective`` names the metric and the constraints that chose the configs; ""
-    is time.
+    better on held-out buckets, see :mod:`silo.tuner.generalization`); otherwise the nearest bucket, of equally near
+    buckets the first by canonical text. ``fallback`` is for values that cannot be compared with any bucket. Rules are
+    kept in canonical order, so equal tables compare equal. ``objective`` names the metric and the constraints that
+    chose the configs; "" is time.
     """
 
     title = "dispatch rules"
@@ -290,11 +289,13 @@ class DispatchRules(Persisted):
         unseen: DecisionList | None = None,
         objective: str = "",
     ) -> DispatchRules:
-        """Rules from a table."""
+        """Returns the rules for a table."""
         return cls(tuple(key), tuple(table.items()), fallback, unseen, objective)
 
     def lookup(self, values: Sequence[Value]) -> Match:
-        """The config for these key values (not yet bucketed). Never fails: the fallback is mandatory.
+        """Returns the config for these key values (not yet bucketed).
+
+        Always succeeds, because ``fallback`` is required.
 
         >>> rules = DispatchRules.of(["n"], {(1024,): Config.of(BLOCK=256)}, Config.of(BLOCK=64))
         >>> rules.lookup([3000]).config
@@ -302,12 +303,13 @@ class DispatchRules(Persisted):
         """
         bucket = bucket_of(values)
         near: tuple[int, Bucket, Config] | None = None
-        for rule, config in self.rules:  # in lexical order: the first of equally near buckets stays
+        for rule, config in self.rules:  # rules are in canonical order, so the first of equally near buckets wins
             apart = distance(bucket, rule)
             if apart is not None and (near is None or apart < near[0]):
                 near = (apart, rule, config)
         if self.unseen is not None and (near is None or near[0] > 0):
-            # By the bucket, not the value: a launcher decides once for each bucket. The bounds are bounds of buckets.
+            # Pass the bucket, not the value: a launcher decides once for each bucket, and the list's bounds are bounds
+            # of buckets.
             step = self.unseen.find(dict(zip(self.key, bucket, strict=True)))
             if step is not None:
                 return Match(step.config, None, f"decision list: {step}")
@@ -317,7 +319,7 @@ class DispatchRules(Persisted):
         return Match(config, rule, "exact" if apart == 0 else f"nearest bucket, {apart / 16:g} octaves away")
 
     def explain(self, values: Sequence[Value]) -> str:
-        """The lookup in words, one line a rule."""
+        """Describes the lookup in words, a line for each rule."""
         bucket, match = bucket_of(values), self.lookup(values)
         named = ", ".join(f"{name}={value}" for name, value in zip(self.key, values, strict=True))
         lines = [f"{named or 'no key'} -> {match.config} ({match.reason})"]

@@ -1,12 +1,12 @@
-"""The one small language: integer expressions over arguments, configs and devices, and programs of them for C.
+"""The expression language: integer expressions over arguments, configs and devices, and their programs for C.
 
-Grids, derived constexprs, constraints of spaces and dispatch are trees of it. Values are 64-bit signed integers; a
-comparison is 0 or 1. Division floors as Python's does. A result outside 64 bits and a division by zero are errors
-everywhere: :class:`~silo.errors.ExpressionError` here, an error code in C and C++, never a wrapped number.
+Grids, derived constexprs, constraints of spaces and dispatch rules are trees of expressions. Values are 64-bit signed
+integers; a comparison is 0 or 1. Division floors as Python's does. A result outside 64 bits and a division by zero are
+errors everywhere: :class:`~silo.errors.ExpressionError` here, an error code in C and C++, never a wrapped number.
 ``select``, ``and`` and ``or`` evaluate only the operand that decides, so ``select(n == 0, 0, m // n)`` is safe.
-:mod:`silo.core.trace` makes an expression of a Python function.
+:mod:`silo.core.trace` makes an expression from a Python function.
 
-A program is postfix instructions that ``native/core/expression.c`` runs. An instruction is 16 bytes,
+A program is a list of postfix instructions that ``native/core/expression.c`` runs. An instruction is 16 bytes,
 ``{int32_t opcode; int32_t b; int64_t a;}``, in the machine's byte order. Jumps go forward only and count instructions
 from the next one, so every program ends.
 """
@@ -56,12 +56,12 @@ __all__ = [
 INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1
 
-# Deeper trees are refused, so that no walk over one can exhaust Python's stack.
+# Deeper trees are refused, so that a recursive walk never exhausts Python's stack.
 MAX_DEPTH = 200
 
 
 class OpKind(Enum):
-    """The operations; the value is the name in JSON."""
+    """The operations; each value is the operation's name in JSON."""
 
     ADD = "add"
     SUB = "sub"
@@ -78,15 +78,15 @@ class OpKind(Enum):
     LE = "le"
     GT = "gt"
     GE = "ge"
-    AND = "and"  # 0 or 1; the right operand counts only if the left one is not 0
-    OR = "or"  # 0 or 1; the right operand counts only if the left one is 0
+    AND = "and"  # 0 or 1; the right operand is evaluated only if the left one is not 0
+    OR = "or"  # 0 or 1; the right operand is evaluated only if the left one is 0
     NOT = "not"
-    SELECT = "select"  # select(condition, if not 0, if 0)
-    NEXT_POW2 = "next_pow2"  # the least power of two that is not smaller; 0 for 0 and below, as Triton's
+    SELECT = "select"  # select(condition, value if it is not 0, value if it is 0)
+    NEXT_POW2 = "next_pow2"  # the least power of two that is at least the operand; 0 for 0 and below, as in Triton
 
     @property
     def arity(self) -> int:
-        """How many operands it takes."""
+        """The number of operands."""
         return _ARITY.get(self, 2)
 
     @property
@@ -193,9 +193,9 @@ class DeviceFact:
 
 @frozen
 class Op:
-    """An operation on other expressions. Built by :func:`make`, which folds constants, or directly.
+    """An operation on other expressions. Build it with :func:`make`, which folds constants, or directly.
 
-    ``depth`` is the height of the tree; one above :data:`MAX_DEPTH` is an ``ExpressionError``.
+    ``depth`` is the height of the tree; ``ExpressionError`` if it exceeds :data:`MAX_DEPTH`.
     """
 
     kind: OpKind
@@ -238,10 +238,10 @@ class Bindings:
 
 
 def make(kind: OpKind, *operands: Node) -> Node:
-    """An operation, folded if the values of its operands are known.
+    """Returns an operation, folded if the values of its operands are known.
 
     Constants are folded; an operand without effect (``x + 0``, ``cdiv(x, 1)``) is removed; ``(x + c - 1) // c`` with a
-    constant ``c`` becomes ``cdiv(x, c)``. Whatever would raise when folded stays, to raise when evaluated.
+    constant ``c`` becomes ``cdiv(x, c)``. An operation whose folding would raise is kept, and raises when evaluated.
 
     >>> str(make(OpKind.CDIV, Argument("n"), make(OpKind.MUL, Const(4), Const(32))))
     'cdiv(n, 128)'
@@ -287,7 +287,7 @@ def _truth(node: Node) -> Node:
 
 
 def _rounded_up(node: Node, divisor: int) -> Node | None:
-    """``x`` if ``node`` is ``x + (divisor - 1)``, however it was written. Unlike the sum, ``x`` cannot overflow."""
+    """Returns ``x`` if ``node`` is a form of ``x + (divisor - 1)``, else None. The sum could overflow, ``x`` cannot."""
     match node:
         case Op(OpKind.ADD, (x, Const(value))) | Op(OpKind.ADD, (Const(value), x)) if value == divisor - 1:
             return x
@@ -300,7 +300,7 @@ def _rounded_up(node: Node, divisor: int) -> Node | None:
 
 
 def evaluate(node: Node, bindings: Bindings) -> int:
-    """The value; ``ExpressionError`` if it does not exist, or if a leaf is not bound to an integer.
+    """Returns the value; ``ExpressionError`` if there is none, or if a leaf is not bound to an integer.
 
     >>> evaluate(make(OpKind.CDIV, Argument("n"), Const(128)), Bindings(values={"n": 1000}))
     8
@@ -382,7 +382,7 @@ def _leaf_value(leaf: Leaf, bindings: Bindings) -> int:
 
 
 def _integer(value: Value, leaf: Leaf, what: str) -> int:
-    if not isinstance(value, int):  # a bool is 0 or 1
+    if not isinstance(value, int):  # bools are ints here: 0 or 1
         have = "missing" if value is None else f"{value!r}"
         raise ExpressionError(f"the {what} {leaf} is {have}; an expression needs an integer there")
     if not INT64_MIN <= value <= INT64_MAX:
@@ -401,7 +401,7 @@ def _member(values: Sequence[int] | None, axis: int, leaf: Leaf) -> int:
 def substitute(
     node: Node, *, config: Mapping[str, Value] | None = None, facts: Mapping[str, int] | None = None
 ) -> Node:
-    """The expression with config values and device facts put in and constants folded.
+    """Returns the expression with config values and device facts substituted and constants folded.
 
     Names that are not given stay. A value that is not an integer is an ``ExpressionError``.
     """
@@ -432,7 +432,7 @@ _AXES = {"extent": Extent, "stride": Stride}
 
 
 def to_json(node: Node) -> JSON:
-    """The canonical form: an integer, ``{"argument": name}`` and its like, or ``[kind, operand, ...]``."""
+    """Returns the canonical form: an integer, ``{"argument": name}`` and the like, or ``[kind, operand, ...]``."""
     match node:
         case Const(value):
             return value
@@ -453,10 +453,10 @@ def to_json(node: Node) -> JSON:
 
 
 def from_json(data: JSON) -> Node:
-    """The inverse of :func:`to_json`; ``ValueError`` for anything that it never writes."""
+    """Returns the expression of :func:`to_json` output; ``ValueError`` for anything that it never writes."""
     try:
         return _from_json(data, itertools.count(1))
-    except ExpressionError as error:  # a number out of range, a wrong count of operands, a tree too deep
+    except ExpressionError as error:  # an integer out of range, a wrong number of operands, or a tree that is too deep
         raise ValueError(str(error)) from None
     except RecursionError:
         raise ValueError("an expression nested too deeply") from None
@@ -486,12 +486,12 @@ def _from_json(data: JSON, numbers: Iterator[int]) -> Node:
 _NO_BINDINGS = Bindings()
 
 
-# Values on the evaluator's stack at one time (SILO_EXPRESSION_STACK in C).
+# The most values on the evaluator's stack at one time (SILO_EXPRESSION_STACK in C).
 MAX_STACK = 32
 
 
 class Opcode(IntEnum):
-    """The operations; ``native/core/expression.h`` has the same numbers (``SILO_OP_...``)."""
+    """The instructions' opcodes; ``native/core/expression.h`` has the same numbers (``SILO_OP_...``)."""
 
     CONST = 0  # push a
     ARGUMENT = 1  # push the value of slot b
@@ -517,23 +517,23 @@ class Opcode(IntEnum):
     BOOL = 21  # 0 stays 0, anything else becomes 1
     NEXT_POW2 = 22
     JUMP = 23  # skip b instructions
-    JUMP_IF_ZERO = 24  # pop; if it was 0 skip b instructions
-    CDIV_ARGUMENT = 25  # push the value of slot b divided by a, rounded up: the usual grid in one step
+    JUMP_IF_ZERO = 24  # pop; if the value was 0, skip b instructions
+    CDIV_ARGUMENT = 25  # push the value of slot b divided by a, rounded up: one instruction for the most common grid
 
 
 class EvalError(IntEnum):
-    """What ``silo_expression_eval`` returns (``SILO_EXPRESSION_...``); 0 is success."""
+    """The error codes of ``silo_expression_eval`` (``SILO_EXPRESSION_...``); 0 is success."""
 
     OK = 0
     OVERFLOW = 1  # a result outside 64 bits
     DIVISION = 2  # division by zero
-    PROGRAM = 3  # not a program: unknown opcode, stack or jump out of bounds
-    SLOT = 4  # a slot that does not exist, or lacks a shape or strides
+    PROGRAM = 3  # invalid program: unknown opcode, or stack or jump out of bounds
+    SLOT = 4  # a slot that does not exist or has no shape or strides
     AXIS = 5  # an axis that the array does not have
 
 
 class Instruction(NamedTuple):
-    """One instruction."""
+    """One instruction of a postfix program."""
 
     opcode: Opcode
     a: int = 0
@@ -561,21 +561,21 @@ _UNARY = {OpKind.NEG: Opcode.NEG, OpKind.NOT: Opcode.NOT, OpKind.NEXT_POW2: Opco
 
 @frozen
 class PostfixProgram:
-    """Instructions, and the most values they have on the stack at one time."""
+    """Instructions, and the largest number of values that they have on the stack at one time."""
 
     instructions: tuple[Instruction, ...]
     max_stack: int
 
     def to_bytes(self) -> bytes:
-        """An array of ``silo_instruction``."""
+        """Returns the program as an array of ``silo_instruction``."""
         return b"".join(struct.pack("=iiq", one.opcode, one.b, one.a) for one in self.instructions)
 
 
 def encode(node: Node, slots: Mapping[str, int]) -> PostfixProgram:
-    """The program of an expression over arguments; ``slots`` numbers them.
+    """Returns the program of an expression over arguments; ``slots`` maps their names to numbers.
 
-    Config values and device facts must have been put in (:func:`substitute`). ``ExpressionError``
-    names a leaf without a slot, and an expression that needs more than :data:`MAX_STACK` values at one time.
+    Config values and device facts must have been replaced (:func:`substitute`). ``ExpressionError`` names a leaf
+    without a slot, or reports an expression that needs more than :data:`MAX_STACK` values at one time.
 
     >>> encode(Op(OpKind.CDIV, (Argument("n"), Const(128))), {"n": 3}).instructions
     (Instruction(opcode=<Opcode.CDIV_ARGUMENT: 25>, a=128, b=3),)
@@ -591,7 +591,7 @@ def encode(node: Node, slots: Mapping[str, int]) -> PostfixProgram:
 
 
 def _encode(node: Node, slots: Mapping[str, int], out: list[Instruction]) -> int:
-    """Append the instructions; returns the number of stack values that they need."""
+    """Appends the instructions of ``node``; returns the number of stack values that they need."""
     if isinstance(node, Const):
         out.append(Instruction(Opcode.CONST, node.value))
         return 1
@@ -620,7 +620,7 @@ def _encode(node: Node, slots: Mapping[str, int], out: list[Instruction]) -> int
 
 
 def _branches(slots: Mapping[str, int], out: list[Instruction], yes: Node, no: Node, *, truth: bool = False) -> int:
-    """``yes`` if the value on top of the stack is not 0, else ``no``; as 0 or 1 if only the truth is needed."""
+    """Appends a branch: ``yes`` if the value on the stack is not 0, else ``no``; ``truth`` converts to 0 or 1."""
     to_no = len(out)
     out.append(Instruction(Opcode.JUMP_IF_ZERO))
     size = _branch(yes, slots, out, truth=truth)

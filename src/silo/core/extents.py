@@ -43,18 +43,19 @@ __all__ = [
 ]
 
 MAX_DYNAMIC_AXES = 5
-LAYOUT_MEMBERS = ("axes", "bits")  # of its JSON
+LAYOUT_MEMBERS = ("axes", "bits")  # members of a DynamicLayout's JSON
 _MOST_DIVISOR = 128
 _WIDE = 1 << 31
-# the most bytes that a load or a tensor map moves, and the number that its strides must be multiples of
+# The most bits that a load moves; the strides of a tensor map must be multiples of it.
 _VECTOR_BITS = 128
 
 
 @frozen
 class DynamicAxis(PersistedRow):
-    """One axis. ``divisor`` and ``stride_divisor`` divide its extent and its stride: powers of two, in elements.
+    """Assumptions about one axis: its extent is a multiple of ``divisor``, its stride of ``stride_divisor``.
 
-    ``stride`` is 0 or 1 if that value is compiled in, None if the stride is passed.
+    Both are powers of two, in elements. ``stride`` is 0 or 1 if that value is compiled in, None if the stride is
+    passed.
     """
 
     title = "an axis of a dynamic layout"
@@ -71,8 +72,8 @@ class DynamicAxis(PersistedRow):
             raise ValueError("a stride of an axis that is compiled in is 0 or 1, and has no divisor")
 
     def holds(self, call: DynamicAxis) -> bool:
-        """Whether a call with the facts ``call`` meets all of these assumptions."""
-        steps = _VECTOR_BITS if call.stride == 0 else call.stride_divisor  # 0 is a multiple of anything
+        """Whether a call with the facts ``call`` meets all assumptions of this axis."""
+        steps = _VECTOR_BITS if call.stride == 0 else call.stride_divisor  # 0 is a multiple of every number
         return (
             call.divisor % self.divisor == 0
             and (self.stride is None or self.stride == call.stride)
@@ -109,10 +110,10 @@ class DynamicLayout:
 
     @classmethod
     def of(cls, shape: Sequence[int], strides: Sequence[int], bits: int) -> DynamicLayout:
-        """All facts that distinguish layouts of an array whose elements have ``bits`` bits.
+        """Returns the layout with all facts that hold for an array whose elements have ``bits`` bits.
 
-        Of each extent and stride whether it is a multiple of 16 bytes; of a stride whether it is 0 or 1; and the
-        widths. ``ValueError`` for more than 5 axes.
+        The facts are, for each extent and stride, whether it is a multiple of 16 bytes; for each stride, whether it is
+        0 or 1; and the widths. ``ValueError`` for more than 5 axes.
         """
         divisor = _VECTOR_BITS // bits if bits > 0 and _VECTOR_BITS % bits == 0 else 1
 
@@ -130,7 +131,7 @@ class DynamicLayout:
 
     @classmethod
     def of_word(cls, word: int) -> DynamicLayout:
-        """The layout of a guard's word (``native/core/dynamic_layout.h``)."""
+        """Returns the layout that a word of guard code stands for (``native/core/dynamic_layout.h``)."""
         divisor = 1 << (word >> 25 & 7)
 
         def axis(bits: int) -> DynamicAxis:
@@ -142,7 +143,7 @@ class DynamicLayout:
 
     @property
     def word(self) -> int:
-        """A guard's word for this layout: the inverse of :meth:`of_word`.
+        """The word of guard code for this layout: the inverse of :meth:`of_word`.
 
         >>> layout = DynamicLayout.of((30, 64), (64, 1), bits=16)
         >>> DynamicLayout.of_word(layout.word) == layout
@@ -164,7 +165,7 @@ class DynamicLayout:
         )
 
     def problem(self, call: DynamicLayout | None) -> str | None:
-        """The reason why code with these assumptions refuses an array with the facts ``call``; None if it does not."""
+        """Returns why code with these assumptions refuses an array with the facts ``call``; None if it accepts it."""
         if call is None:
             return f"no layout of up to {MAX_DYNAMIC_AXES} axes, this variant was built for {self}"
         if (
@@ -177,7 +178,7 @@ class DynamicLayout:
         return f"{call}, this variant was built for {self}"
 
     def may_have(self, shape: Sequence[int]) -> bool:
-        """Whether an array of this shape, with any strides, may have one of these layouts."""
+        """Whether an array of this shape, with some strides, can meet these assumptions."""
         fit = len(shape) == len(self.axes) and (self.size_bits == 64 or all(size < _WIDE for size in shape))
         return fit and all(size % axis.divisor == 0 for size, axis in zip(shape, self.axes, strict=True))
 
@@ -202,7 +203,7 @@ def _multiple(name: str, divisor: int) -> str:
     return name if divisor == 1 else f"{divisor}{name}"
 
 
-_AXES = 3  # held for a grid
+_AXES = 3  # dimensions of a grid
 _WORD = 1 << 63
 
 
@@ -211,15 +212,15 @@ class ExtentKind(Enum):
 
     SHAPE = "shape"
     LAYOUT = "layout"  # the shape and the strides of an array
-    DYNAMIC = "dynamic"  # :class:`silo.core.extents.DynamicLayout` describes both, which are passed
+    DYNAMIC = "dynamic"  # both are passed to the code, which :class:`silo.core.extents.DynamicLayout` describes
 
 
 @frozen
 class HeldExtents:
-    """Which extents of a call decide the code of a kernel: extents of ``arguments``, by name, and perhaps its grid.
+    """The extents of a call that decide the code of a kernel: extents of ``arguments``, by name, and perhaps its grid.
 
-    A kernel that has some is compiled for each of their values; its guard holds each of these numbers, or all facts of
-    a dynamic layout that code may assume.
+    A kernel with such extents is compiled for each of their values. Its guard compares each of these numbers, or, for a
+    dynamic layout, all facts that the code may assume.
 
     >>> HeldExtents.of({"x": "shape", "out": "layout"}).names
     ('out', 'x')
@@ -240,18 +241,18 @@ class HeldExtents:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arguments, sorted."""
+        """The names of the arguments, sorted."""
         return tuple(name for name, _ in self.arguments)
 
     def kind_of(self, name: str) -> ExtentKind | None:
-        """The extents of one argument that decide the code; None: none."""
+        """Returns which extents of an argument decide the code; None if none do."""
         return dict(self.arguments).get(name)
 
     def with_arguments(self, others: Mapping[str, ExtentKind]) -> HeldExtents:
-        """These extents and ``others``; for an argument in both, the kind that holds more."""
+        """Returns these extents and ``others``; an argument in both gets a kind that includes both kinds."""
         joined = dict(self.arguments)
         for name, kind in others.items():
-            # A layout contains a shape and a dynamic layout; those two do not contain each other.
+            # LAYOUT includes SHAPE and DYNAMIC; neither of these includes the other.
             joined[name] = kind if joined.get(name, kind) is kind else ExtentKind.LAYOUT
         return HeldExtents(tuple(joined.items()), self.grid)
 
@@ -285,21 +286,21 @@ class Extents(Persisted):
         return shape_text(self.shape) + ("" if self.strides is None else f", strides {shape_text(self.strides)}")
 
     def problem(self, shape: tuple[int, ...] | None, strides: tuple[int, ...] | None) -> str | None:
-        """The reason why code for these extents does not take an array with other extents; None if it does.
+        """Returns why code for these extents does not take an array with other extents; None if it does.
 
         >>> Extents((64, 64)).problem((128, 64), None)
         'shape (128, 64), this variant was built for (64, 64)'
         """
         if shape != self.shape:
-            given = "no shape" if shape is None else f"shape {shape_text(shape)}"
-            return f"{given}, this variant was built for {shape_text(self.shape)}"
+            actual = "no shape" if shape is None else f"shape {shape_text(shape)}"
+            return f"{actual}, this variant was built for {shape_text(self.shape)}"
         if self.strides is None or strides == self.strides:
             return None
-        given = "no strides" if strides is None else f"strides {shape_text(strides)}"
-        return f"{given}, this variant was built for {shape_text(self.strides)}"
+        actual = "no strides" if strides is None else f"strides {shape_text(strides)}"
+        return f"{actual}, this variant was built for {shape_text(self.strides)}"
 
     def may_have(self, shape: Sequence[int]) -> bool:
-        """Whether an array of this shape, with any strides, may have one of these extents."""
+        """Whether an array of this shape, with some strides, can have these extents."""
         return tuple(shape) == self.shape
 
 
@@ -308,18 +309,18 @@ ArrayExtents: TypeAlias = Extents | DynamicLayout
 
 
 def kind_of(extents: ArrayExtents) -> ExtentKind:
-    """The fact that a guard holds for these extents."""
+    """Returns the kind of extents that a guard compares for this array."""
     return ExtentKind.DYNAMIC if isinstance(extents, DynamicLayout) else extents.kind
 
 
 def array_extents_from_json(data: JSON) -> ArrayExtents:
-    """The inverse of both ``to_json``; ``ValueError`` on anything else."""
+    """Returns extents or a dynamic layout, whichever the JSON holds; ``ValueError`` on anything else."""
     dynamic = isinstance(data, dict) and "axes" in data
     return DynamicLayout.from_json(data) if dynamic else Extents.from_json(data)
 
 
 def extents_to_json(extents: Iterable[tuple[str, ArrayExtents]]) -> JSON:
-    """The extents of several arrays, by name."""
+    """Returns the JSON of the extents of several arrays: pairs of a name and its extents."""
     return [[name, one.to_json()] for name, one in extents]
 
 
@@ -335,9 +336,9 @@ def extents_from_json(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
 def guard_for_grid(
     held: HeldExtents, grid: Sequence[Node] | None, signature: Signature
 ) -> tuple[HeldExtents, frozenset[str]]:
-    """The facts of a guard if a declared grid decides the code too: extents, and arguments by their exact value.
+    """Returns the extents, and the arguments by exact value, that a guard compares if a declared grid decides the code.
 
-    The grid follows from these and the config, and the config from the guard, so the guard holds the grid.
+    These values and the config determine the grid, and the guard determines the config, so the guard fixes the grid.
     """
     if not held.grid or grid is None:
         return held, frozenset()
@@ -355,7 +356,7 @@ def guard_for_grid(
 
 
 def grid_from_json(data: JSON) -> tuple[int, int, int]:
-    """The three dimensions of a grid; ``ValueError`` on anything else."""
+    """Returns the three dimensions of a grid; ``ValueError`` on anything else."""
     dims = read_integers(read_list(data, "a grid", _AXES), "a grid")  # pyright: ignore[reportArgumentType]  # a list
     if len(dims) != _AXES or any(not 0 <= size < _WORD for size in dims):
         raise malformed("a grid", data)
@@ -363,7 +364,7 @@ def grid_from_json(data: JSON) -> tuple[int, int, int]:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """A shape, strides or a grid for people.
+    """Formats a shape, strides or a grid for messages.
 
     >>> shape_text((64,)), shape_text(())
     ('(64,)', '()')

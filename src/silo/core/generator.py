@@ -38,7 +38,7 @@ __all__ = ["Fill", "FillParams", "generate", "generate_bits", "philox", "sample_
 
 
 class Fill(IntEnum):
-    """The kinds of fills; ``generator.h`` has the numbers, ``SILO_FILL_...``, of all but the last."""
+    """The kinds of fills; ``generator.h`` has the same numbers (``SILO_FILL_...``), except the last one."""
 
     ZEROS = 0
     EMPTY = 1
@@ -47,20 +47,20 @@ class Fill(IntEnum):
     UNIFORM = 4
     NORMAL = 5
     INTEGERS = 6
-    OWN = 7  # data of the author (:mod:`silo.core.literal_data`): nothing for a generator
+    OWN = 7  # the author's literal data (:mod:`silo.core.literal_data`), for which no generator runs
 
     @property
     def word(self) -> str:
-        """The name in recipes."""
+        """The fill's name in recipes."""
         return self.name.lower()
 
 
 class FillParams(NamedTuple):
-    """A fill's parameters besides the seed (``silo_fill_params`` of C).
+    """A fill's parameters besides the seed (``silo_fill_params`` in C).
 
-    uniform: ``a`` low, ``b`` high. normal: ``a`` mean, ``b`` std. integers: ``low``, ``span`` = high - low.
-    full: ``a`` for floats, ``low`` otherwise. arange: start ``a`` and step ``b`` for floats, ``low`` and ``span``
-    (modulo 2**64) otherwise.
+    uniform: ``a`` low, ``b`` high. normal: ``a`` mean, ``b`` std. integers: ``low``, ``span`` = high - low. full: ``a``
+    for floats, ``low`` otherwise. arange: start ``a`` and step ``b`` for floats, ``low`` and ``span`` (modulo 2**64)
+    otherwise.
     """
 
     a: float = 0.0
@@ -75,19 +75,20 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 
-# Streams separate the uses of one seed: the third word of the counter.
+# The third word of the counter: different uses of one seed have different streams.
 _STREAM_ELEMENTS = 0
 _STREAM_SAMPLES = 1
 
-_NORMAL_MEAN = 4 * 0xFFFF  # of the sum of eight 16-bit integers
-_NORMAL_SCALE = float.fromhex("0x1.3988e1412ed76p-16")  # 1 / sqrt(8 * (2**32 - 1) / 12), rounded to nearest
+_NORMAL_MEAN = 4 * 0xFFFF  # mean of the sum of eight 16-bit integers
+# the reciprocal of that sum's deviation: 1 / sqrt(8 * (2**32 - 1) / 12), rounded to nearest
+_NORMAL_SCALE = float.fromhex("0x1.3988e1412ed76p-16")
 
-# Elements made at one time, to keep temporaries in cache.
+# Elements made at a time, so that temporaries stay in the cache.
 _CHUNK = 1 << 16
 
 
 def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
-    """One block of four 32-bit words.
+    """Returns one block of four 32-bit words.
 
     >>> [f"{word:08x}" for word in philox((0, 0, 0, 0), (0, 0))]
     ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']
@@ -102,7 +103,7 @@ def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[in
 
 
 def _blocks(seed: int, first: int, count: int) -> tuple[NDArray[np.uint64], ...]:
-    """The four words of blocks ``first ... first + count - 1`` of the elements' stream."""
+    """Returns the four words of blocks ``first ... first + count - 1`` of the elements' stream, as four arrays."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     u64 = np.uint64
@@ -120,7 +121,7 @@ def _blocks(seed: int, first: int, count: int) -> tuple[NDArray[np.uint64], ...]
 
 
 def _words(seed: int, first: int, count: int, per_block: int) -> NDArray[np.uint64]:
-    """Elements ``first ...`` of the stream of 32-bit (4 a block) or 64-bit (2 a block) words."""
+    """Returns ``count`` words from number ``first`` on: 32-bit words (4 in a block) or 64-bit words (2 in a block)."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     start = first // per_block
@@ -154,7 +155,7 @@ def _normal(seed: int, first: int, count: int, params: FillParams) -> NDArray[np
 
 
 def _integers(seed: int, first: int, count: int, params: FillParams) -> NDArray[np.uint64]:
-    """Integers modulo 2**64."""
+    """Returns the elements of the fill ``integers``, modulo 2**64."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     u64 = np.uint64
@@ -162,7 +163,7 @@ def _integers(seed: int, first: int, count: int, params: FillParams) -> NDArray[
     r = _words(seed, first, count, 2)
     r_low, r_high = r & mask, r >> half
     s_low, s_high = u64(params.span & _MASK32), u64(params.span >> 32)
-    # The upper half of the 128-bit product, from four 64-bit ones.
+    # The upper half of the 128-bit product, computed from four 64-bit products.
     middle = r_high * s_low + ((r_low * s_low) >> half)
     lower = r_low * s_high + (middle & mask)
     return r_high * s_high + (middle >> half) + (lower >> half) + u64(params.low % (1 << 64))
@@ -214,7 +215,7 @@ def generate_bits(
     *,
     params: FillParams = _NO_PARAMS,
 ) -> NDArray[Any]:
-    """The bits of elements ``first ... first + count - 1``, as unsigned integers of the dtype's width.
+    """Returns the bits of elements ``first ... first + count - 1``, as unsigned integers of the dtype's width.
 
     ``seed`` and ``first`` are 64-bit and not negative.
     """
@@ -236,16 +237,16 @@ def generate(
     *,
     params: FillParams = _NO_PARAMS,
 ) -> NDArray[Any]:
-    """The same as an array of the dtype; raises ``CaseError`` if numpy lacks the dtype."""
+    """Returns :func:`generate_bits` as an array of the dtype; ``CaseError`` if numpy lacks the dtype."""
     return generate_bits(fill, element, seed, first, count, params=params).view(numpy_dtype(element))
 
 
-@lru_cache(maxsize=8)  # a case reads its own a few times
+@lru_cache(maxsize=8)  # a case reads its indices a few times
 @lru_cache(256)  # for each target of the case, each of its expected arrays
 def sample_indices(seed: int, count: int, total: int) -> tuple[int, ...]:
-    """At most ``count`` different element numbers below ``total``, in order; the first and the last are always there.
+    """Returns at most ``count`` different element numbers below ``total``, in order, with the first and the last.
 
-    All indices if ``total`` is small enough.
+    Returns all element numbers if ``total`` is small enough.
     """
     if total <= count:
         return tuple(range(total))

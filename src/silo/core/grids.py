@@ -1,12 +1,12 @@
-"""Grids of the kinds of kernels that compilers generate, as expressions: one an axis, in 64 bits.
+"""Grids of the kinds of kernels that compilers generate, as expressions in 64 bits, one for each axis.
 
 A size is the name of an integer argument, an integer, or an expression; a block is the name of a config value, an
-integer, or an expression. What all grids have in common:
+integer, or an expression. All grids follow these rules:
 
-- No elements give no programs. A negative size gives a negative axis, which every launcher refuses; it never hides
-  behind another size.
-- Nothing wraps: an axis that passes 64 bits is an error of the expression, an axis that the device cannot launch is an
-  error of the launcher.
+- Zero elements give zero programs. A negative size makes an axis negative, whatever the other sizes are; every launcher
+  refuses a negative axis.
+- Numbers never wrap: an axis that exceeds 64 bits is an error of the expression, an axis that the device cannot launch
+  is an error of the launcher.
 - Conditions on a kernel's blocks are requirements of the grid: configs that break them are not part of the space.
 
 The kinds follow PyTorch 2.13 (``torch/_inductor/runtime/triton_heuristics.py``, ``GridExpr``).
@@ -53,13 +53,19 @@ MAX_Y = 65535
 
 @frozen
 class Grid:
-    """A grid: its axes x, y, z, and its requirements on configs: expressions that must not be 0, with their texts."""
+    """A grid: its axes x, y, z, and its requirements on configs.
+
+    A requirement is an expression that must not be 0, with the text of its error.
+    """
 
     axes: tuple[Node, Node, Node]
     requires: tuple[tuple[Node, str], ...] = ()
 
     def of_config(self, config: Mapping[str, Value]) -> Grid:
-        """The grid with a config's values put in. ``SpaceError`` names the requirement that the config breaks."""
+        """Returns the grid with a config's values substituted.
+
+        ``SpaceError`` names the requirement that the config breaks.
+        """
         for requirement, text in self.requires:
             if evaluate(requirement, Bindings(config=config)) == 0:
                 given = ", ".join(f"{name}={value}" for name, value in config.items())
@@ -68,7 +74,11 @@ class Grid:
         return Grid((x, y, z))
 
     def dimensions(self, values: Mapping[str, Value], config: Mapping[str, Value]) -> tuple[int, int, int]:
-        """The programs along x, y, z for argument values and a config. ``SpaceError``, ``ExpressionError``.
+        """Returns the programs along x, y, z for argument values and a config.
+
+        Raises:
+            SpaceError: the config breaks a requirement.
+            ExpressionError: an axis has no value.
 
         >>> flat("n", "BLOCK").dimensions({"n": 1000}, {"BLOCK": 128})
         (8, 1, 1)
@@ -85,7 +95,7 @@ class Grid:
 class Part:
     """One kernel of a combo: its sizes along x and, if it has two dimensions, y.
 
-    ``blocked``: whether it has blocks along x; without, each program handles one element of x (a row).
+    ``blocked``: whether x is divided into blocks; if not, each program handles one element of x (a row).
     """
 
     x: Size
@@ -94,7 +104,7 @@ class Part:
 
 
 def flat(x: Size, xblock: Block = "XBLOCK") -> Grid:
-    """One dimension: blocks of x.
+    """Returns a grid of one dimension: blocks of x.
 
     >>> str(flat("n", "BLOCK"))
     '(min(n, cdiv(n, BLOCK)), 1, 1)'
@@ -103,26 +113,29 @@ def flat(x: Size, xblock: Block = "XBLOCK") -> Grid:
 
 
 def tiles(x: Size, y: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK") -> Grid:
-    """Two dimensions. If y may have more than 65535 blocks, use :func:`tall`."""
+    """Returns a grid of two dimensions. If y may have more than 65535 blocks, use :func:`tall`."""
     return _grid(_blocks(x, xblock), _blocks(y, yblock))
 
 
 def volume(
     x: Size, y: Size, z: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", zblock: Block = "ZBLOCK"
 ) -> Grid:
-    """Three dimensions."""
+    """Returns a grid of three dimensions."""
     return _grid(_blocks(x, xblock), _blocks(y, yblock), _blocks(z, zblock))
 
 
 def batch_matmul(
     x: Size, y: Size, z: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", zblock: Block = "ZBLOCK"
 ) -> Grid:
-    """Batches (z) along the axis with the largest limit, columns (x) along z: program_id(0) is the batch."""
+    """Returns a grid with batches (z) along axis 0, which has the largest limit, and columns (x) along axis 2.
+
+    So ``program_id(0)`` is the batch.
+    """
     return _grid(_blocks(z, zblock), _blocks(y, yblock), _blocks(x, xblock))
 
 
 def tall(x: Size, y: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", limit: int = MAX_Y) -> Grid:
-    """Two dimensions of any length: blocks of y beyond ``limit`` go on along z.
+    """Returns a grid of two dimensions of any length: blocks of y beyond ``limit`` continue along z.
 
     The kernel's block of y is ``program_id(1) + program_id(2) * num_programs(1)``; it may be past the end.
 
@@ -133,38 +146,46 @@ def tall(x: Size, y: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", l
 
 
 def mix_order(x: Size, split: Block = "RSPLIT_SIZE", xblock: Block = "XBLOCK") -> Grid:
-    """A mix-order reduction: each program goes through ``split`` rows, ``xblock`` at a time, which divides them."""
+    """Returns the grid of a mix-order reduction: each program handles ``split`` rows, ``xblock`` at a time.
+
+    ``xblock`` must divide ``split``.
+    """
     divides = make(OpKind.EQ, make(OpKind.MOD, _block(split), _block(xblock)), Const(0))
     return _grid(_blocks(x, split), requires=((divides, f"{split} to be a multiple of {xblock}"),))
 
 
 def cooperative(x: Size, split: Block = "RSPLIT", xblock: Block = "XBLOCK", *, wraps: bool = False) -> Grid:
-    """A cooperative reduction: ``split`` programs for each block of rows.
+    """Returns the grid of a cooperative reduction: ``split`` programs for each block of rows.
 
-    All programs wait for one another, so the device must run all at once: launch it as a cooperative one. ``wraps``:
-    rows beyond 65535 blocks continue along z, for a kernel that finds its rows as :func:`tall` describes.
+    The programs wait for one another, so the device must run all at once: launch the kernel as a cooperative one.
+    ``wraps``: rows beyond 65535 blocks continue along z, for a kernel that computes its rows as described at
+    :func:`tall`.
     """
     rows = _blocks(x, xblock)
     return _grid(_block(split), *(_wrapped(rows, MAX_Y) if wraps else (rows,)))
 
 
 def split_scan(x: Size, r: Size, rblock: Block = "R0_BLOCK", xblock: Block = 1) -> Grid:
-    """A split scan: blocks of the scanned axis ``r`` along x, rows of ``x`` along y; ``xblock`` must be 1."""
+    """Returns the grid of a split scan: blocks of the scanned axis ``r`` along x, rows of ``x`` along y.
+
+    ``xblock`` must be 1.
+    """
     single = make(OpKind.EQ, _block(xblock), Const(1))
     requires = () if single == Const(1) else ((single, f"{xblock} to be 1"),)
     return _grid(_blocks(r, rblock), _size(x), requires=requires)
 
 
 def fixed(x: Size, y: Size = 1, z: Size = 1) -> Grid:
-    """Numbers that are given: constants, or arguments of the call."""
+    """Returns a grid of given numbers: constants, or arguments of the call."""
     return _grid(_size(x), _size(y), _size(z))
 
 
 def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid]]) -> Grid:
-    """For a config that agrees with the values of an entry, that entry's grid: a :class:`Grid`, or one to three sizes.
+    """Returns a grid from a table of config values: a config uses the grid of the entry whose values it agrees with.
 
-    The entry that agrees with a config in the most values is taken, the first of several. A config without an entry is
-    not part of the space. ``ExpressionError`` for a table without entries, or with values that are not integers.
+    An entry's grid is a :class:`Grid`, or one to three sizes. Among several entries the entry with the most values
+    counts, then the first. A config without an entry is not part of the space. ``ExpressionError`` for a table without
+    entries, or with values that are not integers.
 
     >>> grid = precomputed([({}, ["n"]), ({"SPLIT": 2}, ["n", 2])])
     >>> grid.dimensions({"n": 7}, {"SPLIT": 2}), grid.dimensions({"n": 7}, {"SPLIT": 1})
@@ -173,7 +194,7 @@ def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid
     if not table:
         raise ExpressionError("a table of grids without entries gives no grid")
     entries = [(_matches(values), _as_grid(grid)) for values, grid in sorted(table, key=lambda entry: -len(entry[0]))]
-    # No config gets here: the requirement refuses it. Every launcher refuses a negative axis besides.
+    # The grid of configs without an entry. The requirement refuses them, and every launcher refuses a negative axis.
     axes: tuple[Node, Node, Node] = (Const(-1), Const(-1), Const(-1))
     for matches, grid in reversed(entries):
         x, y, z = (make(OpKind.SELECT, matches, own, other) for own, other in zip(grid.axes, axes, strict=True))
@@ -192,9 +213,10 @@ def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid
 def sequential_combo(
     parts: Sequence[Part], xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", *, least: int = 0, limit: int = MAX_Y
 ) -> Grid:
-    """Several kernels one after the other along x, in the order of ``parts``; y is shared, and long enough for all.
+    """Returns the grid of several kernels, one after the other along x in the order of ``parts``.
 
-    ``least``: the least number of programs along x, unless the work is empty. Along y it is as in :func:`tall`.
+    They share y, which is long enough for all. ``least``: the least number of programs along x, unless the work is
+    empty. ``limit`` splits y as in :func:`tall`.
 
     >>> sequential_combo([Part("n"), Part(5, blocked=False)], 64).dimensions({"n": 100}, {})
     (7, 1, 1)
@@ -206,7 +228,9 @@ def sequential_combo(
 def round_robin_combo(
     parts: Sequence[Part], xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", *, least: int = 0, limit: int = MAX_Y
 ) -> Grid:
-    """Several kernels in turns along x: program ``i`` is block ``i // count`` of kernel ``i % count``.
+    """Returns the grid of several kernels in turns along x.
+
+    Program ``i`` is block ``i // count`` of kernel ``i % count``.
 
     >>> round_robin_combo([Part("n"), Part(5, blocked=False)], 64).dimensions({"n": 100}, {})
     (10, 1, 1)
@@ -219,9 +243,9 @@ def round_robin_combo(
 
 
 def flattened_combo(parts: Sequence[Part], xblock: str = "XBLOCK", yblock: str = "YBLOCK", *, least: int = 0) -> Grid:
-    """Several kernels one after the other along x, each with all blocks of x and y in one row, and its own block sizes.
+    """Returns the grid of several kernels, one after the other along x, each with its blocks of x and y flattened.
 
-    Kernel ``i`` has the blocks ``XBLOCK_i`` and ``YBLOCK_i``.
+    Kernel ``i`` has its own block sizes, ``XBLOCK_i`` and ``YBLOCK_i``.
 
     >>> grid = flattened_combo([Part("n"), Part(8, 6)])
     >>> grid.dimensions({"n": 100}, {"XBLOCK_0": 50, "XBLOCK_1": 4, "YBLOCK_1": 3})
@@ -245,7 +269,7 @@ def _grid(x: Node, y: Node = _ONE, z: Node = _ONE, *, requires: tuple[tuple[Node
 
 
 def _size(size: Size) -> Node:
-    """The expression of a size; ``ExpressionError`` for a negative constant."""
+    """Returns the expression of a size; ``ExpressionError`` for a negative constant."""
     node = Argument(size) if isinstance(size, str) else Const(size) if isinstance(size, int) else size
     if isinstance(node, Const) and node.value < 0:
         raise ExpressionError(f"the size {node.value} of a grid is negative")
@@ -260,19 +284,22 @@ def _block(block: Block) -> Node:
 
 
 def _blocks(size: Size, block: Block) -> Node:
-    """How many blocks a size has. ``min`` keeps a negative size negative, however large the block."""
+    """Returns the number of blocks of a size. ``min`` keeps a negative size negative, however large the block."""
     node, width = _size(size), _block(block)
     count = make(OpKind.CDIV, node, width)
     return count if isinstance(node, Const) or count == node else make(OpKind.MIN, node, count)
 
 
 def _count(part: Part, block: Block) -> Node:
-    """Programs of one part along x, if its size is not negative."""
+    """Returns the number of programs of one part along x, if its size is not negative."""
     return make(OpKind.CDIV, _size(part.x), _block(block)) if part.blocked else _size(part.x)
 
 
 def _wrapped(blocks: Node, limit: int) -> tuple[Node, Node]:
-    """Axes y and z: as few layers as hold all blocks, of about the same height. A negative count stays one."""
+    """Returns the axes y and z: as few layers along z as hold all blocks, of about equal height.
+
+    If ``blocks`` is negative, a returned axis is negative too.
+    """
     layers = make(OpKind.MAX, make(OpKind.CDIV, blocks, Const(limit)), _ONE)
     return make(OpKind.CDIV, blocks, layers), layers
 
@@ -286,7 +313,7 @@ def _shared(parts: Sequence[Part], yblock: Block, limit: int) -> tuple[Node, ...
 
 
 def _refusing(sizes: Sequence[Node], value: Node) -> Node:
-    """``value``, or the least of ``sizes`` if that is negative, so that a negative size is not hidden by the others."""
+    """Returns ``value``, or the least of ``sizes`` if that is negative, so that no other size hides it."""
     varying = [size for size in sizes if not isinstance(size, Const)]
     if not varying:
         return value
@@ -303,7 +330,7 @@ def _longest(sizes: Sequence[Node]) -> Node:
 
 
 def _along_x(parts: Sequence[Part], programs: Node, least: int) -> Node:
-    """Returns at least this many programs if there is work, or the negative size if a size is negative."""
+    """Returns ``programs``, but at least ``least`` if there is work; a negative size if there is one."""
     if least > 0:
         programs = make(OpKind.SELECT, programs, make(OpKind.MAX, programs, Const(least)), programs)
     return _refusing([_size(part.x) for part in parts], programs)

@@ -1,4 +1,4 @@
-"""Spaces of groups: parameters that hardly depend on other groups, so that one group is chosen at a time."""
+"""Spaces of groups: a group's parameters hardly depend on other groups, so one group is chosen at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["GroupedSpace", "Steps"]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Parameters that always have one value, and the values that a descent may give them."""
+    """Parameters that always share one value, and the values that a descent may set."""
 
     names: tuple[str, ...]
     values: tuple[int, ...]
@@ -28,14 +28,13 @@ class Steps:
 
 @dataclass(frozen=True)
 class GroupedSpace:
-    """Configs made of one choice for each group; their product may be far too large to list.
+    """Configs made of one choice for each group; the product of the groups may be far too large to list.
 
-    ``base`` is the config to start with. ``groups`` hold choices: values of some parameters each, in the order in which
-    they are worth trying. With everything else as it is, a search tries the choices of one group, keeps the best, and
-    goes on to the next group (:mod:`silo.tuner.search.sequential`). ``steps`` are the further changes that a descent
-    may make. A config belongs to the space if every parameter has a value of the base, a choice or a step. Only configs
-    that satisfy every constraint count, those that read arguments by their values in ``arguments`` once these are
-    known.
+    ``base`` is the config to start with. Each group holds choices: values of some of the parameters, most promising
+    first. A search keeps everything else as it is, tries the choices of one group, keeps the best, and continues with
+    the next group (:mod:`silo.tuner.search.sequential`). ``steps`` are the further changes that a descent may make. A
+    config belongs to the space if each of its parameters has a value from the base, a choice or a step. Only configs
+    that satisfy every constraint count; a constraint that reads arguments applies once ``arguments`` has their values.
 
     >>> space = GroupedSpace(
     ...     Config.of(XBLOCK_0=64, XBLOCK_1=64),
@@ -45,7 +44,7 @@ class GroupedSpace:
     (5, 9, True)
 
     Raises:
-        SpaceError: a group without choices; parameters that are to have one value and have two; no config that
+        SpaceError: a group without choices; parameters that must share one value but have two; no config that
             satisfies the constraints.
     """
 
@@ -78,34 +77,34 @@ class GroupedSpace:
 
     @cached_property
     def box(self) -> Box:
-        """All configs by number."""
+        """All configs of the space, addressed by number."""
         ties = {name: step.names for step in self.steps for name in step.names}
-        found: dict[tuple[str, ...], dict[object, Value]] = {}
+        values_of: dict[tuple[str, ...], dict[object, Value]] = {}
         for config in (self.base, *itertools.chain.from_iterable(self.groups)):
             for name, value in config.as_dict().items():
-                found.setdefault(ties.get(name, (name,)), {}).setdefault(identity_of(value), value)
+                values_of.setdefault(ties.get(name, (name,)), {}).setdefault(identity_of(value), value)
         for step in self.steps:
-            found[step.names] |= {identity_of(value): value for value in step.values}
+            values_of[step.names] |= {identity_of(value): value for value in step.values}
         base = self.base.as_dict()
         fields = [
             Field(names, Axis.of(names[0], values.values()), optional=names[0] not in base)
-            for names, values in sorted(found.items())
+            for names, values in sorted(values_of.items())
         ]
         return Box(fields, self._allowed)
 
     @property
     def grouped(self) -> GroupedSpace:
-        """Itself: a search goes through it group by group."""
+        """The space itself, because a search goes through it group by group."""
         return self
 
     @property
     def size(self) -> int:
-        """How many configs it has at most."""
+        """The largest possible number of configs."""
         return self.box.size
 
     @property
     def effort(self) -> int:
-        """The most configs that a search through the groups measures, if the base works."""
+        """The most configs that a search through the groups measures, if the base can be used."""
         return 1 + sum(len(choices) - 1 for choices in self.groups)
 
     def __contains__(self, config: object) -> bool:
@@ -113,7 +112,7 @@ class GroupedSpace:
 
     @cached_property
     def listed(self) -> tuple[Config, ...]:
-        """The base, and each allowed config that differs from it in one group alone."""
+        """The base, and each allowed config that differs from it in only one group."""
         every = (self.base, *(self.chosen(self.base, choices, one) for choices in self.groups for one in choices))
         return tuple({config.order_key: config for config in every if self._allowed(config)}.values())
 
@@ -123,17 +122,20 @@ class GroupedSpace:
 
     @property
     def default(self) -> Config:
-        """The config to start with: the base where it is allowed."""
+        """The config to start with: the base if it is allowed."""
         return self.listed[0]
 
     def alternatives(self, config: Config, group: int) -> tuple[Config, ...]:
-        """``config`` with each choice of a group, in their order; those that are allowed."""
+        """Returns ``config`` with each choice of a group, in the group's order, without those that are not allowed."""
         choices = self.groups[group]
         every = (self.chosen(config, choices, choice) for choice in choices)
         return tuple({one.order_key: one for one in every if self._allowed(one)}.values())
 
     def chosen(self, config: Config, choices: Sequence[Config], choice: Config) -> Config:
-        """``config`` with one of a group's choices. What only other choices of the group set is as in the base."""
+        """Returns ``config`` with one of a group's choices.
+
+        Parameters that only other choices set take the base's values.
+        """
         own = {name for one in choices for name in one.as_dict()}
         others = {name: value for name, value in config.as_dict().items() if name not in own}
         plain = {name: value for name, value in self.base.as_dict().items() if name in own}
@@ -141,14 +143,17 @@ class GroupedSpace:
 
     @property
     def least(self) -> Config | None:
-        """The config with the choices whose numbers are the smallest: it may fit if the base does not."""
+        """The config made of each group's smallest choice, which may fit if the base does not; None if not allowed."""
         found = self.base
         for choices in self.groups:
             found = self.chosen(found, choices, min(choices, key=_volume))
         return found if self._allowed(found) else None
 
     def product(self) -> tuple[Config, ...]:
-        """Every combination of choices, the base's groups varying last to first. ``SpaceError`` for too many."""
+        """Returns every combination of choices, in the order of nested loops over the groups.
+
+        ``SpaceError`` for too many.
+        """
         count = math.prod(len(choices) for choices in self.groups)
         if count > MAX_POINTS:
             raise SpaceError(
@@ -158,24 +163,28 @@ class GroupedSpace:
         combined = [self.base]
         for choices in self.groups:  # combinations share the configs of their first groups
             combined = [self.chosen(config, choices, choice) for config in combined for choice in choices]
-        found = {config.order_key: config for config in (self.default,)}
+        distinct = {config.order_key: config for config in (self.default,)}
         for config in combined:
             if self._allowed(config):
-                found.setdefault(config.order_key, config)
-        return tuple(found.values())
+                distinct.setdefault(config.order_key, config)
+        return tuple(distinct.values())
 
     def constrained(self, constraints: Sequence[Constraint], key: Sequence[str] = ()) -> GroupedSpace:
-        """The same with further constraints, which may read integer arguments called ``key``. ``SpaceError``."""
+        """Returns the space with further constraints, which may read integer arguments called ``key``.
+
+        Raises ``SpaceError``.
+        """
         names = sorted({name for config in (self.base, *itertools.chain(*self.groups)) for name in config.as_dict()})
         return replace(self, constraints=(*self.constraints, *traced(constraints, names, key)))
 
     def for_call(
         self, arguments: Mapping[str, Value] | None = None, given: Mapping[str, Value] | None = None
     ) -> GroupedSpace:
-        """The space that remains for one call: by its key arguments and the config members that the caller sets.
+        """Returns the space that remains for one call, by its key arguments and the caller's config members.
 
-        A group keeps the choices that agree with these; if no choice does, the base's members with the caller's values.
-        Values that break the constraints are the caller's business: his config is the only one then.
+        A group keeps the choices that agree with the caller's members; if none does, its only choice is the base's
+        members with the caller's values. If the caller's values break the constraints, the space consists of the
+        caller's config alone.
         """
         known = tuple(arguments.items()) if arguments else self.arguments
         if not given:
@@ -203,7 +212,7 @@ class GroupedSpace:
         return bound(self.constraints, dict(self.arguments))
 
     def to_json(self) -> JSON:
-        """The canonical form, for the keys of searches."""
+        """Returns the canonical form, which is part of the keys of searches."""
         return {
             "base": self.base.to_json(),
             "groups": [[choice.to_json() for choice in choices] for choices in self.groups],

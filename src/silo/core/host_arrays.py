@@ -1,6 +1,6 @@
 """The numpy dtype of each Silo dtype, and rounding from double to it.
 
-bfloat16 and the 8-bit floats are numpy dtypes only where ml_dtypes is installed; their bits are made here without it.
+bfloat16 and the 8-bit floats are numpy dtypes only if ml_dtypes is installed; their bits are made here without it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def has_numpy() -> bool:
-    """Whether numpy is installed; it is not imported to know."""
+    """Whether numpy is installed. Does not import it."""
     if "numpy" in sys.modules:
         return sys.modules["numpy"] is not None  # pyright: ignore[reportUnnecessaryComparison]  # None: it is blocked
     import importlib.util  # noqa: PLC0415  # rarely asked
@@ -38,7 +38,7 @@ def has_numpy() -> bool:
 
 
 def require_numpy(purpose: str) -> None:
-    """Raises ``PackageError``, with the feature that needs numpy, if it is not installed."""
+    """Raises ``PackageError`` if numpy is not installed; the message names ``purpose``, the feature that needs it."""
     if not has_numpy():
         raise PackageError(f"{purpose} needs numpy, which is not installed: pip install 'kernel-silo[numpy]'")
 
@@ -51,7 +51,7 @@ class SmallFloat:
     mantissa_bits: int
     bias: int
     largest: int
-    infinity: int | None  # None: values that are too large become NaN
+    infinity: int | None  # None if values that are too large become NaN
     nan: int
     has_negative_zero: bool = True
 
@@ -61,7 +61,7 @@ class SmallFloat:
         return 1 << (self.exponent_bits + self.mantissa_bits)
 
 
-# By dtype name. float8: OCP OFP8 (fn, e5m2) and the AMD/Graphcore forms (fnuz), as ml_dtypes has them.
+# By dtype name. float8: OCP OFP8 (fn, e5m2) and the AMD/Graphcore forms (fnuz), as in ml_dtypes.
 SMALL_FLOATS = {
     "float16": SmallFloat(5, 10, 15, 0x7BFF, 0x7C00, 0x7E00),
     "bfloat16": SmallFloat(8, 7, 127, 0x7F7F, 0x7F80, 0x7FC0),
@@ -74,7 +74,7 @@ SMALL_FLOATS = {
 
 
 def numpy_dtype(element: DType) -> np.dtype[Any]:
-    """The numpy dtype; ``CaseError`` where it needs ml_dtypes and that is not installed."""
+    """Returns the numpy dtype; raises ``CaseError`` if it needs ml_dtypes and that is not installed."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if element.name != "bfloat16" and not element.name.startswith("float8"):
@@ -87,7 +87,10 @@ def numpy_dtype(element: DType) -> np.dtype[Any]:
 
 
 def round_to_bits(values: NDArray[np.float64], element: DType) -> NDArray[Any]:
-    """The bits, as unsigned integers, of doubles rounded to nearest even in a float dtype. NaN gets one bit pattern."""
+    """Rounds doubles to nearest even in a float dtype and returns the bits as unsigned integers.
+
+    All NaNs get one pattern.
+    """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if element.kind is not DTypeKind.FLOAT:
@@ -105,13 +108,14 @@ def round_to_bits(values: NDArray[np.float64], element: DType) -> NDArray[Any]:
     mantissa = (bits & u64((1 << 52) - 1)) | u64(1 << 52)
     least = 1 - form.bias
     scale = np.maximum(exponent, least)
-    # Past 54 places nothing is left but zero, and a longer shift is undefined.
+    # A shift by more than 54 leaves zero, and a shift by 64 or more is undefined.
     shift = np.minimum(52 - form.mantissa_bits + (scale - exponent), 54).astype(u64)
     quotient = mantissa >> shift
     rest = mantissa & ((u64(1) << shift) - u64(1))
     half = u64(1) << (shift - u64(1))
     quotient += ((rest > half) | ((rest == half) & ((quotient & u64(1)) == u64(1)))).astype(u64)
-    # The implicit bit in the quotient adds one to the exponent field, and so does a carry out of the mantissa.
+    # Adding the quotient, with its implicit leading bit, adds one to the exponent field; so does a carry out of the
+    # mantissa.
     code = (np.clip(scale - least, 0, 1 << 12).astype(u64) << u64(form.mantissa_bits)) + quotient
     too_large = code > u64(form.largest)
     code[too_large] = form.nan if form.infinity is None else form.infinity
@@ -127,16 +131,16 @@ def round_to_bits(values: NDArray[np.float64], element: DType) -> NDArray[Any]:
 
 
 def strided(values: NDArray[Any], strides: tuple[int, ...], gap: NDArray[Any]) -> NDArray[Any]:
-    """A copy that lies in memory with these strides (in elements, none negative).
+    """Returns a copy that lies in memory with these strides (in elements, none negative).
 
-    ``gap`` fills the elements between.
+    ``gap`` fills the memory between the elements.
     """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     last = sum((extent - 1) * stride for extent, stride in zip(values.shape, strides, strict=True))
     storage = np.full(1 + last if values.size else 0, gap, dtype=values.dtype)
     steps = [stride * storage.itemsize for stride in strides]
-    # Not as_strided, which does not know the dtypes of ml_dtypes.
+    # Not as_strided, which does not support the dtypes of ml_dtypes.
     view: NDArray[Any] = np.ndarray(values.shape, values.dtype, buffer=storage.view(np.uint8), strides=steps)
     view[...] = values
     return view

@@ -1,8 +1,8 @@
-"""Values read from parsed JSON, and the classes of values whose fields declare their JSON.
+"""Reads values from parsed JSON, and gives classes of values a JSON form through their fields' declarations.
 
-Each reader returns the value, or raises ``ValueError`` through :func:`malformed`. Data may come from anywhere, so no
-reader lets another exception out. A :class:`Form` reads and writes one kind of value; a class derived from
-:class:`Persisted` names the form of each field, and has its ``to_json`` and ``from_json`` from them.
+Each reader returns the value, or raises ``ValueError`` through :func:`malformed`. The data is not trusted: no reader
+raises any other exception. A :class:`Form` reads and writes one kind of value. A class derived from :class:`Persisted`
+declares the form of each field, and ``to_json`` and ``from_json`` follow from them.
 """
 
 from __future__ import annotations
@@ -72,21 +72,21 @@ E = TypeVar("E", bound=Enum)
 
 
 def read_mapping(data: JSON, what: str) -> Mapping[str, JSON]:
-    """An object with any members."""
+    """Returns a JSON object with any members."""
     if not isinstance(data, dict):
         raise malformed(what, data)
     return data
 
 
 def read_object(data: JSON, names: Sequence[str], what: str) -> Mapping[str, JSON]:
-    """An object with exactly these members."""
+    """Returns a JSON object that has exactly these members."""
     if not isinstance(data, dict) or set(data) != set(names):
         raise malformed(what, data)
     return data
 
 
 def read_list(data: JSON, what: str, most: int | None = None) -> Sequence[JSON]:
-    """A list of at most this many items."""
+    """Returns a list of at most ``most`` items."""
     if not isinstance(data, list):
         raise malformed(what, data)
     if most is not None and len(data) > most:
@@ -95,7 +95,7 @@ def read_list(data: JSON, what: str, most: int | None = None) -> Sequence[JSON]:
 
 
 def read_pairs(data: JSON, what: str) -> Sequence[tuple[str, JSON]]:
-    """A list of at most ``MAX_NAMES`` pairs ``[name, anything]``."""
+    """Returns a list of at most ``MAX_NAMES`` pairs ``[name, anything]``."""
     pairs: list[tuple[str, JSON]] = []
     for item in read_list(data, what, MAX_NAMES):
         pair = read_list(item, what)
@@ -106,40 +106,40 @@ def read_pairs(data: JSON, what: str) -> Sequence[tuple[str, JSON]]:
 
 
 def read_text(data: JSON, what: str) -> str:
-    """A string."""
+    """Returns a string."""
     if not isinstance(data, str):
         raise malformed(what, data)
     return data
 
 
 def read_bool(data: JSON, what: str) -> bool:
-    """True or false."""
+    """Returns True or False."""
     if not isinstance(data, bool):
         raise malformed(what, data)
     return data
 
 
 def read_integer(data: JSON, what: str) -> int:
-    """An integer, which a bool is not."""
+    """Returns an integer; a bool is refused."""
     if not isinstance(data, int) or isinstance(data, bool):
         raise malformed(what, data)
     return data
 
 
 def read_natural(data: JSON, what: str) -> int:
-    """An integer that is not negative."""
+    """Returns an integer that is not negative."""
     if not isinstance(data, int) or isinstance(data, bool) or data < 0:
         raise malformed(what, data)
     return data
 
 
 def read_integers(data: JSON, what: str) -> tuple[int, ...]:
-    """A list of at most ``MAX_AXES`` integers: a shape or similar, whose product is computed."""
+    """Returns a list of at most ``MAX_AXES`` integers: for shapes and the like, whose product is computed."""
     return tuple(read_integer(item, what) for item in read_list(data, what, MAX_AXES))
 
 
 def read_dtype(data: JSON, what: str) -> DType:
-    """The name of a dtype."""
+    """Returns the dtype with this name."""
     try:
         return dtype(read_text(data, what))
     except KeyError as error:
@@ -150,11 +150,11 @@ def read_dtype(data: JSON, what: str) -> DType:
 
 
 class Form(Generic[T]):
-    """How a value is read from JSON and written as JSON.
+    """How one kind of value is read from JSON and written as JSON.
 
-    ``read(data, what)`` returns the value, or raises ``ValueError`` that begins with ``what`` the data should be ("the
-    box of a tensor map"). ``write(value)`` returns the one JSON that ``read`` takes for the value. ``check`` names the
-    native reader's own check of the member, if it has one: a constant of ``enum silo_member_check``.
+    ``read(data, what)`` returns the value, or raises ``ValueError``; ``what`` is the noun for the data in the message
+    ("the box of a tensor map"). ``write(value)`` returns the only JSON from which ``read`` makes the value. ``check``
+    names the native reader's check of the member, if there is one: a constant of ``enum silo_member_check``.
     """
 
     __slots__ = ("check", "items", "of", "read", "write")
@@ -171,7 +171,7 @@ class Form(Generic[T]):
         self.read = read
         self.write = write
         self.check = check
-        self.of = of  # the class of the values of :func:`value_of`
+        self.of = of  # the class whose values this form reads, if :func:`value_of` made it
         self.items = items  # the form of the items of a list
 
 
@@ -199,7 +199,7 @@ def _float(data: JSON, what: str) -> float:
 
 def _naturals(data: JSON, what: str) -> tuple[int, ...]:
     items = read_list(data, what)
-    if not {int}.issuperset(map(type, items)):  # and not bool
+    if not {int}.issuperset(map(type, items)):  # type, not isinstance: a bool is refused
         raise malformed(what, data)
     numbers = tuple(cast("Sequence[int]", items))
     if min(numbers, default=0) < 0:
@@ -208,7 +208,7 @@ def _naturals(data: JSON, what: str) -> tuple[int, ...]:
 
 
 ANYTHING: Final[Form[JSON]] = Form(_anything, _itself)
-"""JSON of any form; the class checks it itself."""
+"""Any JSON; the class itself checks it."""
 BOOL: Final[Form[bool]] = Form(read_bool, _itself, check="FLAG")
 DTYPE: Final[Form[DType]] = Form(read_dtype, lambda value: value.name)
 FLOAT: Final[Form[float]] = Form(_float, value_to_json)
@@ -221,7 +221,7 @@ VALUE: Final[Form[Value]] = Form(_value, value_to_json)
 
 
 def integer(low: int | None = None, high: int | None = None) -> Form[int]:
-    """An integer, at least ``low`` and at most ``high``."""
+    """Returns the form of an integer that is at least ``low`` and at most ``high``."""
 
     def read(data: JSON, what: str) -> int:
         if not isinstance(data, int) or isinstance(data, bool):
@@ -238,7 +238,7 @@ NATURAL: Final[Form[int]] = Form(read_natural, _itself)
 
 
 def optional(form: Form[T]) -> Form[T | None]:
-    """A value of ``form``, or None, which is ``null``."""
+    """Returns the form of a value of ``form`` or None, which is ``null``."""
     return Form(
         lambda data, what: None if data is None else form.read(data, what),
         lambda value: None if value is None else form.write(value),
@@ -247,7 +247,7 @@ def optional(form: Form[T]) -> Form[T | None]:
 
 
 def enumerated(cls: type[E]) -> Form[E]:
-    """A member of an enumeration of strings, by its value."""
+    """Returns the form of a member of an enumeration of strings, written as its value."""
     known = {one.value: one for one in cls}
 
     def read(data: JSON, what: str) -> E:
@@ -256,11 +256,11 @@ def enumerated(cls: type[E]) -> Form[E]:
             raise malformed(what, data)
         return found
 
-    return Form(read, attrgetter("_value_"))  # the same as .value, with two calls fewer
+    return Form(read, attrgetter("_value_"))  # reads the same as .value with two calls fewer
 
 
 def listed(form: Form[T], least: int = 0, most: int | None = None) -> Form[tuple[T, ...]]:
-    """A tuple of at least ``least`` and at most ``most`` values, as a list."""
+    """Returns the form of a tuple of at least ``least`` and at most ``most`` values, written as a list."""
 
     def read(data: JSON, what: str) -> tuple[T, ...]:
         items = read_list(data, what, most)
@@ -275,7 +275,7 @@ def listed(form: Form[T], least: int = 0, most: int | None = None) -> Form[tuple
 
 
 def paired(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
-    """Pairs of a name and a value, as a list of lists of two, at most ``MAX_NAMES``."""
+    """Returns the form of pairs of a name and a value, at most ``MAX_NAMES``, written as a list of lists of two."""
 
     def read(data: JSON, what: str) -> tuple[tuple[str, T], ...]:
         pairs: list[tuple[str, T]] = []
@@ -291,7 +291,7 @@ def paired(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
 
 
 def named(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
-    """Pairs of a name and a value, sorted by name, as an object of at most ``MAX_NAMES`` members."""
+    """Returns the form of pairs of a name and a value, sorted by name, written as an object (at most ``MAX_NAMES``)."""
 
     def read(data: JSON, what: str) -> tuple[tuple[str, T], ...]:
         members = read_mapping(data, what)
@@ -314,7 +314,7 @@ C = TypeVar("C", bound=_Coded)
 
 
 def value_of(cls: type[C]) -> Form[C]:
-    """A value of a class with ``to_json`` and ``from_json``."""
+    """Returns the form of a value of a class that has ``to_json`` and ``from_json``."""
     return Form(lambda data, what: cls.from_json(data), methodcaller("to_json"), of=cls)  # noqa: ARG005
 
 
@@ -325,7 +325,7 @@ class Persisted:
     """A value whose JSON is an object with a member for each field. Derived classes are made with ``@frozen``.
 
     Each field declares its form: ``field(form=TEXT)``. A field with ``left_out=True`` has a default, and its member is
-    absent if the field has the default. ``since=3`` says besides which minor version of bundles added the member;
+    absent if the field has the default. ``since=3`` is the minor version of bundles that added such a member;
     ``member="tf32"`` names the member if the field has another name. The class's ``title`` names the value in messages;
     ``tags`` are further members whose values never change.
 
@@ -394,7 +394,7 @@ P = TypeVar("P", bound=Persisted)
 
 
 def built(cls: type[P], values: Sequence[Any]) -> P:
-    """A value of these fields; ``ValueError`` if the class refuses them, with its own error's text."""
+    """Returns ``cls(*values)``; ``ValueError``, with the text of the class's own error, if the class refuses them."""
     try:
         return cls(*values)
     except (SiloError, ArithmeticError) as error:
@@ -402,29 +402,29 @@ def built(cls: type[P], values: Sequence[Any]) -> P:
 
 
 _MEMBERS: dict[type, tuple[Field, ...]] = {}
-_WRITTEN: dict[type, tuple[Field, ...]] = {}  # the same in the order of canonical JSON
+_WRITTEN: dict[type, tuple[Field, ...]] = {}  # the fields of _MEMBERS in the order of canonical JSON
 
 
 def members_of(cls: type) -> tuple[Field, ...]:
-    """The fields of a class, each of which declares a member of its JSON.
+    """Returns the fields of a class, each of which declares a member of its JSON.
 
     Raises:
-        TypeError: a field lacks a form, or is left out without a default.
+        TypeError: a field has no form, or is left out without a default.
     """
-    found = _MEMBERS.get(cls)
-    if found is None:
-        found = fields_of(cls)
-        for one in found:
+    fields = _MEMBERS.get(cls)
+    if fields is None:
+        fields = fields_of(cls)
+        for one in fields:
             if one.form is None:
                 raise TypeError(f"{cls.__qualname__}.{one.name} declares no form")
             if one.left_out and not one.has_default:
                 raise TypeError(f"{cls.__qualname__}.{one.name} is left out and has no default")
-        _MEMBERS[cls] = found
-    return found
+        _MEMBERS[cls] = fields
+    return fields
 
 
 def write_members(value: Persisted) -> dict[str, JSON]:
-    """The JSON of a value, its members in the order of canonical JSON."""
+    """Returns the JSON of a value, its members in the order of canonical JSON."""
     cls = type(value)
     members = _WRITTEN.get(cls)
     if members is None:
@@ -439,20 +439,20 @@ def write_members(value: Persisted) -> dict[str, JSON]:
 
 
 def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
-    """The values of the fields of a class, in order, from its JSON; ``ValueError`` on anything else."""
+    """Returns the values of the fields of a class, in order, from its JSON; ``ValueError`` on anything else."""
     if not isinstance(data, dict):
         raise malformed(cls.title, data)
     values: list[Any] = []
-    found = 0
+    present = 0
     for name, tag in cls.tags.items():
         if name not in data:
             raise _wrong_members(cls, data)
         if data[name] != tag:
             raise ValueError(f"not {cls.title}: its {name} is {beginning(data[name])}, not {tag!r}")
-        found += 1
+        present += 1
     for one in _MEMBERS.get(cls) or members_of(cls):
         if one.member in data:
-            found += 1
+            present += 1
             value = one.form.read(data[one.member], f"the {one.member} of {cls.title}")
             if one.left_out and value == one.default:
                 raise ValueError(f"the {one.member} of {cls.title} is left out where it is {beginning(value)}")
@@ -461,7 +461,7 @@ def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
             values.append(one.default)
         else:
             raise _wrong_members(cls, data)
-    if found != len(data):
+    if present != len(data):
         raise _wrong_members(cls, data)
     return values
 

@@ -1,6 +1,6 @@
-"""Lattices and boxes: configs by their coordinates, so that neighbours are found without a search through all.
+"""Lattices and boxes: configs by their coordinates, so that neighbours are found without searching all configs.
 
-A lattice holds the configs of a list; a box all combinations of some values, which are never laid out.
+A lattice holds a list of configs; a box holds all combinations of some values without listing them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ __all__ = ["Axis", "Box", "Field", "Lattice", "strides_of"]
 class Axis:
     """One parameter and the values it takes: numbers by size, then the others.
 
-    Values that are not numbers (bools, strings, None, ...) lack a meaningful order; they are ordered by their canonical
-    text.
+    Values that are not numbers (bools, strings, None, ...) have no meaningful order; they are sorted by canonical text.
     """
 
     name: str
@@ -31,7 +30,7 @@ class Axis:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """All values; a coordinate is a place among them."""
+        """All values of the axis; a coordinate is an index into them."""
         return (*self.numbers, *self.others)
 
     def __len__(self) -> int:
@@ -39,7 +38,7 @@ class Axis:
 
     @classmethod
     def of(cls, name: str, values: Iterable[Value]) -> Axis:
-        """The axis of some distinct values."""
+        """Returns the axis of some distinct values."""
         numbers: list[int | float] = []
         others: list[Value] = []
         for value in values:
@@ -53,10 +52,10 @@ class Axis:
 
 
 class Lattice:
-    """``configs``, which must be distinct, each with one coordinate on each axis.
+    """Distinct configs, each with one coordinate on each axis.
 
-    A coordinate is the place of the config's value on the axis; the number of the axis's values means a config without
-    that parameter. Building it takes one look at each value.
+    A coordinate is the index of the config's value on the axis; the length of the axis stands for a config without that
+    parameter. Building a lattice looks at each value once.
 
     >>> lattice = Lattice([Config.of(BLOCK=block, num_warps=4) for block in (128, 64, 256)])
     >>> lattice.coordinates(0), [str(lattice.configs[at]) for at in lattice.neighbours(0)]
@@ -65,11 +64,11 @@ class Lattice:
 
     def __init__(self, configs: Sequence[Config]) -> None:
         self.configs = tuple(configs)
-        found: dict[str, dict[object, Value]] = {}
+        values_of: dict[str, dict[object, Value]] = {}
         for config in self.configs:
             for name, value in (*config.values, *config.options):
-                found.setdefault(name, {}).setdefault(identity_of(value), value)
-        self.axes = tuple(Axis.of(name, found[name].values()) for name in sorted(found))
+                values_of.setdefault(name, {}).setdefault(identity_of(value), value)
+        self.axes = tuple(Axis.of(name, values_of[name].values()) for name in sorted(values_of))
         self._places = [{identity_of(value): place for place, value in enumerate(axis.values)} for axis in self.axes]
         self._number = {axis.name: at for at, axis in enumerate(self.axes)}
         self.columns = self._columns()
@@ -82,7 +81,7 @@ class Lattice:
         return len(self.configs)
 
     def index(self, config: Config) -> int | None:
-        """The place of ``config`` among the configs, or None if it is not among them."""
+        """Returns the index of ``config``, or None if it is not in the lattice."""
         places = [len(axis) for axis in self.axes]
         for name, value in (*config.values, *config.options):
             number = self._number.get(name)
@@ -93,7 +92,7 @@ class Lattice:
         return self.at(places)
 
     def at(self, coordinates: Sequence[int]) -> int | None:
-        """The index of the config with these coordinates, or None if the space has a gap there."""
+        """Returns the index of the config with these coordinates, or None if the space has no such config."""
         return self._by_code.get(sum(map(int.__mul__, coordinates, self._strides)))
 
     def coordinates(self, index: int) -> tuple[int, ...]:
@@ -101,7 +100,7 @@ class Lattice:
         return tuple(column[index] for column in self.columns)
 
     def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
-        """The configs that differ from one only on ``axis``, where they have one of ``places``; in that order."""
+        """Yields the configs that differ from config ``index`` on ``axis`` only, at each of ``places`` in order."""
         base = self._codes[index] - self.columns[axis][index] * self._strides[axis]
         for place in places:
             found = self._by_code.get(base + place * self._strides[axis])
@@ -109,12 +108,12 @@ class Lattice:
                 yield found
 
     def line(self, index: int, axis: int) -> list[int]:
-        """All configs that differ from one only in the value on ``axis``."""
+        """Returns all configs that differ from config ``index`` only in the value on ``axis``."""
         count = len(self.axes[axis])
         return [] if self.columns[axis][index] == count else list(self.along(index, axis, range(count)))
 
     def steps(self, index: int, axis: int) -> list[int]:
-        """The configs one step from one along ``axis``: the next smaller and larger number, and each other value."""
+        """Returns the configs one step away on ``axis``: the next smaller and larger number, and each other value."""
         place, count, numbers = self.columns[axis][index], len(self.axes[axis]), len(self.axes[axis].numbers)
         if place >= numbers:
             return self.line(index, axis)
@@ -124,7 +123,7 @@ class Lattice:
         return found + list(self.along(index, axis, range(numbers, count)))
 
     def neighbours(self, index: int) -> list[int]:
-        """The configs one step away, axis by axis in order of name (see :meth:`steps`)."""
+        """Returns the configs one step away, axis by axis in order of name (see :meth:`steps`)."""
         return [at for axis in range(len(self.axes)) for at in self.steps(index, axis)]
 
     @cached_property
@@ -142,7 +141,10 @@ class Lattice:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Parameters that always have one value, and the values it may have. ``optional``: configs may lack them."""
+    """Parameters that always share one value, and its possible values.
+
+    ``optional``: configs may lack the parameters.
+    """
 
     names: tuple[str, ...]
     axis: Axis
@@ -150,10 +152,10 @@ class Field:
 
 
 class Box:
-    """The combinations of the values of ``fields`` that ``allowed`` accepts, by number.
+    """The combinations of the values of ``fields`` that ``allowed`` accepts, addressed by number.
 
-    As in a :class:`Lattice`, a coordinate is the index of a value on its axis; the number of an axis's values as
-    coordinate means a config without that parameter. Nothing is stored for each config.
+    As in a :class:`Lattice`, a coordinate is the index of a value on its axis, and the length of the axis stands for a
+    config without that parameter. No config is stored.
     """
 
     def __init__(self, fields: Sequence[Field], allowed: Callable[[Config], bool]) -> None:
@@ -174,16 +176,16 @@ class Box:
         return self._number[name]
 
     def index(self, config: Config) -> int | None:
-        """The number of ``config``, or None if it is outside of the box."""
-        found: dict[int, list[object]] = {}
+        """Returns the number of ``config``, or None if it is not in the box."""
+        values_of: dict[int, list[object]] = {}
         for name, value in (*config.values, *config.options):
             number = self._number.get(name)
             if number is None:
                 return None
-            found.setdefault(number, []).append(identity_of(value))
+            values_of.setdefault(number, []).append(identity_of(value))
         coordinates: list[int] = []
         for number, field in enumerate(self._fields):
-            values = found.get(number, [])
+            values = values_of.get(number, [])
             if not values and field.optional:
                 coordinates.append(len(field.axis))
                 continue
@@ -194,7 +196,7 @@ class Box:
         return self._code(coordinates) if self._allowed(config) else None
 
     def config(self, index: int) -> Config:
-        """The config with a number that :meth:`index` gave."""
+        """Returns the config that has this number: the inverse of :meth:`index`."""
         members: dict[str, Value] = {}
         for field, place in zip(self._fields, self.coordinates(index), strict=True):
             if place < len(field.axis):
@@ -202,12 +204,12 @@ class Box:
         return Config.of(members)
 
     def coordinates(self, index: int) -> tuple[int, ...]:
-        """The coordinates of a config, one for each axis."""
+        """Returns the coordinates of a config, one for each axis."""
         lengths = [len(axis) + 1 for axis in self.axes]
         return tuple(index // stride % length for stride, length in zip(self._strides, lengths, strict=True))
 
     def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
-        """The configs that differ from one only on ``axis``, where they have one of ``places``; in that order."""
+        """Yields the configs that differ from config ``index`` on ``axis`` only, at each of ``places`` in order."""
         base = index - self.coordinates(index)[axis] * self._strides[axis]
         for place in places:
             reached = base + place * self._strides[axis]
@@ -219,7 +221,7 @@ class Box:
 
 
 def strides_of(lengths: Sequence[int]) -> list[int]:
-    """The increment of a point's number for a step along each axis, for axes with these lengths."""
+    """Returns how much a point's number grows with a step along each axis, for axes of these lengths."""
     strides: list[int] = []
     product = 1
     for length in lengths:

@@ -44,21 +44,21 @@ __all__ = [
 
 _PART = r"(shape|stride)\.[0-4]|nan|tf32|member\.\d{1,5}\.\d{1,5}"
 _MEMBER = re.compile(r"member\.(\d{1,5})\.(\d{1,5})")
-_MAX_RANK = 5  # of a tensor map
-_MAX_AXES = 32  # of an array
-_MAX_EXTENT = (1 << 31) - 1  # of a tensor map
+_MAX_RANK = 5  # dimensions of a tensor map
+_MAX_AXES = 32  # axes of an array
+_MAX_EXTENT = (1 << 31) - 1  # along one dimension of a tensor map
 _MAX_STRIDE = 1 << 40
 _AXES = "the axes of a tensor map"
 _MAX_LEAVES = 1 + 2 * _MAX_RANK
 _LEAF_PART = r"(shape|stride)\.[0-4]"
-_MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor has up to 13
+_MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor takes up to 13 slots
 
 
 class AbiType(Enum):
-    """The form of one kernel parameter in memory: its size is fixed by the ABI.
+    """The form of one kernel parameter in memory, whose size the ABI fixes.
 
-    ``i1`` 1 byte for CPU code and 4 on GPUs as Triton passes it; pointers 8 bytes; ``tensormap`` 128 bytes aligned to
-    64; ``struct`` as C lays out its leaves.
+    ``i1`` is 1 byte for CPU code, and 4 on GPUs, as Triton passes it; pointers are 8 bytes; ``tensormap`` is 128 bytes
+    aligned to 64; ``struct`` is laid out as C lays out its leaves.
     """
 
     POINTER = "ptr"
@@ -76,10 +76,10 @@ class AbiType(Enum):
     FP32 = "fp32"
     FP64 = "fp64"
     TENSORMAP = "tensormap"
-    STRUCT = "struct"  # of an array, by value: its address, extents and strides, or some of these
+    STRUCT = "struct"  # an array as a struct by value: its address, extents and strides, or some of these
     SCRATCH = "scratch"  # global scratch memory, null when its size is zero
     PROFILE = "profile"  # profiling scratch memory, null
-    EMPTY = "empty"  # a struct without members: one byte, 0
+    EMPTY = "empty"  # a struct without members, which takes one byte, 0
 
 
 ABI_BYTES = {
@@ -102,7 +102,7 @@ ABI_BYTES = {
     AbiType.EMPTY: 1,
     AbiType.TENSORMAP: 128,
 }
-"""Bytes of one parameter of a GPU kernel, but of a struct (:attr:`LayoutSlot.bytes`)."""
+"""The bytes of one parameter of a GPU kernel; for a struct, :attr:`LayoutSlot.bytes` computes them."""
 
 
 _ABI_TYPE: Final = enumerated(AbiType)
@@ -137,10 +137,11 @@ class LayoutSlot:
     ``part`` is its part of a tensor descriptor: "" the tensor map (type ``tensormap``) or the base address (type
     ``ptr``), ``shape.0``, ``stride.0``, ... (elements), ``nan`` (1: pad with NaN), ``tf32`` (1: round what is loaded).
 
-    A struct by value that holds several parameters (``part`` is ``member.OFFSET.SIZE``): one slot for each member, with
-    its offset in the struct and the struct's size; they follow each other with rising offsets.
+    A struct by value that holds several parameters has one slot for each member, with rising offsets. The slot's
+    ``part`` is ``member.OFFSET.SIZE``: the member's offset in the struct, and the struct's size.
 
-    ``leaves`` are the members of a struct of one array, in its order, none twice; empty for any other type.
+    ``leaves`` are the members of a struct that holds one array, in the struct's order, none twice; empty for other
+    types.
 
     >>> slot = LayoutSlot.struct("x", [("ptr", ""), ("i32", "shape.0"), ("i64", "stride.0")])
     >>> slot.offsets, slot.bytes
@@ -160,36 +161,36 @@ class LayoutSlot:
 
     @classmethod
     def struct(cls, name: str, leaves: Iterable[tuple[str, str]]) -> LayoutSlot:
-        """A struct of ``(type, part)`` of the array ``name``."""
+        """Returns the slot of a struct that holds the array ``name``; each leaf is ``(type, part)``."""
         return cls(name, AbiType.STRUCT, leaves=tuple(StructLeaf(AbiType(kind), part) for kind, part in leaves))
 
     @property
     def member(self) -> tuple[int, int] | None:
-        """The offset in the struct by value that it is a member of, and the struct's bytes; None for any other slot."""
+        """For a member of a struct by value, its offset and the struct's bytes; None for any other slot."""
         found = _MEMBER.fullmatch(self.part) if self.part else None
         return None if found is None else (int(found[1]), int(found[2]))
 
     @property
     def offsets(self) -> tuple[int, ...]:
         """The offset of each member of a struct in C's layout."""
-        found: list[int] = []
+        offsets: list[int] = []
         end = 0
         for leaf in self.leaves:
             size = ABI_BYTES[leaf.type]
-            found.append(-(-end // size) * size)
-            end = found[-1] + size
-        return tuple(found)
+            offsets.append(-(-end // size) * size)
+            end = offsets[-1] + size
+        return tuple(offsets)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the parameter of a GPU kernel; of a struct with what C adds at its end."""
+        """The bytes of the parameter of a GPU kernel; for a struct, with the padding that C adds at its end."""
         if not self.leaves:
             return ABI_BYTES[self.type]
         align = max(ABI_BYTES[leaf.type] for leaf in self.leaves)
         return -(-(self.offsets[-1] + ABI_BYTES[self.leaves[-1].type]) // align) * align
 
     def to_json(self) -> JSON:
-        """The canonical form: ``[name, type]``, ``[name, type, part]``, or of a struct ``[name, type, [leaf...]]``."""
+        """Returns the canonical form: ``[name, type]``, then ``part`` or a struct's leaves if there are any."""
         if self.leaves:
             return [self.name, self.type.value, [leaf.to_json() for leaf in self.leaves]]
         return [self.name, self.type.value, self.part] if self.part else [self.name, self.type.value]
@@ -216,16 +217,16 @@ def parameter_bytes(layout: Iterable[LayoutSlot]) -> list[int]:
     >>> parameter_bytes([LayoutSlot("a", AbiType.I64), *slots])
     [8, 16]
     """
-    found: list[int] = []
+    sizes: list[int] = []
     last: tuple[int, int] | None = None
     for slot in layout:
         member = slot.member
         if member is None:
-            found.append(slot.bytes)
+            sizes.append(slot.bytes)
         elif last is None or last[1] != member[1] or member[0] <= last[0]:
-            found.append(member[1])
+            sizes.append(member[1])
         last = member
-    return found
+    return sizes
 
 
 def _read_axis(data: JSON, what: str) -> int | tuple[int, int]:
@@ -256,13 +257,13 @@ def _read_element_bytes(data: JSON, what: str) -> int:
 class TensorMap(Persisted):
     """The encoding of one descriptor's tensor map (``cuTensorMapEncodeTiled``), besides the descriptor's members.
 
-    ``swizzle`` and ``element_type`` are the driver's numbers (``CUtensorMapSwizzle``, ``CUtensorMapDataType``);
-    ``box`` counts elements, outermost first. With ``fp4_padded`` an element of the descriptor is two of the map's
-    along the innermost axis.
+    ``swizzle`` and ``element_type`` are the driver's numbers (``CUtensorMapSwizzle``, ``CUtensorMapDataType``); ``box``
+    counts elements, outermost first. With ``fp4_padded`` an element of the descriptor is two elements of the map along
+    the innermost axis.
 
-    With ``axes`` it is the map of an array that a call passes as such (a pointer): the meaning of each of the map's
-    dimensions, outermost first like ``box``. An integer is that axis of the array, with the call's extent and stride; a
-    pair is an extent and a stride (in elements) that the code was made for, for any array.
+    If ``axes`` is set, the call passes the array itself as a pointer. ``axes`` then describes each dimension of the
+    map, outermost first like ``box``: an integer is an axis of the array, with the call's extent and stride; a pair is
+    an extent and a stride (in elements) that were compiled in, whatever the array is.
     """
 
     title = "a tensor map"
@@ -299,15 +300,16 @@ _SIZES: Form[tuple[int, int, int]] = Form(_read_sizes, list)
 class LaunchInfo(Persisted):
     """How to launch one artifact. Sizes are in bytes; ``threads`` is per block (num_warps x warp size; 1 on a CPU).
 
-    ``block`` is their arrangement, threads along x, y and z, whose product is ``threads``; (threads, 1, 1) by default.
+    ``block`` arranges the threads along x, y and z; the product is ``threads``, and (threads, 1, 1) is the default.
     ``layout`` lists the parameters that remain after constants were folded away, in the binary's order.
-    ``scratch_bytes`` is per program on a CPU thread's own stack of scratch, per program instance in global memory on a
-    GPU. ``registers`` and ``spills`` are read from the binary; None if the target lacks them. ``options`` are the
+    ``scratch_bytes`` is the scratch memory of one program: on a CPU part of the thread's scratch stack, on a GPU global
+    memory. ``registers`` and ``spills`` are read from the binary; None if the target lacks them. ``options`` are the
     compiler's launch options (:class:`silo.core.declaration.Option`) that are not 0: natural numbers sorted by name,
-    which its device or loader has to know besides. A grid counts programs, of a cluster each; with ``counts_blocks`` it
-    counts blocks, and is refused where ``cluster`` does not divide it. It is False if a cluster is one block, which
-    means the same. ``tensor_maps`` has one entry for each parameter of type ``tensormap`` in the layout, in its order.
-    ``loader`` is what only the loader of its kind of blobs reads: text in the loader's own form; "" without such text.
+    which the device or the loader reads. The grid counts programs, and each program is one cluster of blocks. With
+    ``counts_blocks`` the grid counts blocks, and a launch is refused if ``cluster`` does not divide it;
+    ``counts_blocks`` is False if a cluster is one block, as both then mean the same. ``tensor_maps`` has one entry for
+    each parameter of type ``tensormap`` in the layout, in its order. ``loader`` is text for the loader of this kind of
+    blobs, in the loader's own form; "" without such text.
     """
 
     title = "launch info"
@@ -335,7 +337,7 @@ class LaunchInfo(Persisted):
     loader: str = field(default="", form=TEXT, since=3)
 
     def __post_init__(self) -> None:
-        """``ValueError`` for a block of other than ``threads`` threads."""
+        """Raises ``ValueError`` if the block does not have ``threads`` threads."""
         object.__setattr__(self, "options", tuple(sorted(item for item in self.options if item[1])))
         object.__setattr__(self, "counts_blocks", self.counts_blocks and self.cluster != (1, 1, 1))
         if self.block == (0, 0, 0):
@@ -344,11 +346,11 @@ class LaunchInfo(Persisted):
             raise ValueError(f"a block of {format_block(self.block)} threads has not {self.threads}")
 
     def option(self, name: str) -> int:
-        """One of ``options``; 0 where it is not there."""
+        """Returns one of ``options``; 0 if it is not among them."""
         return dict(self.options).get(name, 0)
 
     def counts(self) -> Iterator[tuple[str, int]]:
-        """The numbers that drivers and loaders get unchanged, by name; memory for scratch and profiling is left out."""
+        """Yields the numbers that drivers and loaders get unchanged, by name; without scratch and profiling memory."""
         for name in ("num_warps", "threads", "shared_bytes", "registers", "spills"):
             if (value := getattr(self, name)) is not None:
                 yield name, value
@@ -364,7 +366,7 @@ class LaunchInfo(Persisted):
 
     @remembered
     def _json(self) -> Mapping[str, JSON]:
-        """The canonical form, which the keys of all the code with this layout are made of."""
+        """The canonical form; cached, because the keys of all code with this layout contain it."""
         data = write_members(self)
         if self.block == self._line:
             del data["block"]
@@ -377,23 +379,24 @@ class LaunchInfo(Persisted):
     @classmethod
     def from_json(cls, data: JSON) -> LaunchInfo:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
-        given = read_mapping(data, cls.title)
+        mapping = read_mapping(data, cls.title)
         own = {one.member for one in members_of(cls)} - {"options"}
-        options = {name: given[name] for name in sorted(set(given) - own)}
+        options = {name: mapping[name] for name in sorted(set(mapping) - own)}
         if not all(is_launch_option(name) for name in options):
             raise malformed(cls.title, data)
-        members: dict[str, JSON] = {name: value for name, value in given.items() if name in own}
+        members: dict[str, JSON] = {name: value for name, value in mapping.items() if name in own}
         if options:
             members["options"] = options
-        made = built(cls, read_members(cls, members))
-        idle = "counts_blocks" in members and not made.counts_blocks
-        if idle or ("block" in members and made.block == (made.threads, 1, 1)):  # which is never written
+        launch = built(cls, read_members(cls, members))
+        idle = "counts_blocks" in members and not launch.counts_blocks
+        # ``to_json`` never writes these defaults, so other code wrote the data
+        if idle or ("block" in members and launch.block == (launch.threads, 1, 1)):
             raise malformed(cls.title, data)
-        return made
+        return launch
 
 
 def format_block(block: tuple[int, int, int]) -> str:
-    """A block for messages, without the axes at the end that are 1.
+    """Formats a block for messages, without trailing axes of 1.
 
     >>> format_block((16, 16, 1)), format_block((256, 1, 1)), format_block((1, 1, 4))
     ('16 x 16', '256', '1 x 1 x 4')

@@ -1,4 +1,4 @@
-"""A case's own data: values that are kept whole, or a function of an element's indices."""
+"""Literal data of a case's arrays: stored values, or a function of an element's indices."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["OWN_LIMIT", "Formula", "OwnData", "Tabulate", "Values", "formula_of", "own_from_json", "values_of"]
 
-# Values that an array of a case may hold, in bytes: they travel with the case.
+# The most bytes of values that an array of a case may hold: they are stored in the case.
 OWN_LIMIT = 1 << 18
 
-# (program, shape, out): the value of a program over the indices for each element, in C order, into 64-bit integers.
+# The type of ``tabulate(program, shape, out)``: evaluates an expression program for each element's indices, in C order,
+# into 64-bit integers.
 Tabulate: TypeAlias = Callable[[bytes, tuple[int, ...], "array[int]"], None]
 
-_MOST_AXES = 8  # axes of a function's array: the native code reads this many of a shape
+_MOST_AXES = 8  # the native code evaluates a function over at most 8 indices
 
 _CODES = {
     "int8": "b",
@@ -48,7 +49,7 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """All elements in C order, little-endian."""
+    """An array's elements, stored in C order, little-endian."""
 
     data: bytes
 
@@ -58,7 +59,7 @@ class Values:
         return _swapped(self.data, element.itemsize)
 
     def refusal(self, element: DType, shape: tuple[int, ...]) -> str:
-        """The reason why they cannot be the elements of an array; "" if they can."""
+        """Returns why the values cannot be the elements of such an array; "" if they can."""
         size, held = math.prod(shape) * element.itemsize, len(self.data)
         if size != held:
             return f"has {held} bytes of values and needs {size}"
@@ -71,15 +72,15 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """An expression over an element's indices, ``i0`` the first; of a float dtype, its value."""
+    """An expression over an element's indices, the first of which is ``i0``; a float dtype converts its value."""
 
     node: Node
 
     def elements(self, element: DType, shape: tuple[int, ...], tabulate: Tabulate | None = None) -> bytes:
-        """The elements in C order, in the machine's byte order. ``tabulate`` works them out faster.
+        """Returns the elements in C order, in the machine's byte order. ``tabulate`` computes them faster.
 
         Raises:
-            CaseError: an element lacks a value, or its value does not fit the dtype.
+            CaseError: an element has no value, or its value does not fit the dtype.
         """
         names = _index_names(len(shape))
         try:
@@ -98,7 +99,7 @@ class Formula:
         return _packed(numbers, element, f"an array of {self}")
 
     def refusal(self, element: DType, shape: tuple[int, ...]) -> str:
-        """See :meth:`Values.refusal`."""
+        """Returns why the formula cannot make the elements of such an array; "" if it can."""
         del element
         index_names = _index_names(len(shape))
         if len(shape) > _MOST_AXES:
@@ -124,7 +125,7 @@ OwnData: TypeAlias = Values | Formula
 
 
 def own_from_json(data: JSON) -> OwnData:
-    """The inverse of ``to_json``; ``ValueError`` on anything else."""
+    """Returns the values or the formula that the JSON holds; ``ValueError`` on anything else."""
     if isinstance(data, dict) and "formula" in data:
         return Formula(from_json(read_object(data, ("formula",), "own data")["formula"]))
     text = read_text(read_object(data, ("values",), "own data")["values"], "values")
@@ -135,18 +136,17 @@ def own_from_json(data: JSON) -> OwnData:
 
 
 def formula_of(function: Callable[..., object], shape: tuple[int, ...]) -> Formula:
-    """Values that a function computes from an element's indices. ``TraceError`` if that is not an expression."""
+    """Returns the formula that a Python function computes. ``TraceError`` if it is not an expression."""
     return Formula(trace_indices(function, _index_names(len(shape))))
 
 
 def values_of(values: Any, dtype: object = None) -> tuple[Values, tuple[int, ...], DType]:  # noqa: ANN401
-    """Values of an array of any library on the host, or of numbers in lists, with their shape and dtype.
+    """Returns the values of a host array of any library, or of numbers in lists, with their shape and dtype.
 
-    Without ``dtype`` the array's own dtype is used; for Python's numbers bool, int32 (int64 if they need it) or
-    float32.
+    Without ``dtype`` the array's own dtype is used; Python's numbers become bool, int32 (int64 if needed) or float32.
 
     Raises:
-        CaseError: they are not array, do not fit the dtype, or are too many to be kept.
+        CaseError: they are not an array, do not fit the dtype, or are too many to be stored.
     """
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         numbers, shape = _flat(cast("Sequence[Any]", values))
@@ -158,16 +158,16 @@ def values_of(values: Any, dtype: object = None) -> tuple[Values, tuple[int, ...
         import numpy as np  # noqa: PLC0415  # numpy is optional
 
         try:
-            given: NDArray[Any] = np.asarray(values)
-            element = dtype_named(given.dtype if dtype is None else dtype)
+            source: NDArray[Any] = np.asarray(values)
+            element = dtype_named(source.dtype if dtype is None else dtype)
         except (TypeError, RuntimeError, CaseError) as error:
             raise CaseError(f"make.array takes arrays on the host and numbers, not this: {error}") from None
-        shape = tuple(given.shape)
-        _check_size(given.size * element.itemsize)
-        if given.dtype == numpy_dtype(element):
-            data = given.tobytes()
+        shape = tuple(source.shape)
+        _check_size(source.size * element.itemsize)
+        if source.dtype == numpy_dtype(element):
+            data = source.tobytes()
         else:
-            data = _packed(given.reshape(-1).tolist(), element, "make.array")
+            data = _packed(source.reshape(-1).tolist(), element, "make.array")
     return Values(_swapped(data, element.itemsize)), shape, element
 
 
@@ -181,7 +181,7 @@ def _check_size(size: int) -> None:
 
 
 def _swapped(data: bytes, itemsize: int) -> bytes:
-    """From the machine's byte order to little-endian, or back."""
+    """Converts between the machine's byte order and little-endian."""
     if sys.byteorder == "little" or itemsize == 1:
         return data
     words = array(_CODES[f"uint{8 * itemsize}"], data)
@@ -194,7 +194,7 @@ def _index_names(count: int) -> tuple[str, ...]:
 
 
 def _flat(values: Sequence[Any]) -> tuple[list[Any], tuple[int, ...]]:
-    """Nested lists as numbers in C order, and their shape."""
+    """Returns the numbers of nested lists in C order, and the shape."""
     shape: list[int] = []
     level: list[Any] = [values]
     while level and all(_is_row(one) for one in level):
@@ -224,10 +224,10 @@ def _natural(numbers: Iterable[object]) -> DType:
 
 
 def _packed(numbers: Sequence[Any] | array[int], element: DType, where: str) -> bytes:
-    """Numbers as elements, in the machine's byte order. ``CaseError`` names a value that does not fit."""
+    """Packs numbers as elements in the machine's byte order. ``CaseError`` names a value that does not fit."""
     if element.kind is not DTypeKind.FLOAT:
         least, most = _range(element)
-        # A formula's numbers are integers, so its extremes decide.
+        # An array holds a formula's integers, so checking its extremes is enough.
         extremes = (min(numbers), max(numbers)) if isinstance(numbers, array) and numbers else numbers
         for number in extremes:
             if not math.isfinite(number) or int(number) != number or not least <= number <= most:
@@ -251,7 +251,7 @@ def _floats(numbers: Iterable[Any], element: DType) -> bytes:
 def _single(number: float) -> bytes:
     try:
         return struct.pack("=f", number)
-    except OverflowError:  # as in every other conversion, a value that is too large becomes infinity
+    except OverflowError:  # infinity, as in every other conversion of a value that is too large
         return struct.pack("=f", math.copysign(math.inf, number))
 
 

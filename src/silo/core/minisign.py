@@ -1,4 +1,4 @@
-"""Keys and signatures as minisign writes them: values, read and printed.
+"""Keys and signatures of minisign: reads and writes their texts and files.
 
 A signature covers the BLAKE2b hash of a message (minisign's prehashed form, ``ED``); a second signature covers the
 first one and a comment. A key has a number, which a signature repeats to name its key; the number itself is not
@@ -26,8 +26,8 @@ __all__ = [
     "prehashed",
 ]
 
-MAX_COMMENT_BYTES: Final = 8192  # as many as minisign reads
-MAX_SIGNATURE_BYTES: Final = 16384  # of a file: three short lines and two comments
+MAX_COMMENT_BYTES: Final = 8192  # minisign's own limit
+MAX_SIGNATURE_BYTES: Final = 16384  # size of a signature file: three short lines and two comments
 
 _KEY: Final = b"Ed"
 _PREHASHED: Final = b"ED"
@@ -38,13 +38,13 @@ _UNTRUSTED: Final = b"untrusted comment: "
 _TRUSTED: Final = b"trusted comment: "
 
 _PRIME: Final = 2**255 - 19
-# The second coordinates of the points whose order divides 8: for these keys everybody can sign anything.
+# The second coordinates of the points whose order divides 8: with such a key anybody can sign any message.
 _ORDER_8: Final = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _WEAK: Final = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
 
 
 def is_weak_point(point: bytes) -> bool:
-    r"""Whether everybody can sign for a public key, or the key is not in canonical form.
+    r"""Whether anybody can sign for a public key, or the key is not in canonical form.
 
     >>> is_weak_point(bytes(32)), is_weak_point(b"\x58" + b"\x66" * 31)
     (True, False)
@@ -55,19 +55,19 @@ def is_weak_point(point: bytes) -> bool:
 
 @frozen
 class PublicKey:
-    """An Ed25519 key that signatures are checked with. ``number`` is eight bytes of its maker's choice."""
+    """An Ed25519 key that verifies signatures. ``number`` is eight bytes that the key's maker chose."""
 
     number: bytes
     point: bytes
 
     @property
     def id(self) -> str:
-        """The number as minisign shows it."""
+        """The number in the form that minisign prints."""
         return number_text(self.number)
 
     @property
     def text(self) -> str:
-        """The 56 characters by which people hand the key on.
+        """The key as the 56 characters that people exchange.
 
         >>> PublicKey.parse("RWRXYFTj/cvKiReG/Kcfi0NUT0CLkT75eYqol7jBpHXwSTjzQLefb5vP").id
         '89CACBFDE3546057'
@@ -81,7 +81,7 @@ class PublicKey:
 
     @classmethod
     def parse(cls, text: str) -> PublicKey:
-        """Read the 56 characters. ``SignatureError`` for anything else."""
+        """Parses the 56 characters. ``SignatureError`` for anything else."""
         data = _decoded(text.encode("ascii", "replace"), _PUBLIC_BYTES, "a public key")
         if data[:2] != _KEY:
             raise SignatureError(f"a key of the algorithm {data[:2]!r}, which is not known; keys begin with RW")
@@ -92,7 +92,7 @@ class PublicKey:
 
     @classmethod
     def parse_file(cls, data: bytes) -> PublicKey:
-        """Read a file of a key: a line of comment, and the key in the next; or the key alone."""
+        """Parses the contents of a key's file: a comment line and then the key, or the key alone."""
         keys = [line for line in data.split(b"\n") if line.strip() and not line.startswith(_UNTRUSTED)]
         if len(keys) != 1:
             raise SignatureError("not a public key: that is a line of comment and one of 56 characters")
@@ -100,13 +100,13 @@ class PublicKey:
 
     @staticmethod
     def looks_like(text: str) -> bool:
-        """Whether a text has the form of a key, and so is not the name of a file."""
+        """Whether a text has the form of a key, so that it is not taken for a file name."""
         return _KEY_TEXT.fullmatch(text) is not None
 
 
 @frozen
 class MinisignSignature:
-    """A signature in a file beside the signed file.
+    """The contents of a signature file, which lies beside the signed file.
 
     ``comment`` is covered by ``comment_signature``, not by ``data``.
     """
@@ -118,21 +118,21 @@ class MinisignSignature:
 
     @property
     def id(self) -> str:
-        """The number of its key, as the signature itself claims."""
+        """The number of the key that the signature names. It is not verified."""
         return number_text(self.number)
 
     @property
     def comment_text(self) -> str:
-        """The signed comment, for people; its bytes may be anything."""
+        """The signed comment as sanitized text; its bytes may be anything."""
         return self.comment.decode("utf-8", "replace")
 
     @property
     def signed_comment(self) -> bytes:
-        """What ``comment_signature`` signs."""
+        """The bytes that ``comment_signature`` signs."""
         return self.data + self.comment
 
     def file_bytes(self, untrusted: str) -> bytes:
-        """The contents of a signature's file; ``untrusted`` is a comment that is not signed."""
+        """Returns the contents of a signature file; ``untrusted`` is a comment that is not signed."""
         lines = (
             _UNTRUSTED + untrusted.encode(),
             base64.b64encode(_PREHASHED + self.number + self.data),
@@ -143,7 +143,7 @@ class MinisignSignature:
 
     @classmethod
     def parse(cls, data: bytes) -> MinisignSignature:
-        """Read a file of a signature. ``SignatureError`` names its fault."""
+        """Parses the contents of a signature file. ``SignatureError`` says what is wrong."""
         if len(data) > MAX_SIGNATURE_BYTES:
             raise SignatureError(f"more than the {MAX_SIGNATURE_BYTES} bytes that a signature may have")
         lines = data.removesuffix(b"\n").split(b"\n")
@@ -166,7 +166,7 @@ class MinisignSignature:
 
 
 def number_text(number: bytes) -> str:
-    """The number of a key as minisign shows it: sixteen digits.
+    """Returns the number of a key in the form that minisign prints: sixteen digits.
 
     >>> number_text(bytes([1, 0, 0, 0, 0, 0, 0, 255]))
     'FF00000000000001'
@@ -175,7 +175,7 @@ def number_text(number: bytes) -> str:
 
 
 def prehashed(message: bytes) -> bytes:
-    """The BLAKE2b hash of ``message``, 64 bytes, which a signature covers."""
+    """Returns the BLAKE2b hash of ``message``, 64 bytes, which a signature covers."""
     return hashlib.blake2b(message).digest()
 
 
@@ -184,7 +184,7 @@ def _decoded(text: bytes, size: int, what: str) -> bytes:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         data = b""
-    # Only the one way of writing that encoders use: unused bits are zero.
+    # Accept only the canonical base64 text, whose unused bits are zero.
     if len(data) != size or base64.b64encode(data) != text:
         raise SignatureError(f"{what} is {size} bytes in base64, which {len(text)} characters here are not")
     return data

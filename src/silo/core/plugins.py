@@ -1,6 +1,6 @@
-"""The plug-ins: Silo's own from a table, others by entry point; and the declarations of compilers and loaders.
+"""Finds plug-ins: Silo's own in a table, others by entry point; and reads declarations of compilers and loaders.
 
-A first launch looks up names of options and kinds of blobs, so the table answers without an import.
+A first launch looks up names of options and kinds of blobs, which the table answers without importing a plug-in.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SOURCES = "silo.sources"
 
 @cache
 def driver_kinds() -> tuple[str, ...]:
-    """The kinds of devices that Silo has a driver for, sorted: the folders of ``silo/drivers``.
+    """Returns the kinds of devices that Silo has a driver for, sorted: the folders of ``silo/drivers``.
 
     >>> "cuda" in driver_kinds(), "kind_of_a_plugin" in driver_kinds()
     (True, False)
@@ -73,15 +73,15 @@ def _device_places() -> Mapping[str, str]:
 
 
 def shipped_places(group: str) -> Mapping[str, str]:
-    """Name to ``module:attribute`` of Silo's own plug-ins in a group of entry points (``silo.compilers``, ...)."""
+    """Maps the names of Silo's own plug-ins in a group of entry points to ``module:attribute``."""
     return _device_places() if group == DEVICES else SHIPPED.get(group, {})
 
 
 @cache
 def installed_places(group: str) -> Mapping[str, str]:
-    """The same for all installed plug-ins, sorted by name. Other plug-ins cannot have Silo's own names.
+    """Maps the names of all installed plug-ins to ``module:attribute``, sorted. Others cannot use Silo's own names.
 
-    Looks through every installed distribution, once a process and group: some milliseconds.
+    Searches every installed distribution, once for each process and group: some milliseconds.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415  # a first launch does without
 
@@ -90,18 +90,18 @@ def installed_places(group: str) -> Mapping[str, str]:
 
 
 def place_of(group: str, name: str) -> str | None:
-    """The place of one plug-in, None if it is not installed. For Silo's own plug-ins the table is enough."""
+    """Returns ``module:attribute`` of one plug-in, None if it is not installed. For Silo's own the table is enough."""
     return shipped_places(group).get(name) or installed_places(group).get(name)
 
 
 def load_place(place: str) -> object:
-    """The object that ``module:attribute`` names. Raises the errors of importing it, or AttributeError."""
+    """Imports the object that ``module:attribute`` names. Passes on the errors of importing it, and AttributeError."""
     module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)
 
 
 def part_of(group: str, name: str, part: str) -> Any:  # noqa: ANN401  # a module
-    """A module in the folder of one of Silo's own plug-ins; None if it does not exist.
+    """Returns a module in the folder of one of Silo's own plug-ins; None if it does not exist.
 
     >>> part_of("silo.sources", "binary", "tracing") is None
     True
@@ -118,14 +118,14 @@ def part_of(group: str, name: str, part: str) -> Any:  # noqa: ANN401  # a modul
 
 
 def _declared_at(place: str, kind: type[_Declaration], what: str) -> _Declaration | Rejected:
-    """The declaration at a place, or why it cannot be used; ``what`` is the plug-in, for messages."""
+    """Imports the declaration at a place; ``Rejected`` if it cannot be used. ``what`` names the plug-in in messages."""
     try:
-        found = load_place(place)
+        declared = load_place(place)
     except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
         return Rejected(f"{what} does not load: {type(error).__name__}: {error}")
-    if not isinstance(found, kind):
-        return Rejected(f"{what} is no {kind.__name__} (silo.core.declaration) but {type(found).__name__}")
-    return found
+    if not isinstance(declared, kind):
+        return Rejected(f"{what} is no {kind.__name__} (silo.core.declaration) but {type(declared).__name__}")
+    return declared
 
 
 # -- Compilers ---------------------------------------------------------------------------------------------------------
@@ -133,24 +133,24 @@ def _declared_at(place: str, kind: type[_Declaration], what: str) -> _Declaratio
 
 @cache
 def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
-    """The declaration of the compiler plug-in at a place, or the reason why it cannot be used."""
+    """Returns the declaration of the compiler plug-in at a place, or why it cannot be used."""
     from silo.core.declaration import CompilerDeclaration  # noqa: PLC0415  # a first launch does without
 
     what = f"the plug-in {name} ({place})"
-    found = _declared_at(place, CompilerDeclaration, what)
-    if isinstance(found, Rejected):
-        return found
-    if found.name != name:
-        return Rejected(f"{what} declares that it is called {found.name}")
+    declared = _declared_at(place, CompilerDeclaration, what)
+    if isinstance(declared, Rejected):
+        return declared
+    if declared.name != name:
+        return Rejected(f"{what} declares that it is called {declared.name}")
     if place == shipped_places(COMPILERS).get(name):
-        return found
-    for option in found.options:
+        return declared
+    for option in declared.options:
         if not option.name.startswith(f"{name}_"):
             return Rejected(f"{what} declares the option {option.name}: its name must begin with {name}_")
-    for kind in found.blobs:
+    for kind in declared.blobs:
         if BLOB_KINDS.get(kind.name, known := (kind.host_code, kind.checked_text)) != known:
             return Rejected(f"{what} declares the kind {kind.name} of blobs to be other than Silo does")
-    return found
+    return declared
 
 
 def declarations() -> Iterator[CompilerDeclaration]:
@@ -162,17 +162,17 @@ def declarations() -> Iterator[CompilerDeclaration]:
 
 
 def declared_options() -> Iterator[Option]:
-    """The options of all installed compilers; those that several compilers have once for each."""
+    """Yields the options of all installed compilers; an option that several compilers have comes once for each."""
     return (option for declared in declarations() for option in declared.options)
 
 
 def shipped_options() -> tuple[str, ...]:
-    """The names of the options that Silo's own compilers have."""
+    """Returns the names of the options that Silo's own compilers have."""
     return OPTIONS
 
 
 def options_for_targets(kind: str) -> frozenset[str]:
-    """The names of the options that mean something for one kind of targets alone.
+    """Returns the names of the options that have a meaning only for one kind of targets.
 
     >>> "cpu_chunk" in options_for_targets("cpu"), "enable_fp_fusion" in options_for_targets("cpu")
     (True, False)
@@ -190,7 +190,7 @@ def option_names() -> tuple[str, ...]:
 
 @lru_cache(4096)
 def is_option(name: str) -> bool:
-    """Whether a compiler has an option of this name. In configs, spaces and calls every other name is a parameter's.
+    """Whether a compiler has an option of this name. In configs, spaces and calls every other name is a parameter.
 
     >>> is_option("num_warps"), is_option("BLOCK")
     (True, False)
@@ -200,7 +200,7 @@ def is_option(name: str) -> bool:
 
 @lru_cache(4096)
 def is_launch_option(name: str) -> bool:
-    """Whether it is an option that launch info has."""
+    """Whether the option is stored in launch info."""
     if name in shipped_options():
         return name in LAUNCH_OPTIONS
     option = _own_option(name)
@@ -209,14 +209,14 @@ def is_launch_option(name: str) -> bool:
 
 @lru_cache(4096)
 def threads_of_option(name: str) -> int:
-    """The number of a block's threads per unit of the option; 0 if it does not set threads."""
+    """Returns the number of a block's threads per unit of the option; 0 if the option does not set threads."""
     return max((option.threads for option in declared_options() if option.name == name), default=0)
 
 
 def _own_option(name: str) -> Option | None:
-    """An option of a plug-in that Silo does not ship, which is unique because it begins with the plug-in's name."""
+    """Returns the option of another plug-in, which the name begins with; None if ``name`` is no such option."""
     plugin, separator, _ = name.partition("_")
-    # Most names are parameters' names, such as BLOCK_SIZE, so no plug-in is loaded for them.
+    # Do not search for plug-ins: most names are parameters, such as BLOCK_SIZE.
     if not separator or not plugin.islower() or plugin in shipped_places(COMPILERS):
         return None
     place = installed_places(COMPILERS).get(plugin)
@@ -227,9 +227,9 @@ def _own_option(name: str) -> Option | None:
 
 
 def installed_words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The words that others' plug-ins add to the words a bundle may use, besides the table of Silo's own.
+    """Returns the names that installed plug-ins add to those a bundle may use (Silo's own are in the table).
 
-    Kinds of blobs, launch options, the kinds of text that a check compiles, and the kinds of all devices.
+    The tuples are kinds of blobs, launch options, kinds of text that a check compiles, and the kinds of all devices.
     """
     kinds = {kind.name for declared in declarations() for kind in declared.blobs} | set(installed_places(LOADERS))
     others = tuple(sorted(kinds - set(BLOB_KINDS)))
@@ -247,23 +247,23 @@ def installed_words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]
 
 @cache
 def load_loader_declaration(kind: str, place: str) -> LoaderDeclaration | Rejected:
-    """The declaration of the loader at a place, or the reason why it cannot be used."""
+    """Returns the declaration of the loader at a place, or why it cannot be used."""
     from silo.core.declaration import LoaderDeclaration  # noqa: PLC0415  # a first launch does without
 
     what = f"the loader of {kind} ({place})"
-    found = _declared_at(place, LoaderDeclaration, what)
-    if isinstance(found, Rejected):
-        return found
-    if found.kind != kind:
-        return Rejected(f"{what} declares that it loads {found.kind}")
-    return found
+    declared = _declared_at(place, LoaderDeclaration, what)
+    if isinstance(declared, Rejected):
+        return declared
+    if declared.kind != kind:
+        return Rejected(f"{what} declares that it loads {declared.kind}")
+    return declared
 
 
 def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:
-    """The loader of a kind of blobs, or why it cannot be used; None if the device itself loads the kind.
+    """Returns the loader of a kind of blobs, or why it cannot be used; None if the device itself loads the kind.
 
-    Devices load the blobs of Silo's own compilers, unless Silo ships a loader for the kind: others' loaders cannot take
-    these kinds over.
+    Devices load the blobs of Silo's own compilers, unless Silo ships a loader for the kind. Other plug-ins cannot
+    register loaders for these kinds.
     """
     places = shipped_places(LOADERS) if kind in BLOB_KINDS else installed_places(LOADERS)
     place = places.get(kind)
@@ -271,7 +271,7 @@ def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:
 
 
 def why_unmeasured(kinds: Iterable[str], target_kind: str) -> str:
-    """The reason why times of code of these kinds do not count on a target of this kind; "" if they do.
+    """Returns why launch times of code of these kinds do not count on such a target; "" if they do.
 
     >>> why_unmeasured(["cubin"], "cuda"), why_unmeasured(["jaxexp"], "tpu")
     ('', '')
@@ -299,9 +299,9 @@ def is_blob_kind(kind: str) -> bool:
 
 @lru_cache(256)
 def is_host_code(kind: str) -> bool:
-    """Whether blobs of this kind run in the process that loads them: one plug-in that declares it is enough.
+    """Whether blobs of this kind run in the process that loads them: true if at least one plug-in declares so.
 
-    Of a file's contents only the kind's name plays a part, and a name without a declaration here is not an answer.
+    A file contributes only the name of the kind. A name that no plug-in declares is refused.
 
     Raises:
         TrustError: no installed compiler or loader declares the kind.
@@ -323,7 +323,7 @@ def is_host_code(kind: str) -> bool:
 
 
 def is_checked_text(kind: str) -> bool:
-    """Whether blobs of this kind are the text that a check compiles."""
+    """Whether blobs of this kind are text that a check compiles."""
     known = BLOB_KINDS.get(kind)
     return known[1] if known is not None else any(one.checked_text for one in _declared_kinds(kind))
 

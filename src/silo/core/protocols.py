@@ -1,4 +1,4 @@
-"""Protocols: the services that a layer needs from a layer to its right, passed in by the composition root."""
+"""Protocols of services that one package calls and another implements; the implementations are passed in."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Source(Protocol):
 
     @property
     def kind(self) -> str:
-        """``triton``, ``binary``, ..."""
+        """The kind of the source: ``triton``, ``binary``, ..."""
         ...
 
     @property
@@ -66,68 +66,71 @@ class Source(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over the kernel, the functions it calls and the globals it reads; free of paths."""
+        """The sha256 of the kernel, the functions it calls and the globals it reads; it does not depend on paths."""
         ...
 
     @property
     def signature(self) -> Signature:
-        """Parameters, not yet typed."""
+        """The parameters, without types."""
         ...
 
 
 class Compiler(Protocol):
-    """Plug-in: from (source kind, target) to artifacts. An entry point of ``silo.compilers`` names its declaration."""
+    """Plug-in: compiles variants of one kind of source for a target.
+
+    An entry point of ``silo.compilers`` declares it.
+    """
 
     @property
     def declaration(self) -> CompilerDeclaration:
-        """The compiler's name, options, kinds of blobs: the object that the entry point names."""
+        """The compiler's name, options and kinds of blobs: the object that the entry point names."""
         ...
 
     def identity(self, target: Target) -> str:
-        """Versions and flags that decide the bytes; cheap: no hashing of whole installations."""
+        """Returns the versions and flags that decide the bytes. Must be cheap: do not hash whole installations."""
         ...
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Whether this plug-in compiles a source of this kind for ``target`` here, and why not.
+        """Whether this plug-in can compile a source of this kind for ``target`` here, with the reason if not.
 
         Called only if the declaration accepts both. The answer may depend on the arch and on installed packages.
         """
         ...
 
     def artifact_target(self, target: Target) -> Target:
-        """The target of code made for ``target``: the same, or a narrower target (Triton makes sm_90a for sm_90)."""
+        """Returns the target of code made for ``target``: the same, or narrower (Triton makes sm_90a for sm_90)."""
         ...
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """The front end, run in the caller's process: from source to text, and the facts about that code.
+        """Runs the front end in the caller's process: returns the source's lowered text and the facts about its code.
 
         Raises SourceError, CompileError.
         """
         ...
 
     def compile(self, job: CompileJob) -> Compiled:
-        """The back end, run in a worker process. Raises CompileError."""
+        """Runs the back end in a worker process. Raises CompileError."""
         ...
 
 
 @runtime_checkable
 class ReadsBinaries(Protocol):
-    """A compiler that returns the launch info of a binary which the framework itself compiled."""
+    """A compiler that returns the launch info of a binary that the framework itself compiled."""
 
     def read_binary(self, variant: Variant, binary: bytes, kind: str, metadata: Mapping[str, object]) -> LaunchInfo:
-        """Launch info from the binary and the framework's metadata. Raises CompileError, SourceError."""
+        """Returns launch info from the binary and the framework's metadata. Raises CompileError, SourceError."""
         ...
 
 
 @runtime_checkable
 class MakesCacheFiles(Protocol):
-    """A compiler that compiles for its framework: a program finds the result in the framework's cache.
+    """A compiler that fills the cache of its framework, so that a program finds the result there.
 
-    The job's text and parameters are the framework's own, so that the files are the same bytes.
+    The job's text and parameters are the framework's own, so the files have the same bytes.
     """
 
     def cache_files(self, job: CompileJob) -> CacheFiles:
-        """Compile, in a worker process. Raises CompileError: the framework's compiler refused the text."""
+        """Compiles in a worker process. Raises CompileError if the framework's compiler refuses the text."""
         ...
 
 
@@ -136,7 +139,7 @@ class WarmsUp(Protocol):
     """A compiler whose first ``compile`` in a process takes longer because it loads modules."""
 
     def warm_up(self) -> None:
-        """Load that. Raises SiloError as ``compile`` would."""
+        """Loads those modules. Raises SiloError as ``compile`` would."""
         ...
 
 
@@ -145,16 +148,16 @@ class ShowsCode(Protocol):
     """A compiler that shows the texts of a job's stages."""
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
-        """The names of the stages' texts for a target, in order: ``ttir``, ``ttgir``, ``llir``, ``ptx``, ..."""
+        """Returns the names of the stages' texts for a target, in order: ``ttir``, ``ttgir``, ``llir``, ``ptx``, ..."""
         ...
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """One of them, or ``llir`` if a tool makes it. Raises CompileError, ToolchainError."""
+        """Returns the text of one stage, or ``llir`` if a tool makes it. Raises CompileError, ToolchainError."""
         ...
 
 
 class CheckedKernel(Protocol):
-    """A kernel compiled to check itself while it runs. ``loaded`` is launched like any other, within :meth:`over`."""
+    """A kernel compiled to check itself while it runs. Launch ``loaded`` like any other, within :meth:`over`."""
 
     @property
     def launch(self) -> LaunchInfo:
@@ -163,7 +166,7 @@ class CheckedKernel(Protocol):
 
     @property
     def loaded(self) -> LoadedKernel:
-        """The arguments of a binding."""
+        """The loaded artifact, ready to launch."""
         ...
 
     @property
@@ -172,7 +175,7 @@ class CheckedKernel(Protocol):
         ...
 
     def over(self, arguments: Mapping[str, object], limits: CheckLimits) -> AbstractContextManager[list[str]]:
-        """Launches within the block are over ``arguments``; yields notes on accesses that were not checked.
+        """Checks launches within the block over ``arguments``; yields notes on accesses that were not checked.
 
         Raises CheckError.
         """
@@ -190,66 +193,69 @@ class ChecksKernels(Protocol):
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Compiles a checked kernel from the text beside an artifact, which lacks line numbers. Raises CompileError.
+        """Compiles a checked kernel from the text stored beside an artifact, which lacks line numbers.
 
-        Raises TrustError if the consent is not for this text and these calls, because code made from it runs here.
+        Raises CompileError, and TrustError if the consent is not for this text and these calls, because the compiled
+        text runs in this process.
         """
         ...
 
 
 @runtime_checkable
 class GivesCheckedText(ChecksKernels, Protocol):
-    """A compiler whose :meth:`check_text` compiles text that holds no code of its author's besides the kernel itself.
+    """A compiler whose :meth:`check_text` compiles text that contains no code of its author except the kernel itself.
 
-    The objects made of it run nothing when they are loaded, so a stranger's text can be compiled and loaded by a
-    confined process.
+    Loading the compiled objects runs none of their code, so a confined process can compile and load an untrusted text.
     """
 
     def text_to_check(self, source: Source, variant: Variant) -> tuple[str, tuple[LayoutSlot, ...]]:
-        """The text with the lines of the source, and the parameters of the kernel. Raises SourceError."""
+        """Returns the text with the line numbers of the source, and the kernel's parameters. Raises SourceError."""
         ...
 
 
 @runtime_checkable
 class DescribesText(ChecksKernels, Protocol):
-    """A compiler that knows which arguments decide the accesses of a text that its :meth:`check_text` compiles."""
+    """A compiler that can name the arguments that decide the memory accesses of a text for :meth:`check_text`."""
 
     def describe_text(self, text: str, launch: LaunchInfo, config: Config) -> Mapping[str, JSON]:
-        """The members that describe the text in a report of a crash. ``launch`` has its parameters.
+        """Returns the members that describe the text in a crash report. ``launch`` has the text's parameters.
 
         Raises:
-            UnsupportedError: the recorder does not keep the parameters that it takes.
-            CompileError: it cannot be read.
+            UnsupportedError: the crash recorder does not keep the parameters that the text takes.
+            CompileError: the text cannot be read.
         """
         ...
 
 
 @runtime_checkable
 class CompilesText(Protocol):
-    """A compiler for devices that also takes the text of a kernel's description in a report of a crash."""
+    """A compiler for devices that can also compile the text of a kernel in a crash report."""
 
     def text_job(
         self, text: str, kernel: str, target: Target, launch: LaunchInfo, options: Mapping[str, int]
     ) -> CompileJob:
-        """The job that compiles the text for ``target``; ``launch`` has its parameters."""
+        """Returns the job that compiles the text for ``target``; ``launch`` has its parameters."""
         ...
 
 
 class LoadedKernel(Protocol):
-    """An artifact ready to launch on one device; the native module's own type. Keeps its module loaded."""
+    """An artifact ready to launch on one device: a type of the native module. It keeps its code loaded."""
 
     @property
     def entry(self) -> str:
-        """The symbol that runs."""
+        """The name of the function in the artifact that a launch runs."""
         ...
 
 
 @runtime_checkable
 class AdoptsModules(Protocol):
-    """A device that also launches code which another library has loaded there."""
+    """A device that can also launch code which another library has loaded on it."""
 
     def adopt(self, launch: LaunchInfo, blob: bytes, name: str, module: int) -> LoadedKernel:
-        """A kernel of ``blob`` that is loaded already: ``module``, whose owner keeps it loaded. Raises DeviceError."""
+        """Returns a kernel of ``blob`` from ``module``, which another library loaded and keeps loaded.
+
+        Raises DeviceError.
+        """
         ...
 
 
@@ -257,7 +263,7 @@ class Timer(Protocol):
     """A device's clock."""
 
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
-        """Run ``launch`` ``repeats`` times, back to back, and wait for the end; nanoseconds for all of them."""
+        """Runs ``launch`` ``repeats`` times, back to back, and waits for the end; returns the total nanoseconds."""
         ...
 
 
@@ -265,7 +271,7 @@ class EnergyMeter(Protocol):
     """A device's counter of the energy that it has used."""
 
     def millijoules(self) -> int:
-        """The counter, which only grows. Raises OSError if it cannot be read now."""
+        """Returns the counter, which never decreases. Raises OSError if it cannot be read now."""
         ...
 
 
@@ -274,20 +280,20 @@ class MetersEnergy(Protocol):
     """A device that may have an energy counter. Devices without this method have none."""
 
     def energy_meter(self) -> EnergyMeter | Rejected:
-        """The counter, or why it cannot be read."""
+        """Returns the counter, or why it cannot be read."""
         ...
 
 
 @runtime_checkable
 class WatchfulTimer(Timer, Protocol):
-    """A clock that detects samples disturbed by other work on the machine, so that they are taken again."""
+    """A clock that detects samples disturbed by other work on the machine, so that they can be measured again."""
 
     def disturbed(self) -> bool:
         """Whether the last :meth:`elapsed_ns` is unreliable."""
         ...
 
     def settle(self) -> None:
-        """Prepare a process that does nothing but measure; once, before its first launch."""
+        """Prepares a process that only measures; called once, before its first launch."""
         ...
 
 
@@ -301,7 +307,7 @@ class Device(Protocol):
 
     @property
     def target(self) -> Target:
-        """The concrete target this machine's device is compiled for by default."""
+        """The concrete target that code for this device is compiled for by default."""
         ...
 
     @property
@@ -310,127 +316,129 @@ class Device(Protocol):
         ...
 
     def facts(self) -> Mapping[str, int]:
-        """Leaves of the expression language: ``sm_count``, ``warp_size``, ``reserved_sms``, ..."""
+        """Numbers that the expression language can read: ``sm_count``, ``warp_size``, ``reserved_sms``, ..."""
         ...
 
     @property
     def memory(self) -> Memory:
-        """The memory that its code reads and writes. With the kernel's kind it decides where a call runs."""
+        """The memory that the device's code reads and writes. With the kernel's kind, it decides where a call runs."""
         ...
 
     @property
     def measuring(self) -> Measuring | Rejected:
-        """In which process candidates may be timed, or why they may not.
+        """The process in which candidates may be timed, or why they may not be timed.
 
-        The process of :attr:`Measuring.CONFINED` finds the device by its name and the arrays in a :class:`silo.Buffer`,
-        so that is for devices of the host's memory and of drivers that the native module has, and for code that one of
-        these drivers loads: code that a library runs (``silo.loaders``) gets the call's own objects, which stay here.
+        A :attr:`Measuring.CONFINED` process finds the device by its name and the arrays in a :class:`silo.Buffer`. So
+        it is for devices that use the host's memory or a driver of the native module, and for code that such a driver
+        loads. Code that a library runs (``silo.loaders``) takes the call's own objects, which exist only in this
+        process.
         """
         ...
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:
-        """Whether code for this target, and of this kind if that matters, runs here (``silo.artifacts.runs_on``)."""
+        """Whether code for this target, and of this kind if given, runs on the device (``silo.artifacts.runs_on``)."""
         ...
 
     def synchronize(self) -> None:
-        """Wait until all that was enqueued is done; returns at once if launches return when they are done."""
+        """Waits until all enqueued work is done; returns at once if launches are synchronous."""
         ...
 
     def free_memory(self) -> int | None:
-        """The number of free bytes; None if it is unknown, and copies are made without a check."""
+        """Returns the number of free bytes; None if unknown: then copies are made without a check."""
         ...
 
     @property
     def driver(self) -> str:
-        """The driver's version, "" without a driver: part of the key of every trial."""
+        """The driver's version, "" without a driver. It is part of the key of every trial."""
         ...
 
     @property
     def timing(self) -> str:
-        """The name and version of how times are taken (``cpu-wall-warm/1``): part of the key of every trial."""
+        """The name and version of the timing method (``cpu-wall-warm/1``). It is part of the key of every trial."""
         ...
 
     def timer(self) -> Timer:
-        """A clock that times launches on this device."""
+        """Returns a clock that times launches on this device."""
         ...
 
     def load(
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
     ) -> LoadedKernel:
-        """Hand a verified blob to the driver. Raises DeviceError.
+        """Loads a verified blob through the driver. Raises DeviceError.
 
-        Host code (:func:`silo.core.plugins.is_host_code`) runs in this process as soon as it is mapped: a device that
-        maps some raises TrustError without consent to these bytes and this launch
+        Host code (:func:`silo.core.plugins.is_host_code`) may run in this process as soon as it is mapped. A device
+        that maps host code raises TrustError without consent to these bytes and this launch
         (``silo.core.consent.require_consent``).
         """
         ...
 
 
 class LibraryCall(Protocol):
-    """Code that a library runs, as the native launcher calls it, with Python's lock held."""
+    """Code that a library runs; the native launcher calls it while it holds the interpreter lock."""
 
     def __call__(self, arguments: tuple[object, ...], grid: tuple[int, int, int], stream: object, /) -> object:
-        """Run it, or enqueue it; results are written through the arguments.
+        """Runs or enqueues the code; results are written through the arguments.
 
-        Its return value is the launch's: None, or arrays that it made because the call lacks them.
+        Its return value is the launch's: None, or arrays that it made because the call omits them.
 
         ``arguments`` are the caller's own objects in the order of the kernel's parameters: the given value, else the
-        default, else the config's value. ``stream`` is the caller's own object too, None if none was given: then the
-        library's current stream is used. Whatever is raised reaches the caller, with a note that names the kernel.
+        default, else the config's value. ``stream`` is the caller's own object too; None means the library's current
+        stream. Exceptions reach the caller, with a note that names the kernel.
         """
         ...
 
 
 class Loader(Protocol):
-    """Plug-in: a function that loads one kind of blobs, which a library runs and no driver.
+    """Plug-in: a function that loads one kind of blobs, which a library runs instead of a driver.
 
     Its :class:`silo.core.declaration.LoaderDeclaration` is the entry point, in the group ``silo.loaders``.
     """
 
     def __call__(self, device: Device, launch: LaunchInfo, blob: bytes, name: str, /) -> LibraryCall:
-        """From a verified blob to something to call; consent to host code was given before. Raises DeviceError.
+        """Returns a callable for a verified blob; consent to host code was given earlier. Raises DeviceError.
 
-        ``name`` is the kernel's, for messages.
+        ``name`` is the kernel's name, for messages.
         """
         ...
 
 
 class Searcher(Protocol):
-    """Chooses which configs to try next. State is plain JSON, so a run can be resumed by replaying observations."""
+    """Chooses which configs to try next. Its state is plain JSON; a run is resumed by replaying observations."""
 
     def suggest(self, count: int) -> Sequence[Config]:
-        """Up to ``count`` configs not suggested before.
+        """Returns up to ``count`` configs that it has not suggested before.
 
-        It is asked ahead of observations. Fewer, even none, if it must first learn the outcome of earlier ones. An
-        empty list although every suggestion was observed ends the search.
+        It may be called before earlier suggestions were observed, and returns fewer configs, or none, if it needs their
+        outcomes first. An empty list although every suggestion was observed ends the search.
         """
         ...
 
     def observe(self, config: Config, time_ns: float | None) -> None:
-        """The outcome of one config, suggested or not: its median time, or None if it failed."""
+        """Takes the outcome of one config, suggested or not: its median time, or None if it failed."""
         ...
 
     def finish(self) -> None:
-        """The budget is nearly spent: from now on suggest configs that make the best config certain."""
+        """Tells the searcher that the budget is nearly spent: suggest configs that confirm which config is best."""
         ...
 
     def state(self) -> JSON:
-        """The state from which the search goes on."""
+        """Returns the state from which :meth:`restore` continues the search."""
         ...
 
     def restore(self, state: JSON) -> None:
-        """Go on from a :meth:`state`; ``ValueError`` if it is the state of another search."""
+        """Continues from a :meth:`state`; ``ValueError`` if it is the state of another search."""
         ...
 
 
 @runtime_checkable
 class CatchesUp(Protocol):
-    """Records that several machines share; this machine has a part of them."""
+    """Records that several machines share; this machine holds a part of them."""
 
     def catch_up(self, keys: Sequence[str], *, follow: bool = False) -> bool:
-        """Take in what other machines have kept under these keys; whether anything was new.
+        """Fetches records that other machines have stored under these keys; returns whether any were new.
 
-        With ``follow`` even if they were requested earlier, and the first key again from time to time as it is read.
+        With ``follow`` the keys are fetched even if they were fetched earlier, and the first key again from time to
+        time as it is read.
         """
         ...
 
@@ -439,11 +447,11 @@ class RecordStore(Protocol):
     """Append-only lists of JSON records by key."""
 
     def append(self, key: str, record: JSON) -> None:
-        """Add one record, atomically and durably."""
+        """Adds one record, atomically and durably."""
         ...
 
     def read(self, key: str) -> Iterator[JSON]:
-        """Every whole record of the key, in the order they were appended."""
+        """Yields every complete record of the key, in the order they were appended."""
         ...
 
 
@@ -451,22 +459,22 @@ class ListedRecords(RecordStore, Protocol):
     """Records whose keys can be listed."""
 
     def keys(self) -> tuple[str, ...]:
-        """The keys that have records, sorted."""
+        """Returns the keys that have records, sorted."""
         ...
 
 
 MOST_STEPS = 100_000_000
-"""Turns of loops and accesses of one program, if the caller names no other number."""
+"""The default limit on the loop iterations and accesses of one program in a checked run."""
 
 
 @frozen
 class CheckLimits:
     """How much a checked run examines, and for how long; see :func:`silo.check`.
 
-    ``nan``: also find NaNs that the kernel computes from numbers. ``uninitialized``: names of arguments that hold
-    nothing yet. ``memory``: further arrays that pointers in memory may point into. ``steps``: turns of loops and
-    accesses that one program (of a Metal kernel: one threadgroup) may take. ``views``: an access must be within the
-    array that was passed, not only within the memory that the array is a view of.
+    ``nan``: also find NaNs that the kernel computes from numbers. ``uninitialized``: names of arguments whose memory
+    holds no values yet. ``memory``: further arrays that pointers stored in memory may point into. ``steps``: the loop
+    iterations and accesses that one program (of a Metal kernel: one threadgroup) may take. ``views``: an access must be
+    within the array that was passed, not only within the memory that the array is a view of.
     """
 
     nan: bool = False

@@ -1,4 +1,4 @@
-"""Syntax trees of Python texts, also while several threads parse."""
+"""Parses Python texts, safely also while several threads parse."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _lock = Mutex()
 
 
 def parse_python(text: str | bytes) -> ast.Module:
-    """Return the tree of a text, as ``ast.parse`` does.
+    """Returns the syntax tree of a text, as ``ast.parse`` does.
 
     CPython 3.11 and 3.12 count the depth of a tree under construction for the whole interpreter. If a callback of the
     garbage collector lets another thread parse meanwhile, ``ast.parse`` raises ``SystemError`` for a correct text. So
-    Silo parses on one thread at a time, and parses again if another library's thread was in between.
+    Silo parses on one thread at a time, and parses again after a ``SystemError`` caused by another library's thread.
 
     Raises:
         SyntaxError: the text is not Python.

@@ -1,4 +1,4 @@
-"""Recipes: cases as values, small enough to travel in a bundle and enough to make the same arrays anywhere."""
+"""Recipes: cases as values, small enough to store in a bundle and complete enough to make the same arrays anywhere."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ class Work(Persisted):
 
     @classmethod
     def of(cls, moved: int | None, flops: int | None) -> Work | None:
-        """The work, or None if nothing is declared."""
+        """Returns the work, or None if both are None."""
         return None if moved is None and flops is None else cls(moved, flops)
 
 
-# Expected arrays up to this many bytes are kept whole, others by SAMPLES of their elements.
+# Expected arrays up to this many bytes are stored whole; of larger ones, SAMPLES elements are stored.
 WHOLE_LIMIT = 4096
 SAMPLES = 512
 
-_MAX_BYTES = 1 << 44  # bytes of one array: the most that a damaged recipe may allocate
-_FORMULA_BYTES = 64  # an element of an array that is computed
+_MAX_BYTES = 1 << 44  # most bytes of one array, so that a damaged recipe cannot allocate more
+_FORMULA_BYTES = 64  # bytes for each element while a formula is computed
 
-# The parameters of each fill with their defaults; None has to be given.
+# The parameters of each fill with their defaults; a default of None means that the parameter is required.
 _PARAMETERS: dict[Fill, dict[str, Value]] = {
     Fill.ZEROS: {},
     Fill.EMPTY: {},
@@ -95,7 +95,7 @@ def _read_fill(data: JSON, what: str) -> Fill:
 
 
 def _read_seed(data: JSON, what: str) -> int:
-    value = VALUE.read(data, what)  # which is an unsigned integer of 64 bits
+    value = VALUE.read(data, what)  # a seed is an unsigned integer of 64 bits
     if type(value) is not int:
         raise malformed(what, data)
     return value
@@ -113,7 +113,7 @@ _SIZES = listed(INTEGER, most=MAX_AXES)
 
 @frozen
 class ArrayRecipe(Persisted):
-    """How to make one array. ``strides`` are in elements, None for C order; ``params`` belong to the fill, by name.
+    """The recipe of one array. ``strides`` are in elements, None for C order; ``params`` are the fill's, by name.
 
     Values depend on the logical element number (C order), never on the strides. Build with :meth:`of`, which fills in
     defaults; ``CaseError`` names the invalid member.
@@ -164,7 +164,7 @@ class ArrayRecipe(Persisted):
         own: OwnData | None = None,
         **params: Value,
     ) -> ArrayRecipe:
-        """A recipe with defaults filled in; ``dtype`` as :func:`~silo.core.values.dtype_named` takes it.
+        """Returns a recipe with defaults filled in. :func:`~silo.core.values.dtype_named` reads ``dtype``.
 
         >>> ArrayRecipe.of("normal", (4,)).params
         (('mean', 0.0), ('std', 1.0))
@@ -172,11 +172,13 @@ class ArrayRecipe(Persisted):
         kind = fill if isinstance(fill, Fill) else _FILLS.get(fill)
         if kind is None:
             raise CaseError(f"unknown fill {fill!r}; known: {', '.join(_FILLS)}")
-        known, element = _PARAMETERS[kind], dtype_named(dtype)
-        unknown = sorted(set(params) - set(known))
+        defaults, element = _PARAMETERS[kind], dtype_named(dtype)
+        unknown = sorted(set(params) - set(defaults))
         if unknown:
-            raise CaseError(f"{kind.word} has no parameter {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
-        values = {**known, **params}
+            raise CaseError(
+                f"{kind.word} has no parameter {', '.join(unknown)}; known: {', '.join(defaults) or 'none'}"
+            )
+        values = {**defaults, **params}
         missing = sorted(name for name, value in values.items() if value is None)
         if missing:
             raise CaseError(f"{kind.word} needs {', '.join(missing)}")
@@ -200,17 +202,17 @@ class ArrayRecipe(Persisted):
 
     @property
     def size(self) -> int:
-        """How many elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def bytes_to_make(self) -> int:
-        """The most memory that making it takes. A formula's elements exist as Python's numbers for a while."""
+        """The most memory that making the array takes. A formula's elements are Python numbers for a while."""
         return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 
     @property
     def element_strides(self) -> tuple[int, ...]:
-        """The strides in elements, also if the recipe's order is C."""
+        """The strides in elements, computed if the recipe's order is C."""
         if self.strides is not None:
             return self.strides
         inner = [max(extent, 1) for extent in self.shape]
@@ -218,7 +220,7 @@ class ArrayRecipe(Persisted):
 
     @property
     def fill_params(self) -> FillParams:
-        """The parameters as the generator takes them."""
+        """Returns the parameters in the form that the generator takes."""
         values = cast("dict[str, Any]", dict(self.params))
         floats = self.dtype.kind is DTypeKind.FLOAT
         match self.fill:
@@ -238,7 +240,7 @@ class ArrayRecipe(Persisted):
                 return FillParams()
 
     def host(self, fill: Callable[[ArrayRecipe], NDArray[Any]] | None = None) -> NDArray[Any]:
-        """The array in numpy; ``fill`` makes its elements in C order faster than the default, with the same bits."""
+        """Returns the array in numpy; ``fill`` makes its elements (C order, same bits) faster than the default."""
         if fill is not None:
             flat = fill(self)
         elif self.own is not None:
@@ -257,7 +259,7 @@ class ArrayRecipe(Persisted):
         return bits.copy().view(numpy_dtype(self.dtype))
 
     def own_bytes(self, tabulate: Tabulate | None = None) -> bytes:
-        """The elements of an array with data of its own, in C order and the machine's byte order."""
+        """Returns the elements of an array with literal data, in C order and the machine's byte order."""
         assert self.own is not None
         return self.own.elements(self.dtype, self.shape, tabulate)
 
@@ -292,7 +294,8 @@ class ArrayRecipe(Persisted):
 
 
 _FLOAT_FILLS = frozenset({Fill.UNIFORM, Fill.NORMAL})
-_ANY_FILLS = frozenset({Fill.FULL, Fill.ARANGE})  # floats for float dtypes, integers otherwise
+# these fills take a float parameter for float dtypes, an integer otherwise
+_ANY_FILLS = frozenset({Fill.FULL, Fill.ARANGE})
 
 
 def _range(element: DType) -> tuple[int, int]:
@@ -304,7 +307,7 @@ def _range(element: DType) -> tuple[int, int]:
         case DTypeKind.INT:
             return -(1 << (element.bits - 1)), (1 << (element.bits - 1)) - 1
         case DTypeKind.FLOAT:
-            return INT64_MIN, INT64_MAX  # integers pass through int64 on their way to a float
+            return INT64_MIN, INT64_MAX  # the generator makes int64 values and converts them to float
 
 
 def _signed(value: int) -> int:
@@ -313,21 +316,21 @@ def _signed(value: int) -> int:
 
 @frozen
 class ScalarRecipe:
-    """An argument that is its own recipe: a number, None, or the value of a constexpr."""
+    """The recipe of a scalar argument, which is its value: a number, None, or a constexpr."""
 
     value: Value = field(identity=identity_of)
 
 
 @frozen
 class AliasRecipe:
-    """The very array or descriptor of another argument, as when a kernel works in place."""
+    """The same array or descriptor as another argument, for example if a kernel works in place."""
 
     name: str
 
 
 @frozen
 class DescriptorRecipe(Persisted):
-    """A tensor descriptor of a whole array."""
+    """The recipe of a tensor descriptor of a whole array."""
 
     title = "a descriptor recipe"
 
@@ -343,7 +346,7 @@ class DescriptorRecipe(Persisted):
             raise CaseError(f"a descriptor pads with 'zero' or 'nan', not {self.padding!r}")
 
     def over(self, array: object) -> TensorDescriptor:
-        """The descriptor of an array made from the recipe."""
+        """Returns the descriptor of an array made from the recipe."""
         shape, strides = self.array.shape, self.array.element_strides
         return TensorDescriptor(array, shape, strides, self.block_shape, self.padding, self.round_f32_to_tf32)
 
@@ -353,11 +356,12 @@ ArgumentRecipe: TypeAlias = ArrayRecipe | DescriptorRecipe | ScalarRecipe | Alia
 
 @frozen
 class ExpectedRecipe(Persisted):
-    """The contents of an array after the launch: all its elements, or samples.
+    """The expected contents of an array after the launch: all its elements, or samples.
 
     ``values`` are little-endian elements of ``dtype`` (the reference's dtype, which may be wider than the argument's).
-    ``sampled`` is None if they are complete; otherwise the argument of :func:`~silo.core.generator.sample_indices`,
-    with ``seed``. Tolerances None mean the defaults of :func:`~silo.core.checks.compare`.
+    ``sampled`` is None if all elements are stored; otherwise it is the ``count`` that
+    :func:`~silo.core.generator.sample_indices` takes, with ``seed``. Tolerances None mean the defaults of
+    :func:`~silo.core.checks.compare`.
     """
 
     title = "an expected array"
@@ -386,7 +390,7 @@ class ExpectedRecipe(Persisted):
             raise CaseError(f"an expected array of {len(self)} {self.dtype} values has {len(self.values)} bytes")
 
     def __len__(self) -> int:
-        """How many values it holds."""
+        """Returns the number of values that it holds."""
         total = math.prod(self.shape)
         return total if self.sampled is None else len(sample_indices(self.seed, self.sampled, total))
 
@@ -394,7 +398,10 @@ class ExpectedRecipe(Persisted):
     def of(
         cls, array: NDArray[Any], *, rtol: float | None = None, atol: float | None = None, seed: int = 0
     ) -> ExpectedRecipe:
-        """The recipe of a reference result: whole up to :data:`WHOLE_LIMIT` bytes, :data:`SAMPLES` elements above."""
+        """Returns the recipe of a reference result.
+
+        It stores all elements of an array of at most :data:`WHOLE_LIMIT` bytes, else :data:`SAMPLES` of them.
+        """
         element = dtype_named(array.dtype)
         sampled = SAMPLES if array.size * element.itemsize > WHOLE_LIMIT else None
         flat = array.reshape(-1)
@@ -404,11 +411,11 @@ class ExpectedRecipe(Persisted):
         return cls(element, tuple(array.shape), little.tobytes(), sampled, seed, rtol, atol)
 
     def indices(self) -> tuple[int, ...] | None:
-        """The element numbers (C order) that ``values`` belong to; None: all."""
+        """Returns the element numbers (C order) of ``values``; None if all elements are stored."""
         return None if self.sampled is None else sample_indices(self.seed, self.sampled, math.prod(self.shape))
 
     def array(self) -> NDArray[Any]:
-        """The values in numpy: with ``shape`` if they are complete, with one axis if they are sampled."""
+        """Returns the values in numpy: with ``shape`` if they are complete, with one axis if they are sampled."""
         import numpy as np  # noqa: PLC0415  # numpy is optional
 
         flat = np.frombuffer(self.values, dtype=np.dtype(f"<u{self.dtype.itemsize}"))
@@ -455,7 +462,7 @@ class CaseRecipe(Persisted):
     """One case of a kernel: its arguments by parameter name, and the expected contents of its written arrays.
 
     ``grid`` is set if the case, and not the kernel, declares it. ``config`` holds the case's own options, ``work`` its
-    bytes and flops. ``changes`` names arrays with values that the kernel changes and of which nothing is expected.
+    bytes and flops. ``changes`` names arrays with values that the kernel changes without an expected result.
     """
 
     title = "a case"
@@ -488,7 +495,10 @@ class CaseRecipe(Persisted):
         object.__setattr__(self, "config", tuple(sorted(self.config, key=lambda item: item[0])))
 
     def unchanged(self) -> dict[str, ArrayRecipe]:
-        """The arrays that a launch must not change, by argument; empty if the case expects and changes nothing."""
+        """Returns the arrays that a launch must not change, by argument.
+
+        Empty if the case expects and changes nothing.
+        """
         if not self.expected and not self.changes:
             return {}
         own = dict(self.arguments)
@@ -499,34 +509,34 @@ class CaseRecipe(Persisted):
 
     @property
     def bytes_to_make(self) -> int:
-        """The memory that making its arrays takes at most."""
+        """The most memory that making the case's arrays takes."""
         arrays = (one.array if isinstance(one, DescriptorRecipe) else one for _, one in self.arguments)
         return sum(one.bytes_to_make for one in arrays if isinstance(one, ArrayRecipe))
 
     @property
     def elements(self) -> int:
-        """The elements of the arrays that its arguments are, together: how large it is."""
+        """The number of elements of all the case's arrays: its size."""
         own = dict(self.arguments)
         given = (own[one.name] if isinstance(one, AliasRecipe) else one for _, one in self.arguments)
         return sum(getattr(getattr(one, "array", one), "size", 0) for one in given)
 
     def expecting(self, references: Mapping[str, NDArray[Any]], rtol: float | None, atol: float | None) -> CaseRecipe:
-        """This recipe with the expected arrays; None for the default tolerances of a dtype."""
+        """Returns this recipe with the expected arrays; tolerances None mean the default of each dtype."""
         rtol, atol = (None if one is None else float(one) for one in (rtol, atol))
         made = ((name, ExpectedRecipe.of(array, rtol=rtol, atol=atol)) for name, array in references.items())
         return replace(self, expected=tuple(made))
 
     def materialize(self, make: Callable[[ArrayRecipe], T]) -> dict[str, T | TensorDescriptor | Value]:
-        """The arguments by name: arrays as ``make`` makes them, aliases as the same object, values as they are."""
-        made: dict[str, T | TensorDescriptor | Value] = {}
+        """Returns the arguments by name. ``make`` makes the arrays, and an alias is the same object as its original."""
+        arguments: dict[str, T | TensorDescriptor | Value] = {}
         for name, recipe in self.arguments:
             if isinstance(recipe, ArrayRecipe):
-                made[name] = make(recipe)
+                arguments[name] = make(recipe)
             elif isinstance(recipe, DescriptorRecipe):
-                made[name] = recipe.over(make(recipe.array))
+                arguments[name] = recipe.over(make(recipe.array))
             elif isinstance(recipe, ScalarRecipe):
-                made[name] = recipe.value
+                arguments[name] = recipe.value
         for name, recipe in self.arguments:
             if isinstance(recipe, AliasRecipe):
-                made[name] = made[recipe.name]
-        return {name: made[name] for name, _ in self.arguments}
+                arguments[name] = arguments[recipe.name]
+        return {name: arguments[name] for name, _ in self.arguments}

@@ -1,6 +1,6 @@
-"""A plan as a bundle keeps it: which kernels are launched, with what, for which calls.
+"""A plan as a bundle stores it: the launches, with kernels and arguments, for each form of call.
 
-It names kernels, parameters and arguments, and no code, address or size of the machine that it was recorded on. So it
+It names kernels, parameters and arguments, and contains no code, address or size of the machine that recorded it. So it
 runs wherever the bundle has code of its kernels.
 """
 
@@ -56,12 +56,12 @@ class ArgumentKind(Enum):
     ARRAY = "array"
     INTEGER = "integer"
     FLOAT = "float"
-    VALUE = "value"  # this value and no other
+    VALUE = "value"  # exactly this value
 
 
 @frozen
 class RecordedArgument(Persisted):
-    """The requirement of a form on an argument.
+    """The requirement of a :class:`RecordedForm` on an argument.
 
     An array has this ``dtype`` and ``rank`` (its number of axes); an argument of :attr:`ArgumentKind.VALUE` equals
     ``value``.
@@ -75,10 +75,10 @@ class RecordedArgument(Persisted):
 
 
 class Source(Enum):
-    """Where a parameter of a launch takes its value from."""
+    """The origin of the value of a launch's parameter."""
 
-    GIVEN = "given"  # an argument of the plan, as it is
-    COMPUTED = "computed"  # an integer, by an expression over arguments of the plan
+    GIVEN = "given"  # an argument of the plan, unchanged
+    COMPUTED = "computed"  # an integer: an expression over arguments of the plan
     CONSTANT = "constant"
 
 
@@ -89,10 +89,10 @@ class RecordedSource(PersistedRow):
     title = "an argument of a recorded launch"
     parameter: str = field(form=NAME)
     source: Source = field(form=enumerated(Source))
-    what: str | Node | Value = field(form=ANYTHING)  # by the source
+    what: str | Node | Value = field(form=ANYTHING)  # its type depends on ``source``
 
     def to_json(self) -> JSON:
-        """``[parameter, source, what]``."""
+        """Returns ``[parameter, source, what]``."""
         return [self.parameter, self.source.value, _WHAT[self.source].write(self.what)]
 
     @classmethod
@@ -112,10 +112,10 @@ _WHAT: Final[dict[Source, Form[Any]]] = {Source.GIVEN: NAME, Source.COMPUTED: _N
 
 @frozen
 class RecordedLaunch(Persisted):
-    """One launch: the kernel, its arguments (parameters that are not here take their default, or the config's value).
+    """One launch: the kernel and its arguments.
 
-    ``grid`` has an expression for each of one to three axes; None: the grid that the kernel declares. ``options`` are
-    compile options that the call asks for.
+    A parameter that is missing takes its default or the config's value. ``grid`` has an expression for each of one to
+    three axes; None means the grid that the kernel declares. ``options`` are compile options that the call sets.
     """
 
     title = "a recorded launch"
@@ -129,7 +129,7 @@ class RecordedLaunch(Persisted):
 class RecordedForm(Persisted):
     """The launches for calls whose arguments are ``arguments``, and for which every expression of ``holds`` is true.
 
-    ``arguments`` has one item for each parameter of the plan. ``holds`` are expressions that are not 0.
+    ``arguments`` has one item for each parameter of the plan. An expression is true if it is not 0.
     """
 
     title = "a form of a plan"
@@ -140,7 +140,7 @@ class RecordedForm(Persisted):
 
 @frozen
 class RecordedPlan(Persisted):
-    """A plan of a bundle: ``parameters`` are the names of its arguments. The first form that serves a call is taken."""
+    """A plan of a bundle: ``parameters`` are the names of its arguments. The first form that fits a call is used."""
 
     title = "a plan"
     name: str = field(form=NAME)
@@ -149,5 +149,5 @@ class RecordedPlan(Persisted):
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The names of the kernels that it launches, each once."""
+        """Returns the names of the kernels that it launches, each once."""
         return tuple(dict.fromkeys(launch.kernel for form in self.forms for launch in form.launches))

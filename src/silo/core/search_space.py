@@ -1,4 +1,4 @@
-"""The protocol that every space follows, whether it lists its configs, spans them or makes them by a heuristic."""
+"""The protocols that every space follows, whether it lists its configs, spans axes or is made by a heuristic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["DeclaredSpace", "Rule", "SearchSpace", "SpaceHeuristic", "space_of"]
 
 
 class SearchSpace(Protocol):
-    """The configs that a kernel may be compiled with, or the part of them that one call leaves.
+    """The configs that a kernel may be compiled with, or the part of them that is valid for one call.
 
     :class:`silo.core.space.Space` lists them or spans them by axes, :class:`silo.core.config.ConfigSet` is a plain
     list, and :class:`silo.core.grouped_space.GroupedSpace` has too many to list.
@@ -37,12 +37,12 @@ class SearchSpace(Protocol):
 
     @property
     def size(self) -> int:
-        """How many configs it has at most, those that are not listed among them."""
+        """The largest possible number of configs, including those that are not listed."""
         ...
 
     @property
     def effort(self) -> int:
-        """How many configs a search measures that leaves nothing out."""
+        """The number of configs that a complete search measures."""
         ...
 
     @property
@@ -59,25 +59,25 @@ class SearchSpace(Protocol):
     def for_call(
         self, arguments: Mapping[str, Value] | None = None, given: Mapping[str, Value] | None = None
     ) -> SearchSpace:
-        """The space that remains for one call, by its key arguments and the config members that the caller sets."""
+        """Returns the space that remains for one call, by its key arguments and the caller's config members."""
         ...
 
     def product(self) -> tuple[Config, ...]:
-        """Every config. ``SpaceError`` if there are too many to list."""
+        """Returns every config. ``SpaceError`` if there are too many to list."""
         ...
 
 
 @runtime_checkable
 class DeclaredSpace(Protocol):
-    """A space that the author of a kernel made, which takes the further constraints that he declares beside it."""
+    """A space that the author of a kernel made; constraints declared beside it can be added."""
 
     def constrained(self, constraints: Sequence[Constraint], key: Sequence[str] = ()) -> SearchSpace:
-        """The same space with these constraints, which may read the integer arguments that ``key`` names."""
+        """Returns the space with these constraints, which may read the integer arguments that ``key`` names."""
         ...
 
 
 class Rule(Protocol):
-    """Makes the space of each call of one kernel, from the device and the call's scalars."""
+    """A space heuristic bound to one kernel: makes the space of each call from the device and the call's scalars."""
 
     @property
     def made_by(self) -> SpaceHeuristic:
@@ -86,31 +86,31 @@ class Rule(Protocol):
 
     @property
     def deterministic(self) -> Rule:
-        """The same rule if sums must be made in one order."""
+        """Returns the same rule for results that must not depend on the order of sums: one config for reductions."""
         ...
 
     @property
     def config_names(self) -> tuple[str, ...]:
-        """Constexprs and options that its configs set, sorted."""
+        """The constexprs and options that its configs set, sorted."""
         ...
 
     @property
     def placed(self) -> tuple[str, ...]:
-        """Blocks by which programs are placed: a grid is checked to count them."""
+        """The config values by which programs are placed; the grid is checked to count these blocks."""
         ...
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Arguments whose values decide, each once: the least that tuning depends on."""
+        """The arguments whose values the rule reads, each once. Tuning must depend at least on these."""
         ...
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """Constexprs without which results would be wrong, as expressions over the arguments."""
+        """The constexprs without which results would be wrong, as expressions over the arguments."""
         ...
 
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> SearchSpace:
-        """The space of one call. ``SpaceError`` if the constraints exclude all configs."""
+        """Returns the space of one call. ``SpaceError`` if the constraints exclude all configs."""
         ...
 
     def explain(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> str:
@@ -120,7 +120,7 @@ class Rule(Protocol):
 
 @runtime_checkable
 class SpaceHeuristic(Protocol):
-    """A space still to be made, for ``silo.kernel(space=...)``: of one kernel, or of a combo of several."""
+    """A heuristic for ``silo.kernel(space=...)`` that makes the spaces of one kernel, or of a combo of several."""
 
     @property
     def kind(self) -> str:
@@ -128,7 +128,10 @@ class SpaceHeuristic(Protocol):
         ...
 
     def bound(self, kernel: str, signature: Signature, constraints: Sequence[Constraint] = ()) -> Rule:
-        """Binds the rule to one kernel. ``SpaceError`` if it lacks a block or an argument that the heuristic names."""
+        """Binds the heuristic to one kernel.
+
+        ``SpaceError`` if the kernel lacks a block or an argument that it names.
+        """
         ...
 
 
@@ -137,7 +140,7 @@ def space_of(
     constraints: Sequence[Constraint] = (),
     key: Sequence[str] = (),
 ) -> SearchSpace:
-    """The space of an author's declaration: a finished space, a mapping of axes, or a list of configs.
+    """Returns the space that an author declared: a finished space, a mapping of axes, or a list of configs.
 
     >>> [str(config) for config in space_of({"BLOCK": [64, 128]}, [lambda c: c.BLOCK > 64]).listed]
     ['BLOCK=128']

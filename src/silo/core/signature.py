@@ -15,7 +15,7 @@ __all__ = ["NO_DEFAULT", "Effect", "NoDefault", "Parameter", "ParameterKind", "S
 
 
 class ParameterKind(Enum):
-    """The kinds of arguments. ``ANY`` is the type in a source's signature until a call gives the type."""
+    """The kinds of parameters. ``ANY`` stands in a source's signature until a call determines the kind."""
 
     ANY = "any"
     POINTER = "pointer"
@@ -63,7 +63,7 @@ def _read_default(data: JSON, what: str) -> Value:
     return VALUE.read(data[0], what)
 
 
-# In a list, so that a default of None differs from no default.
+# The default is wrapped in a list, so that a default of None differs from no default.
 _DEFAULT: Form[Value] = Form(_read_default, lambda value: [VALUE.write(value)])
 
 
@@ -71,9 +71,9 @@ _DEFAULT: Form[Value] = Form(_read_default, lambda value: [VALUE.write(value)])
 class Parameter(Persisted):
     """One parameter. ``dtype`` is the pointee's for a pointer, the value's for a scalar, None otherwise.
 
-    ``specialize`` is False for parameters the author excluded (Triton's ``do_not_specialize``);
-    ``align`` is False for those in ``do_not_specialize_on_alignment``. The only default of a pointer is None: a number
-    would be an address that the caller did not choose.
+    ``specialize`` is False for parameters that the author excluded (Triton's ``do_not_specialize``); ``align`` is False
+    for those in ``do_not_specialize_on_alignment``. A pointer may only have the default None: a number would be an
+    address that the caller did not choose.
     """
 
     title = "a parameter"
@@ -113,7 +113,7 @@ class Signature:
 
     @property
     def is_typed(self) -> bool:
-        """Whether every parameter has its kind."""
+        """Whether the kind of every parameter is known."""
         return all(parameter.kind is not ParameterKind.ANY for parameter in self.parameters)
 
     def __getitem__(self, name: str) -> Parameter:
@@ -124,11 +124,11 @@ class Signature:
         return {one.name: one for one in self.parameters}
 
     def with_effects(self, effects: dict[str, Effect]) -> Signature:
-        """The same signature with the effects given by name."""
+        """Returns the signature with these effects, given by name."""
         return Signature(tuple([_with_effect(one, effects.get(one.name, one.effect)) for one in self.parameters]))
 
     def without_effects(self) -> Signature:
-        """The same signature with every effect unknown: as it is before a compiler has looked, and as keys hold it."""
+        """Returns the signature with every effect unknown: the state before a compiler read the code, used in keys."""
         return self._without_effects
 
     @remembered
@@ -141,7 +141,7 @@ class Signature:
 
     @remembered
     def _json(self) -> tuple[Mapping[str, JSON], ...]:
-        """The canonical forms of the parameters, which many keys are made of."""
+        """The canonical forms of the parameters; cached, because many keys contain them."""
         return tuple([write_members(parameter) for parameter in self.parameters])
 
     @classmethod
@@ -154,10 +154,14 @@ class Signature:
 
 
 def _read_parameter(data: JSON) -> Parameter:
-    """A parameter from its JSON. The signatures of a file have most of them in common, so equal texts are read once."""
+    """Returns a parameter from its JSON.
+
+    Equal texts are read once, as the signatures of a file repeat most parameters.
+    """
     if isinstance(data, dict) and set(map(type, data.values())) == {str}:
         return _one_of_texts(tuple(cast("Mapping[str, str]", data).items()))
-    return Parameter.from_json(data)  # 1 and True are one key of a cache, and not one member
+    # not cached by value: 1 and True would be the same cache key, but are different JSON
+    return Parameter.from_json(data)
 
 
 @lru_cache(4096)
@@ -167,5 +171,5 @@ def _one_of_texts(members: tuple[tuple[str, str], ...]) -> Parameter:
 
 @lru_cache(256)
 def _one_of_equal(signature: Signature) -> Signature:
-    """The same object for equal signatures: the keys that they are part of compare without a look at parameters."""
+    """Returns one shared object for equal signatures, so that comparing keys rarely compares their parameters."""
     return signature

@@ -36,7 +36,10 @@ Constraint: TypeAlias = "Callable[[Any], object] | Node"
 
 
 def traced(constraints: Iterable[Constraint], names: Sequence[str], key: Sequence[str]) -> tuple[Node, ...]:
-    """The constraints as expressions over config values ``names`` and integer arguments ``key``. ``SpaceError``."""
+    """Returns the constraints as expressions over config values ``names`` and integer arguments ``key``.
+
+    Raises ``SpaceError``.
+    """
     return tuple(_traced(constraint, names, key) for constraint in constraints)
 
 
@@ -50,7 +53,7 @@ def _traced(constraint: Constraint, names: Sequence[str], key: Sequence[str]) ->
 
 
 def bound(constraints: Iterable[Node], arguments: Mapping[str, Value]) -> list[Node]:
-    """The constraints that read only the given arguments; the others do not count yet."""
+    """Returns the constraints that read only the given arguments; the others do not apply yet."""
     return [constraint for constraint in constraints if _is_bound(constraint, arguments)]
 
 
@@ -63,7 +66,7 @@ def _is_bound(constraint: Node, arguments: Mapping[str, Value]) -> bool:
 
 
 def satisfies(config: Config, constraints: Iterable[Node], arguments: Mapping[str, Value]) -> bool:
-    """Whether a config keeps to all of them. Raises ``SpaceError`` if a config lacks a value for it."""
+    """Whether a config satisfies all constraints. ``SpaceError`` if it lacks a value that a constraint reads."""
     return all(_holds(constraint, config, arguments) for constraint in constraints)
 
 
@@ -76,13 +79,13 @@ def _holds(constraint: Node, config: Config, arguments: Mapping[str, Value]) -> 
 
 # ---- Spaces: the configs worth trying, as a list or as named axes with constraints ----
 
-# More points than anyone measures; the product of the axes is refused before it is built.
+# More combinations of axes than this are refused before they are built: nobody could measure them.
 MAX_POINTS = 1_000_000
-# Axes with more combinations than this are sampled: so many are drawn and listed.
+# Up to this many combinations of axes are all listed; of more, this many are drawn at random and listed.
 MOST_LISTED = 1 << 16
 MAX_COMBINATIONS = 10**12
-_TRIES = 4  # times as many combinations are tried, because constraints may exclude some
-_SURE = 4096  # after so many it is known how many the constraints leave
+_TRIES = 4  # at most this many times MOST_LISTED combinations are tried, as constraints may exclude some
+_SURE = 4096  # after this many tries the share that the constraints allow is known well enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +93,12 @@ class Space:
     """The configs worth trying, in a fixed order whose first is the default.
 
     Either ``points`` lists them or ``axes`` spans them: the last axis varies fastest, and only points that satisfy
-    every constraint count. A constraint may also read integer arguments; it counts once these are given. Build with
+    every constraint count. A constraint may also read integer arguments; it applies once these are given. Build with
     :meth:`of`. ``SpaceError`` names the axis or the constraint that is wrong.
 
-    Of axes with more than 65,536 combinations, so many are drawn that satisfy the constraints: the same in every
-    process, with the first of the order among them. If the constraints leave fewer, and there are at most a million
-    combinations, all that they leave are listed.
+    If the axes have more than 65,536 combinations, 65,536 that satisfy the constraints are drawn: the same in every
+    process, with the first one in order among them. If the constraints allow fewer, and there are at most a million
+    combinations, all allowed ones are listed.
     """
 
     axes: tuple[tuple[str, tuple[Value, ...]], ...] = ()
@@ -155,7 +158,10 @@ class Space:
         return cls((), points, traced(constraints, _names((), points), key))
 
     def constrained(self, constraints: Sequence[Constraint], key: Sequence[str] = ()) -> Space:
-        """The same with further constraints, which may read integer arguments called ``key``. ``SpaceError``."""
+        """Returns the space with further constraints, which may read integer arguments called ``key``.
+
+        Raises ``SpaceError``.
+        """
         if not constraints:
             return self
         more = traced(constraints, _names(self.axes, self.points), key)
@@ -169,7 +175,7 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many configs it has."""
+        """The number of configs."""
         return len(self._configs)
 
     @property
@@ -184,13 +190,13 @@ class Space:
 
     @property
     def grouped(self) -> None:
-        """None: it is a list."""
+        """None: the space is a list, without groups."""
 
     def __contains__(self, config: object) -> bool:
         return isinstance(config, Config) and self._lattice.index(config) is not None
 
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:
-        """The configs in order; with the values of key arguments, only those that their constraints allow.
+        """Returns the configs in order; with the values of key arguments, only those that the constraints allow.
 
         ``SpaceError`` if the arguments exclude all configs.
         """
@@ -205,7 +211,7 @@ class Space:
     def for_call(
         self, arguments: Mapping[str, Value] | None = None, given: Mapping[str, Value] | None = None
     ) -> ConfigSet:
-        """The configs that agree with the caller's values; if no config does, the first one with these values."""
+        """Returns the configs that agree with ``given``; if no config does, the first one with these values set."""
         return ConfigSet(self.configs(arguments)).for_call(given=given)
 
     def product(self) -> tuple[Config, ...]:
@@ -222,11 +228,11 @@ class Space:
         return self._configs[0]
 
     def neighbours(self, config: Config) -> tuple[Config, ...]:
-        """The configs one step away: one parameter differs.
+        """Returns the configs one step away, which differ in one parameter.
 
-        A number goes to the next smaller or larger number of the space there, any other value (strings, bools, None) to
-        every other value. Parameters in order of name, the smaller value first. ``SpaceError`` if the config is not of
-        this space.
+        A number changes to the next smaller or larger number that the space has for it, any other value (strings,
+        bools, None) to every other value. Parameters come in order of name, the smaller value first. ``SpaceError`` if
+        the config is not in this space.
         """
         index = self._lattice.index(config)
         if index is None:
@@ -234,7 +240,7 @@ class Space:
         return tuple(self._configs[near] for near in self._lattice.neighbours(index))
 
     def key(self) -> str:
-        """The space's key (schema ``space-key/1``)."""
+        """The space's key in stored records (schema ``space-key/1``)."""
         return digest("space-key/1", self.to_json())
 
     def to_json(self) -> JSON:
@@ -247,7 +253,7 @@ class Space:
 
     @classmethod
     def from_json(cls, data: JSON) -> Space:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else, ``SpaceError`` on a space without sense."""
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else, ``SpaceError`` on an invalid space."""
         members = read_object(data, ("axes", "points", "constraints"), "a space")
         return cls(
             axes=tuple(
@@ -259,7 +265,7 @@ class Space:
         )
 
     def _at(self, place: int) -> Config:
-        """The combination of the axes at a place in their order."""
+        """Returns the combination of the axes' values with this number in their order."""
         members: dict[str, Value] = {}
         for name, values in reversed(self.axes):
             place, at = divmod(place, len(values))
@@ -267,22 +273,26 @@ class Space:
         return Config.of({name: members[name] for name, _ in self.axes})
 
     def _drawn(self, count: int) -> tuple[Config, ...]:
-        """Combinations that satisfy the constraints, drawn by a hash of the axes; the first one and then in order."""
+        """Draws combinations that satisfy the constraints, seeded by a hash of the axes.
+
+        The first allowed one comes first, the others follow in order.
+        """
         active = bound(self.constraints, {})
         first = next((at for at in range(_TRIES * MOST_LISTED) if satisfies(self._at(at), active, {})), None)
         generator = random.Random(digest("space-draw/1", self.to_json()))  # noqa: S311  # nothing secret
-        found = {} if first is None else {first: self._at(first)}
+        drawn = {} if first is None else {first: self._at(first)}
         tried = set[int]()
-        while len(found) < MOST_LISTED and len(tried) < min(_TRIES * MOST_LISTED, count):
-            if len(tried) == _SURE and count <= MAX_POINTS and len(found) * count <= MOST_LISTED * _SURE:
-                return self._filtered(_distinct(map(self._at, range(count))), {})  # the constraints leave few: all
+        while len(drawn) < MOST_LISTED and len(tried) < min(_TRIES * MOST_LISTED, count):
+            if len(tried) == _SURE and count <= MAX_POINTS and len(drawn) * count <= MOST_LISTED * _SURE:
+                # the constraints allow few configs, so all of them are listed
+                return self._filtered(_distinct(map(self._at, range(count))), {})
             place = generator.randrange(count)
-            if place not in tried and place not in found:
+            if place not in tried and place not in drawn:
                 config = self._at(place)
                 if satisfies(config, active, {}):
-                    found[place] = config
+                    drawn[place] = config
             tried.add(place)
-        return tuple(found[place] for place in sorted(found, key=lambda place: (place != first, place)))
+        return tuple(drawn[place] for place in sorted(drawn, key=lambda place: (place != first, place)))
 
     def _filtered(self, configs: Sequence[Config], arguments: Mapping[str, Value]) -> tuple[Config, ...]:
         active = bound(self.constraints, arguments)
@@ -290,7 +300,7 @@ class Space:
 
 
 def _names(axes: Sequence[tuple[str, object]], points: Sequence[Config]) -> list[str]:
-    """The names that configs set, which constraints may read."""
+    """Returns the names that configs set, which constraints may read."""
     return [name for name, _ in axes] or sorted({name for point in points for name in point.as_dict()})
 
 

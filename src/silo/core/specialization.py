@@ -17,22 +17,22 @@ __all__ = ["EXTENTS", "Fact", "Specialization"]
 
 
 class Fact(Enum):
-    """One thing known about an argument (Triton's specialization of a pointer or an integer)."""
+    """A fact about an argument (Triton's specialization of a pointer or an integer)."""
 
     ALIGNED_16 = "aligned16"  # a pointer whose address is a multiple of 16 bytes
     DIVISIBLE_16 = "divisible16"  # an integer that is a multiple of 16
     EQUAL_1 = "equal1"  # an integer that is 1, folded into the code
     NONE = "none"  # an argument that is None, folded into the code
-    POINTER_RANGE_32 = "range32"  # a pointer into memory of less than 2 GiB: offsets fit 32 bits (ROCm only)
-    CONFIG_BLOCK = "configblock"  # a descriptor whose block shape the config sets, instead of the caller
+    POINTER_RANGE_32 = "range32"  # a pointer into memory of less than 2 GiB, so that offsets fit 32 bits (ROCm only)
+    CONFIG_BLOCK = "configblock"  # a descriptor whose block shape the config sets, not the caller
 
     @property
     def is_assumption(self) -> bool:
-        """Whether code without this fact serves the same calls; otherwise the fact decides the code."""
+        """Whether code without this fact can also serve the call. If not, the fact decides the code."""
         return self not in (Fact.NONE, Fact.CONFIG_BLOCK)
 
 
-# Few kernels have extents: their module is imported for those that do.
+# The module of extents is imported only if there are some: few kernels have them.
 def _read_extents(data: JSON, what: str) -> tuple[tuple[str, ArrayExtents], ...]:  # noqa: ARG001  # see Form
     from silo.core.extents import extents_from_json  # noqa: PLC0415
 
@@ -52,7 +52,7 @@ def _read_grid(data: JSON, what: str) -> tuple[int, int, int]:  # noqa: ARG001  
 
 
 EXTENTS: Final[Form[tuple[tuple[str, ArrayExtents], ...]]] = Form(_read_extents, _write_extents)
-"""Extents of arrays, by the arrays' names."""
+"""The :class:`Form` of extents of arrays, by the arrays' names."""
 
 
 @frozen
@@ -60,10 +60,10 @@ class Specialization(Persisted):
     """Facts by parameter name, and the values of constexpr parameters that the caller gave.
 
     A fact that is absent was not assumed: a kernel compiled without ``aligned16`` accepts any pointer. The constant of
-    a tensor descriptor is its block shape. ``extents`` are the extents of arrays that the code was made for,
-    ``grid`` the grid that it was made for; of most kernels the code is made for none (:mod:`silo.core.extents`).
-    All tuples are sorted by name, so equal specializations compare and hash equal. Constants are equal if their
-    canonical forms are.
+    a tensor descriptor is its block shape. ``extents`` are the extents of arrays that the code was made for and
+    ``grid`` is the grid that it was made for; most kernels' code is made for no particular extents
+    (:mod:`silo.core.extents`). All tuples are sorted by name, so equal specializations compare and hash equal.
+    Constants are equal if their canonical forms are.
     """
 
     title = "a specialization"
@@ -85,7 +85,7 @@ class Specialization(Persisted):
         )
 
     def facts_of(self, name: str) -> frozenset[Fact]:
-        """The facts assumed about one parameter."""
+        """Returns the facts assumed about one parameter."""
         return self._facts_by_name.get(name, frozenset())
 
     @remembered
@@ -102,12 +102,12 @@ class Specialization(Persisted):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """The assumptions about arguments besides constants, a few words each."""
+        """The assumptions about arguments besides constants, each in a few words."""
         return (*(f"{name} {fact.value}" for name, fact in self.facts), *self._extents)
 
     @property
     def served(self) -> str:
-        """The extents of the calls that it serves, for people; "" where it serves any."""
+        """The extents of the calls that the code serves, for messages; "" if it serves any."""
         return "; ".join(self._extents)
 
     @property
@@ -117,7 +117,7 @@ class Specialization(Persisted):
 
     @property
     def made_for_some(self) -> bool:
-        """Whether the code serves calls with certain extents only: nothing generic can be built beside it."""
+        """Whether the code serves only calls with certain extents, so that no generic variant can exist beside it."""
         return bool(self.extents) or self.grid is not None
 
     @property
@@ -132,11 +132,11 @@ class Specialization(Persisted):
         return HeldExtents(found) if found else None
 
     def with_constants(self, constants: Mapping[str, Value]) -> Specialization:
-        """The same with other constants."""
+        """Returns the specialization with other constants."""
         return replace(self, constants=tuple(constants.items()))
 
     def of_call(self) -> Specialization:
-        """The part that is known before a config is chosen: without the grid, and the block shapes that configs set."""
+        """Returns the part that is known before a config is chosen: without grid and block shapes that configs set."""
         shaped = {name for name, fact in self.facts if fact is Fact.CONFIG_BLOCK}
         kept = tuple(pair for pair in self.constants if pair[0] not in shaped)
         return replace(self, constants=kept, grid=None)

@@ -1,9 +1,9 @@
-"""Tracing: a Python function of one namespace becomes an expression.
+"""Tracing: turns a Python function of one namespace into an expression.
 
 The function runs once, with tracers for arguments, config values and device facts. ``silo.cdiv``, similar functions of
 the libraries that kernels are written with, ``min``, ``max``, ``math.ceil`` and ``math.floor`` are replaced while it
-runs: a copy of the function gets globals and a closure in which those objects are ours. Their own bodies never run and
-their libraries are never imported, so every version leads to the same expression.
+runs: a copy of the function gets globals and a closure that hold Silo's versions. The originals never run and their
+libraries are never imported, so every version of a library leads to the same expression.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-# ---- Stand-ins ----
+# ---- Tracers ----
 
 
 class ArrayStandIn(Traced):
@@ -57,33 +57,33 @@ class ArrayStandIn(Traced):
 
     @property
     def shape(self) -> Axes:
-        """Extents."""
+        """The shape; each extent is a tracer."""
         return Axes(self._name, "shape", Extent)
 
     def size(self, axis: object = None) -> Traced:
-        """One extent, as torch spells it."""
+        """Returns one extent; torch's method."""
         return Axes(self._name, "shape", Extent)[axis]
 
     def stride(self, axis: object = None) -> Traced:
-        """One stride, in elements."""
+        """Returns one stride, in elements; torch's method."""
         return Axes(self._name, "stride", Stride)[axis]
 
     @property
     def dtype(self) -> DtypeStandIn:
-        """The dtype, of which only the item size is known."""
+        """The dtype, of which only the item size can be used."""
         return DtypeStandIn(self._name)
 
     @property
     def itemsize(self) -> Traced:
-        """Bytes per element, as numpy spells it."""
+        """Bytes per element; numpy's attribute."""
         return Traced(ItemSize(self._name))
 
     def element_size(self) -> Traced:
-        """Bytes per element, as torch spells it."""
+        """Returns bytes per element; torch's method."""
         return Traced(ItemSize(self._name))
 
     def numel(self) -> NoReturn:
-        """Refused: it needs the rank."""
+        """Raises TraceError: the number of elements depends on the rank, which is unknown."""
         raise TraceError(
             f"{self._name}.numel() needs the number of axes, which is not known while tracing:"
             f" write the product, {self._name}.shape[0] * {self._name}.shape[1] for two axes"
@@ -102,7 +102,7 @@ class ArrayStandIn(Traced):
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """``shape`` or ``stride`` of an array whose rank is not known."""
+    """The ``shape`` or ``stride`` of an array whose rank is unknown."""
 
     argument: str
     what: str
@@ -129,7 +129,7 @@ class Axes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DtypeStandIn:
-    """The dtype of an array argument."""
+    """The tracer for the dtype of an array argument."""
 
     argument: str
 
@@ -157,7 +157,7 @@ class DeviceStandIn:
 
 
 class Namespace:
-    """The argument of the traced function: members as attributes and as items."""
+    """The argument of the traced function; arguments and config values are its attributes and its items."""
 
     def __init__(self, arguments: Iterable[str], config: Iterable[str]) -> None:
         self._members: dict[str, object] = {
@@ -191,15 +191,15 @@ class Namespace:
         return iter(self._members)
 
     def keys(self) -> Iterable[str]:
-        """The names, as a dict has them."""
+        """Returns the names, like a dict."""
         return self._members.keys()
 
     def get(self, name: str, default: object = None) -> object:
-        """A member, or a default, as a dict has it."""
+        """Returns a member or a default, like a dict."""
         return self._members.get(name, default)
 
 
-# ---- Copies of functions whose globals are replaced by versions that can be trace ----
+# ---- Copies of functions whose globals are replaced by traceable versions ----
 
 
 def _extremum(kind: OpKind, plain: Callable[..., object]) -> Callable[..., object]:
@@ -259,7 +259,7 @@ _BUILTINS: dict[str, object] = {
     "str": _refusing(str, "expressions have no text"),
     "repr": _refusing(repr, "expressions have no text"),
 }
-# By identity: the builtins themselves may also be reached under another name.
+# By id: the builtins may also be reached under other names.
 _BY_IDENTITY = {
     id(min): _BUILTINS["min"],
     id(max): _BUILTINS["max"],
@@ -274,19 +274,19 @@ _BY_IDENTITY = {
     id(math.sqrt): _refusing(math.sqrt, "expressions are integers"),
 }
 
-# By the library that kernels are written with: its functions that mean one of ours, by name.
+# By library that kernels are written with: its functions that have a traceable version in Silo, by name.
 _taught: dict[str, Mapping[str, Callable[..., object]]] = {}
-# Their functions accept tracers unchanged, Silo's own functions in particular.
+# The functions of these modules, Silo's own included, accept tracers unchanged.
 _OPAQUE_MODULES = frozenset({"silo", "functools", "itertools", "operator", "math"})
 
 
 def teach(library: str, functions: Mapping[str, Callable[..., object]]) -> None:
-    """Have functions of a library traced as ours (of :mod:`silo.core.trace`): for source plug-ins, when imported."""
+    """Registers the traceable versions of a library's functions; source plug-ins call it when imported."""
     _taught[library] = dict(functions)
 
 
 class _ModuleProxy:
-    """A module as the traced function sees it: some members replaced, everything else passed through."""
+    """A module as the traced function sees it: some members are replaced, all others passed through."""
 
     def __init__(self, module: types.ModuleType, replace: Callable[[object], object]) -> None:
         self._module, self._replace = module, replace
@@ -296,13 +296,13 @@ class _ModuleProxy:
 
 
 class Copier:
-    """Copies functions so that the names they read lead to our versions. One copier, one copy of each function."""
+    """Copies functions so that the names they read lead to Silo's versions. Each function is copied once."""
 
     def __init__(self) -> None:
         self._copies: dict[int, object] = {}
 
     def callable(self, function: Callable[..., object]) -> Callable[..., object]:
-        """A copy of the user's function; raises ``TraceError`` if it is not a Python function."""
+        """Returns a copy of the user's function; raises ``TraceError`` if it is not a Python function."""
         if isinstance(function, types.MethodType):
             return types.MethodType(self.callable(function.__func__), function.__self__)
         if isinstance(function, functools.partial):
@@ -313,7 +313,7 @@ class Copier:
         raise TraceError(f"{function!r} is not a Python function: write a lambda or a def of one namespace")
 
     def replace(self, value: object) -> object:
-        """The replacement of one object in a traced function."""
+        """Returns the object that a traced function gets in place of ``value``."""
         if id(value) in _BY_IDENTITY:
             return _BY_IDENTITY[id(value)]
         library, name = _origin(value)
@@ -331,29 +331,33 @@ class Copier:
             return self._copies[id(function)]
         _refuse_identity_tests(function.__code__)
         copied: dict[str, object] = {"__builtins__": _BUILTINS, "__name__": function.__module__}
-        # The closure is rebuilt cell by cell: writing into the original's cells would change the user's program.
+        # The closure is rebuilt with new cells: writing into the original's cells would change the user's program.
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
         result = types.FunctionType(
             function.__code__, copied, function.__name__, function.__defaults__, cells if function.__closure__ else None
         )
         result.__kwdefaults__ = function.__kwdefaults__
-        self._copies[id(function)] = result  # before its names are followed: functions may call each other
+        # stored before its names are followed, because functions may call each other
+        self._copies[id(function)] = result
         for name in _global_names(function.__code__):
             if name in function.__globals__:
                 copied[name] = self.replace(function.__globals__[name])
         for cell, original in zip(cells, function.__closure__ or (), strict=True):
             try:
                 cell.cell_contents = self.replace(original.cell_contents)
-            except ValueError:  # a cell nothing was put into yet
+            except ValueError:  # the cell is still empty
                 continue
         return result
 
 
 def _origin(value: object) -> tuple[str, str]:
-    """The library of a function and its name there, for a plain function and for one in an object of the library."""
+    """Returns the library of a function and its name there; also for a function that an object of the library wraps.
+
+    ("", "") for any other value.
+    """
     library = _root(getattr(value, "__module__", None))
     if not _meanings(library):
-        # An object that holds a function: its class is the library's, and so is the function.
+        # An object that wraps a function: its class and the function must both be the library's.
         library = _root(type(value).__module__)
         value = getattr(value, "fn", None) if _meanings(library) else None
         if value is None or _root(getattr(value, "__module__", None)) != library:
@@ -372,16 +376,16 @@ def _meanings(library: str) -> Mapping[str, Callable[..., object]]:
 
 @functools.cache
 def _own_meanings(library: str) -> Mapping[str, Callable[..., object]]:
-    """The value of Silo's own source plug-in of that name: ``FUNCTIONS`` in its module ``tracing``.
+    """Returns ``FUNCTIONS`` of the module ``tracing`` in Silo's source plug-in ``library``; {} without one.
 
-    It is found by name, because a function may be traced before any kernel of the kind is seen.
+    The module is found by name, because a function may be traced before the kind's plug-in is imported.
     """
     part = part_of(SOURCES, library, "tracing")
     return {} if part is None else part.FUNCTIONS
 
 
 def _is_opaque(function: types.FunctionType) -> bool:
-    module = cast("object", function.__module__)  # None if exec got globals without a name
+    module = cast("object", function.__module__)  # None if exec ran with globals that have no __name__
     return isinstance(module, str) and module.partition(".")[0] in _OPAQUE_MODULES
 
 
@@ -397,7 +401,7 @@ def _global_names(code: types.CodeType) -> frozenset[str]:
 
 
 def _refuse_identity_tests(code: types.CodeType) -> None:
-    """``x is None`` would silently be False for any tracer, so it is refused before the function runs."""
+    """Raises TraceError for ``x is None`` and the like, which would silently be False for any tracer."""
     for one in _codes(code):
         for instruction in dis.get_instructions(one):
             if instruction.opname == "IS_OP" or ("JUMP" in instruction.opname and instruction.opname.endswith("NONE")):
@@ -412,10 +416,10 @@ def _refuse_identity_tests(code: types.CodeType) -> None:
 def trace_grid(
     function: Callable[[Any], object] | Sequence[object], arguments: Sequence[str], config: Sequence[str]
 ) -> tuple[Node, ...]:
-    """The expressions, one an axis, of a grid: a function of one namespace, or a tuple of 1 to 3 integers.
+    """Returns the expressions of a grid's axes. The grid is a function of one namespace, or a tuple of 1 to 3 integers.
 
     ``arguments`` and ``config`` are the names the function may read; compile options such as ``num_warps`` are always
-    known. ``TraceError`` names the operation that cannot be traced, and the cure.
+    known. ``TraceError`` names the operation that cannot be traced, and the remedy.
 
     >>> [str(axis) for axis in trace_grid(lambda a: (cdiv(a.n, a.BLOCK), 1), ["n"], ["BLOCK"])]
     ['cdiv(n, BLOCK)', '1']
@@ -428,12 +432,12 @@ def trace_grid(
 
 
 def trace_value(function: Callable[[Any], object], arguments: Sequence[str], config: Sequence[str] = ()) -> Node:
-    """The expression of one value, as :func:`trace_grid` does."""
+    """Returns the expression of one value, traced like a grid by :func:`trace_grid`."""
     return as_node(_run(function, [Namespace(arguments, config)]))
 
 
 def trace_indices(function: Callable[..., object], names: Sequence[str]) -> Node:
-    """The expression of a function of integers, one for each name, passed by position.
+    """Returns the expression of a function of integers, one for each name, passed by position.
 
     >>> str(trace_indices(lambda i, j: i * 8 + j % 3, ["i", "j"]))
     '((i * 8) + (j % 3))'
@@ -446,7 +450,7 @@ def _run(function: Callable[..., object], given: Sequence[object]) -> object:
         return Copier().callable(function)(*given)
     except (TraceError, ExpressionError) as error:
         raise TraceError(f"{_place(function)} cannot become an expression: {error}") from None
-    except Exception as error:  # whatever the user's function raised is reported with its place
+    except Exception as error:  # an exception of the user's function is reported with its source line
         raise TraceError(f"{_place(function)} failed while it was traced: {type(error).__name__}: {error}") from error
 
 

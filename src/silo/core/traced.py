@@ -1,4 +1,4 @@
-"""Traced integers, whose arithmetic builds expressions, and the functions that take them and plain integers alike."""
+"""Traced integers, whose arithmetic builds expressions, and functions that accept both traced and plain integers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Operators(Generic[Result]):
     __slots__ = ()
 
     def operate(self, sign: str, left: object, right: object) -> Result:
-        """The result of an operation, of which this object is ``left`` or ``right``.
+        """Returns the result of an operation in which this object is ``left`` or ``right``.
 
         Args:
             sign: ``+ - * // % ** << >> & |`` or ``^``.
@@ -163,7 +163,7 @@ class Traced(Operators["Traced"]):
         self.node = node
 
     def operate(self, sign: str, left: object, right: object) -> Traced:
-        """The expression of an operation. ``TraceError`` if expressions have no such operation."""
+        """Returns the expression of an operation. ``TraceError`` if the expression language lacks the operation."""
         match sign:
             case "<<" | ">>" if left is self:
                 factor = 1 << _shift(right)
@@ -189,7 +189,7 @@ class Traced(Operators["Traced"]):
         return Ratio(Traced(as_node(other)), self)
 
     def __neg__(self) -> Traced:
-        # -(-x // y) is how cdiv is written without a function.
+        # -(-x // y) is a common way to write cdiv.
         match self.node:
             case Op(OpKind.FLOORDIV, (Op(OpKind.NEG, (x,)), y)):
                 return Traced(make(OpKind.CDIV, x, y))
@@ -253,7 +253,7 @@ Integer: TypeAlias = "int | Traced"
 
 
 class Ratio:
-    """A true division: only ``math.ceil`` and ``math.floor`` make an integer of it."""
+    """The result of a true division; only ``math.ceil`` and ``math.floor`` accept it and make an integer."""
 
     __slots__ = ("denominator", "numerator")
 
@@ -267,7 +267,7 @@ class Ratio:
         return self.numerator // self.denominator
 
     def refuse(self, *_: object) -> NoReturn:
-        """Every other use of the quotient."""
+        """Raises TraceError for every other use of the quotient."""
         quotient = f"{self.numerator.node} / {self.denominator.node}"
         raise TraceError(
             f"{quotient} is a float, and expressions are integers: write silo.cdiv(x, y), x // y or math.ceil(x / y)"
@@ -283,7 +283,7 @@ class _Constexpr(Protocol):
 
 
 def as_node(value: object) -> Node:
-    """The expression of an operand; raises ``TraceError``, with the reason, for an operand without one."""
+    """Returns the expression of an operand; raises ``TraceError``, with the reason, for an operand without one."""
     if isinstance(value, Traced | Known):
         return value.node
     if isinstance(value, bool | int):
@@ -294,31 +294,32 @@ def as_node(value: object) -> Node:
         return value
     if isinstance(value, float):
         raise TraceError(f"the float {value!r} in an expression: expressions are integers; scale by // or silo.cdiv")
-    if type(value).__name__ == "constexpr" and hasattr(value, "value"):  # an integer that a language wraps
+    # an integer wrapped by a kernel language, such as Triton's constexpr
+    if type(value).__name__ == "constexpr" and hasattr(value, "value"):
         return as_node(cast("_Constexpr", value).value)
-    index = getattr(value, "__index__", None)  # numpy's integers
+    index = getattr(value, "__index__", None)  # numpy's integers have __index__
     if callable(index):
         return Const(cast("Callable[[], int]", index)())
     raise TraceError(f"{describe(value)} ({type(value).__name__}) in an expression: expressions are made of integers")
 
 
 class Known:
-    """A value that is known and remembers the expression that it was computed by, its :attr:`node`."""
+    """A value that is known and keeps the expression that computes it, its :attr:`node`."""
 
     __slots__ = ()
 
     @property
     def node(self) -> Node:
-        """The expression."""
+        """The expression that computes the value."""
         raise NotImplementedError
 
     def combine(self, kind: OpKind, operands: tuple[object, ...]) -> Integer:
-        """The result of one operation, this value among the operands."""
+        """Returns the result of an operation that has this value among its operands."""
         raise NotImplementedError
 
 
 def apply(kind: OpKind, *operands: object) -> Traced:
-    """The traced result of one operation; raises ``TraceError`` for an operand without an expression."""
+    """Returns the traced result of one operation; raises ``TraceError`` for an operand without an expression."""
     try:
         return Traced(make(kind, *(as_node(operand) for operand in operands)))
     except ExpressionError as error:
@@ -349,7 +350,7 @@ _MOST_INT32 = 2**31 - 1
 
 
 def _call(kind: OpKind, *operands: object) -> Integer:
-    """Plain numbers in, a plain number out; anything traced (or a node) makes a traced value (or a node)."""
+    """Returns a plain number for plain numbers. A traced operand makes the result traced, a node makes it a node."""
     if any(isinstance(operand, Traced | Ratio) for operand in operands):
         return apply(kind, *operands)
     for operand in operands:
@@ -358,7 +359,8 @@ def _call(kind: OpKind, *operands: object) -> Integer:
     nodes = [as_node(operand) for operand in operands]
     if all(isinstance(node, Const) for node in nodes):
         return evaluate(Op(kind, tuple(nodes)), Bindings())
-    return cast("Traced", make(kind, *nodes))  # a node for nodes: the signatures have the types that users pass
+    # if the operands are nodes, this is a node: the annotation covers only the types that users pass
+    return cast("Traced", make(kind, *nodes))
 
 
 @overload
@@ -368,12 +370,12 @@ def cdiv(x: Traced, y: Integer) -> Traced: ...
 @overload
 def cdiv(x: int, y: Traced) -> Traced: ...
 def cdiv(x: Integer, y: Integer) -> Integer:
-    """``x / y`` rounded up; for integers, inside traced functions, and for nodes.
+    """Returns ``x / y`` rounded up, for plain integers, traced integers and nodes.
 
     >>> cdiv(1000, 128)
     8
     """
-    # Calls compute their grids with it: the general way takes as long as a small launch.
+    # A fast path, because callers compute grids with it: the general path takes as long as a small launch.
     if type(x) is int and type(y) is int and 0 <= x <= _MOST_INT32 and 0 < y <= _MOST_INT32:
         return -(-x // y)
     return _call(OpKind.CDIV, x, y)
@@ -384,7 +386,7 @@ def next_pow2(x: int) -> int: ...
 @overload
 def next_pow2(x: Traced) -> Traced: ...
 def next_pow2(x: Integer) -> Integer:
-    """The least power of two that is not smaller than ``x``; 0 for 0 and below.
+    """Returns the least power of two that is at least ``x``; 0 for 0 and below.
 
     >>> next_pow2(1000)
     1024
@@ -401,7 +403,7 @@ def select(condition: int, x: Traced, y: Integer) -> Traced: ...
 @overload
 def select(condition: int, x: int, y: Traced) -> Traced: ...
 def select(condition: Integer, x: Integer, y: Integer) -> Integer:
-    """``x`` if the condition holds, ``y`` otherwise. A traced function writes this instead of ``x if c else y``."""
+    """Returns ``x`` if the condition holds, else ``y``. Traced functions use it instead of ``x if c else y``."""
     return _call(OpKind.SELECT, condition, x, y)
 
 
@@ -412,7 +414,7 @@ def minimum(x: Traced, y: Integer) -> Traced: ...
 @overload
 def minimum(x: int, y: Traced) -> Traced: ...
 def minimum(x: Integer, y: Integer) -> Integer:
-    """The smaller of two; ``min`` means the same inside a traced function."""
+    """Returns the smaller of two numbers; ``min`` means the same inside a traced function."""
     return _call(OpKind.MIN, x, y)
 
 
@@ -423,5 +425,5 @@ def maximum(x: Traced, y: Integer) -> Traced: ...
 @overload
 def maximum(x: int, y: Traced) -> Traced: ...
 def maximum(x: Integer, y: Integer) -> Integer:
-    """The larger of two; ``max`` means the same inside a traced function."""
+    """Returns the larger of two numbers; ``max`` means the same inside a traced function."""
     return _call(OpKind.MAX, x, y)

@@ -1,7 +1,7 @@
-"""Values that keys and manifests hold, dtypes among them: one canonical JSON form for each, and canonical JSON itself.
+"""The values that keys and manifests hold, dtypes among them; each has one canonical JSON form.
 
-Integers, strings, bools and None are their own form. What JSON cannot hold without loss is an object with one member:
-``{"float": "0x1.8p+1"}`` (``float.hex``), ``{"tuple": [...]}``, ``{"dtype": "float32"}``,
+Integers, strings, bools and None are their own form. A value that JSON cannot hold without loss becomes an object with
+one member: ``{"float": "0x1.8p+1"}`` (``float.hex``), ``{"tuple": [...]}``, ``{"dtype": "float32"}``,
 ``{"function": ["<name>", "<fingerprint>"]}``, ``{"record": ["<class>", "<field>", <value>, ...]}``.
 Integers outside 64 bits are ``{"int": "..."}``.
 """
@@ -59,7 +59,7 @@ __all__ = [
 
 
 class DTypeKind(Enum):
-    """The meaning of the bits."""
+    """The number format of a dtype: bool, signed or unsigned integer, float."""
 
     BOOL = "bool"
     INT = "int"
@@ -123,7 +123,7 @@ _BY_DLPACK = {(value.code, value.bits): value for value in DTYPES}
 
 
 def dtype(name: str) -> DType:
-    """The dtype called ``name`` (long or short); ``KeyError`` lists the known names."""
+    """Returns the dtype called ``name`` (long or short); ``KeyError`` lists the known names."""
     try:
         return _BY_NAME[name]
     except KeyError:
@@ -132,7 +132,7 @@ def dtype(name: str) -> DType:
 
 
 def dtype_named(value: object) -> DType:
-    """The dtype of a name, a :class:`DType`, or a dtype of numpy, torch or Triton; ``CaseError`` otherwise.
+    """Returns the dtype of a name, a :class:`DType`, or a dtype of numpy, torch or Triton; ``CaseError`` otherwise.
 
     >>> dtype_named("torch.bfloat16").name
     'bfloat16'
@@ -148,41 +148,42 @@ def dtype_named(value: object) -> DType:
 
 
 def from_dlpack(code: int, bits: int) -> DType | None:
-    """The dtype with this DLPack code and width in bits, or None."""
+    """Returns the dtype with this DLPack code and width in bits, or None."""
     return _BY_DLPACK.get((code, bits))
 
 
-# Limits on values read from files, far above any kernel's need and low enough that their products stay small.
-# parameters of a kernel; a GPU's ABI has room for 4,060 bytes of them. Messages list them for each variant
-MAX_PARAMETERS = 1024
-MAX_NAMES = 4096  # in a key, a config or a specialization
-MAX_AXES = 32  # of an array: their extents are multiplied
-MAX_NODES = 65_536  # of an expression, which a launch evaluates
-MAX_STEPS = 65_536  # of a decision list, which a launch of a new size goes through
-MAX_BOUNDS = 64  # of one of its steps: they become one expression, whose depth is limited
-MAX_TUPLES = 64  # within each other
-MAX_DIGITS = 4300  # of an integer; Python's default limit
-MAX_NESTING = 256  # of lists and objects of a document; Python's parser has a limit that differs with its version
+# Limits on values read from files: far above any kernel's need, and so low that their products stay small.
 
-# The memory of one character of a JSON text once it is parsed, in bytes, in CPython on a 64-bit machine. Characters in
-# strings count too, so an estimate is about twice the truth for ordinary documents; it is below the truth (by less than
-# half) for an object of very many members.
+# Parameters of a kernel. A GPU's ABI has room for 4,060 bytes of them, and messages list them for each variant.
+MAX_PARAMETERS = 1024
+MAX_NAMES = 4096  # names in a key, a config or a specialization
+MAX_AXES = 32  # axes of an array, whose extents are multiplied
+MAX_NODES = 65_536  # nodes of an expression, which each launch may evaluate
+MAX_STEPS = 65_536  # steps of a decision list, which a launch with a new size searches
+MAX_BOUNDS = 64  # bounds of one step of a decision list: they become one expression, whose depth is limited
+MAX_TUPLES = 64  # tuples nested in each other
+MAX_DIGITS = 4300  # digits of an integer; Python's default limit
+MAX_NESTING = 256  # nested lists and objects of a document; the limit of Python's parser depends on its version
+
+# An estimate of the bytes that each character of a JSON text takes once it is parsed, in CPython on a 64-bit machine.
+# Characters within strings are counted too, so the estimate is about twice the true size of ordinary documents. It is
+# too small, by less than half, for an object with very many members.
 _COSTS = (
-    (b"[", 104),  # a list of its own, and room for its first items
+    (b"[", 104),  # a list with space for its first items
     (b"{", 192),  # an object of up to five members
-    (b",", 36),  # one item more: its place in the list, and a number
-    (b":", 48),  # one member more
-    (b'"', 28),  # half a string
+    (b",", 36),  # a further item: its slot in the list, and a number
+    (b":", 48),  # a further member of an object
+    (b'"', 28),  # half a string, as a string has two quotes
 )
-_MOST = 54  # bytes for a character, of the most costly text there is
-_WIDE = 8  # bytes for a character of a text that is not ASCII: its strings may hold four bytes a character, twice
+_MOST = 54  # the most bytes that parsing takes for each character of any ASCII text
+_WIDE = 8  # bytes for each character of a text that is not ASCII: strings may take four, and may exist twice
 
 JSON: TypeAlias = "bool | int | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 
 @frozen
 class FunctionValue:
-    """A function passed as a constexpr: known by its name and the fingerprint of its source."""
+    """A function passed as a constexpr, identified by its name and the fingerprint of its source."""
 
     name: str
     fingerprint: str
@@ -192,7 +193,7 @@ class FunctionValue:
 class RecordValue:
     """A frozen record of a kernel language passed as a constexpr, such as a layout of Gluon.
 
-    ``items`` holds the name of its class, then the name and the value of each field, in the order of the names.
+    ``items`` holds the name of the record's class, then the name and the value of each field, sorted by name.
 
     >>> RecordValue.of("SliceLayout", {"parent": None, "dim": 0})
     SliceLayout(dim=0, parent=None)
@@ -202,17 +203,17 @@ class RecordValue:
 
     @classmethod
     def of(cls, name: str, fields: Mapping[str, Value]) -> RecordValue:
-        """The record of the class ``name`` with these fields."""
+        """Returns the record of the class ``name`` with these fields."""
         return cls(ExactTuple((name, *(part for pair in sorted(fields.items()) for part in pair))))
 
     @property
     def name(self) -> str:
-        """The name of its class."""
+        """The name of the record's class."""
         return cast("str", self.items[0])
 
     @property
     def fields(self) -> dict[str, Value]:
-        """Its fields by name."""
+        """The record's fields by name."""
         return dict(zip(cast("tuple[str, ...]", self.items[1::2]), self.items[2::2], strict=True))
 
     def __repr__(self) -> str:
@@ -226,7 +227,7 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 _INT64 = range(-(1 << 63), 1 << 63)
 
-# Bytes of memory that one document may take by default.
+# The bytes of memory that parsing one document may take by default.
 PARSE_BUDGET = 32 << 20
 _SHOWN = 200  # characters of wrong data that a message shows
 _shorten = reprlib.Repr()
@@ -235,7 +236,7 @@ _shorten.maxstring = _shorten.maxlong = _shorten.maxother = _SHOWN
 
 
 def value_to_json(value: Value) -> JSON:
-    """The canonical JSON form of one value; raises ``TypeError`` for a kind of value without a form.
+    """Returns the canonical JSON form of one value; raises ``TypeError`` for a value without such a form.
 
     >>> value_to_json((1, 1.5, None))
     {'tuple': [1, {'float': '0x1.8000000000000p+0'}, None]}
@@ -258,7 +259,7 @@ def value_to_json(value: Value) -> JSON:
 
 
 def identity_of(value: object) -> object:
-    """A hashable object that equals the identity of another value exactly if both have one canonical form.
+    """Returns a hashable object that is equal for two values exactly if they have the same canonical form.
 
     Python calls 1, True and 1.0 equal, and 0.0 and -0.0; a kernel may be compiled differently for each of them. NaN has
     one canonical form, so its identity equals itself. A value that is neither a number nor a tuple is its own identity.
@@ -268,7 +269,7 @@ def identity_of(value: object) -> object:
     >>> identity_of(float("nan")) == identity_of(float("nan")), identity_of(2) == 2
     (True, True)
     """
-    # The class marks the kind: values are never classes, so no tuple of values has the identity of a bool or a float.
+    # Pair the value with its class. Values are never classes, so no tuple of values can equal such a pair.
     if isinstance(value, bool):
         return bool, value
     if isinstance(value, float):
@@ -276,13 +277,13 @@ def identity_of(value: object) -> object:
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)
         if _OWN_IDENTITY.issuperset(map(type, items)):
-            return tuple(items)  # plain, if the value is of a class that compares by identities
+            return tuple(items)  # a plain tuple, even if the value's class compares by identities
         return tuple([item if type(item) in _OWN_IDENTITY else identity_of(item) for item in items])
     return value
 
 
 def has_look_alike(value: object) -> bool:
-    """Whether Python calls a value of another canonical form equal, and both are values that constexprs often have.
+    """Whether another common constexpr value compares equal in Python but has a different canonical form.
 
     True for bools, floats, the integers 0 and 1, and tuples that contain one of them.
 
@@ -323,15 +324,15 @@ def same_values(left: Mapping[str, Value], right: Mapping[str, Value]) -> bool:
 
 
 def value_from_json(data: JSON) -> Value:
-    """The inverse of :func:`value_to_json`; ``ValueError`` for anything that it never writes."""
-    if type(data) in _PLAIN and (type(data) is not int or data in _INT64):  # most are
+    """Returns the value of :func:`value_to_json` output; ``ValueError`` for anything that it never writes."""
+    if type(data) in _PLAIN and (type(data) is not int or data in _INT64):  # the usual case
         return cast("Value", data)
     try:
         value = _decoded(data, 0)
         if value_to_json(value) == data:
             return value
     except (ValueError, KeyError, OverflowError, RecursionError):
-        pass  # each of these errors is less useful than the data
+        pass  # the error raised below shows the data, which is more useful than these errors
     raise malformed("a value", data)
 
 
@@ -360,12 +361,12 @@ def _decoded(data: JSON, tuples: int) -> Value:
 
 
 def malformed(what: str, data: object) -> ValueError:
-    """The error to raise for data that is not ``what``; only the beginning of the data is shown."""
+    """Returns the error for data that is not ``what``; it shows only the beginning of the data."""
     return ValueError(f"not {what}: {beginning(data)}")
 
 
 def beginning(data: object) -> str:
-    """Data from anywhere for a message: its beginning, however large and deep it is.
+    """Returns the beginning of untrusted data for a message, however large and deep the data is.
 
     >>> beginning([1, {"a": "b"}]), len(beginning("x" * 1000))
     ("[1, {'a': 'b'}]", 200)
@@ -375,15 +376,18 @@ def beginning(data: object) -> str:
 
 
 def value_sort_key(value: Value) -> tuple[str, bool, float, str]:
-    """A total order over values of mixed kinds: numbers by size, the rest by their canonical text."""
+    """Returns a key that sorts values of mixed kinds: numbers by size, the rest by their canonical text."""
     if isinstance(value, bool | int | float) and not (isinstance(value, float) and math.isnan(value)):
         return ("number", isinstance(value, bool), float(value), "")
     return (type(value).__name__, False, 0.0, canonical_json(value_to_json(value)).decode())
 
 
 def canonical_json(data: JSON) -> bytes:
-    """UTF-8, sorted keys, no white space, no floats (``TypeError``): equal data, equal bytes."""
-    # Written first: the encoder refuses a value that holds itself, on which the check would not end.
+    """Returns canonical JSON: UTF-8, sorted keys, no white space; ``TypeError`` for floats.
+
+    Equal data give equal bytes.
+    """
+    # Encode first: the encoder refuses data that contains itself, on which the check for floats would never end.
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     _refuse_floats(data)
     return text.encode()
@@ -394,10 +398,10 @@ _STRINGS = frozenset([str])
 
 
 def _refuse_floats(data: object) -> None:
-    """Raise ``TypeError`` for floats and for keys that are not strings.
+    """Raises ``TypeError`` for floats and for keys that are not strings.
 
-    Most of a document are containers of plain values, and first launches wait for this: one loop in C checks each of
-    them. ``data`` must not hold itself.
+    Fast, because first launches wait for it: most containers hold only plain values, and for those one C-level set
+    operation replaces a loop. ``data`` must not contain itself.
     """
     left: list[object] = [data]
     while left:
@@ -433,10 +437,10 @@ def _refuse_keys(members: Mapping[object, object]) -> None:
 
 
 def parse_json(text: bytes, budget: int = PARSE_BUDGET) -> JSON:
-    """Read JSON in UTF-8 that holds no floats and no duplicate keys; ``ValueError`` otherwise.
+    """Parses UTF-8 JSON without floats and without duplicate keys; ``ValueError`` otherwise.
 
-    Text that would take more than ``budget`` bytes of memory, or is nested too deeply, is refused before anything of it
-    is built.
+    Text that would take more than ``budget`` bytes of memory, or is nested too deeply, is refused before any of it is
+    built.
     """
     refuse_large(text, budget)
     _refuse_deep(text)
@@ -460,7 +464,7 @@ def parse_json(text: bytes, budget: int = PARSE_BUDGET) -> JSON:
 
 
 def digest(schema: str, data: JSON) -> str:
-    """sha256, in hex, of ``data`` under a schema name such as ``artifact-key/1``.
+    """Returns the sha256, in hex, of ``data`` under a schema name such as ``artifact-key/1``.
 
     The schema name keeps keys of different kinds and versions apart.
     """
@@ -468,7 +472,7 @@ def digest(schema: str, data: JSON) -> str:
 
 
 def footprint(text: bytes) -> int:
-    """About the bytes of memory that parsing ``text`` takes, the decoded text among them.
+    """Estimates the bytes of memory that parsing ``text`` takes, including the decoded text.
 
     >>> footprint(b'[1,2]'), footprint(b'[[],[]]')
     (150, 362)
@@ -482,27 +486,27 @@ _OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
 def _refuse_deep(text: bytes) -> None:
-    """Raise ``ValueError`` if lists and objects are nested more than ``MAX_NESTING`` deep."""
+    """Raises ``ValueError`` if lists and objects are nested more than ``MAX_NESTING`` deep."""
     if text.count(b"[") + text.count(b"{") <= MAX_NESTING:
         return
     if b"\\" in text:
         text = _STRING.sub(b"", text)
     left = text.translate(_BRACKETS, _OTHERS).replace(b'""', b"")
-    if b'"' in left:  # strings may contain brackets
+    if b'"' in left:  # some strings contain brackets: remove all strings first
         left = _STRING.sub(b"", text).translate(_BRACKETS, _OTHERS)
-    # Empty containers are removed repeatedly: each time every tree loses one level.
+    # Remove empty containers repeatedly: each pass removes the innermost level.
     for _ in range(MAX_NESTING):
         shorter = left.replace(b"[]", b"")
         if len(shorter) == len(left):
-            return  # the rest is empty, or is not JSON, which the parser reports
+            return  # no nesting is left; if the text is not JSON, the parser reports it
         left = shorter
     if left:
         raise ValueError("JSON nested too deeply")
 
 
 def refuse_large(text: bytes, budget: int) -> None:
-    """Raise ``ValueError`` if parsing ``text`` would take more than ``budget`` bytes."""
-    # Most texts are so short that nothing need be counted.
+    """Raises ``ValueError`` if parsing ``text`` would take more than ``budget`` bytes."""
+    # Most texts are so short that counting is unnecessary.
     if len(text) * _MOST > budget and (needed := footprint(text)) > budget:
         raise ValueError(
             f"reading it would take about {needed >> 20} MiB of memory, and {budget >> 20} MiB are allowed"

@@ -1,6 +1,6 @@
 """Variants, compile jobs and their results, and the keys of stored records.
 
-Variants, jobs, spaces and studies make their own keys.
+Variants and jobs compute their own keys, as spaces and studies do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 @frozen
 class Variant(Persisted):
-    """Source + signature + specialization + config + target.
+    """A variant: source, signature, specialization, config and target.
 
     ``source`` is the source's fingerprint; ``signature`` is typed. Constexpr parameters get their value from the
     specialization if the caller gave it, else from the config.
@@ -48,30 +48,30 @@ class Variant(Persisted):
 
     @property
     def has_look_alike(self) -> bool:
-        """Whether Python calls a constexpr of another variant equal to one of this variant's (1 and True)."""
+        """Whether another variant may have a constexpr that Python calls equal to one of this variant (1 and True)."""
         return any(map(has_look_alike, self._constexprs.values()))
 
     @property
     def _constexprs(self) -> dict[str, Value]:
-        """The values of constexpr parameters by name, defaults among them."""
+        """The values of constexpr parameters by name, including defaults."""
         kinds = {one.name: one.kind for one in self.signature.parameters}
         defaults = {
             one.name: one.default
             for one in self.signature.parameters
             if one.kind is ParameterKind.CONSTEXPR and not isinstance(one.default, NoDefault)
         }
-        given = {**dict(self.config.values), **self.specialization.constant_values}
-        # The constant of a descriptor is its block shape.
+        values = {**dict(self.config.values), **self.specialization.constant_values}
+        # Without descriptors: their constant is a block shape, not a constexpr.
         return {
             **defaults,
-            **{name: value for name, value in given.items() if kinds.get(name) is not ParameterKind.DESCRIPTOR},
+            **{name: value for name, value in values.items() if kinds.get(name) is not ParameterKind.DESCRIPTOR},
         }
 
     def artifact_key(self, compiler_identity: str) -> str:
-        """The key its artifact is stored under (schema ``artifact-key/1``; ``/2`` if it has a look-alike).
+        """Returns the key of its artifact in a store (schema ``artifact-key/1``; ``/2`` if it has a look-alike).
 
         A store may hold the code of V=1 as the ``/1`` artifact of V=True. The outcomes of compile jobs need no second
-        schema: a job's key is made of the text that is compiled.
+        schema: a job's key is made from the text that is compiled.
         """
         key = self._artifact_keys.get(compiler_identity)
         if key is None:
@@ -82,15 +82,15 @@ class Variant(Persisted):
 
     @remembered
     def _artifact_keys(self) -> dict[str, str]:
-        """The keys that were computed, by the compiler's identity; a process has few compilers for one variant."""
+        """A cache of computed keys, by compiler identity; a process has few compilers for one variant."""
         return {}
 
 
 @frozen
 class CompileJob(Persisted):
-    """The input of a compile worker: text and plain values only, no Python objects.
+    """The input of a compile worker: text and plain values, no Python objects.
 
-    ``compiler`` names the plug-in, ``text`` is the front end's output (TTIR), ``parameters`` the plug-in's further
+    ``compiler`` names the plug-in, ``text`` is the front end's output (TTIR), ``parameters`` is the plug-in's other
     data. Two configs that lead to equal jobs (a CPU ignores num_warps) are compiled once.
     """
 
@@ -103,7 +103,7 @@ class CompileJob(Persisted):
     parameters: JSON = field(form=ANYTHING)
 
     def key(self, compiler_identity: str) -> str:
-        """The key its outcome is stored under (schema ``job-key/1``)."""
+        """Returns the key under which its outcome is stored (schema ``job-key/1``)."""
         key = self._keys.get(compiler_identity)
         if key is None:
             key = self._keys[compiler_identity] = digest("job-key/1", [self.to_json(), compiler_identity])
@@ -111,7 +111,7 @@ class CompileJob(Persisted):
 
     @remembered
     def _keys(self) -> dict[str, str]:
-        """The keys that were computed, by the compiler's identity; a process has few compilers for one job."""
+        """A cache of computed keys, by compiler identity; a process has few compilers for one job."""
         return {}
 
 
@@ -135,17 +135,17 @@ class Compiled:
 
 @frozen
 class CacheFiles:
-    """The files that a framework's own compile would leave in its cache, in the order it writes them.
+    """The files that a framework's own compile would write to its cache, in the same order.
 
-    ``files`` holds the ending of each file's name, and its content. Empty: ``reason`` says why the framework has to
-    compile this itself.
+    ``files`` holds each file's name ending and its content. If it is empty, ``reason`` says why the framework has to
+    compile the job itself.
     """
 
     files: tuple[tuple[str, bytes], ...]
     reason: str = ""
 
 
-# Every schema a key is made under. If the inputs of a key change, its version does, so old entries are never misread.
+# The schemas of all keys. If the inputs of a key change, its version changes, so old entries are never misread.
 SCHEMAS = (
     *("artifact-key/1", "artifact-key/2", "ceilings-key/1", "effort-key/1", "job-key/1", "seeds-key/1"),
     *("space-key/1", "spills-key/1", "studies-key/1", "trial-key/1", "installation-key/1"),
@@ -153,25 +153,25 @@ SCHEMAS = (
 
 
 def studies_key(kernel: str) -> str:
-    """The key of the list of a kernel's studies, whatever its source, compiler and device were."""
+    """Returns the key of the list of a kernel's studies, of any source version, compiler and device."""
     return digest("studies-key/1", kernel)
 
 
 def spills_key(study: str) -> str:
-    """The key of a study's recorded register spills, by the study's own key."""
+    """Returns the key of a study's recorded spill counts, from the study's own key."""
     return digest("spills-key/1", study)
 
 
 def effort_key(study: str) -> str:
-    """The key of what first calls have spent on tuning a study, by the study's own key."""
+    """Returns the key of the effort that first calls have spent on tuning a study, from the study's own key."""
     return digest("effort-key/1", study)
 
 
 def seeds_key(kernel: str) -> str:
-    """The key of configs that did well elsewhere, by the kernel's name alone: they are hints."""
+    """Returns the key of configs that did well elsewhere, by the kernel's name alone, as they are only hints."""
     return digest("seeds-key/1", kernel)
 
 
 def ceilings_key(device: DeviceModel) -> str:
-    """The key of a device model's measured peak rates."""
+    """Returns the key of a device model's measured peak rates."""
     return digest("ceilings-key/1", device.to_json())

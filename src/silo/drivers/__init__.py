@@ -1,1 +1,1 @@
-"""Device drivers, one folder each: the devices of this machine and the loading of code. No driver imports another."""
+"""Device drivers, one folder each: they list this machine's devices and load code. No driver imports another one."""

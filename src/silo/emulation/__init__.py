@@ -1,1 +1,1 @@
-"""Threads of a GPU's group on the CPU: fibers that meet, compiled by clang, and code of them that checks itself."""
+"""Runs the threads of a GPU's block on the CPU as fibers, compiled by clang, optionally with checks in the code."""

@@ -1,4 +1,4 @@
-"""Runs of a kernel that checks itself, and its compilation: instrumented code that looks at each of its accesses."""
+"""Compiles kernels to code that checks each of its memory accesses, and runs it."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ __all__ = [
 # ---- The runs of a kernel that checks itself ----
 
 
-# Seeds of the order in which threads run; with 0 they run one after another.
+# Seeds of the order in which threads run; with seed 0 they run one after another.
 SCHEDULES: tuple[int, ...] = (0, 1, 2, 3)
-_NAN_BYTE = 0xFF  # the fill of unset memory: NaN as a float, -1 as an integer
-_OTHER_BYTES = (0x7E, 0xFE)  # large numbers of either sign
+_NAN_BYTE = 0xFF  # the fill of memory that was never written: NaN as a float, -1 as an integer
+_OTHER_BYTES = (0x7E, 0xFE)  # two other fills: large floats, positive and negative
 _MOST_CELLS = 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A loaded object: its entry as a foreign function, its lines, and the name of the kernel's text file."""
+    """A loaded object: its entry function, its line table, and the file name of the kernel's text."""
 
     function: Any
     lines: LineTable
@@ -69,7 +69,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class CheckedVariable:
-    """A variable that may be unset, by clang's warning; each of ``objects`` initializes it with another value."""
+    """A variable that may be unset, by clang's warning; each of ``objects`` initializes it to another value."""
 
     place: str
     name: str
@@ -78,7 +78,7 @@ class CheckedVariable:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRuns:
-    """The loaded code of a kernel, its layout, the parameters it writes through, and a variable that may be unset."""
+    """The loaded code of a kernel, its layout, the parameters it writes through, a variable that may be unset."""
 
     ready: Ready
     layout: tuple[LayoutSlot, ...]
@@ -92,8 +92,8 @@ class CheckedRuns:
     ) -> Callable[[NativeCall], CheckedLaunch]:
         """Returns a function that makes launches over ``arguments``.
 
-        Raises ArgumentError for an array that is not in host memory; such a launch raises it if several groups wait for
-        each other.
+        Raises ArgumentError for an array that is not in host memory. The returned function raises it for a launch whose
+        groups wait for each other.
         """
         if limits.memory:
             notes.append("memory= is not looked at: the arrays of a kernel of this kind are its arguments")
@@ -151,19 +151,19 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
 
     @property
     def schedules(self) -> Sequence[int]:
-        """The seeds of the schedules."""
+        """The seeds of the orders in which threads run."""
         return SCHEDULES
 
     @property
     def unseen(self) -> Sequence[Unseen[ReadSuspect | CheckedVariable]]:
-        """The variable that may be unset: reads of registers cannot be observed."""
+        """The variable that may be unset, if any: reads of a variable in a register cannot be observed."""
         variable = self._code.variable
         return () if variable is None else (Unseen(Doubt(variable, (0, 1)), own=False),)
 
     def run(
         self, schedule: int, exchange: Exchange[ReadSuspect | CheckedVariable] | None = None
     ) -> Ran[FoundFault | ThreadFault, ReadSuspect | CheckedVariable]:
-        """Runs every group in the order of a seed."""
+        """Runs every group, with its threads in the order of the seed ``schedule``."""
         if exchange is not None:
             (doubt,) = exchange.doubts
             if isinstance(doubt.about, CheckedVariable):
@@ -186,7 +186,10 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         effect: FoundFault | ThreadFault | Difference | None,
         schedule: int,
     ) -> CheckFinding:
-        """Returns the finding for a read of unset memory or of an unset variable, and the first dependent result."""
+        """Returns the finding for a read of unset memory or of an unset variable.
+
+        ``effect`` shows the first result that depends on the read.
+        """
         del other
         about = doubt.about
         if isinstance(about, CheckedVariable):
@@ -202,7 +205,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         return self._reporter(schedule).suspect(about, address)
 
     def order_finding(self, difference: Difference, schedule: int) -> CheckFinding:
-        """Returns the finding for the first byte of a result that differs."""
+        """Returns the finding for the first byte of a result that differs between two orders of threads."""
         what = "results that depend on the order in which threads run"
         return self._reporter(schedule).result("race", what, self.memory.address(difference))
 
@@ -223,7 +226,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         )
 
     def _new_nan(self, results: Contents) -> int:
-        """Returns the address of the first element that became a NaN in the run; 0 if none did."""
+        """Returns the address of the first element that the run changed from a number to NaN; 0 if there is none."""
         np = self._np
         for one in self._copies.copies:
             array = _floats(np, self._arguments[one.name])
@@ -249,7 +252,8 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         self.memory.restore()
         self._fresh()
         check, ready = self._check, ready or self._code.ready
-        check.bytes, check.claimed, check.text = 1024, 0, b""  # the text's buffer in the state, as for any kernel
+        # the state begins with the text buffer that every kernel's context has
+        check.bytes, check.claimed, check.text = 1024, 0, b""
         check.run, check.seed, check.fill = self._runs, seed, fill
         check.first_group = 1 + (self._runs - 1) * self._call.total
         self._point_at_rows(ready)
@@ -266,10 +270,12 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         )
 
     def _prepare(self, params: int) -> None:
-        """Makes parameters that point into the copies, and the areas that the code may access."""
+        """Makes parameters that point into the copies, and the list of areas that the code may access."""
         slots = self._code.layout
         places: list[int] = []
-        given: Sequence[int | None] = (ctypes.c_void_p * max(len(slots), 1)).from_address(params)[:] if slots else []
+        addresses: Sequence[int | None] = (
+            (ctypes.c_void_p * max(len(slots), 1)).from_address(params)[:] if slots else []
+        )
         self._areas = [(one.name, self._area(one)) for one in self._copies.copies]
         last: tuple[int, int] | None = None
         for slot in slots:
@@ -277,9 +283,9 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
             begins = member is None or last is None or last[1] != member[1] or member[0] <= last[0]
             last = member
             if begins:
-                address = given[len(places)]
+                address = addresses[len(places)]
                 assert address is not None
-                # Only pointers are replaced; a struct by value that holds a pointer is copied first.
+                # Only pointers are replaced. A struct by value that contains a pointer is copied first.
                 size = 8 if member is None else member[1]
                 pointer = slot.type is AbiType.POINTER
                 copied = pointer or member is not None
@@ -331,7 +337,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         return self.memory.region_of(self.memory.allocations[at])
 
     def _fresh(self) -> None:
-        """Marks arrays in ``uninitialized`` as unwritten, and resets the state of atomics."""
+        """Marks the arrays in ``uninitialized`` as unwritten, and resets the record of atomic operations."""
         ctypes.memset(self._atomics, 0, ctypes.sizeof(self._atomics))
         for index, (name, area) in enumerate(self._areas):
             if name in self._limits.uninitialized and area.kind == AreaKind.ARRAY and area.high > area.low:
@@ -351,9 +357,9 @@ def _floats(np: Any, value: object) -> Any:  # noqa: ANN401
 CHECKED_STACK = 131072
 """Bytes of a thread's stack in checked code."""
 
-# Flags of checked code: clang's instrumentation, whose functions the hooks define, with a call for each access and
-# without shadow memory; line tables for messages; frames that can be walked. As little as possible is inlined, and
-# loops are not assumed to end.
+# Flags of checked code: clang's address sanitizer with a call for each access and without shadow memory (the hooks
+# define the called functions); line tables for messages; frame pointers. Almost nothing is inlined, and loops are not
+# assumed to end.
 CHECKED_FLAGS = (
     "-O1",
     "-DSILO_THREADS_CHECKED",
@@ -389,23 +395,24 @@ CHECKED_FLAGS = (
     "-asan-mapping-offset=0",
     "-mllvm",
     "-asan-kernel-mem-intrinsic-prefix=1",
-    # An array that is only read stays a variable: clang does not instrument the constant that it was copied from.
+    # Keeps a local array that is only read in memory. Otherwise clang replaces it by the constant from which it was
+    # copied, which is not instrumented.
     "-mllvm",
     "-instcombine-max-copied-from-constant-users=0",
 )
 _UNSET = ("-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized")
-# Flags of ordinary code that checked code sets differently.
+# Flags of ordinary code that checked code replaces by others.
 _OTHERWISE = frozenset({"-O2", "-g0", "-w"})
 _STRIPPED = "-Wl,-s"
 
 
 def checked_flags(flags: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the compiler flags of checked code, made from the flags of ordinary code."""
+    """Returns the compiler flags of checked code for the flags of ordinary code."""
     return (*(flag for flag in flags if flag not in _OTHERWISE), *CHECKED_FLAGS)
 
 
 def checked_links() -> tuple[str, ...]:
-    """Returns the linker's flags: checked code keeps its symbols."""
+    """Returns the linker flags of checked code, which keeps its symbols."""
     return tuple(flag for flag in link_flags() if flag != _STRIPPED)
 
 
@@ -425,7 +432,7 @@ def checked_runs(
         effects: its effect through each parameter of the layout.
         file: the name of its text in messages.
         library: prefixes of the names of files that are not the user's.
-        words: the words of its kind.
+        words: the terms of its kind for messages.
 
     Raises:
         CompileError: clang refuses the text.
@@ -448,7 +455,7 @@ def checked_runs(
 
 
 def _doubts(log: str, file: str) -> Iterator[tuple[str, str]]:
-    """Yields place and name of variables in clang's warnings: ``file:line:column: warning: variable 'x' ...``."""
+    """Yields place and name of each variable in clang's warnings ``file:line:column: warning: variable 'x' ...``."""
     for line in log.splitlines():
         head, found, said = line.partition(": warning: variable '")
         name, _, column = head.rpartition(":")

@@ -1,4 +1,4 @@
-"""The clang that compiles kernels whose threads run on the CPU: its choice, flags, and precompiled headers."""
+"""The clang that compiles kernels whose threads run on the CPU: choosing it, its flags, and precompiled headers."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ __all__ = [
     "stack_needed",
 ]
 
-# Bytes, the same as in silo_threads/fibers.h: between two stacks, and of the state of a group.
+# In bytes, as in silo_threads/fibers.h: the gap between two stacks, and the most that the state of a group takes.
 _GAP = 5 * 64
 _RUNNER = 1 << 18
 
 STACK = 16384
-"""Bytes of a thread's stack, unless a function needs more."""
+"""The bytes of a thread's stack, unless a function needs more."""
 
 _REMARK = " stack bytes in function"
-_CALLS = 8192  # bytes of stack that functions of the C library take
+_CALLS = 8192  # stack bytes reserved for calls of C library functions
 
 # ---- The choice of clang, and its flags ----
 
-OLDEST = 16  # the first in which _Float16 computes on x86-64
-BEST = 19  # from 18 on __bf16 computes, too; tests run with this version
+OLDEST = 16  # the first version in which _Float16 computes on x86-64
+BEST = 19  # __bf16 computes from version 18 on; tests run with version 19
 _NEWEST = 24
 
-# In the order of preference.
+# Versions in order of preference.
 _NUMBERS = (BEST, *range(BEST + 1, _NEWEST + 1), *range(BEST - 1, OLDEST - 1, -1))
 NAMES = (*(f"clang++-{number}" for number in _NUMBERS), "clang++")
 
@@ -85,9 +85,9 @@ _COMMON_FLAGS = (
     "-g0",
     "-fconstexpr-steps=10000000",
     "-Xclang",
-    "-ffloat16-excess-precision=none",  # every operation on halves is rounded
+    "-ffloat16-excess-precision=none",  # round the result of every operation on halves
     "-Xclang",
-    "-fconvergent-functions",  # threads that meet at a call must find it at one place of the code
+    "-fconvergent-functions",  # threads meet at a call, so it must stay at one place in the code
 )
 _LINK_FLAGS = (
     "-shared",
@@ -103,7 +103,7 @@ _LINK_FLAGS = (
 
 
 def choose_clang(requested: str | None, found: Mapping[str, str | None]) -> str:
-    """Returns the command to run, from the requested name and the path of each name (None: not found).
+    """Returns the compiler command, from the requested name and the path of each name in ``found`` (None: not found).
 
     >>> choose_clang(None, {"clang++-16": "/usr/bin/clang++-16", "clang++-19": "/usr/bin/clang++-19"})
     '/usr/bin/clang++-19'
@@ -144,21 +144,21 @@ def _found(requested: str | None) -> CCompiler:
 
 
 def find_clang() -> CCompiler:
-    """Returns this machine's clang. Raises CompilerMissingError: none, too old, or another program of that name."""
-    found = _found(settings().clang)
-    number = major_version(found.version)
+    """Returns this machine's clang. Raises CompilerMissingError if it is missing, too old, or not clang."""
+    clang = _found(settings().clang)
+    number = major_version(clang.version)
     if number < OLDEST:
         raise CompilerMissingError(
-            f"this kind of kernel runs on the CPU by clang {OLDEST} or later, and {found.command[0]} is "
-            f"{found.version}: install clang-{BEST}, or name another in SILO_CLANG"
+            f"this kind of kernel runs on the CPU by clang {OLDEST} or later, and {clang.command[0]} is "
+            f"{clang.version}: install clang-{BEST}, or name another in SILO_CLANG"
         )
-    return found
+    return clang
 
 
 def common_flags(target: Target) -> tuple[str, ...]:
-    """Returns the flags of the code of any kind of kernel, also of a precompiled header.
+    """Returns the flags for every kind of kernel and for precompiled headers.
 
-    Raises TargetError: unknown level.
+    Raises TargetError for an unknown level.
     """
     march = _MARCH.get(target.arch)
     if target.kind != "cpu" or march is None:
@@ -167,7 +167,7 @@ def common_flags(target: Target) -> tuple[str, ...]:
 
 
 def include_flag(*folders: Path) -> tuple[str, ...]:
-    """Returns the flags that name folders of headers, the shared ones last."""
+    """Returns the flags for folders of headers, with the shared headers' folder last."""
     return tuple(word for folder in (*folders, FOLDER) for word in ("-isystem", str(folder)))
 
 
@@ -182,12 +182,12 @@ def link_flags() -> tuple[str, ...]:
 
 
 def scratch_bytes(threads: int, memory: int, stack: int = STACK) -> int:
-    """Returns the bytes of scratch memory of a group whose threads have stacks and share ``memory`` bytes."""
+    """Returns the bytes of scratch memory of a group: ``threads`` stacks, and ``memory`` bytes that they share."""
     return _RUNNER + -(-memory // 64) * 64 + threads * (stack + _GAP)
 
 
 def stack_needed(log: str) -> int:
-    """Returns the bytes of a thread's stack from clang's remarks on each function. Functions are not recursive.
+    """Returns the stack bytes of a thread: the sum of clang's remarks on all functions, none of which is recursive.
 
     >>> stack_needed("<stdin>:2:1: remark: 36008 stack bytes in function 'f'") - 36008 >= 8192
     True
@@ -196,10 +196,10 @@ def stack_needed(log: str) -> int:
     return STACK if found + _CALLS <= STACK else -(-(found + _CALLS) // 4096) * 4096
 
 
-# ---- A kind's library in clang's fastest form: precompiled headers, kept in the store ----
+# ---- Precompiled headers of a kind's library, kept in the store ----
 
-# Clang recognises a header that it has read by its size and its time, but copies of one text in several installations
-# have other times. Without times, "#pragma once" holds for the copies too (clang's HeaderFileInfoTrait).
+# Clang recognises a header that it has already read by size and time. Copies of one header in several installations
+# have different times; without times, "#pragma once" also holds for the copies (clang's HeaderFileInfoTrait).
 _NO_TIMES = ("-Xclang", "-fno-pch-timestamp")
 
 _lock = Mutex()
@@ -216,19 +216,20 @@ def _content(folder: Path) -> str:
 
 
 def _tell(folder: Path, reason: str) -> None:
-    told = (
+    message = (
         f"headers of kernels cannot be kept compiled in {folder} ({reason}): every kernel takes a second longer to "
         "compile for the CPU"
     )
-    _notices.once(told, told)
+    _notices.once(message, message)
 
 
 def precompiled_header(
     clang: CCompiler, flags: tuple[str, ...], header: Path, folders: tuple[Path, ...] = ()
 ) -> Path | None:
-    """Returns a header compiled with these flags; compiles it if it is missing.
+    """Returns the path of ``header`` precompiled with these flags; compiles it if it is not stored yet.
 
-    None if it cannot be stored, which is logged once: the text itself includes the header, so it compiles anyway.
+    None if it cannot be stored, which is logged once. The kernel's text includes the header anyway, so it still
+    compiles.
 
     Args:
         clang: the compiler.
@@ -242,11 +243,11 @@ def precompiled_header(
     with _lock:
         if private_size(path) is not None:
             return path
-        with own_folder("silo-pch-") as made:
-            output = Path(made, "header.pch")
+        with own_folder("silo-pch-") as temporary:
+            output = Path(temporary, "header.pch")
             command = [*clang.command, *flags, *_NO_TIMES, "-x", "c++-header", str(header)]
             command += ["-o", str(output)]
-            done = run_compiler(command, env=child_environment(LC_ALL="C", TMPDIR=made))
+            done = run_compiler(command, env=child_environment(LC_ALL="C", TMPDIR=temporary))
             if done.returncode != 0:
                 _tell(folder, done.stderr.decode(errors="replace").strip()[:300])
                 return None

@@ -1,4 +1,4 @@
-"""The base of compilers that make CPU code of a GPU's language, with clang in a worker."""
+"""The base class of compilers that make CPU code from a GPU language, with clang in a worker process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["EmulatedCompiler"]
 
 
 class EmulatedCompiler(abc.ABC):
-    """The methods that compilers for the CPU share; subclasses add those that read their kind's sources and jobs.
+    """The methods that compilers for the CPU share; subclasses add reading their kind's sources and jobs.
 
     ``subject`` names the compiler in messages.
     """
@@ -42,16 +42,16 @@ class EmulatedCompiler(abc.ABC):
         return Accepted(f"run on the CPU, compiled by {clang.version}")
 
     def artifact_target(self, target: Target) -> Target:
-        """Returns ``target`` itself: the code is for that level."""
+        """Returns ``target`` unchanged: code for a level runs on that level."""
         return target
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
-        """Returns the form of clang's input."""
+        """Returns the name of the only form: clang's input."""
         del target
         return ("c++",)
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """Returns the text with its entry. Raises CompileError as ``compile``."""
+        """Returns clang's input, with the entry function. Raises CompileError like ``compile``."""
         if form != "c++":
             raise CompileError(f"{job.kernel}: code of {self.subject} has no form {form}; it has c++")
         return self._entry_text(job)
@@ -60,7 +60,7 @@ class EmulatedCompiler(abc.ABC):
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
         """Returns code that checks itself, from the job that is stored with an artifact."""
-        del nan  # each launch gets the option with its limits
+        del nan  # each launch passes this option in its limits
         require_text_consent(consent, text, launch, variant.signature, variant.kernel)
         effects = {one.name: one.effect for one in variant.signature.parameters}
         try:
@@ -71,7 +71,7 @@ class EmulatedCompiler(abc.ABC):
 
     @abc.abstractmethod
     def _check_level(self, target: Target) -> None:
-        """Raises TargetError: no code is made for this level."""
+        """Raises TargetError if no code can be made for this level."""
 
     @abc.abstractmethod
     def _entry_text(self, job: CompileJob) -> str:
@@ -79,4 +79,9 @@ class EmulatedCompiler(abc.ABC):
 
     @abc.abstractmethod
     def _checked(self, variant: Variant, job: CompileJob, effects: Mapping[str, Effect]) -> CheckedKernel:
-        """Returns code that checks itself. Raises ValueError: the job is another compiler's; CompileError."""
+        """Returns code that checks itself.
+
+        Raises:
+            ValueError: the job is another compiler's.
+            CompileError: clang refuses the text.
+        """

@@ -27,12 +27,12 @@ __all__ = [
 
 # ---- The state that checked code shares with the host: the structs of ``checking/check_state.h`` ----
 
-# Bytes of the state that is kept for each four bytes of memory.
+# Bytes of ``struct Cell``, the state that is kept for each four bytes of memory.
 CELL_BYTES = 68
 
 
 class ThreadFault(IntEnum):
-    """The runtime's ``enum class Fault``, which an entry returns."""
+    """``enum class Fault`` of the runtime (``silo_threads/group.h``), which a kernel's entry returns."""
 
     NONE = 0
     BARRIER_MISSED = 1
@@ -45,7 +45,7 @@ class ThreadFault(IntEnum):
 
 
 class FoundKind(IntEnum):
-    """The runtime's ``enum class Kind``."""
+    """``enum class Kind`` of the runtime: the kinds of faults that checks in the code find."""
 
     NOTHING = 0
     BOUNDS = 1
@@ -61,14 +61,14 @@ class FoundKind(IntEnum):
 
 
 class AreaKind(IntEnum):
-    """The runtime's ``enum class AreaKind``."""
+    """``enum class AreaKind`` of the runtime."""
 
     ARRAY = 0
     GROUP = 1
 
 
 class Area(ctypes.Structure):
-    """``struct Area``."""
+    """``struct Area`` of the runtime: memory that a kernel may access."""
 
     _fields_ = (
         ("low", ctypes.c_uint64),
@@ -82,7 +82,7 @@ class Area(ctypes.Structure):
 
 
 class FoundFault(ctypes.Structure):
-    """``struct Found``."""
+    """``struct Found`` of the runtime: a fault that a check found."""
 
     _fields_ = (
         ("kind", ctypes.c_int32),
@@ -106,7 +106,7 @@ class FoundFault(ctypes.Structure):
 
 
 class ReadSuspect(ctypes.Structure):
-    """``struct Suspect``."""
+    """``struct Suspect`` of the runtime: a read of memory that was never written."""
 
     _fields_ = (
         ("site", ctypes.c_uint32),
@@ -119,7 +119,7 @@ class ReadSuspect(ctypes.Structure):
 
 
 class GroupArray(ctypes.Structure):
-    """``struct GroupArray``."""
+    """``struct GroupArray`` of the runtime: an array that the threads of a group share."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -132,13 +132,13 @@ class GroupArray(ctypes.Structure):
 
 
 class Waiting(ctypes.Structure):
-    """``struct Waiting``."""
+    """``struct Waiting`` of the runtime: where a thread waits."""
 
     _fields_ = (("file", ctypes.c_char_p), ("line", ctypes.c_uint32), ("spare", ctypes.c_uint32))
 
 
 class Check(ctypes.Structure):
-    """``struct Check``."""
+    """``struct Check`` of the runtime: the state of a check."""
 
     _fields_ = (
         ("bytes", ctypes.c_uint32),
@@ -189,7 +189,7 @@ _FAULTS = {
 
 @frozen
 class Words:
-    """The words of a kind of kernel in findings: a group of threads, its lanes that run together, shared memory."""
+    """The terms of a kind of kernel for findings: a group of threads, a subgroup of lanes, shared memory."""
 
     group: str
     lanes: str
@@ -200,8 +200,9 @@ class Words:
 class FaultReporter:
     """Makes the findings of one launch, after the run in which they occurred.
 
-    ``check`` is the state after this run, ``words`` the kernel kind's terms. ``copies`` are the arrays of the
-    call at the run's addresses, ``lines`` the lines of the code, ``steps`` the limit of a group, ``seed`` the schedule.
+    ``check`` is the state after this run, ``words`` the kernel kind's terms. ``copies`` are the arrays of the call at
+    the run's addresses, ``lines`` the line table of the code, ``steps`` the limit of steps for a group, ``seed`` the
+    order of threads.
     """
 
     check: Check
@@ -213,7 +214,7 @@ class FaultReporter:
     seed: int
 
     def fault(self, fault: FoundFault | ThreadFault) -> CheckFinding:
-        """Returns the finding for a fault: of a check in the code, or of the runtime."""
+        """Returns the finding for a fault that a check in the code, or the runtime, has found."""
         if isinstance(fault, FoundFault):
             return self._placed(self._found(fault), fault.group, fault.thread)
         return self._placed(self._fault(fault), self.check.group, self.check.thread)
@@ -223,7 +224,7 @@ class FaultReporter:
         return self._placed(self._suspect(suspect, address), suspect.group, suspect.thread)
 
     def result(self, kind: str, what: str, address: int) -> CheckFinding:
-        """Returns a finding in a result, at ``address``."""
+        """Returns the finding for a wrong element of a result, at ``address``."""
         owner, where = self._where(address, 1)
         return self._placed(CheckFinding(kind, what, (capital(where),), owner), self.check.group, self.check.thread)
 
@@ -245,8 +246,8 @@ class FaultReporter:
         match kind:
             case FoundKind.BOUNDS:
                 owner, where = self._where(found.address, found.size)
-                said = f"{found.size} bytes: {where}"
-                return CheckFinding("out of bounds", f"a {does} out of bounds", (said,), owner, place)
+                access = f"{found.size} bytes: {where}"
+                return CheckFinding("out of bounds", f"a {does} out of bounds", (access,), owner, place)
             case FoundKind.READONLY:
                 owner, where = self._where(found.address, found.size)
                 return CheckFinding("read-only", "a write to memory that is read-only", (where,), owner, place)
@@ -279,9 +280,9 @@ class FaultReporter:
                 other = self._thread(found.other_thread)
                 lanes = self.words.lanes
                 elsewhere = f"{found.index} live threads of the {lanes} are elsewhere, thread {other} among them"
-                said = f"{elsewhere}: what they would hand over is undefined"
+                access = f"{elsewhere}: what they would hand over is undefined"
                 what = "an operation between lanes in divergent flow"
-                return CheckFinding("divergence", what, (said,), place=self._line(found.file, found.line))
+                return CheckFinding("divergence", what, (access,), place=self._line(found.file, found.line))
 
     def _race(self, found: FoundFault, place: str) -> CheckFinding:
         owner, where = self._where(found.address, found.size)
@@ -315,14 +316,14 @@ class FaultReporter:
     # ---- faults found by the runtime
 
     def _fault(self, fault: ThreadFault) -> CheckFinding:
-        """Returns the finding for the text of a runtime fault: a place, the description, and the thread in brackets."""
+        """Returns the finding for a runtime fault's text: a place, a description, and the thread in brackets."""
         text = self.check.text.decode(errors="replace")
-        place, found, said = text.partition(": ")
+        place, found, description = text.partition(": ")
         if not found:
-            place, said = "", text
+            place, description = "", text
         details = self._waiting() if fault is ThreadFault.BARRIER_MISSED else ()
         kind = self.words.memory if fault is ThreadFault.GROUP_MEMORY else _FAULTS[fault]
-        return CheckFinding(kind, said.rpartition(" (thread ")[0] or said, details, None, place)
+        return CheckFinding(kind, description.rpartition(" (thread ")[0] or description, details, None, place)
 
     def _waiting(self) -> tuple[str, ...]:
         check = self.check
@@ -335,7 +336,7 @@ class FaultReporter:
     # ---- words
 
     def _where(self, address: int, size: int) -> tuple[str | None, str]:
-        """Returns the array that contains an address, or the nearest one, and the place in it."""
+        """Returns the array that contains an address, or the nearest one, and the place in that array."""
         check = self.check
         areas = [
             Allocation(one.name, one.low, one.high, one.address, f"{one.high - one.low} bytes") for one in self.copies

@@ -1,6 +1,7 @@
-"""Maps addresses in an object to lines of the text: reads the line table (DWARF 4) that clang writes.
+"""Maps addresses in an object to lines of the text, by the line table (DWARF 4) that clang writes.
 
-Implemented here because compilers may come without a tool for it. Only objects that this process had compiled are read.
+A parser of its own, because compilers may be installed without such a tool. It reads only objects that this process had
+compiled.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 
 
 class RowClass(IntEnum):
-    """The runtime's ``enum class PcClass``."""
+    """``enum class PcClass`` of the runtime: whether code belongs to the user's text, a library or neither."""
 
     NONE = 0
     LIBRARY = 1
@@ -30,7 +31,7 @@ class RowClass(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The code from ``start`` up to ``end`` belongs to a line; ``sequence`` numbers the functions."""
+    """A row of the table: the line of the code from ``start`` up to ``end``; ``sequence`` is the function's number."""
 
     start: int
     end: int
@@ -89,7 +90,10 @@ class LineTable:
         return row.line > 0 and not row.file.startswith(self._library)
 
     def _class(self, row: Row, users: set[int]) -> RowClass:
-        """Returns the class of a row; a function with library code only is NONE, so that its caller is reported."""
+        """Returns the class of a row.
+
+        A function with only library code is NONE, so that its caller's line is reported.
+        """
         if row.sequence not in users:
             return RowClass.NONE
         return RowClass.USER if self._is_user(row) else RowClass.LIBRARY
@@ -107,26 +111,26 @@ def _section(data: bytes, name: bytes) -> bytes:
     return b""
 
 
-# Clang's prefix for the descriptor of an emulated __thread variable: here, of a variable that a group's threads share.
+# Clang's prefix for the descriptor of an emulated __thread variable. Kernels use __thread for shared variables.
 _DESCRIPTOR = b"__emutls_v."
 _SYMBOL = struct.Struct("<IBBHQQ")
 _LENGTH_AND_NAME = re.compile(r"(\d+)([A-Za-z_]\w*)$")
 
 
 def _shared_symbols(data: bytes) -> dict[int, str]:
-    """Returns the names of the variables that the threads of a group share, by the offset of their descriptor."""
+    """Returns the names of the variables that the threads of a group share, by the offset of each descriptor."""
     symbols, strings = _section(data, b".symtab"), _section(data, b".strtab")
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for at in range(0, len(symbols) - _SYMBOL.size + 1, _SYMBOL.size):
         start, _, _, _, value, _ = _SYMBOL.unpack_from(symbols, at)
         if strings.startswith(_DESCRIPTOR, start):
             begin = start + len(_DESCRIPTOR)
-            found[value] = _own_name(strings[begin : strings.index(b"\0", begin)].decode(errors="replace"))
-    return found
+            names[value] = _own_name(strings[begin : strings.index(b"\0", begin)].decode(errors="replace"))
+    return names
 
 
 def _own_name(mangled: str) -> str:
-    """Returns the last name in a mangled one.
+    """Returns the last name in a mangled name.
 
     >>> _own_name("_ZZ6reduceIfEvPKT_PS0_iE4tile_0"), _own_name("silo_dynamic")
     ('tile', 'dynamic shared memory')
@@ -188,7 +192,7 @@ def _rows(section: bytes) -> Iterator[Row]:
 
 
 class _Program:
-    """One unit's line program."""
+    """The line number program of one compilation unit."""
 
     def __init__(self, reader: _Reader, end: int) -> None:
         self.reader = reader
@@ -200,8 +204,8 @@ class _Program:
         header = reader.take("I")
         body = reader.at + header
         self.shortest = reader.take("B")
-        reader.take("B")  # operations per instruction
-        reader.take("B")  # whether a row is a statement by default
+        reader.take("B")  # maximum operations per instruction: not needed
+        reader.take("B")  # default of is_stmt: not needed
         self.line_base = reader.take("b")
         self.line_range = reader.take("B")
         self.opcode_base = reader.take("B")
@@ -234,7 +238,7 @@ class _Program:
         return self.files[number] if number < len(self.files) else ""
 
     def _states(self) -> Iterator[tuple[bool, int, int, int]]:
-        """Yields for each row whether a sequence ends, the address, the file and the line."""
+        """Yields for each row: whether it ends a sequence, its address, file and line."""
         reader = self.reader
         address, file, line = 0, 1, 1
         while reader.at < self.end:

@@ -1,4 +1,4 @@
-"""The base of kernels in a language of C: constants are macros or literals, scalars fit their types."""
+"""The base class of kernels written in C-like languages: constants are macros or literals, scalars must fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TextSource"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TextSource(abc.ABC):
-    """One kernel of a text; the signature has its parameters, then constants.
+    """One kernel of a text. Its signature has the kernel's parameters, then constants.
 
     Subclasses implement the rest of :class:`silo.sources.kernel_source.KernelSource`.
     """
@@ -28,8 +28,8 @@ class TextSource(abc.ABC):
     name: str
     signature: Signature
     location: str
-    exact: frozenset[str] = frozenset()  # no scalar's value decides the code
-    extents: None = None  # nor does an array's shape
+    exact: frozenset[str] = frozenset()  # no scalar's exact value decides the code
+    extents: None = None  # no array's shape decides the code
 
     def __str__(self) -> str:
         return f"{self.name} ({self.location})"
@@ -40,7 +40,7 @@ class TextSource(abc.ABC):
         return {}
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """Returns an empty mapping: a config only sets constants of the signature."""
+        """Returns an empty mapping: a config sets only constants that are in the signature."""
         del config, specialization
         return {}
 
@@ -52,27 +52,27 @@ class TextSource(abc.ABC):
         parameters: list[Parameter] = []
         constants: list[tuple[str, Value]] = []
         for one in self.signature.parameters:
-            given = arguments.get(one.name)
+            argument = arguments.get(one.name)
             if one.kind is ParameterKind.CONSTEXPR:
-                if given is not None:
-                    if given.is_pointer:
+                if argument is not None:
+                    if argument.is_pointer:
                         raise ArgumentError(f"{self.name}: {one.name} is a constant, so it takes a value, not an array")
-                    constants.append((one.name, given.value))
+                    constants.append((one.name, argument.value))
                 parameters.append(one)
-            elif given is None:
+            elif argument is None:
                 raise ArgumentError(f"{self.name}: the argument {one.name} is missing")
             else:
-                parameters.append(self._typed(one, given))
-                if given.block_shape:
-                    constants.append((one.name, given.block_shape))
+                parameters.append(self._typed(one, argument))
+                if argument.block_shape:
+                    constants.append((one.name, argument.block_shape))
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
     @abc.abstractmethod
     def _typed(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
-        """Returns a parameter with the type that one argument gives it. Raises ArgumentError: it cannot be passed."""
+        """Returns a parameter with the type that an argument gives it. Raises ArgumentError if it cannot be passed."""
 
     def _check_scalar(self, name: str, kind: DType, spelled: str, given: ArgumentFacts) -> None:
-        """Raises ArgumentError: the argument is no number, or does not fit the type ``spelled``."""
+        """Raises ArgumentError if the argument is not a number or does not fit the type ``spelled``."""
         value = given.value
         if given.is_pointer:
             raise ArgumentError(f"{self.name}: {name} is {spelled}; it takes a number, not an array")

@@ -1,1 +1,1 @@
-"""The state of a process: its session, and the plug-ins of devices, arrays and files. Decides nothing on kernels."""
+"""The state of a process: its session, and its plug-ins for devices, arrays and files. Does not depend on kernels."""

@@ -1,4 +1,4 @@
-"""The arrays among a call's arguments, of any library and in any memory, for comparing, duplicating and restoring."""
+"""Reads, duplicates and restores the arrays among a call's arguments, of any library and in any memory."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = [
 
 
 def is_array(value: object) -> bool:
-    """Whether a value is an array of some library: it has a shape and elements."""
+    """Whether a value is an array of some library: it has a shape and an interface to its elements."""
     return hasattr(value, "shape") and any(
         hasattr(value, name) for name in ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
     )
 
 
 def array_behind(value: Any) -> Any:  # noqa: ANN401  # any library's array
-    """The array that a kernel reads or writes through an argument: itself, a tensor descriptor's base, or None."""
+    """Returns the array that a kernel accesses through an argument: itself, a tensor descriptor's base, or None."""
     if is_array(value):
         return value
 
@@ -46,19 +46,19 @@ def _library_of(array: object) -> ArrayLibrary:
 
 
 def to_host(array: Any) -> NDArray[Any]:  # noqa: ANN401
-    """A numpy array of the same elements; see :meth:`ArrayLibrary.read`."""
+    """Returns a numpy array of the same elements; see :meth:`ArrayLibrary.read`."""
     return _library_of(array).read(array)
 
 
 def host_bits(array: Any) -> NDArray[Any]:  # noqa: ANN401
-    """A numpy array of its elements' bits; see :meth:`ArrayLibrary.bits`."""
+    """Returns a numpy array of the bits of the elements; see :meth:`ArrayLibrary.bits`."""
     return _library_of(array).bits(array)
 
 
 def duplicate(array: Any) -> Any:  # noqa: ANN401
-    """A copy of the same library, device, dtype, shape, strides and alignment (address modulo 16).
+    """Returns a copy of the same library, device, dtype, shape, strides and alignment (address modulo 16).
 
-    Elements in the gaps of a slice are not copied.
+    Memory between the elements of a slice is not copied.
 
     Raises:
         ArgumentError: elements overlap (a broadcast), or the library's arrays cannot be copied this way.
@@ -70,16 +70,16 @@ def duplicate(array: Any) -> Any:  # noqa: ANN401
 
 
 def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401
-    """A function that restores the present content of ``array``, on a device in its library's current stream.
+    """Returns a function that restores the present content of ``array``, for a device in its library's current stream.
 
-    It owns the copy. The copy is on the device if :func:`silo.tuner.measure.copy_fits` accepts that, else in
-    page-locked host memory, or in pageable memory if the driver cannot lock it; the last two are logged.
+    The function owns the copy. The copy is on the device if :func:`silo.tuner.measure.copy_fits` accepts that;
+    otherwise in page-locked host memory, or in pageable memory if the driver cannot lock it. The last two are logged.
     """
     return _library_of(array).keep(array)
 
 
 def restorers(arguments: Mapping[str, object]) -> Mapping[str, Callable[[], None]]:
-    """Returns for each argument a function that restores its array's present content; shared arrays share one."""
+    """Returns for each argument a function that restores its array's present content; equal arrays share a function."""
     behind = {name: array_behind(value) for name, value in arguments.items()}
     arrays = {id(array): array for array in behind.values() if array is not None}
     made = {key: restorer(array) for key, array in arrays.items()}

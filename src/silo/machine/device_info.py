@@ -20,7 +20,7 @@ __all__ = ["DeviceInfo", "device", "devices"]
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """One device. Sizes are in bytes, clocks in kHz; None if the device does not report it, or lacks the feature.
+    """A device. Sizes are in bytes, clocks in kHz; a member is None if the device does not report or have the feature.
 
     ``sm_count`` counts streaming multiprocessors, compute units, subslices or CPU cores; ``warp_size`` is 1 on CPUs.
     ``target`` is the target that Silo compiles for on this device by default; None if it compiles nothing for it.
@@ -54,10 +54,12 @@ class DeviceInfo:
         return available_sms(self.sm_count, self.reserved_sms)
 
     def reserve(self, count: int) -> DeviceInfo:
-        """Leaves ``count`` multiprocessors free from now on: grids of this process read it as ``a.reserved_sms``.
+        """Leaves ``count`` multiprocessors free from now on.
 
-        Kernels that were called already use it from their next call on; bound launchers keep the grid they were bound
-        with.
+        Grids in this process read the number as ``a.reserved_sms``.
+
+        Kernels that were called already use it from their next call on; bound launchers keep the grid with which they
+        were bound.
 
         Raises:
             SettingsError: a negative count.
@@ -91,13 +93,13 @@ def device(name: str | None = None, *, reserved_sms: int | None = None) -> Devic
 
 
 def devices() -> tuple[DeviceInfo, ...]:
-    """Every device of this machine that Silo, or a library that is loaded already, can reach."""
-    found = [_of_plugin(one) for one in all_devices()]
+    """Returns every device of this machine that Silo, or a library that is loaded already, can reach."""
+    infos = [_of_plugin(one) for one in all_devices()]
     for kind, package in DEVICE_PACKAGES.items():
         library = sys.modules.get(package)
         if library is not None and not devices_of_kind(kind):
-            found += [_named(f"{kind}:{index}") for index in range(devices_through(package).count(library, kind))]
-    return tuple(found)
+            infos += [_named(f"{kind}:{index}") for index in range(devices_through(package).count(library, kind))]
+    return tuple(infos)
 
 
 def _named(name: str) -> DeviceInfo:
@@ -116,16 +118,16 @@ def _named(name: str) -> DeviceInfo:
     here = library_devices.count(library, kind)
     if index >= here:
         raise DeviceError(f"no device {name!r}: {package} {library.__version__} sees {here or 'no'} {kind} devices")
-    found = library_devices.describe(library, kind, index)
+    info = library_devices.describe(library, kind, index)
     return DeviceInfo(
         name=f"{kind}:{index}",
         kind=kind,
         index=index,
-        model=found.model,
-        arch=found.arch,
+        model=info.model,
+        arch=info.arch,
         target=None,
-        sm_count=found.sm_count,
-        **_numbers(found.facts),
+        sm_count=info.sm_count,
+        **_numbers(info.facts),
     )
 
 

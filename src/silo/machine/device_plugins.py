@@ -1,4 +1,4 @@
-"""Device plug-ins: Silo's own by name, others by entry point, loaded when a device of their kind is needed."""
+"""Device plug-ins: Silo's own by name, others by entry point. Each is loaded when a device of its kind is needed."""
 
 from __future__ import annotations
 
@@ -31,20 +31,21 @@ __all__ = [
 
 @frozen
 class _Missing:
-    """The reason why a plug-in has no devices; ``broken`` if that is a fault, and not normal on most machines."""
+    """Why a plug-in lists no devices. ``broken`` is True for a fault, False if the machine just lacks them."""
 
     why: Rejected
     broken: bool
 
 
 def _plugins() -> Mapping[str, str]:
-    """The place of each plug-in (``module:function``) by name, which is the kind of its devices."""
-    return installed_places(DEVICES)  # read only for foreign kinds, and for lists
+    """Maps the name of each plug-in, which is its kind of devices, to ``module:function``."""
+    # reads entry points, so it is called only for kinds that Silo does not ship, and for lists
+    return installed_places(DEVICES)
 
 
 @cache
 def _asked(kind: str) -> tuple[Device, ...] | _Missing:
-    """The devices of one plug-in, or the reason for their absence. Opens drivers: called only for needed kinds."""
+    """Returns the devices of one plug-in, or why it lists none. Opens drivers: called only for needed kinds."""
     place = shipped_places(DEVICES).get(kind) or _plugins().get(kind)
     if place is None:
         return _Missing(Rejected(f"Silo has no device plug-in for {kind}"), broken=False)
@@ -54,19 +55,19 @@ def _asked(kind: str) -> tuple[Device, ...] | _Missing:
         loaded = True
         return tuple(list_devices())
     except Exception as error:  # noqa: BLE001  # any error of a foreign plug-in is the reason why it has no devices
-        if loaded and isinstance(error, DeviceError):  # the plug-in's report that this machine has none
+        if loaded and isinstance(error, DeviceError):  # the plug-in reports that this machine lacks the device
             return _Missing(Rejected(str(error)), broken=False)
         return _Missing(Rejected(f"{type(error).__name__}: {error}"), broken=True)
 
 
 def devices_of_kind(kind: str) -> tuple[Device, ...]:
-    """The devices of one kind, by index; empty if there are none."""
+    """Returns the devices of one kind, by index; empty if the machine lacks it."""
     answer = _asked(kind)
     return () if isinstance(answer, _Missing) else answer
 
 
 def all_devices() -> tuple[Device, ...]:
-    """Every device of this machine, in order of kind and index. Opens every driver."""
+    """Returns every device of this machine, in order of kind and index. Opens every driver."""
     return tuple(device for kind in _plugins() for device in devices_of_kind(kind))
 
 
@@ -75,20 +76,20 @@ def _missing() -> dict[str, _Missing]:
 
 
 def broken_plugins() -> tuple[tuple[str, Rejected], ...]:
-    """Device plug-ins that failed to load or to list devices, with the reasons; a missing GPU is not a failure."""
+    """Returns the plug-ins that failed to load or to list devices, with the reasons. A missing GPU is not a failure."""
     return tuple((kind, missing.why) for kind, missing in _missing().items() if missing.broken)
 
 
 def absent_devices() -> tuple[tuple[str, Rejected], ...]:
-    """Kinds of devices that this machine lacks, as most machines lack some, each with the reason."""
+    """Returns the kinds of devices that this machine lacks, each with the reason."""
     return tuple((kind, missing.why) for kind, missing in _missing().items() if not missing.broken)
 
 
 def device_named(text: str) -> Device:
-    """The device for ``cpu``, ``cuda``, ``cuda:1`` or a full target.
+    """Returns the device for ``cpu``, ``cuda``, ``cuda:1`` or a full target.
 
     Raises:
-        DeviceError: it is not here; lists the devices that are, and the reason why none of its kind is.
+        DeviceError: it does not exist here; lists the existing devices, and why its kind is missing.
     """
     kind, _, rest = text.partition(":")
     for device in devices_of_kind(kind):
@@ -109,7 +110,7 @@ def device_named(text: str) -> Device:
 
 
 def devices_named(text: str) -> tuple[Device, ...]:
-    """The device that ``text`` names and, if it is only a kind (``cuda``), all others of the same model.
+    """Returns the device that ``text`` names and, if it names only a kind (``cuda``), all others of the same model.
 
     Raises:
         DeviceError: the device does not exist.
@@ -121,14 +122,14 @@ def devices_named(text: str) -> tuple[Device, ...]:
 
 
 def default_device() -> Device:
-    """The device of a call without arrays: the first GPU, else the CPU. Raises DeviceError."""
+    """Returns the device for a call without arrays: the first GPU, else the CPU. Raises DeviceError."""
     preferred = {one.preference: one.kind for one in drivers() if one.preference is not None}
     found = (devices_of_kind(preferred[place]) for place in sorted(preferred))
     return next((devices[0] for devices in found if devices), None) or device_named("cpu")
 
 
 def resolve_target(text: str) -> Target:
-    """A concrete target: ``cpu`` alone becomes this machine's level; ``cuda`` alone its GPU's arch."""
+    """Returns a concrete target: ``cpu`` alone becomes this machine's level; ``cuda`` alone its GPU's arch."""
     target = Target.parse(text)
     if target.is_concrete:
         return target
@@ -141,11 +142,11 @@ def resolve_target(text: str) -> Target:
 
 
 def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], object]) -> Device:
-    """The device of a call: it takes the memory of its arrays, and ``serves`` accepts it.
+    """Returns the device for a call: one that accepts the memory of its arrays, and that ``serves`` accepts.
 
     Silo's own plug-ins come first, then the others in order of their names. Only plug-ins for that memory are loaded,
     so a call on the CPU opens no GPU's driver, and entry points are read only if none of Silo's own devices serves. If
-    no device serves, returns the first that takes the memory: compiling for it reports the missing part.
+    no device serves, returns the first that accepts the memory: compiling for it then reports the missing part.
 
     Args:
         kernel: its name, for messages.
@@ -153,27 +154,27 @@ def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], o
         serves: whether code of the kernel for a device exists or can be made.
 
     Raises:
-        DeviceError: the arrays are in memory that no device here takes.
+        DeviceError: the arrays are in memory that no device here accepts.
     """
     memory, index = place[0] or HOST_MEMORY, place[1]
     owners = _owners(memory)
-    found = _taking(owners, memory, index)
-    for device in found:
+    own_devices = _taking(owners, memory, index)
+    for device in own_devices:
         if serves(device):
             return device
     others = _taking((kind for kind in _plugins() if driver_of(kind).preference is None), memory, index)
     for device in others:
         if serves(device):
             return device
-    if found or others:
-        return (*found, *others)[0]
+    if own_devices or others:
+        return (*own_devices, *others)[0]
     raise DeviceError(_no_device(kernel, memory, index, owners))
 
 
 @cache
 def _owners(memory: int) -> tuple[str, ...]:
-    """The kind whose drivers are tried first for arrays in this memory: its declaration names the memory."""
-    # The kind with DLPack's name of the memory is read first, and mostly no other.
+    """Returns the kind whose driver is tried first for arrays in this memory, as its declaration names the memory."""
+    # Read the kind that is named like the memory first; then usually no other declaration is read.
     kinds = sorted(driver_kinds(), key=lambda kind: not memory_name(memory).startswith(kind))
     found = (driver_of(kind) for kind in kinds)
     owner = next((one.kind for one in found if one.preference is not None and memory in one.memory.types), None)
@@ -181,7 +182,10 @@ def _owners(memory: int) -> tuple[str, ...]:
 
 
 def _taking(kinds: Iterable[str], memory: int, index: int) -> tuple[Device, ...]:
-    """The devices of these kinds that take arrays in this memory; host memory is usable by devices of any index."""
+    """Returns the devices of these kinds that accept arrays in this memory.
+
+    For host memory the index does not matter.
+    """
     return tuple(
         device
         for kind in kinds
@@ -208,7 +212,7 @@ def _no_device(kernel: str, memory: int, index: int, owners: Sequence[str]) -> s
 
 
 def require_memory(kernel: str, device: Device, place: tuple[int, int]) -> None:
-    """Raises DeviceError if a call is to run on a device that does not take the memory of its arrays."""
+    """Raises DeviceError if the device of a call does not accept the memory of the call's arrays."""
     memory, index = place
     if memory == 0 or (memory in device.memory.types and (memory == HOST_MEMORY or device.index == index)):
         return

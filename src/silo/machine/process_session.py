@@ -1,4 +1,4 @@
-"""The session of a process: its settings, store and compile workers, and handles of features that were switched on."""
+"""The session of a process: its settings, store and compile workers, and handles of features that are switched on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Session", "SwitchedOn", "session"]
 
 
 class Session:
-    """The store and the workers under one set of settings."""
+    """The store and the compile workers for one set of settings."""
 
     def __init__(self, settings: Settings, store: Store | MemoryStore) -> None:
         self.settings = settings
@@ -29,7 +29,7 @@ class Session:
 
     @property
     def pool(self) -> WorkerPool:
-        """Compile workers, started when first needed and stopped at exit."""
+        """The compile workers, started when first needed and stopped at exit."""
         with self._lock:
             if self._pool is None:
                 self._pool = self._started()
@@ -37,14 +37,14 @@ class Session:
 
     @property
     def beside(self) -> Session:
-        """The same store with other workers, one fewer, which run only on CPUs that no other process wants."""
+        """A session with the same store and other workers, one fewer, which run only on otherwise idle CPUs."""
         with self._lock:
             if self._beside is None:
                 self._beside = _SessionBeside(self.settings, self.store)
             return self._beside
 
     def reach_remote(self) -> None:
-        """Starts connecting to the remote store, if one is set, in the background."""
+        """Starts connecting to the remote store in the background, if one is set."""
         client = remote_link(self.settings)
         if client is not None:
             client.reach()
@@ -71,7 +71,7 @@ _sessions: dict[Settings, Session] = {}
 
 
 def session() -> Session:
-    """The session of the current settings."""
+    """Returns the session of the current settings."""
     current = settings()
     with _lock:
         made = _sessions.get(current)
@@ -81,13 +81,16 @@ def session() -> Session:
 
 
 class SwitchedOn:
-    """A feature that is on until :meth:`stop`, or the block's end; ``undo`` is None if it was never switched on."""
+    """A handle of a feature that is on until :meth:`stop`, or until the block ends.
+
+    ``undo`` is None if the feature was never switched on.
+    """
 
     def __init__(self, undo: Callable[[], None] | None) -> None:
         self._undo = undo
 
     def stop(self) -> None:
-        """Switches it off, once; it ends with the last handle of it."""
+        """Gives up this handle, once; the feature ends with its last handle."""
         undo, self._undo = self._undo, None
         if undo is not None:
             undo()
@@ -103,5 +106,5 @@ class SwitchedOn:
         self.stop()
 
     def __bool__(self) -> bool:
-        """Whether it is on."""
+        """Whether this handle keeps the feature on."""
         return self._undo is not None

@@ -1,4 +1,4 @@
-"""Files of users: the only place that runs Python files named on a command line, and the files a command writes."""
+"""Files of users: runs Python files named on a command line, as no other module does, and writes a command's files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from silo.store.privacy import output_place
 
 __all__ = ["PlaceKind", "kind_of", "load_module", "write_texts"]
 
-# ---- Python files and modules named on a command line: the only place that runs their code ----
+# ---- Python files and modules named on a command line: only this module runs their code ----
 
 
 class PlaceKind(Enum):
@@ -37,7 +37,7 @@ class PlaceKind(Enum):
 
 
 def kind_of(place: Path) -> PlaceKind:
-    """The kind of a path: a file by its ending, a module by its dotted name, else a bundle, or any existing file.
+    """Returns the kind of a path: a file by its ending, a module by its dotted name, else a bundle or existing file.
 
     >>> kind_of(Path("kernels.py")), kind_of(Path("pkg.kernels")), kind_of(Path("pkg.silo"))
     (<PlaceKind.FILE: 'a Python file'>, <PlaceKind.MODULE: 'a module'>, <PlaceKind.BUNDLE: 'a bundle'>)
@@ -52,9 +52,9 @@ def load_module(place: Path) -> ModuleType:
     """Runs a Python file, or imports a module by its dotted name; either way once in this process.
 
     A file in a package is imported under its dotted name with the package's root on the path, so relative imports work;
-    its root is the first folder above without an ``__init__.py``. If the file imports relatively and its folder lacks
-    an ``__init__.py``, the root is the nearest folder above in which Python looks for modules. Modules are looked for
-    in the working folder too, as ``python -m`` does.
+    the root is the first folder above without an ``__init__.py``. If the file imports relatively and its folder has no
+    ``__init__.py``, the root is the nearest folder above in which Python looks for modules. Modules are also looked for
+    in the working folder, as ``python -m`` does.
 
     Raises:
         SourceError: the file or module does not exist, or its code fails.
@@ -84,21 +84,21 @@ def load_module(place: Path) -> ModuleType:
 
 
 class _Home(NamedTuple):
-    """The package place of a file: its dotted name, and the folder that the name starts from."""
+    """A file's dotted name in its package, and the folder in which the name starts."""
 
     name: str
     root: Path
 
 
 def _home_of(path: Path) -> _Home | None:
-    """The package place of a file; None for a file outside of packages."""
+    """Returns a file's name in its package; None for a file outside of packages."""
     root = path.parent
     while (root / "__init__.py").is_file():
         root = root.parent
     if root == path.parent:
         if not _imports_relatively(path):
             return None
-        # The start of a namespace package is not marked by a file.
+        # No file marks the top of a namespace package.
         places = {Path(entry or ".").resolve() for entry in (*sys.path, "")}
         root = next((folder for folder in path.parent.parents if folder in places), path.parent.parent)
     parts = path.relative_to(root).with_suffix("").parts
@@ -106,7 +106,7 @@ def _home_of(path: Path) -> _Home | None:
     return _Home(".".join(parts), root) if all(part.isidentifier() for part in parts) else None
 
 
-# The beginning of a relative import; a match in a string or a comment only costs parsing one more file.
+# The beginning of a relative import. A match within a string or a comment only costs the time to parse a file.
 _PERHAPS_RELATIVE = re.compile(rb"\bfrom[\s\\]*\.")
 
 
@@ -117,7 +117,7 @@ def _imports_relatively(path: Path) -> bool:
     try:
         tree = parse_python(text)
     except (SyntaxError, ValueError):
-        return False  # running it raises the error, with the line
+        return False  # running the file raises the error, with its line
     return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
 
 
@@ -129,9 +129,9 @@ def _run(path: Path, place: Path) -> ModuleType:
         count += 1
         name = f"silo_kernels_{path.stem}_{count}"
     if known is not None:
-        del sys.modules[name]  # the file may have changed
+        del sys.modules[name]  # run it again, as the file may have changed
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # the ending is .py
+    assert spec is not None  # true because the ending is .py
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -146,14 +146,14 @@ def _run(path: Path, place: Path) -> ModuleType:
 
 def _imported(name: str, root: Path, place: Path) -> ModuleType:
     with _first(root):
-        importlib.invalidate_caches()  # the file may be newer than Python's listing of its folder
+        importlib.invalidate_caches()  # the file may be newer than Python's cached listing of its folder
         with _blamed(place, root / Path(*name.split(".")), name), seldom_collected():
             return importlib.import_module(name)
 
 
 @contextmanager
 def _first(folder: Path) -> Generator[None]:
-    """Puts a folder first on the module path; afterwards last, for imports in functions that are called later."""
+    """Puts a folder first on the module path; afterwards last, for imports inside functions that are called later."""
     entry = str(folder)
     sys.path.insert(0, entry)
     try:
@@ -203,7 +203,7 @@ def _advice(missing: str) -> str:
 
 
 def _line(error: BaseException, path: Path) -> str:
-    """The last line of the file that was running, or that does not parse, as ``file:line``."""
+    """Returns ``file:line`` of the last line of the file that was running, or that does not parse."""
     names = (str(path), f"{path}.py", str(path / "__init__.py"))
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f"{error.filename}:{error.lineno}"
@@ -211,18 +211,18 @@ def _line(error: BaseException, path: Path) -> str:
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else str(path)
 
 
-# ---- The files that a command writes into its output folder ----
+# ---- The files that a command writes to its output folder ----
 
 
 def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
     """Writes each text under its name in ``folder``, which is created if it is missing.
 
-    A name is one :func:`~silo.sanitized_text.file_name`, or two with a folder between. Each file is replaced in one
-    piece. Existing files may be somebody else's, unpacked from an archive: links in the folder are not followed, a file
-    replaces them.
+    A name is one :func:`~silo.sanitized_text.file_name`, or two with a slash between. Each file is replaced atomically.
+    Existing files may come from others, for example from an unpacked archive. So links in the folder are not followed:
+    a file replaces them.
 
     Raises:
-        StoreError: the folder cannot be written, or another user's link is on the way to it.
+        StoreError: the folder cannot be written, or the path to it contains a link of another user.
     """
     try:
         folder = output_place(folder)

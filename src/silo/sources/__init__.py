@@ -1,1 +1,1 @@
-"""Sources: kernels before compilation."""
+"""Kernel sources: reading, describing and fingerprinting kernels before they are compiled."""

@@ -1,4 +1,4 @@
-"""A user's kernel object as a declaration, with what is written beside it, and the callable object made of it."""
+"""The declaration read from a user's kernel object, and the callable object made from it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Declaration:
         source: the kernel.
         space: the configs worth trying, None if the object names none.
         key: the scalar arguments that tuning depends on.
-        grid: the grid, as ``silo.kernel`` takes it.
+        grid: the grid, in the form that ``silo.kernel`` accepts.
         release_gil: see ``silo.kernel``.
         prunes: the source prunes the configs of ``space`` at each call (:class:`PrunesConfigs`).
-        open_blocks: calls may leave block sizes out if no space is given: they are inferred from the code.
-        zeroed: configs of ``space``, each with the arguments that a launch sets to zero first.
-        refusals: why the object's own space cannot be used; an error unless ``silo.kernel`` is given another.
-        remarks: parts of the object without effect, reported if its own space is used.
+        open_blocks: if no space is given, calls may omit block sizes, which are then inferred from the code.
+        zeroed: configs of ``space``, each with the arguments that must be set to zero before its launch.
+        refusals: why the object's own space cannot be used; an error unless ``silo.kernel`` is given another space.
+        remarks: parts of the object that have no effect; they are reported if its own space is used.
     """
 
     source: KernelSource
@@ -43,7 +43,7 @@ class Declaration:
 
 
 class PlainCallable:
-    """A kernel that users call as ``k(...)`` or ``k[grid](...)``, with its members as attributes."""
+    """A kernel that users call as ``k(...)`` or ``k[grid](...)``. Functions such as ``warmup`` are its attributes."""
 
     def __init__(self, source: KernelSource, members: Mapping[str, object]) -> None:
         self._source = source
@@ -59,7 +59,7 @@ class PlainCallable:
 
 
 def plain_callable(source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> PlainCallable:
-    """A kernel with its own class: ``__call__`` is looked up there, so there is no Python frame in between."""
+    """Returns a kernel object of a new class. Its ``__call__`` is the launcher, so a call adds no Python frame."""
     native = launcher()
     own: dict[str, Any] = {
         "__module__": __name__,

@@ -1,4 +1,4 @@
-"""Directives of C texts that would put files into the code which the author of the text does not name in an include."""
+"""Refuses C texts whose directives would read files that no ``#include`` of the text names."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from silo.errors import SourceError
 __all__ = ["GAP", "plain_lines", "refuse_foreign_files", "refuse_joined_words"]
 
 _CONTINUED = re.compile(r"\\[ \t]*\n")
-# A comment ends at its first end: otherwise the time of a search would double with each comment at the start of a line.
+# The pattern ends at the first end of a comment. If it could go on, each comment at the start of a line would double
+# the time of a search.
 _COMMENT = r"/\*(?:[^*]|\*(?!/))*+\*/"
 GAP = rf"(?:[^\S\n]|[\u180e\u200b\ufeff]|{_COMMENT})*+"
-"""A pattern for the space between the words of a directive, and before its sign; clang also takes spaces of Unicode."""
+"""A pattern for the space within a directive and before its ``#``; clang accepts some Unicode spaces, too."""
 
 _INCLUDE = re.compile(rf"^{GAP}(?:\#|%:){GAP}(include)\b{GAP}(?:<(?P<name>[^>\n]*)>)?", re.MULTILINE | re.DOTALL)
 _READS = re.compile(
@@ -22,18 +23,19 @@ _READS = re.compile(
 )
 
 
-# Trigraphs of C++14 for the sign and for the line that goes on, and a zero, which clang takes for a space.
+# C++14 trigraphs for ``#`` and for the backslash of a continued line, and NUL, which clang treats as a space.
 _HIDES = re.compile(r"\?\?[=/]|\0")
-# Whether a file is there, which differs from machine to machine: a header of the text's folders or of the language.
+# Tests whether a header exists, which may differ from machine to machine. Allowed for headers in the text's folders and
+# for headers of the language.
 _ASKS = re.compile(r"(?<![\w$])(__has_(?:include|include_next|embed))\b")
 _PLAIN_QUESTION = re.compile(rf"__has_include{GAP}\({GAP}(?:\"([^\"\n]*)\"|<([^>\n]*)>){GAP}\)")
 _DEFINED = re.compile(rf"(?:defined{GAP}\(?|ifn?def|elifn?def){GAP}\Z", re.DOTALL)
 
 
-# A pragma by which a compile fails or not with a file of the machine.
+# A pragma that makes a compile fail depending on the date of a file of the machine.
 _DEPENDS = re.compile(rf"\bGCC(?:[^\S\n]|{_COMMENT}|\\[ntv])*+dependency\b", re.DOTALL)
 
-# Words that the texts may not make by joining tokens: they depend on the machine's files, or on the time.
+# Words that a text must not make by joining tokens, because they depend on the machine's files or on the time.
 _JOINED = ("__has_include", "__has_include_next", "__has_embed", "__DATE__", "__TIME__", "__TIMESTAMP__")
 _JOINS = re.compile(r"##|%:%:|\b(?:_CCCL|_LIBCUDACXX|CUB|THRUST)_\w*CAT")
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -41,9 +43,9 @@ _MOST_PARTS = 4
 
 
 def plain_lines(text: str) -> str:
-    """Returns a text whose lines end with LF alone, with spaces for form feeds and vertical tabs, and without a mark.
+    """Returns a text with LF line ends, with spaces for form feeds and vertical tabs, and without a byte order mark.
 
-    Some compilers take a lone CR for an end of a line, too, and go on with a line after a backslash and any space.
+    Some compilers also treat a lone CR as a line end, and continue a line after a backslash and any space.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return text.replace("\f", " ").replace("\v", " ")
@@ -52,10 +54,11 @@ def plain_lines(text: str) -> str:
 def refuse_foreign_files(
     text: str, shown: str, library: Collection[str] | None = None, folders: Sequence[str] = ()
 ) -> None:
-    r"""Raises SourceError if a text has ``#embed``, ``#import`` or ``#include_next``, or an include of another file.
+    r"""Raises SourceError if a text has ``#embed``, ``#import`` or ``#include_next``, or includes a forbidden file.
 
-    clang reads any file for these, and compilers for GPUs know none of them. A kind follows ``#include`` in the folders
-    that its users name, before it calls this. In doubt (a directive in a comment) the text is refused.
+    clang reads any file for these directives, and GPU compilers do not support them. A kind of kernel first replaces
+    each ``#include`` of a file in the folders that its users name, and then calls this function. If it is unclear
+    whether text is a directive (one within a comment), the text is refused.
 
     >>> refuse_foreign_files("#include <metal_stdlib>\n", "add.metal")
     >>> refuse_foreign_files("\n# em\\\nbed \"/etc/passwd\"\n", "add.metal")
@@ -65,18 +68,18 @@ def refuse_foreign_files(
     Args:
         text: the text of a file.
         shown: its name in the message.
-        library: the headers that a text may include, in angle brackets; None: the kind has checked the includes.
-        folders: beginnings of further names that it may include, such as ``c10/metal/``.
+        library: the headers that a text may include, in angle brackets; None if the kind has checked the includes.
+        folders: prefixes of further names that it may include, such as ``c10/metal/``.
     """
     pieces = _CONTINUED.split(plain_lines(text))
     joined = "".join(pieces)
-    found = _READS.search(joined)
-    if found is not None:
-        place = f"{shown}:{_line(pieces, found.start(1))}"
-        if found[1].endswith("asm") or found[1].endswith("asm__"):
+    directive = _READS.search(joined)
+    if directive is not None:
+        place = f"{shown}:{_line(pieces, directive.start(1))}"
+        if directive[1].endswith("asm") or directive[1].endswith("asm__"):
             raise SourceError(f"{place}: asm is a word of the language: no macro may have its name")
         raise SourceError(
-            f"{place}: #{found[1]} is not followed: it would read any file. Write the content in the text"
+            f"{place}: #{directive[1]} is not followed: it would read any file. Write the content in the text"
         )
     depends = _DEPENDS.search(joined)
     if depends is not None:
@@ -110,7 +113,7 @@ def refuse_foreign_files(
 
 
 def refuse_joined_words(texts: Sequence[str], shown: str) -> None:
-    r"""Raises SourceError if the tokens of texts, joined by ``##``, may be a word for the machine's files or the time.
+    r"""Raises SourceError if ``##`` could join tokens of the texts to a word that depends on the machine or the time.
 
     >>> refuse_joined_words(["#define J(a, b) a##b\nint n = J(__TI, ME__)[0];"], "a.cu")
     Traceback (most recent call last):
@@ -129,24 +132,24 @@ def refuse_joined_words(texts: Sequence[str], shown: str) -> None:
 
 
 def _parts(word: str, names: Collection[str]) -> tuple[str, ...]:
-    """Returns the fewest names, two or more, that make a word; () if none do, or only more than four.
+    """Returns the fewest names, two to four, whose concatenation is ``word``; () if there are none.
 
-    Many short names are not looked for: single letters and ``_`` are names in many texts.
+    More names are not considered, because many texts contain single letters and ``_`` as names.
     """
-    found: dict[int, tuple[str, ...]] = {0: ()}
+    shortest: dict[int, tuple[str, ...]] = {0: ()}
     for end in range(1, len(word) + 1):
         for start in range(end):
             part = word[start:end]
-            if start not in found or part not in names or part == word:
+            if start not in shortest or part not in names or part == word:
                 continue
-            if end not in found or len(found[start]) + 1 < len(found[end]):
-                found[end] = (*found[start], part)
-    made = found.get(len(word), ())
+            if end not in shortest or len(shortest[start]) + 1 < len(shortest[end]):
+                shortest[end] = (*shortest[start], part)
+    made = shortest.get(len(word), ())
     return made if len(made) <= _MOST_PARTS else ()
 
 
 def _line(pieces: Sequence[str], place: int) -> int:
-    """The line of a text whose continued lines were joined: each continuation ended one."""
+    """Returns the line number of a position in a text whose continued lines were joined; ``pieces`` were the lines."""
     at, line = 0, 1
     for piece in pieces:
         if at + len(piece) >= place:

@@ -1,4 +1,4 @@
-"""Installations examined: versions of installed packages, and the findings of an examination or a self-test."""
+"""Versions of installed packages, and the results of ``silo doctor`` and of self-tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Finding", "SelfTestReport", "SelfTestResult", "parsed_version", "ver
 
 @cache
 def version_of(package: str) -> str | None:
-    """The version of a package; None if it is not installed."""
+    """Returns the version of a package; None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # a program with kernels needs it
 
     try:
@@ -22,7 +22,7 @@ def version_of(package: str) -> str | None:
 
 
 def parsed_version(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version.
+    """Returns the leading numbers of a version.
 
     >>> parsed_version("4.8.1"), parsed_version("4.9.0rc1")
     ((4, 8, 1), (4, 9))
@@ -37,7 +37,10 @@ def parsed_version(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One part of the installation. ``state`` is ok, missing (needed) or optional (absent, and that may be fine)."""
+    """One part of the installation.
+
+    ``state`` is ok, missing (although needed) or optional (absent, which may be fine).
+    """
 
     part: str
     state: str
@@ -49,7 +52,7 @@ class Finding:
 class SelfTestResult:
     """The outcome of one small kernel, run ``through`` a library or an emulator.
 
-    ``wrong`` is "" where all is as it should be. ``largest_error`` is relative to the expected value, or to 1 for
+    ``wrong`` describes the fault, "" without one. ``largest_error`` is relative to the expected value, or to 1 for
     values below 1.
     """
 
@@ -62,9 +65,9 @@ class SelfTestResult:
 
 @frozen
 class SelfTestReport:
-    """``facts`` name the machine and the packages.
+    """The outcomes of a kind's self-test. ``facts`` name the machine and the packages.
 
-    ``on_hardware``: whether the hardware that the kernels are for ran them.
+    ``on_hardware``: whether the kernels ran on the hardware that they are for.
     """
 
     kind: str

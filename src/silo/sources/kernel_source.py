@@ -1,4 +1,4 @@
-"""The protocol of sources that calls can be resolved against, whatever language the kernel is written in."""
+"""The protocol of sources against which calls can be resolved, whatever language the kernel is written in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs", "ReadsPla
 
 
 class KernelSource(Source, Protocol):
-    """A source that calls can be resolved against. Subclasses override only the members that they have."""
+    """A source against which calls can be resolved. Subclasses override only the members that they have."""
 
     @property
     def location(self) -> str:
@@ -32,30 +32,36 @@ class KernelSource(Source, Protocol):
 
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
-        """Functions that compute constexprs from the arguments, by name."""
+        """Functions that compute constexprs from the arguments, by the constexpr's name."""
         return {}
 
     @property
     def exact(self) -> frozenset[str]:
-        """Scalar parameters whose exact value decides which code serves a call."""
+        """The scalar parameters whose exact value decides which code serves a call."""
         return frozenset()
 
     @property
     def extents(self) -> HeldExtents | None:
-        """The shapes, strides or grid that decide the code; each combination is compiled alone. None: no extents."""
+        """The shapes, strides or grid that decide the code: each combination is compiled separately.
+
+        None: no extents.
+        """
         return None
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """The typed signature and the facts of one call. Raises ArgumentError."""
+        """Returns the typed signature and the specialization of one call. Raises ArgumentError."""
         ...
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """Constants that the config alone decides: block shapes of descriptors, by name. Raises SourceError."""
+        """Returns the constants that the config alone decides: block shapes of descriptors, by name.
+
+        Raises SourceError.
+        """
         del config, specialization
         return {}
 
     def constant(self, value: object) -> Value:
-        """The value of an argument for a constexpr parameter, or of an option that a call gives. Raises SourceError."""
+        """Returns the value of an argument for a constexpr parameter or an option. Raises SourceError."""
         ...
 
 
@@ -64,7 +70,9 @@ class PrunesConfigs(Protocol):
     """A source whose author wrote functions that select the configs of a call."""
 
     def prune(self, configs: Sequence[Config], given: Mapping[str, object]) -> tuple[Config, ...]:
-        """The members of ``configs`` that a call may use, best first. Raises the errors of the author's functions.
+        """Returns the members of ``configs`` that a call may use, best first.
+
+        Passes on errors of the author's functions.
 
         ``given`` are the call's arguments and options by name.
         """
@@ -76,7 +84,7 @@ class TakesTuples(Protocol):
     """A source whose parameters take tuples of arguments."""
 
     def with_tuples(self, shapes: TupleShapes) -> KernelSource:
-        """The same kernel for tuples of these shapes, whose values are separate parameters."""
+        """Returns the same kernel for tuples of these shapes, whose values become separate parameters."""
         ...
 
 
@@ -86,36 +94,37 @@ class RunsInLibrary(Protocol):
 
     @property
     def in_library(self) -> bool:
-        """Whether it does so for this kernel: its configs are then measured in the process that tunes."""
+        """Whether a library runs this kernel; its configs are then measured in the process that tunes."""
         ...
 
 
 @runtime_checkable
 class ReadsPlaces(Protocol):
-    """A source that depends on values in places that a program may change: globals, closures, attributes."""
+    """A source that depends on values which a program may change: globals, closure variables, attributes."""
 
     @property
     def fingerprint(self) -> str:
-        """See :class:`silo.core.protocols.Source`."""
+        """The sha256 of the kernel and everything it reaches; see :class:`silo.core.protocols.Source`."""
         ...
 
     @property
     def places(self) -> tuple[object, ...]:
-        """The places with the values that were read: (holder, name, value), flattened into one tuple.
+        """The places that were read, with their values: (holder, name, value), flattened into one tuple.
 
         A holder is a dictionary that has the name as a key, or an object that has it as an attribute; the value is
-        compared by identity. Without a name (None) the holder is a container, and the value an equal copy of it.
+        compared by identity. If the name is None, the holder is a container, and the value is a copy that it must
+        equal.
         """
         ...
 
     def read_again(self) -> None:
-        """Reads the source again if a place has changed its value, or a text was replaced, since the last reading."""
+        """Reads the source again if a place's value or a function's text has changed since the last reading."""
         ...
 
     def when_replaced(self, changed: Callable[[], None]) -> None:
         """Registers ``changed`` to be called when the text of a function that the source reaches is replaced.
 
-        The callback's object is held weakly.
+        If ``changed`` is a method, its object is held weakly.
         """
         ...
 
@@ -124,7 +133,7 @@ class ReadsPlaces(Protocol):
 class GivenCode:
     """Code that exists already, as a variant; ``reason`` describes its origin.
 
-    ``generic``: it assumes nothing about the arguments, so it serves every call of its types.
+    ``generic``: it assumes nothing about the arguments, so it serves every call with arguments of its types.
     """
 
     variant: Variant
@@ -134,21 +143,24 @@ class GivenCode:
 
 @runtime_checkable
 class BringsCode(Protocol):
-    """A source whose code exists already: nothing is tuned, and no case is needed."""
+    """A source whose code exists already. It is not tuned and needs no case."""
 
     @property
     def own_targets(self) -> tuple[Target, ...]:
-        """The targets that the code was made for, without repetition."""
+        """Returns the targets that the code was made for, each once."""
         ...
 
     def code_for(self, targets: Sequence[Target]) -> tuple[GivenCode, ...]:
-        """All code that runs on one of the targets, the preferred first. Raises NoVariantError with every reason."""
+        """Returns all code that runs on one of the targets, best first.
+
+        Raises NoVariantError with the reason of each.
+        """
         ...
 
     def explain(self, target: Target, specialization: Specialization) -> tuple[str, ...]:
-        """A line for each piece of code: whether it is chosen for a call on a device, and why."""
+        """Returns a line for each piece of code: whether it is chosen for a call on a device, and why."""
         ...
 
     def code_text(self, form: str, target: str | None) -> tuple[Target, str]:
-        """One form of the code as text, of the first code for ``target``. Raises SourceError, ToolchainError."""
+        """Returns one form of the first code for ``target``, as text. Raises SourceError, ToolchainError."""
         ...

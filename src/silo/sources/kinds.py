@@ -1,6 +1,6 @@
-"""Source plug-ins: the kinds of kernels, and the choice of the plug-in that reads an object.
+"""Source plug-ins: lists the kinds of kernels and selects the plug-in that reads an object.
 
-Plug-ins of other distributions are looked up only if none of Silo's own fits.
+Plug-ins of other distributions are looked up only if no plug-in of Silo reads the object.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _foreign() -> tuple[str, ...]:
 
 @cache
 def _loaded(name: str) -> SourceKind | Rejected:
-    """One plug-in, or the reason why it cannot be used."""
+    """Returns one plug-in, or the reason why it cannot be used."""
     place = place_of(SOURCES, name)
     if place is None:
         return Rejected(f"no source plug-in is called {name}; there are {', '.join(installed_places(SOURCES))}")
@@ -52,18 +52,21 @@ def _loaded(name: str) -> SourceKind | Rejected:
 
 
 def kinds() -> dict[str, SourceKind]:
-    """Every kind that can be used, by name: Silo's own, then others."""
+    """Returns every kind that can be used, by name: Silo's own, then others."""
     found = {name: _loaded(name) for name in (*_own(), *_foreign())}
     return {name: kind for name, kind in found.items() if not isinstance(kind, Rejected)}
 
 
 def brought_tools() -> tuple[BroughtTools, ...]:
-    """The programs in packages of the kinds."""
+    """Returns the programs in packages of the kinds, such as disassemblers."""
     return tuple(kind.tools() for kind in kinds().values() if isinstance(kind, BringsTools))
 
 
 def selftest_of(name: str) -> Callable[[], SelfTestReport]:
-    """The function that ``silo selftest`` calls for the kernels of a kind. Raises SourceError if there is none."""
+    """Returns the function that ``silo selftest`` calls for the kernels of a kind.
+
+    Raises SourceError if it has none.
+    """
     testers = {name: kind for name, kind in kinds().items() if isinstance(kind, TestsItself)}
     if name not in testers:
         raise SourceError(f"there is a self-test of {', '.join(testers)} kernels, and none of {name!r}")
@@ -71,7 +74,7 @@ def selftest_of(name: str) -> Callable[[], SelfTestReport]:
 
 
 def requirement_of(package: str) -> str | None:
-    """The requirement that provides a package for some kind: ``kernel-silo[NAME]``; None for other packages."""
+    """Returns the requirement that installs a package for a kind: ``kernel-silo[NAME]``; None for other packages."""
     for kind in kinds().values():
         if isinstance(kind, NeedsPackages) and package in kind.packages:
             return kind.requirement
@@ -79,18 +82,18 @@ def requirement_of(package: str) -> str | None:
 
 
 def broken_kinds() -> tuple[tuple[str, Rejected], ...]:
-    """Plug-ins that cannot be used, each with the reason."""
+    """Returns the plug-ins that cannot be used, each with the reason."""
     found = [(name, _loaded(name)) for name in (*_own(), *_foreign())]
     return tuple((name, reason) for name, reason in found if isinstance(reason, Rejected))
 
 
 def defines(name: str) -> bool:
-    """Whether a kind of that name exists whose kernels are made by ``silo.NAME(...)``."""
+    """Whether there is a kind of that name whose kernels users make by ``silo.NAME(...)``."""
     return isinstance(_loaded(name), DefinesKernels)
 
 
 def kind_named(name: str) -> SourceKind:
-    """One kind. Raises SourceError if it is missing or does not load."""
+    """Returns the kind with a name. Raises SourceError if it is missing or does not load."""
     found = _loaded(name)
     if isinstance(found, Rejected):
         raise SourceError(found.reason)
@@ -98,13 +101,13 @@ def kind_named(name: str) -> SourceKind:
 
 
 def kind_reading(value: object) -> SourceKind:
-    """The first kind that reads an object.
+    """Returns the first kind that reads an object.
 
-    A kind with the name of a package that the object's class comes from is tried first, then Silo's own, then others,
-    each by name.
+    A kind with the name of the package that defines the object's class is tried first, then Silo's own kinds, then
+    others, each by name.
 
     Raises:
-        SourceError: no kind reads it; the message holds the reason of each.
+        SourceError: no kind reads the object; the message contains the reason of each.
     """
     reasons: list[str] = []
     for name in _in_turn(value):
@@ -126,7 +129,7 @@ def _decision(name: str, kind: SourceKind, value: object) -> Decision:
 
 
 def kind_near(value: object) -> SourceKind | None:
-    """Silo's own kind with the name of a package that an object's class comes from, or None."""
+    """Returns Silo's own kind with the name of the package that defines an object's class, or None."""
     found = [_loaded(name) for name in _near(value)]
     return next((kind for kind in found if not isinstance(kind, Rejected)), None)
 

@@ -1,8 +1,8 @@
 """The content of a fingerprint: a kernel's source, the functions it calls and the globals it reads, without paths.
 
-Everything is reached from the kernel in the order of its source, so the result is the same in any folder, process and
-order of imports. A kind of source defines how its library wraps functions and constants. The library itself is
-identified by name: its version is part of the compiler's identity.
+All of it is reached from the kernel in the order of its source, so the result does not depend on the folder, the
+process or the order of imports. Each kind of source defines how its library wraps functions and constants. The library
+itself is identified by name: its version is part of the compiler's identity.
 """
 
 from __future__ import annotations
@@ -49,54 +49,54 @@ _DEFINITION = re.compile(r"^(?:async )?(?:def|class)\s+\w+", re.MULTILINE)
 _MAX_DEPTH = 32
 
 Names: TypeAlias = tuple[tuple[str, ...], ...]
-"""The names in a text: each chain ``a.b.c`` that begins with a name that is not local, in order."""
+"""The free names in a text: each chain ``a.b.c`` that begins with a name that is not local, in order."""
 
 
 class ReachedCode:
-    """Functions and classes reached so far, as ``parts``; a reference is a position in it, so cycles end.
+    """The functions and classes reached so far, as ``parts``; a reference is an index into ``parts``, so cycles end.
 
-    Kinds of sources inherit from it and override the methods that differ for them.
+    Kinds of sources inherit from this class and override the methods that differ for them.
     """
 
     libraries: ClassVar[tuple[str, ...]] = ("builtins", "math", "typing", "copy")
     """Packages whose code is identified by name."""
 
     def __init__(self, known: Mapping[str, Names] | None = None) -> None:
-        """``known`` holds the names in texts, by :func:`text_key`; names in any other text are found by parsing it."""
+        """Starts empty. ``known`` maps :func:`text_key` of texts to their free names; other texts are parsed."""
         self.parts: list[JSON] = []
-        self.names: dict[str, Names] = {}  # in every text that was reached, by its key
+        self.names: dict[str, Names] = {}  # free names of every text that was reached, by the text's key
         self._known: Mapping[str, Names] = {} if known is None else known
         self._numbers: dict[int, int] = {}
-        self._alive: list[object] = []  # ids stay unique only while the objects live
+        self._alive: list[object] = []  # keeps objects alive, because an id is unique only while its object lives
 
     # -- Methods that a kind of source overrides
     # --------------------------------------------------------------------------
 
     def plain(self, function: Any) -> Any:  # noqa: ANN401
-        """The Python function inside of the library's wrapper; any other object unchanged."""
+        """Returns the Python function inside the library's wrapper; any other object unchanged."""
         return function
 
     def is_constant(self, value: Any) -> bool:  # noqa: ANN401
-        """Whether it is the library's box of a constant, whose content is ``value``."""
+        """Whether an object is the library's wrapper of a constant, with the content in ``value``."""
         del value
         return False
 
     def own_text(self, target: Any) -> str | None:  # noqa: ANN401
-        """The source text that the library stores for an object, or None."""
+        """Returns the source text that the library stores for an object, or None."""
         del target
         return None
 
     def flags(self, target: Any) -> Sequence[bool]:  # noqa: ANN401
-        """Options that a function was declared with, besides its source."""
+        """Returns the options with which a function was declared and which its source does not show."""
         del target
         return ()
 
     def value_of(self, value: Any) -> JSON:  # noqa: ANN401
-        """The canonical form of a plain value. Raises TypeError for values that have none."""
+        """Returns the canonical form of a plain value. Raises TypeError for other values."""
         raise NotImplementedError
 
     def describe_class(self, kind: type) -> JSON:
-        """The description of an author's class."""
+        """Returns the description of a class of the kernel's author."""
         try:
             source = textwrap.dedent(inspect.getsource(kind))
         except (OSError, TypeError):
@@ -105,7 +105,7 @@ class ReachedCode:
         return ["class", definition_of(source), [self.refer(method) for method in methods]]
 
     def describe_object(self, value: Any, name: str, depth: int) -> JSON:  # noqa: ANN401
-        """The description of any other object."""
+        """Returns the description of an object for which no other method applies."""
         del depth
         text = str(value)
         if " at 0x" in text:
@@ -119,15 +119,15 @@ class ReachedCode:
     # ---------------------------------------------------------------------------------------------------
 
     def is_library(self, name: str | None) -> bool:
-        """Whether a module's code is identified by name."""
+        """Whether the code of a module is identified by name."""
         return name is not None and name.partition(".")[0] in self.libraries
 
     def is_function(self, value: object) -> bool:
-        """Whether it is a Python function, or the library's wrapper of one."""
+        """Whether an object is a Python function, or the library's wrapper of a function."""
         return isinstance(value, FunctionType) or isinstance(self.plain(value), FunctionType)
 
     def refer(self, target: Any) -> JSON:  # noqa: ANN401
-        """A reference to a function or class, described on first sight."""
+        """Returns a reference to a function or class, which is described when it is first reached."""
         plain = self.plain(target) if not inspect.isclass(target) else target
         known = self._numbers.get(id(plain))
         if known is not None:
@@ -135,7 +135,7 @@ class ReachedCode:
         number = len(self.parts)
         self._numbers[id(plain)] = number
         self._alive.append(plain)
-        self.parts.append(None)  # its place, before the objects that it reaches
+        self.parts.append(None)  # reserve the index before the objects that it reaches get theirs
         self.parts[number] = (
             self.describe_class(plain) if inspect.isclass(plain) else self._describe_function(target, plain)
         )
@@ -154,7 +154,10 @@ class ReachedCode:
         ]
 
     def encode(self, value: Any, name: str, depth: int = 0) -> JSON:  # noqa: ANN401
-        """The object that ``name`` refers to, as data. Raises SourceError for objects without a canonical form."""
+        """Returns the object that ``name`` refers to, as data.
+
+        Raises SourceError for objects without a canonical form.
+        """
         if depth > _MAX_DEPTH:
             raise SourceError(f"the global {name} is nested too deeply for a fingerprint")
         if isinstance(value, ModuleType):
@@ -190,11 +193,11 @@ class ReachedCode:
             return self.describe_object(value, name, depth)
 
     def _free_values(self, source: str, plain: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """The values of the names that are not local, in order of first use; ``a.b.c`` is followed through objects."""
+        """Returns the values of the free names, in order of first use; attributes in ``a.b.c`` are followed."""
         key, scope = text_key(source), _scope_of(plain)
         names = self._known.get(key)
         self.names[key] = names = names_in(source) if names is None else names
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for chain in names:
             value, dotted = scope.get(chain[0], _MISSING), chain[0]
             if value is _MISSING:
@@ -208,17 +211,17 @@ class ReachedCode:
                 self.follow(value, name, reached)
                 value, dotted = reached, f"{dotted}.{name}"
             self.meet(plain, chain[0])
-            found.setdefault(dotted, value)
-        return list(found.items())
+            values.setdefault(dotted, value)
+        return list(values.items())
 
     def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
-        """Called for each name in a function's text that is not local and has a value."""
+        """Called for each free name in a function's text that has a value."""
 
     def follow(self, holder: Any, name: str, value: Any) -> None:  # noqa: ANN401
         """Called for each attribute that a function's text reads from an object that it names."""
 
     def _is_whole(self, value: object) -> bool:
-        """Whether its attributes are part of its own description."""
+        """Whether an object's attributes are part of its own description, so that they are not followed."""
         return (
             self.is_constant(value)
             or self.is_function(value)
@@ -227,15 +230,15 @@ class ReachedCode:
 
 
 def text_key(source: str) -> str:
-    """The key of a text: its sha256 in hex."""
+    """Returns the key of a text: its sha256 in hex."""
     return hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
 
 
 def names_in(source: str) -> Names:
-    """The names in a function's text. Depends on nothing else."""
+    """Returns the free names in a function's text. The result depends only on the text."""
     try:
         tree = parse_python(source)
-    except SyntaxError:  # a lambda in the middle of an expression: it is described by its text alone
+    except SyntaxError:  # a lambda inside an expression, which is described by its text alone
         return ()
     finder = _Finder()
     finder.visit(tree)
@@ -243,7 +246,7 @@ def names_in(source: str) -> Names:
 
 
 def definition_of(source: str) -> str:
-    """The text from ``def`` on (without decorators), with line ends and trailing blanks made uniform."""
+    """Returns the text from ``def`` on (without decorators), with uniform line ends and without trailing blanks."""
     match = _DEFINITION.search(source)
     body = source[match.start() :] if match is not None else source
     return "\n".join(line.rstrip() for line in body.splitlines()).rstrip()
@@ -265,7 +268,7 @@ def _scope_of(plain: Any) -> dict[str, Any]:  # noqa: ANN401
     for name, cell in cells:
         try:
             closed[name] = cell.cell_contents
-        except ValueError:  # a name that its function has not bound yet
+        except ValueError:  # a closure variable that its function has not assigned yet
             continue
     return {**vars(builtins), **plain.__globals__, **closed}
 
@@ -276,7 +279,7 @@ class _Finder(ast.NodeVisitor):
         self.found: dict[tuple[str, ...], None] = {}
 
     def visit_Module(self, node: ast.Module) -> None:
-        # One walk, because a first launch waits for it.
+        # One walk over the tree, because a first launch waits for it.
         local = self.local = set[str]()
         for child in ast.walk(node):
             if isinstance(child, ast.Name):
@@ -307,33 +310,34 @@ class _Finder(ast.NodeVisitor):
             self.found.setdefault(chain)
 
 
-# ---- Places that a source is read from and a program may change ----
+# ---- Places from which a source is read and which a program may change ----
 
 
 _CONTAINERS = (list, dict, set)
 
 
 class Places:
-    """The places met so far, each once, with the value at that time.
+    """The places read so far, each once, with the value at that time.
 
-    Objects of a library (``is_library`` of a module's name) are identified by its version and left out.
+    Objects of a library (if ``is_library`` is true for the name of their module) are identified by the library's
+    version and left out.
     """
 
     def __init__(self, is_library: Callable[[str | None], bool]) -> None:
         self._is_library = is_library
         self._found: dict[tuple[int, str | None], tuple[object, str | None, object]] = {}
-        self.attributes = False  # whether an attribute was met that holds a value, and not only a module or a function
+        self.attributes = False  # whether any attribute was read whose value is neither a module nor callable
 
     @property
     def listed(self) -> tuple[object, ...]:
-        """(holder, name, value), flattened into one tuple; see :class:`silo.sources.kernel_source.ReadsPlaces`."""
+        """The places: (holder, name, value), flattened; see :class:`silo.sources.kernel_source.ReadsPlaces`."""
         return tuple(part for place in self._found.values() for part in place)
 
     def add_name(self, function: Any, name: str) -> None:  # noqa: ANN401  # a Python function
-        """Adds a name that is not local in a function: a variable of its closure or a global. Builtins are left out."""
+        """Adds the free name of a function: a variable of its closure or a global. Builtins are left out."""
         free = cast("tuple[str, ...]", function.__code__.co_freevars)
         cell = function.__closure__[free.index(name)] if name in free else None
-        if cell is not None and hasattr(cell, "cell_contents"):  # not a variable without a value
+        if cell is not None and hasattr(cell, "cell_contents"):  # a closure variable may still be unassigned
             self._add(cell, "cell_contents", cell.cell_contents)
         elif name in function.__globals__:
             self._add(function.__globals__, name, function.__globals__[name])
@@ -355,7 +359,7 @@ class Places:
             return
         self._found[id(holder), name] = (holder, name, value)
         content = value
-        if boxed:  # its content may be set
+        if boxed:  # the program may assign the constexpr's ``value``
             box: Any = value
             members = cast("dict[str, object]", vars(box))
             content = box.value
@@ -364,19 +368,19 @@ class Places:
             self._found[id(cast("object", content)), None] = (content, None, _copied(cast("object", content)))
 
     def _is_of_library(self, value: Any) -> bool:  # noqa: ANN401
-        """Whether it is a library's module, function or class."""
+        """Whether an object is a library's module, function or class."""
         if isinstance(value, ModuleType):
             return self._is_library(value.__name__)
         return self._is_library(getattr(value, "__module__", None)) and callable(value)
 
 
 def _is_box(value: object) -> bool:
-    """Whether it is Triton's box of a constant."""
+    """Whether an object is Triton's ``constexpr``, which wraps a constant."""
     return type(value).__name__ == "constexpr" and hasattr(value, "value")
 
 
 def _copied(value: object) -> object:
-    """A copy of nested containers; other values are shared."""
+    """Returns a copy of nested containers; the other values in them are shared."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in cast("dict[object, object]", value).items()}
     if isinstance(value, list):
@@ -385,7 +389,7 @@ def _copied(value: object) -> object:
 
 
 def places_hold(places: tuple[object, ...]) -> bool:
-    """Whether each place still has its value, compared as the native launcher does."""
+    """Whether each place still has its value, compared in the same way as the native launcher does."""
     for at in range(0, len(places), 3):
         holder, name, value = cast("tuple[Any, str | None, object]", places[at : at + 3])
         if name is None:
@@ -399,14 +403,14 @@ def places_hold(places: tuple[object, ...]) -> bool:
     return True
 
 
-# ---- The content of a fingerprint if kernels are Python objects too ----
+# ---- The content of a fingerprint if kernels may also be Python objects ----
 
 
 _STANDARD = ("abc", "collections", "dataclasses", "enum", "functools", "inspect", "itertools", "logging", "operator")
 
 
 def reached_by(code: ReachedObjects, root: Any) -> JSON:  # noqa: ANN401
-    """Everything that decides the behaviour of an author's function, object or class, as data.
+    """Returns, as data, everything that decides the behaviour of an author's function, object or class.
 
     Raises:
         SourceError: a source is not available, or a value that is read has no canonical form.
@@ -416,33 +420,34 @@ def reached_by(code: ReachedObjects, root: Any) -> JSON:  # noqa: ANN401
 
 
 def plain_function(function: Any, libraries: Sequence[str]) -> Any:  # noqa: ANN401
-    """The author's function inside of wrappers of a library or ``functools``; any other object unchanged."""
+    """Returns the author's function inside wrappers of a library or ``functools``; any other object unchanged."""
     while True:
-        if isinstance(function, MethodType):  # it shows its function's attributes, but is bound to an object too
+        # a bound method has its function's attributes, but depends on its object too
+        if isinstance(function, MethodType):
             return function
         if isinstance(function, staticmethod | classmethod):
             function = cast("Any", function).__func__
         elif isinstance(function, FunctionType):
             inner = function.__dict__.get("__wrapped__")
-            # An author's own decorator is part of the code: it is examined, and leads to the function itself.
+            # A decorator of the author is part of the code: it is described itself, and refers to the wrapped function.
             if inner is None or str(function.__globals__.get("__name__")).partition(".")[0] not in libraries:
                 return function
             function = inner
         elif not inspect.isclass(function) and isinstance(getattr(function, "__wrapped__", None), FunctionType):
-            function = function.__wrapped__  # functools.cache, jax.jit
+            function = function.__wrapped__  # functools.cache and jax.jit set __wrapped__
         else:
             return function
 
 
 class ReachedObjects(ReachedCode):
-    """Functions that a library wraps, the author's classes with all their parts, and objects of these."""
+    """Describes functions that a library wraps, the author's classes with all their parts, and their instances."""
 
     libraries: ClassVar[tuple[str, ...]] = (*_STANDARD, *ReachedCode.libraries)
     constant_word: ClassVar[str] = "a constexpr"
-    """The library's word for a value that is part of the code."""
+    """The library's term for a value that is part of the code; used in messages."""
 
     def special(self, value: Any) -> Value | NotSpecial:  # noqa: ANN401
-        """The value of an object of the library, for example a dtype."""
+        """Returns the value of an object of the library, for example a dtype."""
         del value
         return NOT_SPECIAL
 
@@ -451,22 +456,25 @@ class ReachedObjects(ReachedCode):
         del value, name
 
     def plain(self, function: Any) -> Any:  # noqa: ANN401
-        """The author's function."""
+        """Returns the author's function inside the library's wrappers."""
         return plain_function(function, self.libraries)
 
     def own_text(self, target: Any) -> str | None:  # noqa: ANN401
-        """The text of a lambda; None for other functions."""
+        """Returns the text of a lambda; None for other functions."""
         plain = self.plain(target)
         return _lambda_text(plain) if plain.__name__ == "<lambda>" else None
 
     def value_of(self, value: Any) -> JSON:  # noqa: ANN401
-        """The canonical form of a plain value; functions raise TypeError, because they are reached by reference."""
+        """Returns the canonical form of a plain value.
+
+        A function raises TypeError, because it is reached by reference.
+        """
         if isinstance(value, FunctionType):
             raise TypeError
         return value_to_json(written_values.to_value(value, self.special))
 
     def describe_class(self, kind: type) -> JSON:
-        """A class as data: text, bases, functions, and the values that its text may take from globals."""
+        """Returns a class as data: text, bases, functions, and attributes whose values may come from globals."""
         if self.is_library(kind.__module__) or _is_python_s(kind):
             return ["library", f"{kind.__module__}.{kind.__qualname__}"]
         source = _class_text(kind, self.libraries)
@@ -482,14 +490,14 @@ class ReachedObjects(ReachedCode):
         return ["class", source, bases, members]
 
     def _plain_value(self, member: object) -> JSON:
-        """The value of a class's attribute, because the text may take it from a global; None for other attributes."""
+        """Returns the value of a class attribute, which the class's text may take from a global, or None."""
         try:
             return ["value", self.value_of(member)]
         except TypeError:
             return None
 
     def describe_object(self, value: Any, name: str, depth: int) -> JSON:  # noqa: ANN401
-        """Partial calls, methods, sets, and objects by their class and attributes."""
+        """Describes partial calls, methods, sets, and any other object by its class and attributes."""
         if isinstance(value, functools.partial):
             whole = cast("functools.partial[object]", value)
             parts = (whole.func, whole.args, whole.keywords)
@@ -500,7 +508,7 @@ class ReachedObjects(ReachedCode):
             members = [self.encode(item, name, depth + 1) for item in cast("set[object]", value)]
             return ["set", cast("JSON", sorted(members, key=canonical_json))]
         kind = cast("type[object]", type(value))
-        if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__"):  # their text leaves elements out
+        if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__"):  # their repr omits elements
             raise SourceError(f"the kernel reads {name}, a {kind.__name__}: pass it as an argument")
         self.refuse(value, name)
         if not self.is_library(kind.__module__) and (state := _state_of(value)) is not None:
@@ -516,13 +524,13 @@ class ReachedObjects(ReachedCode):
 
 
 def _is_python_s(kind: type) -> bool:
-    """Whether a class is one of Python's own without a text, such as ``types.SimpleNamespace``."""
-    heap = 1 << 9  # Py_TPFLAGS_HEAPTYPE, which every class of Python code has
+    """Whether a class belongs to Python itself and has no source text, such as ``types.SimpleNamespace``."""
+    heap = 1 << 9  # Py_TPFLAGS_HEAPTYPE, set for every class that Python code defines
     return not kind.__flags__ & heap and kind.__module__.partition(".")[0] in sys.stdlib_module_names
 
 
 def _class_text(kind: type, libraries: Sequence[str]) -> str:
-    """The text of a class, found through its methods, because ``inspect`` cannot find it in a notebook."""
+    """Returns the text of a class, found through its methods, because ``inspect`` cannot find it in a notebook."""
     for member in vars(kind).values():
         plain = plain_function(member.fget if isinstance(member, property) else member, libraries)
         if not isinstance(plain, FunctionType) or not _has_source(plain):
@@ -550,7 +558,7 @@ def _methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
 
 
 def _lambda_text(function: FunctionType) -> str:
-    """The text of a lambda alone: the surrounding statement does not affect it."""
+    """Returns the text of a lambda without the surrounding statement, which does not affect it."""
     code = function.__code__
     try:
         lines, _ = inspect.findsource(function)
@@ -558,28 +566,28 @@ def _lambda_text(function: FunctionType) -> str:
     except (OSError, SyntaxError) as error:
         raise SourceError("the source of a lambda is not available: define a function in a file") from error
     names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-    found = {
+    texts = {
         ast.unparse(node)
         for node in ast.walk(tree)
         if isinstance(node, ast.Lambda)
         and node.lineno == code.co_firstlineno
         and [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)] == names
     }
-    if len(found) != 1:
+    if len(texts) != 1:
         raise SourceError(
-            f"line {code.co_firstlineno} of {code.co_filename} has {len(found)} lambdas of {', '.join(names)}, and one "
+            f"line {code.co_firstlineno} of {code.co_filename} has {len(texts)} lambdas of {', '.join(names)}, and one "
             "is passed as a constant: define a function, so that it is known by its source"
         )
-    return found.pop()
+    return texts.pop()
 
 
 def _has_source(function: Any) -> bool:  # noqa: ANN401
-    """False for generated methods, for example a dataclass's: the class's own text determines all of them."""
+    """Whether a method has a source; generated ones, such as a dataclass's, follow from the class's own text."""
     return not (isinstance(function, FunctionType) and function.__code__.co_filename == "<string>")
 
 
 def _state_of(value: object) -> dict[str, object] | None:
-    """The attributes of an object whose class is written in Python; None for other objects."""
+    """Returns the attributes of an object whose class is written in Python; None for other objects."""
     slots = [name for base in type(value).__mro__ for name in cast("Any", base).__dict__.get("__slots__", ())]
     if not hasattr(value, "__dict__") and not slots:
         return None

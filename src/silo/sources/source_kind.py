@@ -1,4 +1,4 @@
-"""The protocols of source plug-ins: the required one, and the optional ones; and a launch as their hooks see it."""
+"""The protocols of source plug-ins, a required one and optional ones, and the launch that library hooks receive."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ __all__ = [
 
 
 class SourceKind(Protocol):
-    """Plug-in: a kind of source. Entry-point group ``silo.sources``; the entry's name is the kind's.
+    """Plug-in: a kind of source. Entry-point group ``silo.sources``; the entry's name is the kind's name.
 
     Creating a plug-in must not import a library that kernels are written with.
     """
 
     @property
     def advice(self) -> str:
-        """How a user makes a kernel of this kind, to continue "to make one, ": ``put @silo.kernel(...) on ...``."""
+        """How a user makes a kernel of this kind, to complete "to make one, ": ``put @silo.kernel(...) on ...``."""
         ...
 
     def reads(self, value: object) -> Decision:
-        """Decides whether an object is a kernel of this kind."""
+        """Whether an object is a kernel of this kind."""
         ...
 
     def read(self, value: object) -> Declaration:
-        """The declaration of a kernel object. Raises SourceError."""
+        """Returns the declaration of a kernel object. Raises SourceError."""
         ...
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """The object that users get and call: its calls and subscripts go to the launcher.
+        """Returns the object that users get and call; calls and subscripts of it go to the launcher.
 
         ``members`` (``cases``, ``warmup``, ``compiled``, ``bind``, ``explain``, ``kernel``) become its attributes.
-        ``silo.sources.declaration.plain_callable`` suits kinds whose kernels are called from Python only.
+        ``silo.sources.declaration.plain_callable`` suits kinds whose kernels are called only from Python.
         """
         ...
 
@@ -64,26 +64,32 @@ class DefinesKernels(Protocol):
 
     @property
     def define(self) -> Callable[..., object]:
-        """Makes an object that the kind reads from a user's arguments. Raises SourceError."""
+        """Returns a function that makes, from a user's arguments, an object that the kind reads.
+
+        It may raise SourceError.
+        """
         ...
 
 
 @runtime_checkable
 class UnnamedInBundles(Protocol):
-    """A kind that bundles do not name, so that its bundles keep their bytes: it is older than the field for kinds."""
+    """A kind that is older than the bundles' field for kinds.
+
+    Bundles omit its name, so that a bundle of such kernels still has the same bytes.
+    """
 
     @property
     def unnamed_in_bundles(self) -> bool:
-        """Whether bundles leave its name out."""
+        """Whether bundles leave the kind's name out."""
         ...
 
 
 @runtime_checkable
 class ServesPrograms(Protocol):
-    """A kind whose kernels are launched by programs through another framework, which Silo can take over."""
+    """A kind whose kernels programs launch through another framework, from which Silo can take the launches over."""
 
     def programs_reached(self) -> Decision:
-        """Decides whether a program that is started from this process reaches Silo."""
+        """Whether Silo takes effect in a program that is started from this process."""
         ...
 
 
@@ -102,13 +108,13 @@ class NeedsPackages(Protocol):
         ...
 
     def versions(self) -> Mapping[str, str]:
-        """Versions by package, for ``silo inspect``; without packages that are not installed."""
+        """The versions of installed packages, by package, for ``silo inspect``."""
         ...
 
 
 @runtime_checkable
 class NeedsCompilers(Protocol):
-    """A kind whose kernels are compiled here."""
+    """A kind whose kernels are compiled on this machine."""
 
     @property
     def example_targets(self) -> tuple[str, ...]:
@@ -116,7 +122,7 @@ class NeedsCompilers(Protocol):
         ...
 
     def findings(self) -> Sequence[Finding]:
-        """Further findings of ``silo doctor`` about the kind."""
+        """Returns further findings of ``silo doctor`` about the kind."""
         ...
 
 
@@ -126,13 +132,13 @@ class TestsItself(Protocol):
 
     @property
     def selftest(self) -> str:
-        """``module:function`` of a function without parameters that returns a core.selftest.SelfTestReport."""
+        """The function that runs the tests, as ``module:function``: without parameters, returns a SelfTestReport."""
         ...
 
 
 @runtime_checkable
 class BringsTools(Protocol):
-    """A kind whose package has programs that read machine code."""
+    """A kind whose package contains programs that read machine code."""
 
     def tools(self) -> BroughtTools:
         """The package's programs; without folders if the package is not installed."""
@@ -141,26 +147,26 @@ class BringsTools(Protocol):
 
 @runtime_checkable
 class NamesDtypes(Protocol):
-    """A kind whose library has its own objects for dtypes, and for arrays that are only a dtype."""
+    """A kind whose library has its own objects for dtypes, and for arrays that consist only of a dtype."""
 
     def dtype_of(self, value: object) -> str | None:
-        """The name of the dtype that an object represents; None for any other object."""
+        """Returns the name of the dtype that an object represents; None for any other object."""
         ...
 
 
 @runtime_checkable
 class HasLaunchHooks(Protocol):
-    """A kind whose library has its own hooks, which it calls around each of its launches."""
+    """A kind whose library has hooks of its own, which it calls around each of its launches."""
 
     def follow_launch_hooks(self, switch: Callable[[bool], None]) -> None:
-        """Calls ``switch`` with whether the library has hooks: now, and whenever one is added or removed.
+        """Calls ``switch`` with whether the library has hooks: now, and when one is added or removed.
 
-        May be called again with the same function: then the library's objects are looked up anew.
+        If it is called again with the same function, it looks up the library's objects anew.
         """
         ...
 
     def enter_launch(self, launch: SeenLaunch) -> Callable[[], object]:
-        """Calls the library's hooks before a launch; the returned function calls its hooks for after the launch."""
+        """Calls the library's hooks for before a launch; the returned function calls its hooks for after the launch."""
         ...
 
 
@@ -169,7 +175,7 @@ class MeasuresCeilings(Protocol):
     """A kind with kernels that measure the rates that a device reaches."""
 
     def ceiling_kernels(self) -> Any:  # noqa: ANN401  # a module
-        """A module with ``copy`` (x, out, n; BLOCK) and ``dot`` (a, b, c, size; BLOCK_M, BLOCK_N, BLOCK_K).
+        """Returns a module with ``copy`` (x, out, n; BLOCK) and ``dot`` (a, b, c, size; BLOCK_M, BLOCK_N, BLOCK_K).
 
         Raises ToolchainError if the library is not installed.
         """
@@ -181,8 +187,8 @@ class SeenLaunch:
     """A launch that is about to happen.
 
     ``arguments`` holds the caller's objects and the config's constexprs by the kernel's parameter names; ``stream`` is
-    the driver's handle (0: the null stream, and every launch on a CPU). ``metadata`` makes the description of the
-    compiled code (``num_warps``, ``num_ctas``, ``shared`` in bytes, ...), which few hooks read.
+    the driver's handle (0: the null stream, and every launch on a CPU). ``metadata`` returns the description of the
+    compiled code (``num_warps``, ``num_ctas``, ``shared`` in bytes, ...); it is a function because few hooks read it.
     """
 
     source: KernelSource

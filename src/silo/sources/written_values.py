@@ -1,4 +1,4 @@
-"""Signatures, constants and launch options as authors write them, and as values that can be part of a key."""
+"""Reads signatures, constants and launch options as authors write them, and makes values that can be part of a key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
     "written_members",
 ]
 
-# ---- Constants as users write them, as values that can be part of a key ----
+# ---- Constants that users pass, converted to values that can be part of a key ----
 
 
 class NotSpecial:
@@ -45,17 +45,17 @@ class NotSpecial:
 
 
 NOT_SPECIAL: Final = NotSpecial()
-"""Returned by a kind of source for an object that does not belong to its library."""
+"""The value that a kind of source returns for an object that does not belong to its library."""
 
 
 def to_value(candidate: Any, special: Callable[[Any], Value | NotSpecial]) -> Value:  # noqa: ANN401
-    """The value of a constant; ``special`` returns the value of a library's own object.
+    """Returns the value of a constant; ``special`` returns the value of an object of a library.
 
     >>> to_value([1, (2.5, None)], lambda candidate: NOT_SPECIAL)
     (1, (2.5, None))
 
     Raises:
-        TypeError: the object lacks a canonical form.
+        TypeError: the object has no canonical form.
     """
     if candidate is None or isinstance(candidate, bool | int | float | str):
         return _builtin(candidate)
@@ -70,29 +70,29 @@ def to_value(candidate: Any, special: Callable[[Any], Value | NotSpecial]) -> Va
     if kind.__module__ == "torch" and kind.__name__ == "dtype":
         return dtype_value(str(candidate).removeprefix("torch."))
     item = getattr(candidate, "item", None)
-    if callable(item) and getattr(candidate, "ndim", None) == 0:  # a numpy scalar
+    if callable(item) and getattr(candidate, "ndim", None) == 0:  # numpy's scalars have an item() and no dimensions
         return to_value(item(), special)
     raise TypeError(f"a {kind.__name__} cannot be a constexpr value: {describe(candidate)}")
 
 
 def constants_of(owner: object, signature: Signature, variant: Variant) -> dict[str, Value]:
-    """The value of each constexpr of a variant: the call's, else the config's, else the default.
+    """Returns the value of each constexpr of a variant: the call's, else the config's, else the default.
 
     Raises:
-        SourceError: a constexpr has none of these; ``owner`` is named.
+        SourceError: a constexpr has no value; the message names ``owner``.
     """
-    known = {**dict(variant.config.values), **variant.specialization.constant_values}
-    found: dict[str, Value] = {}
+    given_values = {**dict(variant.config.values), **variant.specialization.constant_values}
+    constants: dict[str, Value] = {}
     for one in signature.parameters:
         if one.kind is not ParameterKind.CONSTEXPR:
             continue
-        if one.name in known:
-            found[one.name] = known[one.name]
+        if one.name in given_values:
+            constants[one.name] = given_values[one.name]
         elif not isinstance(one.default, NoDefault):
-            found[one.name] = one.default
+            constants[one.name] = one.default
         else:
             raise SourceError(f"{owner}: the constant {one.name} has no value: pass it, or let the space set it")
-    return found
+    return constants
 
 
 def _builtin(candidate: float | str | None) -> Value:
@@ -104,7 +104,7 @@ def _builtin(candidate: float | str | None) -> Value:
 
 
 def dtype_value(name: str) -> DType:
-    """The dtype with this name. Raises TypeError if it is unknown."""
+    """Returns the dtype with this name. Raises TypeError if it is unknown."""
     try:
         return dtype(name)
     except KeyError as error:
@@ -118,13 +118,13 @@ _functions: weakref.WeakValueDictionary[FunctionValue, object] = weakref.WeakVal
 
 
 def remember(value: FunctionValue, function: object) -> FunctionValue:
-    """Keeps ``function`` findable under ``value`` for as long as it lives."""
+    """Registers ``function``, so that :func:`recall` finds it by ``value`` for as long as the function lives."""
     _functions[value] = function
     return value
 
 
 def recall(value: FunctionValue) -> object:
-    """The function of a value. Raises SourceError if this process never saw it."""
+    """Returns the function of a value. Raises SourceError if this process never registered it."""
     function = _functions.get(value)
     if function is None:
         raise SourceError(
@@ -138,13 +138,13 @@ EXAMPLE = '"x: in *fp32, y: out *fp32, n: i32"'
 
 
 def written_members(kernel: str, signature: str | Mapping[str, Value]) -> dict[str, Value]:
-    """The text or value written for each parameter, by name.
+    """Returns the text or value written for each parameter, by name.
 
     >>> written_members("add", "x: in *fp32, n: i32")
     {'x': 'in *fp32', 'n': 'i32'}
 
     Raises:
-        SourceError: a part without a type, a name twice or not a name.
+        SourceError: a part has no type, or its name occurs twice or is not a name.
     """
     members = _split(kernel, signature) if isinstance(signature, str) else dict(signature)
     for name in members:
@@ -165,7 +165,7 @@ def _split(kernel: str, text: str) -> dict[str, Value]:
     return members
 
 
-# CUtensorMapDataType by the element's name, CUtensorMapSwizzle by bytes.
+# CUtensorMapDataType by the name of the element, and CUtensorMapSwizzle by bytes.
 _ELEMENTS = {
     "u8": 0,
     "i8": 0,
@@ -211,13 +211,13 @@ def written_map(kernel: str, name: str, words: Sequence[str]) -> TensorMap | Non
 LaunchOption: TypeAlias = "int | str | Sequence[int | str] | Callable[[Any], object]"
 
 _MAX_THREADS = 1024
-_MAX_CLUSTER = 16  # with NonPortableClusterSizeAllowed
+_MAX_CLUSTER = 16  # blocks, with NonPortableClusterSizeAllowed
 _AXES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """An author's launch options, as expressions over constants; None: the language decides it."""
+    """An author's launch options, as expressions over constants; None if the language decides an option."""
 
     block: tuple[Node, ...] | None = None
     cluster: tuple[Node, ...] | None = None
@@ -225,7 +225,7 @@ class LaunchOptions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The constants that it reads, each once."""
+        """The constants that the options read, each once."""
         every = (*(self.block or ()), *(self.cluster or ()), *(() if self.smem is None else (self.smem,)))
         found = [leaf.name for node in every for leaf in leaves(node) if isinstance(leaf, ConfigValue)]
         return tuple(dict.fromkeys(name for name in found if not is_option(name)))
@@ -239,7 +239,10 @@ class LaunchOptions:
         ]
 
     def values(self, kernel: str, constants: Mapping[str, Value]) -> LaunchValues:
-        """Their values with one config. Raises CompileError for impossible values, which rejects only that config."""
+        """Returns the options' values for one config.
+
+        Raises CompileError for impossible values: only that config fails.
+        """
         block = self._axes(kernel, "block", self.block, constants, _MAX_THREADS, "threads")
         cluster = self._axes(kernel, "cluster", self.cluster, constants, _MAX_CLUSTER, "blocks")
         smem = None if self.smem is None else evaluated(kernel, "smem", self.smem, constants)
@@ -267,7 +270,7 @@ class LaunchOptions:
 
 @dataclass(frozen=True, slots=True)
 class LaunchValues:
-    """Launch options of one variant."""
+    """The values of the launch options for one variant."""
 
     block: tuple[int, int, int] | None
     cluster: tuple[int, int, int] | None
@@ -275,7 +278,7 @@ class LaunchValues:
 
 
 def evaluated(kernel: str, what: str, node: Node, constants: Mapping[str, Value]) -> int:
-    """The value of an option with one config. Raises CompileError."""
+    """Returns the value of an option for one config. Raises CompileError."""
     try:
         return expressions.evaluate(node, Bindings(config=constants))
     except ExpressionError as error:
@@ -307,7 +310,7 @@ def read_launch_options(
 
 
 def read_axes(kernel: str, what: str, given: LaunchOption, names: Sequence[str]) -> tuple[Node, ...]:
-    """Up to three numbers as an author gives them. Raises SourceError, TraceError."""
+    """Reads up to three numbers in an author's notation. Raises SourceError, TraceError."""
     if callable(given):
         return trace_grid(given, (), names)
     parts = given if isinstance(given, tuple | list) else (cast("int | str", given),)

@@ -1,4 +1,4 @@
-"""The CPU: the facts of the kind here, this machine's level in ``levels``, the device in ``cpu_device``."""
+"""The CPU driver. Here: its declaration. The levels are in ``levels``, the device is in ``cpu_device``."""
 
 import re
 from itertools import chain

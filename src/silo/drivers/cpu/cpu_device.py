@@ -1,4 +1,4 @@
-"""The CPU as a device: its facts, and loading code into it."""
+"""The CPU as a device: its facts, and loading code to run on it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from silo.settings import settings
 
 __all__ = ["CPU_TIMING", "CpuDevice", "CpuTimer", "devices", "load_entry"]
 
-# Caches are as warm as the previous launch left them. It is wall time, not the threads' CPU time: a kernel spread over
-# more threads should win if it is done sooner.
+# Caches are as warm as the previous launch left them. Wall time is measured, not the threads' CPU time: a kernel that
+# is spread over more threads should win if it is done sooner.
 CPU_TIMING = "cpu-wall-warm/1"
 
 
@@ -44,7 +44,7 @@ class CpuTimer:
         self._disturbed = False
 
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
-        """Nanoseconds for ``repeats`` launches back to back."""
+        """Returns the nanoseconds of ``repeats`` launches back to back."""
         clock = time.perf_counter_ns
         turns = range(repeats)
         before = cpu_short_handed()
@@ -73,7 +73,7 @@ class CpuDevice:
     index: int = 0
 
     def facts(self) -> Mapping[str, int]:
-        """Leaves of the expression language. ``sm_count`` counts the threads that a launch uses."""
+        """The facts that grids and spaces may read. ``sm_count`` is the number of threads that a launch uses."""
         threads, reserved = cpu_threads(), reserved_sms("cpu", self.index)
         return {
             "sm_count": threads,
@@ -90,18 +90,18 @@ class CpuDevice:
 
     @property
     def measuring(self) -> Measuring:
-        """Candidates run in a separate process, because code that faults ends its process."""
+        """A separate process: if code under measurement faults, its process ends."""
         return Measuring.CONFINED
 
     def runs(self, target: Target, blob_kind: str = "so") -> Decision:
-        """Decides whether code for ``target`` runs here."""
+        """Whether code for ``target`` runs here."""
         return runs_on(target, self.target, blob_kind)
 
     def synchronize(self) -> None:
         """Does nothing: launches return when they are done."""
 
     def free_memory(self) -> None:
-        """Returns None, uncounted: copies are made in host memory, whichever device is measured."""
+        """Returns None: there is no limit to check, as copies are made in host memory for every device."""
 
     @property
     def driver(self) -> str:
@@ -110,11 +110,11 @@ class CpuDevice:
 
     @property
     def timing(self) -> str:
-        """The way times are taken: see :data:`CPU_TIMING`."""
+        """The name of the timing method, :data:`CPU_TIMING`."""
         return CPU_TIMING
 
     def timer(self) -> CpuTimer:
-        """The wall clock."""
+        """Returns a timer that reads the wall clock."""
         return CpuTimer()
 
     def load(
@@ -136,7 +136,7 @@ class CpuDevice:
 
 
 def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel:
-    """The kernel of a mapped shared object. Raises DeviceError if the object lacks it."""
+    """Returns the kernel of a mapped shared object. Raises DeviceError if the object lacks it."""
     return LoadedKernel(
         module,
         launch.entry,
@@ -151,7 +151,7 @@ def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel
 
 
 def devices() -> Sequence[CpuDevice]:
-    """The CPU of this machine; ``TargetError`` if it is below every level Silo compiles for."""
+    """Returns the CPU of this machine. Raises ``TargetError`` if it is below every level that Silo compiles for."""
     level = cpu_level()
     target = _missing_level() if level is None else Target("cpu", level)
     vendor, name = _maker_and_model()
@@ -171,33 +171,33 @@ def devices() -> Sequence[CpuDevice]:
 
 
 def _missing_level() -> Target:
-    """Raises ``TargetError``, with the system's description of the CPU, unless that names a level."""
+    """Returns the level's target; its ``TargetError`` contains the system's description of the CPU."""
     from silo.drivers.cpu.levels import host_target  # noqa: PLC0415  # few machines are below every level
 
     return host_target()
 
 
 def _maker_and_model() -> tuple[str, str]:
-    """The maker's name (GenuineIntel, AuthenticAMD, an ARM implementer's number) and the model's, as Linux has them.
+    """Returns the maker (GenuineIntel, AuthenticAMD, an ARM implementer's number) and the model, as Linux names them.
 
-    Both are "" elsewhere.
+    Both are "" on other systems.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  # pathlib takes long
             for line in file:
                 key, _, value = line.partition(":")
                 if key.strip() in ("vendor_id", "CPU implementer", "model name"):
-                    found.setdefault(key.strip().replace("CPU implementer", "vendor_id"), value.strip())
-                if len(found) == 2:
+                    values.setdefault(key.strip().replace("CPU implementer", "vendor_id"), value.strip())
+                if len(values) == 2:
                     break
     except OSError:
         return "", ""
-    return found.get("vendor_id", ""), found.get("model name", "")
+    return values.get("vendor_id", ""), values.get("model name", "")
 
 
 def _memory_bytes() -> int:
-    """Installed memory in bytes; 0 if unknown."""
+    """Returns the installed memory in bytes; 0 if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):

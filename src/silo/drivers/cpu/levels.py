@@ -1,4 +1,4 @@
-"""Portable CPU levels: the level of this machine, and the compiler flags of each."""
+"""Portable CPU levels: the level of this machine, and the compiler flags of each level."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 class CpuLevel:
     """One level: its name in targets, the machine flags of gcc and clang, the vector width in bits.
 
-    ``features``, in Linux's spelling, are the CPU features required beyond the level below.
+    ``features``, in Linux's spelling, are the CPU features that it requires beyond the level below it.
     """
 
     name: str
@@ -30,7 +30,7 @@ class CpuLevel:
     features: frozenset[str]
 
 
-# Up to gcc 14, a function that calls nothing keeps its arrays in the red zone below the stack pointer, and may misplace
+# Up to gcc 14, a function that calls no other keeps its arrays in the red zone below the stack pointer. It may misplace
 # them relative to its own aligned vector stores if it reaches them through copies of the stack pointer
 # (https://gcc.gnu.org/PR109780). Without a red zone they are placed correctly.
 _ALIGNED_ARRAYS = "-mno-red-zone"
@@ -78,29 +78,29 @@ class CpuFacts:
 
 
 def highest_level(facts: CpuFacts) -> str | None:
-    """The highest level whose features, and all features of the levels below, are present; None below the lowest.
+    """Returns the highest level whose own features and all features of lower levels are present; or None.
 
     >>> highest_level(CpuFacts("x86_64", features=LEVELS["x86-64-v2"].features))
     'x86-64-v2'
     """
     family = {"x86_64": "x86-64", "AMD64": "x86-64", "aarch64": "aarch64", "arm64": "aarch64"}.get(facts.machine, "")
-    found: str | None = None
+    highest: str | None = None
     for name in CPU_LEVELS.get(family, ()):
         if not LEVELS[name].features <= facts.features:
             break
-        found = name
-    return found
+        highest = name
+    return highest
 
 
 def level_of(target: Target) -> CpuLevel:
-    """The level that a concrete CPU target names. Raises TargetError for any other target."""
+    """Returns the level that a concrete CPU target names. Raises TargetError for any other target."""
     if target.kind != "cpu" or target.arch not in LEVELS:
         raise TargetError(f"{target} names no CPU level; write one of {', '.join(f'cpu:{name}' for name in LEVELS)}")
     return LEVELS[target.arch]
 
 
 def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
-    """Model name and the features that all CPUs of the machine share, from the text of ``/proc/cpuinfo``."""
+    """Returns the model name, and the features that all CPUs have, from the text of ``/proc/cpuinfo``."""
     model = ""
     shared: frozenset[str] | None = None
     for line in text.splitlines():
@@ -119,7 +119,7 @@ def _intersect(shared: frozenset[str] | None, features: Iterable[str]) -> frozen
 
 @cache
 def gather_facts() -> CpuFacts:
-    """Reads this machine's facts; without features if the system does not report them as Linux does."""
+    """Reads the facts of this machine; without features if the system does not report them as Linux does."""
     try:
         model, features = parse_cpuinfo(_CPUINFO.read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -128,7 +128,7 @@ def gather_facts() -> CpuFacts:
 
 
 def host_target() -> Target:
-    """The target that ``cpu`` means on this machine. Raises TargetError if it reaches no level."""
+    """Returns the target that ``cpu`` means on this machine. Raises TargetError if it is below every level."""
     facts = gather_facts()
     name = highest_level(facts)
     if name is None:

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through their driver: the facts of the kind here, the devices in ``cuda_device``."""
+"""The driver for NVIDIA GPUs. Here: its declaration. The devices are in ``cuda_device``."""
 
 from types import MappingProxyType
 
@@ -6,13 +6,13 @@ from silo.core.device import DriverDeclaration, Memory
 
 DRIVER = DriverDeclaration(
     kind="cuda",
-    memory=Memory((2, 3, 13)),  # its own, pinned, managed
+    memory=Memory((2, 3, 13)),  # DLPack's types: CUDA, pinned, managed
     vendor="nvidia",
     preference=0,
     arch=r"sm_[1-9][0-9]{1,2}[af]?",
     example="sm_90a",
     suffixes="af",
-    # Each figure has its device beside it.
+    # The comment on each figure names the device, and the source of the figure.
     units=MappingProxyType(
         {
             "sm_70": 80,  # V100 (sysrqmts.com)
@@ -22,8 +22,8 @@ DRIVER = DriverDeclaration(
             "sm_87": 16,  # Jetson AGX Orin (its technical brief: 2048 cores, 128 per multiprocessor)
             "sm_89": 142,  # RTX 6000 Ada (as RTX A6000)
             "sm_90": 132,  # H100 SXM5 (hpctech.co.jp); 114 with PCIe
-            "sm_100": 148,  # B200 (Chips and Cheese, "Nvidia's B200"): 74 a die
-            "sm_103": 148,  # B300, from programs that were measured on it
+            "sm_100": 148,  # B200 (Chips and Cheese, "Nvidia's B200"): 74 on each die
+            "sm_103": 148,  # B300, as seen by programs that were measured on it
             "sm_120": 188,  # RTX PRO 6000 (as RTX A6000)
             "sm_121": 48,  # GB10 of DGX Spark (Computex 2025: 6144 cores), 128 per multiprocessor
         }

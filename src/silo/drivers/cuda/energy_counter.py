@@ -1,4 +1,4 @@
-"""The energy counter of an NVIDIA GPU, by NVML (``libnvidia-ml.so.1``), which comes with the driver."""
+"""The energy counter of an NVIDIA GPU, read through NVML (``libnvidia-ml.so.1``), which comes with the driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NvmlCounter:
         self._handle = handle
 
     def millijoules(self) -> int:
-        """The counter; it advances in steps of 20 to 100 milliseconds. Raises OSError if NVML fails now."""
+        """Returns the counter, which advances in steps of 20 to 100 milliseconds. Raises OSError if NVML fails now."""
         found = ctypes.c_ulonglong()
         if error := self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle, ctypes.byref(found)):
             raise OSError(f"NVML reads no energy: {_message(self._library, error)}")
@@ -34,7 +34,7 @@ class NvmlCounter:
 
 
 def energy_counter(bus_id: str) -> NvmlCounter | Rejected:
-    """The energy counter of the GPU at a PCI bus id, or the reason why it cannot be read."""
+    """Returns the energy counter of the GPU at a PCI bus id, or why it cannot be read."""
     name = settings().nvml_library or _LIBRARY
     try:
         library = ctypes.CDLL(name)
@@ -55,7 +55,7 @@ def energy_counter(bus_id: str) -> NvmlCounter | Rejected:
     counter = NvmlCounter(library, handle)
     try:
         counter.millijoules()
-    except OSError as error:  # a slice of a GPU (MIG), or one that is older than Volta
+    except OSError as error:  # for example a slice of a GPU (MIG), or a GPU older than Volta
         return Rejected(str(error))
     return counter
 

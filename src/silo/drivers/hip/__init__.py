@@ -1,4 +1,4 @@
-"""AMD GPUs through their driver: the facts of the kind here, the devices in ``hip_device``."""
+"""The driver for AMD GPUs. Here: its declaration. The devices are in ``hip_device``."""
 
 from types import MappingProxyType
 
@@ -6,7 +6,7 @@ from silo.core.device import DriverDeclaration, Memory
 
 DRIVER = DriverDeclaration(
     kind="hip",
-    memory=Memory((10, 11)),  # its own, pinned
+    memory=Memory((10, 11)),  # DLPack's types: ROCm, pinned
     vendor="amd",
     preference=1,
     arch=r"gfx([0-9a-f]{3,5}|[0-9]{1,2}(-[0-9])?-generic)",
@@ -17,7 +17,7 @@ DRIVER = DriverDeclaration(
     units=MappingProxyType(
         {
             "gfx908": 120,  # MI100
-            "gfx90a": 110,  # MI250X, each die a device; MI250 and MI210 have 104
+            "gfx90a": 110,  # MI250X, each die of which is a device; MI250 and MI210 have 104
             "gfx942": 304,  # MI300X; MI300A has 228
             "gfx950": 256,  # MI355X
             "gfx1030": 80,  # RX 6900 XT
@@ -32,6 +32,6 @@ DRIVER = DriverDeclaration(
     code_forms=("ttgir", "amdgcn"),
     library="hip_library",
     torch_build="hip",
-    least_flush=512 << 20,  # behind the cache that the driver reports is another of 256 MiB
-    spills=32,  # the limit of PyTorch 2.13
+    least_flush=512 << 20,  # behind the cache that the driver reports is another cache of 256 MiB
+    spills=32,  # PyTorch 2.13 uses the same limit
 )

@@ -1,4 +1,4 @@
-"""AMD GPUs as devices, through their driver alone: no toolkit, no framework."""
+"""AMD GPUs as devices, using only their driver: no toolkit, no framework."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["devices"]
 
 
 def devices() -> Sequence[GpuDevice]:
-    """The AMD GPUs that this process may use. Raises DeviceError with the reason if it finds none."""
+    """Returns the AMD GPUs that this process may use. Raises DeviceError with the reason if it finds none."""
     return gpu_devices(DRIVER)

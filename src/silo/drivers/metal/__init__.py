@@ -1,4 +1,4 @@
-"""The GPUs of Macs, through torch or MLX: the facts of the kind here, the device in ``metal_device``."""
+"""The driver for GPUs of Macs, through torch or MLX. Here: its declaration. The device is in ``metal_device``."""
 
 from silo.core.device import DriverDeclaration, Memory
 

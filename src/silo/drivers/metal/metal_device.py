@@ -1,4 +1,4 @@
-"""A Mac's GPU as a device, through torch or MLX, and versions of Metal's language. It has not run on hardware."""
+"""A Mac's GPU as a device, through torch or MLX, and versions of Metal's language. Never run on hardware so far."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from silo.launch.native import reserved_sms
 __all__ = ["TARGETS", "MetalDevice", "devices", "runs_version", "version_of_system"]
 
 TARGETS = ("3.0", "3.1", "3.2", "4.0")
-_OF_SYSTEM = {13: "3.0", 14: "3.1", 15: "3.2", 26: "4.0"}  # by the first number of macOS's version
+# newest version of the Metal language, by the first number of macOS's version
+_OF_SYSTEM = {13: "3.0", 14: "3.1", 15: "3.2", 26: "4.0"}
 
 
 def version_of_system(macos: str) -> str | None:
-    """The newest version that a macOS compiles; None before macOS 13.
+    """Returns the newest version of the Metal language that a macOS compiles; None before macOS 13.
 
     >>> version_of_system("15.3"), version_of_system("12.7")
     ('3.2', None)
@@ -37,7 +38,7 @@ def version_of_system(macos: str) -> str | None:
 
 
 def runs_version(built: Target, here: Target) -> Decision:
-    """Decides whether a text for one version compiles on a system whose newest version is ``here``.
+    """Whether a text for one language version compiles on a system whose newest version is ``here``.
 
     >>> bool(runs_version(Target.parse("metal:3.1"), Target.parse("metal:3.2")))
     True
@@ -49,12 +50,12 @@ def runs_version(built: Target, here: Target) -> Decision:
     return Rejected(f"its text needs Metal {built.arch}, the system has {here.arch}")
 
 
-# Each library by its package, and its module in sys.modules.
+# The libraries: the package of each, and its module in sys.modules.
 _LIBRARIES = {"torch": "torch", "mlx": "mlx.core"}
 
 
 def _present() -> Mapping[str, Any]:
-    """The imported libraries that see a GPU: without one, a program cannot have arrays in Metal's memory."""
+    """Returns the imported libraries that see a GPU. Without one, a program cannot have arrays in Metal's memory."""
     found = {package: sys.modules.get(module) for package, module in _LIBRARIES.items()}
     return {
         package: module
@@ -70,10 +71,10 @@ def _synchronize() -> None:
 
 
 class MetalTimer:
-    """The wall clock around launches that are waited for: Metal does not report a launch's time through a library."""
+    """Measures the wall time of launches and waits for them: libraries do not report the time of a launch on Metal."""
 
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
-        """Nanoseconds for ``repeats`` launches back to back."""
+        """Returns the nanoseconds of ``repeats`` launches back to back."""
         _synchronize()
         begin = time.perf_counter_ns()
         for _ in range(repeats):
@@ -92,7 +93,7 @@ class MetalDevice:
     index: int = 0
 
     def facts(self) -> Mapping[str, int]:
-        """Leaves of the expression language. ``sm_count`` counts the GPU's cores."""
+        """The facts that grids and spaces may read. ``sm_count`` is the number of the GPU's cores."""
         reserved = reserved_sms("metal", 0)
         return {
             "sm_count": self.model.units,
@@ -109,16 +110,16 @@ class MetalDevice:
 
     @property
     def measuring(self) -> Measuring:
-        """Candidates run in this process, because torch launches here."""
+        """This process, because torch launches here."""
         return Measuring.HERE
 
     @property
     def timing(self) -> str:
-        """The way times are taken."""
+        """The name of the timing method."""
         return "metal-wall/1"
 
     def runs(self, target: Target, blob_kind: str = "msl") -> Decision:
-        """Decides whether the system's Metal is new enough."""
+        """Whether the system's Metal is new enough."""
         del blob_kind
         return runs_version(target, self.target)
 
@@ -127,22 +128,22 @@ class MetalDevice:
         _synchronize()
 
     def free_memory(self) -> None:
-        """Returns None, uncounted: it is host memory."""
+        """Returns None: the GPU uses host memory, for which no limit is checked."""
 
     def timer(self) -> MetalTimer:
-        """See :class:`MetalTimer`."""
+        """Returns a :class:`MetalTimer`."""
         return MetalTimer()
 
     def load(
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
     ) -> LoadedKernel:
-        """Raises DeviceError: the loader of ``msl`` loads code, not a driver."""
+        """Raises DeviceError: the loader of the kind ``msl`` loads code, not a driver."""
         del launch, blob, consent
         raise DeviceError(f"{name}: a Mac's GPU runs texts (kind msl) through torch or MLX, not {kind!r}")
 
 
 def devices() -> Sequence[MetalDevice]:
-    """The GPU of this Mac. Raises DeviceError with the reason if it finds none."""
+    """Returns the GPU of this Mac. Raises DeviceError with the reason if it finds none."""
     if platform.system() != "Darwin":
         raise DeviceError("Metal is on Macs alone; silo.emulated_metal and the target cpu run its kernels elsewhere")
     version = version_of_system(platform.mac_ver()[0])

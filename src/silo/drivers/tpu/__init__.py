@@ -1,4 +1,4 @@
-"""TPUs through jax: the facts of the kind here, the devices in ``tpu_device``."""
+"""The driver for TPUs, through jax. Here: its declaration. The devices are in ``tpu_device``."""
 
 from silo.core.device import EXTENSION_MEMORY, DriverDeclaration, Memory
 

@@ -1,4 +1,4 @@
-"""TPUs as devices. jax drives them; Silo itself lacks a driver. This was never run on a TPU."""
+"""TPUs as devices. jax drives them, as Silo has no driver of its own. Never run on a TPU so far."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ CHIPS: Mapping[str, str] = {
     "TPU v6e": "v6e",
     "TPU7x": "7x",
 }
-"""The arch of a target, by jax's name of the device."""
+"""Maps jax's name of a device to the arch of its target."""
 
-# Device files of machines with TPUs.
+# Device files that exist on machines with TPUs.
 _NODES = ("accel0", "vfio/0", "vfio/1")
 
 
 class TpuTimer:
-    """The wall clock: a launch returns when its results are complete."""
+    """Measures wall time: a launch returns when its results are complete."""
 
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
-        """Nanoseconds for ``repeats`` launches back to back."""
+        """Returns the nanoseconds of ``repeats`` launches back to back."""
         begin = time.perf_counter_ns()
         for _ in range(repeats):
             launch()
@@ -58,39 +58,39 @@ class TpuDevice:
     driver: str
     timing: str = "tpu-wall/1"
     memory: Memory = DRIVER.memory
-    measuring: Measuring = Measuring.HERE  # jax's arrays stay in this process
+    measuring: Measuring = Measuring.HERE  # this process, in which jax's arrays are
 
     def facts(self) -> Mapping[str, int]:
         """The facts that grids may read."""
         return {"sm_count": self.model.units, "reserved_sms": 0, "num_sms": self.model.units, "warp_size": 1}
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:
-        """Decides whether code is for exactly its own chip."""
+        """Whether code is for exactly this chip."""
         return runs_on(target, self.target, blob_kind)
 
     def synchronize(self) -> None:
         """Does nothing: launches return when their results are complete."""
 
     def free_memory(self) -> int | None:
-        """Free bytes by jax's count; None if jax does not count."""
+        """Returns the free bytes as jax counts them; None if jax does not count."""
         found: Mapping[str, Any] = _local(import_module("jax"))[self.index].memory_stats() or {}
         limit, used = found.get("bytes_limit"), found.get("bytes_in_use")
         return None if limit is None or used is None else int(limit) - int(used)
 
     def timer(self) -> TpuTimer:
-        """The wall clock."""
+        """Returns a timer that measures wall time."""
         return TpuTimer()
 
     def load(
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
     ) -> LoadedKernel:
-        """Raises DeviceError: the loaders of its kinds load code, not a driver."""
+        """Raises DeviceError: the loaders of its kinds of blobs load code, not a driver."""
         del launch, blob, consent
         raise DeviceError(f"{name}: no driver of Silo loads {kind!r} to a TPU; jax does, through the loader of jaxexp")
 
 
 def devices() -> Sequence[TpuDevice]:
-    """The TPUs that this process may use. Imports jax, which takes seconds, only if device files of TPUs exist.
+    """Returns the TPUs that this process may use. Imports jax, which takes seconds, only if TPU device files exist.
 
     Raises:
         DeviceError: without TPUs; contains the reason.
@@ -103,13 +103,13 @@ def devices() -> Sequence[TpuDevice]:
     jax = import_module("jax")
     try:
         found = _local(jax)
-    except RuntimeError as error:  # raised by jax if it does not have the backend
+    except RuntimeError as error:  # jax raises this if it lacks the backend
         raise DeviceError(f"jax {jax.__version__} sees no TPU: {error}") from error
     return tuple(described(one, index, str(jax.__version__)) for index, one in enumerate(found))
 
 
 def described(device: Any, index: int, version: str) -> TpuDevice:  # noqa: ANN401  # jax's
-    """One of jax's devices. Raises DeviceError for a chip that no target names."""
+    """Returns the device for an object of jax. Raises DeviceError for a chip that no target names."""
     name = str(device.device_kind)
     if name not in CHIPS:
         raise DeviceError(f"jax {version} has a TPU that it calls {name!r}, and Silo knows {', '.join(CHIPS)}")

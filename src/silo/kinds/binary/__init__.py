@@ -1,1 +1,1 @@
-"""Kernels compiled by other tools: their signatures as authors write them, and their binaries."""
+"""The kind ``binary``: kernels compiled by other tools, with their signatures as authors write them."""

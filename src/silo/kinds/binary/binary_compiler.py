@@ -1,4 +1,4 @@
-"""The compiler plug-in of compiled kernels, which checks their bytes and returns them."""
+"""The compiler plug-in for finished binaries: it checks their bytes and returns them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ class BinaryCompiler:
     declaration = BINARY
 
     def identity(self, target: Target) -> str:
-        """Returns the digest of Silo's code that reads and checks binaries; their bytes belong to the source."""
+        """Returns the digest of Silo's code that reads and checks binaries.
+
+        Their bytes are part of the source instead.
+        """
         del target
         return f"binary code {code_digest(*self.declaration.code)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Accepts binary sources."""
+        """Accepts binary sources and no others."""
         taken = self.declaration.takes(source_kind, target)
         return Accepted("compiled already") if taken else taken
 
@@ -41,7 +44,7 @@ class BinaryCompiler:
         return target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """Returns a job with the binary that serves the variant's target and facts.
+        """Returns a job with the binary that serves the variant's target and specialization.
 
         Raises:
             SourceError: not a binary source.
@@ -49,8 +52,8 @@ class BinaryCompiler:
         """
         if not isinstance(source, BinarySource):
             raise SourceError(f"{source.name} is not a binary source")
-        # A variant of a bundle has the fingerprint of one binary; a variant of a call has the kernel's fingerprint,
-        # with all binaries.
+        # A variant of a bundle has the fingerprint of one binary; a variant of a call has the fingerprint of the
+        # kernel, with all its binaries.
         own = tuple(code for code in source.codes if source.fingerprint_of(code) == variant.source)
         code, decisions = choose_code(own or source.codes, variant.target, variant.specialization)
         if code is None:
@@ -63,7 +66,7 @@ class BinaryCompiler:
         return Lowered(CompileJob(self.declaration.name, source.name, code.target, text, parameters))
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Returns the job's bytes after checking them against the job's kind and layout.
+        """Returns the job's bytes, after checking that they have the job's kind and layout.
 
         Raises:
             CompileError: they differ.

@@ -1,4 +1,4 @@
-"""The declaration of the plug-in for compiled kernels, read before the plug-in is imported."""
+"""The declaration of the plug-in for finished binaries, read before the plug-in is imported."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ BINARY = CompilerDeclaration(
     options=(),
     blobs=(BlobKind("cubin"), BlobKind("hsaco"), BlobKind("ptx")),
     code=("silo.kinds.binary", "silo.artifacts"),
-    in_process=True,  # checking and copying bytes is not worth a worker process
+    in_process=True,  # checking and copying bytes takes less time than starting a worker process
 )

@@ -24,7 +24,7 @@ from silo.sources.declaration import Declaration
 __all__ = ["Binary", "Code", "binary", "binary_code", "completed", "guarded"]
 
 
-# ---- Launch info of a compiled kernel, from its metadata and the arguments of sil ----
+# ---- Launch info of a compiled kernel, from its metadata and the arguments of silo.binary ----
 
 
 Code = bytes | bytearray | memoryview | str | os.PathLike[str]
@@ -76,20 +76,20 @@ _INHERITED = (
 
 
 def guarded(signature: Signature, codes: Sequence[BinaryCode]) -> Signature:
-    """Returns the signature specialised on the parameters about which a binary assumes a fact, and on no others.
+    """Returns the signature specialized only on the parameters about which a binary assumes a fact.
 
-    Callers may omit a constexpr that is the same in every binary.
+    Callers may omit a constexpr that has the same value in every binary.
     """
     assumed = {name for code in codes for name, _ in code.assumes.facts}
     parameters: list[Parameter] = []
     for one in signature.parameters:
-        made = replace(one, specialize=one.name in assumed, align=one.name in assumed)
+        parameter = replace(one, specialize=one.name in assumed, align=one.name in assumed)
         if one.kind is ParameterKind.CONSTEXPR:
             values = {
                 value_sort_key(value): value for value in (code.assumes.constant_values[one.name] for code in codes)
             }
-            made = replace(one, default=next(iter(values.values())) if len(values) == 1 else one.default)
-        parameters.append(made)
+            parameter = replace(one, default=next(iter(values.values())) if len(values) == 1 else one.default)
+        parameters.append(parameter)
     return Signature(tuple(parameters))
 
 
@@ -98,16 +98,16 @@ def binary_code(
 ) -> BinaryCode:
     """Reads one binary and checks it against its declaration. Raises SourceError, TargetError."""
     data, label = _read(one.code)
-    found = read_device_code(data, label)
-    kernel = found.kernel(one.entry, label)
+    device_code = read_device_code(data, label)
+    kernel = device_code.kernel(one.entry, label)
     check_layout(kernel, layout)
     return BinaryCode(
         label=label,
-        kind=found.kind,
+        kind=device_code.kind,
         data=data,
-        target=_target(found, one.target, label),
+        target=_target(device_code, one.target, label),
         assumes=parse_assumptions(kernel.entry, one.facts, signature),
-        launch=_launch_info(one, found, kernel, layout, maps, label),
+        launch=_launch_info(one, device_code, kernel, layout, maps, label),
     )
 
 
@@ -188,7 +188,7 @@ def _power_of_two(value: int, what: str, label: str) -> int:
 
 
 def _block(given: int | Sequence[int] | None, kind: str, kernel: Inspected, label: str) -> tuple[int, int, int]:
-    """Returns threads of a block along x, y and z, as given and as the binary requires."""
+    """Returns the threads of a block along x, y and z: the given numbers, or those that the binary requires."""
     required = kernel.required_block
     if given is None:
         if required is None:
@@ -229,7 +229,7 @@ def _three(given: int | Sequence[int], what: str, label: str) -> tuple[int, int,
     return (x, y, z)
 
 
-# ---- silo.binary ----
+# ---- The function silo.binary ----
 
 
 def binary(
@@ -250,7 +250,7 @@ def binary(
     scratch_align: int = 16,
     release_gil: bool = True,
 ) -> Any:  # noqa: ANN401  # a kernel, called as the signature declares
-    """Make a Silo kernel of a compiled one: a cubin, an hsaco, or PTX.
+    """Makes a Silo kernel from a compiled one: a cubin, an hsaco, or PTX.
 
     Args:
         code: the path of a file, its bytes, or PTX text; or several of them, each perhaps a :class:`Binary` with fields
@@ -268,11 +268,11 @@ def binary(
         shared_bytes: dynamic shared memory of a block, in bytes.
         cluster: blocks of a cluster along each axis; read from the binary by default.
         cooperative: launch cooperatively, so that blocks may wait for each other.
-        pdl: programmatic dependent launch (NVIDIA).
+        pdl: use programmatic dependent launch (NVIDIA).
         target: the target that the binary was built for, such as ``cuda:sm_100a``; read from it by default. A cubin
             does not record whether it is for an ``a`` architecture, so name the target for one.
-        facts: the binary's assumptions: ``{"x": "aligned16", "n": "divisible16", "k": 4096}``. A call for which they do
-            not hold is an error.
+        facts: the binary's assumptions: ``{"x": "aligned16", "n": "divisible16", "k": 4096}``. A call that breaks an
+            assumption is an error.
         scratch_bytes: bytes of memory for each program, passed as the ``scratch`` parameter.
         scratch_align: alignment of this memory in bytes.
         release_gil: as for :func:`silo.kernel`.

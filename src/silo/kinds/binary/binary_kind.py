@@ -20,13 +20,13 @@ class BinaryKind:
 
     @property
     def define(self) -> Callable[..., object]:
-        """The function behind ``silo.binary``."""
+        """The function that users call as ``silo.binary``."""
         from silo.kinds.binary.binary_definition import binary  # noqa: PLC0415  # few programs have compiled kernels
 
         return binary
 
     def reads(self, value: object) -> Decision:
-        """Accepts a definition of a compiled kernel."""
+        """Accepts definitions made by ``silo.binary``."""
         if isinstance(value, Declaration) and value.source.kind == "binary":
             return Accepted("a compiled kernel")
         return Rejected("not a compiled kernel: silo.binary(...) makes one of a file, of bytes or of PTX text")
@@ -37,5 +37,5 @@ class BinaryKind:
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Returns a plain callable: only Python code calls a compiled kernel."""
+        """Returns a plain callable, because only Python code calls a compiled kernel."""
         return plain_callable(source, launcher, members)

@@ -35,7 +35,7 @@ __all__ = [
     "preference",
 ]
 
-# ---- The signature of a compiled kernel, as its author writes it: names, types, and which memory is written ----
+# ---- The signature of a compiled kernel in its author's notation: names, types, and which memory is written ----
 
 _EFFECTS = {"in": Effect.READ, "out": Effect.WRITE, "inout": Effect.BOTH}
 _HIDDEN = {"null": AbiType.PROFILE, "scratch": AbiType.SCRATCH}
@@ -44,7 +44,7 @@ _SCALARS = "bool, i8 to i64, u8 to u64, fp16, bf16, fp32, fp64"
 
 @dataclass(frozen=True, slots=True)
 class DeclaredParameters:
-    """The parameters that callers pass, and the binary's parameters in its order, hidden ones included."""
+    """The parameters that callers pass, and all parameters of the binary in its order, including hidden ones."""
 
     signature: Signature
     layout: tuple[LayoutSlot, ...]
@@ -52,14 +52,14 @@ class DeclaredParameters:
 
 
 def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> DeclaredParameters:
-    """Reads ``"x: in *fp32, n: i32"`` or ``{"x": "in *fp32", "n": "i32"}``.
+    """Parses ``"x: in *fp32, n: i32"`` or ``{"x": "in *fp32", "n": "i32"}``.
 
     A type is a dtype for a scalar and ``*dtype`` for an array, with the effect ``in``, ``out`` or ``inout`` (the
     default) before it. ``null`` is a pointer that is always null and ``scratch`` a pointer to scratch memory; callers
-    pass neither. ``constexpr`` is not a parameter of the binary but a value folded into it, and a value that is not
-    text is a constexpr with that default. A struct by value is a mapping of its members, ``{"p": {"x": "in *fp32",
-    "n": "i32"}}``: each is a parameter of its own, ``p_x`` and ``p_n``, and lies in the struct as C lays it out.
-    ``in tensormap fp16 64x32 swizzle64`` is a tensor map, for which calls pass a descriptor with these blocks.
+    pass neither. ``constexpr`` is a value folded into the binary, not one of its parameters; a value that is not text
+    is a constexpr with that default. A struct by value is a mapping of its members, ``{"p": {"x": "in *fp32", "n":
+    "i32"}}``: each is a parameter of its own, ``p_x`` and ``p_n``, placed in the struct as C lays it out. ``in
+    tensormap fp16 64x32 swizzle64`` is a tensor map, for which calls pass a descriptor with these blocks.
 
     >>> declared = parse_signature("axpy", "x: in *fp32, n: i32, scratch: null, BLOCK: constexpr")
     >>> declared.signature.names, [slot.type.value for slot in declared.layout]
@@ -104,10 +104,10 @@ def _take_struct(
     kernel: str, name: str, members: Mapping[str, Value], parameters: list[Parameter], layout: list[LayoutSlot]
 ) -> None:
     """Adds the members of a struct by value. Raises SourceError."""
-    made = [_parameter(kernel, f"{name}_{member}", written) for member, written in members.items()]
-    if not made or any(one.kind is ParameterKind.CONSTEXPR for one in made):
+    own_parameters = [_parameter(kernel, f"{name}_{member}", written) for member, written in members.items()]
+    if not own_parameters or any(one.kind is ParameterKind.CONSTEXPR for one in own_parameters):
         raise SourceError(f"{kernel}: the struct {name} has arrays and scalars as members, at least one")
-    types = [_abi_type(one) for one in made]
+    types = [_abi_type(one) for one in own_parameters]
     offsets: list[int] = []
     end = 0
     for kind in types:
@@ -116,10 +116,10 @@ def _take_struct(
         end = offsets[-1] + size
     align = max(ABI_BYTES[kind] for kind in types)
     size = -(-end // align) * align
-    parameters += made
+    parameters += own_parameters
     layout += [
         LayoutSlot(one.name, kind, f"member.{offset}.{size}")
-        for one, kind, offset in zip(made, types, offsets, strict=True)
+        for one, kind, offset in zip(own_parameters, types, offsets, strict=True)
     ]
 
 
@@ -187,7 +187,7 @@ def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signat
     Raises:
         SourceError: an unknown parameter, a fact that its kind cannot have, or a constexpr without a value.
     """
-    found: list[tuple[str, Fact]] = []
+    assumed: list[tuple[str, Fact]] = []
     constants: dict[str, Value] = {
         one.name: one.default
         for one in signature.parameters
@@ -202,7 +202,7 @@ def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signat
             continue
         for fact in written if isinstance(written, tuple) else (written,):
             if isinstance(fact, str):
-                found.append((name, _fact(kernel, parameter, fact)))
+                assumed.append((name, _fact(kernel, parameter, fact)))
             else:
                 constants[name] = _exact(kernel, parameter, fact)
     for one in signature.parameters:
@@ -211,7 +211,7 @@ def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signat
                 f"{kernel}: {one.name} is a constexpr; say which value the binary was compiled for: "
                 f"facts={{{one.name!r}: 128}}"
             )
-    return Specialization(tuple(dict.fromkeys(found)), tuple(constants.items()))
+    return Specialization(tuple(dict.fromkeys(assumed)), tuple(constants.items()))
 
 
 def _fact(kernel: str, parameter: Parameter, word: str) -> Fact:
@@ -219,12 +219,12 @@ def _fact(kernel: str, parameter: Parameter, word: str) -> Fact:
     for fact in fitting:
         if fact.value == word:
             return fact
-    known = [fact.value for fact in fitting]
+    words = [fact.value for fact in fitting]
     if parameter.kind in _EXACT_KINDS:
-        known.append("an exact value")
+        words.append("an exact value")
     raise SourceError(
         f"{kernel}: facts say {word!r} of {parameter.name}, a {parameter.kind.value}; "
-        f"of that can be assumed: {', '.join(known) or 'nothing'}"
+        f"of that can be assumed: {', '.join(words) or 'nothing'}"
     )
 
 
@@ -239,7 +239,7 @@ def _exact(kernel: str, parameter: Parameter, value: Value) -> Value:
 
 
 def holds(assumed: Specialization, given: Specialization) -> Decision:
-    """Whether all assumptions are given; the reason names the first that is not."""
+    """Whether all assumptions hold for a call; the reason names the first that does not."""
     values = given.constant_values
     for name, fact in assumed.facts:
         if fact not in given.facts_of(name):
@@ -282,7 +282,7 @@ class BinaryCode:
         return hashlib.sha256(self.data).hexdigest()
 
     def to_json(self) -> JSON:
-        """Returns all fields but the label; the bytes as their hash."""
+        """Returns all fields except the label; the bytes are replaced by their hash."""
         return [self.sha256, self.kind, str(self.target), self.assumes.to_json(), self.launch.to_json()]
 
     def __str__(self) -> str:
@@ -292,13 +292,13 @@ class BinaryCode:
         return f"{self.label} ({self.kind} for {self.target}{assumes})"
 
 
-# ---- The choice between a kernel's binaries for a call on a device. Pure ----
+# ---- The choice of a binary for a call on a device ----
 
 
 def choose_code(
     codes: Sequence[BinaryCode], target: Target, given: Specialization
 ) -> tuple[BinaryCode | None, tuple[tuple[BinaryCode, Decision], ...]]:
-    """Returns the best binary for a device and the facts of a call, and the decision on each in the order given."""
+    """Returns the best binary for a device and a call's specialization, and each binary with the decision on it."""
     decisions: list[tuple[BinaryCode, Decision]] = []
     for code in codes:
         runs = runs_on(code.target, target, code.kind)
@@ -342,7 +342,7 @@ class BinarySource:
 
     @property
     def own_targets(self) -> tuple[Target, ...]:
-        """The targets of its binaries, without repetition."""
+        """The targets of the binaries, each once."""
         return tuple(dict.fromkeys(code.target for code in self.codes))
 
     def code_for(self, targets: Sequence[Target]) -> tuple[GivenCode, ...]:
@@ -351,7 +351,7 @@ class BinarySource:
         Raises:
             NoVariantError: no binary runs on any of them; lists each with the reason.
         """
-        found: dict[Variant, GivenCode] = {}
+        codes: dict[Variant, GivenCode] = {}
         reasons: list[str] = []
         for code in sorted(self.codes, key=preference, reverse=True):
             decisions = [runs_on(code.target, target, code.kind) for target in targets]
@@ -360,11 +360,11 @@ class BinarySource:
                 reasons.append(f"{code}: {'; '.join(dict.fromkeys(refusals))}")
                 continue
             variant = Variant(self.name, self.fingerprint_of(code), self.signature, code.assumes, Config(), code.target)
-            found.setdefault(variant, GivenCode(variant, f"given as {code.label}", _assumes_nothing(code)))
-        if not found:
+            codes.setdefault(variant, GivenCode(variant, f"given as {code.label}", _assumes_nothing(code)))
+        if not codes:
             listing = ", ".join(map(str, targets))
             raise NoVariantError(f"{self.name} ({self.location}) has no binary for {listing}", reasons)
-        return tuple(found.values())
+        return tuple(codes.values())
 
     def explain(self, target: Target, specialization: Specialization) -> tuple[str, ...]:
         """Returns a line for each binary: whether it is chosen for a call on a device, with the reason."""
@@ -375,7 +375,7 @@ class BinarySource:
         )
 
     def code_text(self, form: str, target: str | None) -> tuple[Target, str]:
-        """Returns PTX unchanged, machine code disassembled."""
+        """Returns PTX unchanged, and machine code disassembled."""
         from silo.artifacts.disassembly import DISASSEMBLED, disassemble  # noqa: PLC0415  # few programs look at it
 
         for code in self.codes:
@@ -389,7 +389,7 @@ class BinarySource:
 
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
-        """Empty: a binary's constants are known."""
+        """Empty: a binary computes no constants."""
         return {}
 
     @property
@@ -407,7 +407,7 @@ class BinarySource:
 
     @property
     def exact(self) -> frozenset[str]:
-        """Scalars for which a binary assumes an exact value."""
+        """The scalars for which a binary assumes an exact value."""
         return frozenset(
             name
             for code in self.codes
@@ -417,7 +417,7 @@ class BinarySource:
 
     @property
     def extents(self) -> None:
-        """None: a binary takes any shape."""
+        """None: a binary accepts any shape."""
         return
 
     @cached_property
@@ -425,7 +425,7 @@ class BinarySource:
         return frozenset(fact for code in self.codes for fact in code.assumes.facts)
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """Returns the signature, and the facts of one call that a binary may require.
+        """Returns the signature, and those facts of one call that a binary may require.
 
         Raises:
             ArgumentError: an argument is missing, unknown, or None.
@@ -473,7 +473,7 @@ class BinarySource:
             )
 
     def _asked(self, name: str, value: int) -> bool:
-        """Whether a binary assumes exactly this value; other values do not affect the choice."""
+        """Whether some binary assumes exactly this value; other values do not affect the choice."""
         return any(
             owner == name and type(assumed) is type(value) and assumed == value
             for code in self.codes
@@ -485,7 +485,7 @@ class BinarySource:
         return ", ".join(self.signature.names) or "nothing"
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """Returns an empty mapping: a binary's constants are known."""
+        """Returns an empty mapping: a binary has no constants that a config could set."""
         del config, specialization
         return {}
 

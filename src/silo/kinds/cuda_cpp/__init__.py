@@ -1,1 +1,1 @@
-"""CUDA C++ kernels: their texts, signatures by the compiler's own reading, and NVRTC and clang as compilers."""
+"""The kind ``cuda``: kernels in CUDA C++, whose types a compiler reads, and their compilers NVRTC and clang."""

@@ -1,4 +1,4 @@
-"""Messages of NVRTC and clang: the first cause with the user's file and line, and the cure if it is known."""
+"""Explains messages of NVRTC and clang: the first cause with the user's file and line, and a remedy if one is known."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _HOST = "unannotated", "A function without execution space annotations", "is con
 
 @frozen
 class Diagnosis:
-    """The first error of a compiler: file, line (0: unknown), its text, and the rest of the messages."""
+    """The first error of a compiler: file, line (0 if unknown), its text, and the rest of the messages."""
 
     file: str
     line: int
@@ -83,24 +83,26 @@ def _named(match: re.Match[str]) -> str:
 
 
 def _first(shown: str) -> re.Match[str] | None:
-    """Returns the first message that has a cause: an unknown name comes before the errors that follow from it."""
-    found = list(_MESSAGE.finditer(shown))
-    if found and _FOLLOWS.search(found[0]["text"]) is not None:
-        here = [one for one in found if one["file"] == found[0]["file"] and _UNKNOWN.search(one["text"]) is not None]
-        return here[0] if here else found[0]
-    return found[0] if found else None
+    """Returns the first message that names a cause: an unknown name comes before errors that follow from it."""
+    messages = list(_MESSAGE.finditer(shown))
+    if messages and _FOLLOWS.search(messages[0]["text"]) is not None:
+        here = [
+            one for one in messages if one["file"] == messages[0]["file"] and _UNKNOWN.search(one["text"]) is not None
+        ]
+        return here[0] if here else messages[0]
+    return messages[0] if messages else None
 
 
 def explained(log: str, label: str, entry: str, *, device_only: bool, left_out: Sequence[str] = ()) -> str:
-    """Returns the error for users: the cause first, then a cure, then the compiler's own messages, shortened.
+    """Returns the error for users: the cause first, then a remedy, then the compiler's own messages, shortened.
 
     ``label`` names the kernel, ``entry`` its expression. ``device_only``: only the device code was compiled, without
     the headers ``left_out``.
     """
-    found = diagnosed(log)
-    place = f"{found.file}:{found.line}: " if found.file else ""
-    text = found.text
-    if _NAME_MAP in found.file:
+    diagnosis = diagnosed(log)
+    place = f"{diagnosis.file}:{diagnosis.line}: " if diagnosis.file else ""
+    text = diagnosis.text
+    if _NAME_MAP in diagnosis.file:
         place, text = "", f"entry={entry!r} names no kernel of the text: {text}"
     lines = [f"{label}: {place}{text}"]
     missing = _MISSING.search(text)
@@ -119,15 +121,15 @@ def explained(log: str, label: str, entry: str, *, device_only: bool, left_out: 
                 f"These headers were left out, because no folder has them: {', '.join(left_out)}. If one of them "
                 f"declares {_named(unknown)}, name its folder in include="
             )
-        if (name := unknown["name"] or unknown["other"]) and f"{name}(" not in found.rest:
+        if (name := unknown["name"] or unknown["other"]) and f"{name}(" not in diagnosis.rest:
             lines.append(
                 f'If the build of the file sets {name} (-D{name}=...), set it here: constants={{"{name}": ...}}'
             )
     elif "inline assembly is disabled" in text:
         lines.append("Inline assembly is refused for AMD GPUs: it may put any file into the code")
-    elif any(word in found.rest for word in _HOST):
+    elif any(word in diagnosis.rest for word in _HOST):
         lines.append(f"Host code is not compiled{alone}")
-    rest = found.rest.splitlines()
+    rest = diagnosis.rest.splitlines()
     if len(rest) > _MOST_LINES:
         rest = [*rest[:_MOST_LINES], f"... {len(rest) - _MOST_LINES} more lines"]
     return "\n".join([*lines, *rest])

@@ -6,7 +6,7 @@ from silo.core.declaration import BlobKind, CompilerDeclaration
 
 __all__ = ["HIPCLANG", "NVRTC"]
 
-# Modules that make the job and define its inputs, and that read launch info from the binary.
+# Modules that make the job and define its inputs, and modules that read launch info from the binary.
 _CODE = ("silo.kinds.cuda_cpp", "-silo.kinds.cuda_cpp.cpu", "silo.artifacts")
 
 NVRTC = CompilerDeclaration(
@@ -14,7 +14,8 @@ NVRTC = CompilerDeclaration(
     compiler="silo.kinds.cuda_cpp.nvrtc_compiler:NvrtcCompiler",
     sources=("cuda",),
     targets=("cuda",),
-    options=(),  # macros, template arguments, threads and shared memory belong to the source, which a config may set
+    # a config sets macros, template arguments, threads and shared memory as constants of the source instead
+    options=(),
     blobs=(BlobKind("cubin"),),
     code=_CODE,
 )

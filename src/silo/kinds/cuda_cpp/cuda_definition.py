@@ -88,7 +88,7 @@ def cuda(
     name: str | None = None,
     release_gil: bool = True,
 ) -> Any:  # noqa: ANN401  # a kernel, called with its parameters in order
-    """Make a Silo kernel of a ``__global__`` function in CUDA C++.
+    """Makes a Silo kernel from a ``__global__`` function in CUDA C++.
 
     Nothing is compiled here: the types of the parameters are read by a compiler at the first call or build. A struct by
     value is passed member by member: ``p_x`` and ``p_n`` for ``struct P { float *x; int n; } p``.
@@ -99,14 +99,14 @@ def cuda(
         entry: the kernel's name, with its arguments if it is a template: ``"vadd"``, ``"ns::vadd<float, BLOCK>"``.
             Constants among the template arguments get their values there; other constants are macros. Needed if the
             text has several kernels or a template.
-        signature: effects of arrays (``{"out": "out", "sums": "inout"}``), or types too, or all parameters with their
-            types, ``"x: in *fp32, out: out *fp32, n: i32"``, which then no compiler reads. By default a pointer to
-            const is read, any other is read and written.
+        signature: effects of arrays (``{"out": "out", "sums": "inout"}``), or types too. If it has all parameters with
+            their types, ``"x: in *fp32, out: out *fp32, n: i32"``, no compiler has to read the types. By default a
+            pointer to const is read, any other is read and written.
         threads: threads of a block: a number, the name of a constant, up to three of these, or a function of the
             constants. A kernel with ``__block_size__`` needs none.
         shared: dynamic shared memory of a block in bytes: a number, a constant, or a function of the constants.
-        cluster: blocks of a cluster, as ``threads``.
-        grid: as for :func:`silo.kernel`; it counts blocks, with clusters clusters.
+        cluster: blocks of a cluster, in the same form as ``threads``.
+        grid: as for :func:`silo.kernel`; it counts blocks, or clusters if ``cluster`` is given.
         space: as for :func:`silo.kernel`; its values are constants.
         constants: values of further macros or template arguments; if it is a sequence of names, each call or config
             sets them.
@@ -119,12 +119,12 @@ def cuda(
             They are part of the code.
         device_only: leave out the file's host functions, host headers, and declarations that the kernel does not need.
         cooperative: launch cooperatively, so that blocks may wait for each other.
-        pdl: programmatic dependent launch.
+        pdl: use programmatic dependent launch.
         name: the kernel's name in Silo; its own name by default.
         release_gil: as for :func:`silo.kernel`.
 
     Raises:
-        SourceError: no kernel of that name, several and no name given, a header outside of its folder, or an option
+        SourceError: no kernel of that name, several kernels but no name, a header outside of its folder, or an option
             that is not allowed.
         SpaceError: the space is invalid.
         TraceError: the grid, or a size, cannot be traced to an expression.
@@ -172,9 +172,9 @@ def cuda(
     if both:
         raise SourceError(f"{where}: {both[0]} is both a parameter and a constant")
     folded = [Parameter(one, ParameterKind.CONSTEXPR, default=values.get(one, NO_DEFAULT)) for one in names]
-    # The compiler reads the parameters' types with the first config's values.
+    # The first config's constants are used when a compiler reads the parameters' types.
     first = {**values, **(dict(configs[0].values) if configs else {})}
-    made = CudaSource(
+    kernel_source = CudaSource(
         name=made_name,
         signature=Signature((*[_untyped(one) for one in values_of_calls], *folded)),
         text=closed,
@@ -189,16 +189,16 @@ def cuda(
         places=places,
         typed=_is_complete(where, kernel, signature),
     )
-    return Declaration(source=made, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
+    return Declaration(source=kernel_source, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
 
 
 def _base(expression: str) -> str:
-    """Returns the name of a kernel without its namespace and its template arguments."""
+    """Returns the name of a kernel without namespace and template arguments."""
     return expression.partition("<")[0].strip().rpartition("::")[2].strip()
 
 
 def _named_types(expression: str, *values: object) -> tuple[str, ...]:
-    """Returns the words of an entry, and of all texts among the values of constants: names of the user's types."""
+    """Returns the words in an entry and in textual constants, which may be names of the user's types."""
     return tuple(dict.fromkeys(_WORD.findall(" ".join((expression, *_texts(values))))))
 
 
@@ -215,7 +215,7 @@ def _texts(value: object) -> Iterable[str]:
 
 
 def _read(source: str | Path) -> tuple[str, Path | None]:
-    """Returns the text, and the path of its file; None if the source is the text itself."""
+    """Returns the text, and the path of its file; None as path if the source is the text itself."""
     if isinstance(source, str) and ("\n" in source or not source.endswith(_FILES)):
         return source, None
     path = Path(source)
@@ -232,19 +232,19 @@ def _constants(
 ) -> tuple[tuple[str, ...], Sequence[Config], DeclaredSpace | None]:
     """Returns the names of the constants, the configs, and the space. Raises SpaceError, SourceError."""
     try:
-        made = space if space is None or isinstance(space, DeclaredSpace) else SearchSpace.of(space)
-        configs = () if made is None else space_of(made).configs()
+        own_space = space if space is None or isinstance(space, DeclaredSpace) else SearchSpace.of(space)
+        configs = () if own_space is None else space_of(own_space).configs()
     except SpaceError as error:
         raise SpaceError(f"{where}: {error}") from error
     names = tuple(dict.fromkeys((*constants, *(one for config in configs for one, _ in config.values))))
     for one in names:
         if not one.isidentifier() or one.startswith("__"):
             raise SourceError(f"{where}: {one!r} cannot be a macro or a template argument")
-    return names, configs, made
+    return names, configs, own_space
 
 
 def _untyped(declared: DeclaredParameter) -> Parameter:
-    """Returns a parameter of the signature: typed if it is a scalar whose type is written, else open."""
+    """Returns a parameter of the signature: typed if it is a scalar with a declared type, otherwise without a type."""
     own = declared.type
     if own is not None and own.form == Form.SCALAR:
         return scalar_parameter(Parameter(declared.name), own)
@@ -254,22 +254,22 @@ def _untyped(declared: DeclaredParameter) -> Parameter:
 def _declared(
     where: str, kernel: KernelText | None, texts: Sequence[str], signature: str | Mapping[str, str] | None
 ) -> tuple[DeclaredParameter, ...]:
-    """Returns the parameters: their names from the text, effects and types as the author declares them."""
+    """Returns the parameters: names from the text, with effects and types as the author declared them."""
     names = () if kernel is None else kernel.parameters
     members = {} if kernel is None else _members(kernel, texts)
     written = {} if signature is None else written_members(where, signature)
-    made = {name: _declaration(where, name, value) for name, value in written.items()}
+    declarations = {name: _declaration(where, name, value) for name, value in written.items()}
     if not names or _is_complete(where, kernel, signature):
-        return tuple(made.values())
+        return tuple(declarations.values())
     known = [own for one in names for own, _ in (members.get(one) or ((one, ""),))]
-    for one in made:
+    for one in declarations:
         if one not in known:
             raise SourceError(f"{where}: signature= names {one}, and the parameters are {', '.join(known)}")
     types = {} if kernel is None else dict(zip(kernel.parameters, kernel.types, strict=True))
     return tuple(
-        DeclaredParameter(one, members=tuple(_completed(made, own, kind) for own, kind in members[one]))
+        DeclaredParameter(one, members=tuple(_completed(declarations, own, kind) for own, kind in members[one]))
         if members.get(one)
-        else _completed(made, one, types.get(one, ""))
+        else _completed(declarations, one, types.get(one, ""))
         for one in names
     )
 
@@ -283,13 +283,13 @@ def _is_complete(where: str, kernel: KernelText | None, signature: str | Mapping
 
 
 def _completed(made: Mapping[str, DeclaredParameter], name: str, spelled: str) -> DeclaredParameter:
-    """Returns a parameter as declared, with the type of a scalar as the text has it."""
+    """Returns a declared parameter; a scalar without a declared type gets its type from the text."""
     own = made.get(name, DeclaredParameter(name))
     return own if own.type is not None or own.effect is not None else replace(own, type=written_scalar(spelled))
 
 
 def _members(kernel: KernelText, texts: Sequence[str]) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Returns the values that a call passes for each struct by value, with their types, by the parameter's name."""
+    """Returns, for each struct by value, the values that a call passes, with their types."""
     return {
         name: tuple((member_name(name, own), own_kind) for own, own_kind in flat_members(texts, kind))
         for name, kind in zip(kernel.parameters, kernel.types, strict=True)
@@ -323,7 +323,7 @@ def _declaration(where: str, name: str, written: Value) -> DeclaredParameter:
 
 
 def _flags(where: str, given: Sequence[str]) -> tuple[str, ...]:
-    """Returns the options in order, with the standard. Raises SourceError for an option outside the list."""
+    """Returns the options in order, with the C++ standard. Raises SourceError for an option that is not allowed."""
     for one in given:
         if one.startswith(_INCLUDABLE):
             raise SourceError(f"{where}: {one}: macros are constants=, headers are include=")

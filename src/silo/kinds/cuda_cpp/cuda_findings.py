@@ -1,4 +1,4 @@
-"""The findings of ``silo doctor`` about CUDA C++: every NVRTC here, and the compiler for HIP."""
+"""The findings of ``silo doctor`` about CUDA C++: every installed NVRTC, and the compiler for HIP."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ class CudaKind:
 
     @property
     def define(self) -> Callable[..., object]:
-        """The function behind ``silo.cuda``."""
+        """The function that users call as ``silo.cuda``."""
         from silo.kinds.cuda_cpp.cuda_definition import cuda  # noqa: PLC0415  # few programs have CUDA C++ kernels
 
         return cuda
 
     def reads(self, value: object) -> Decision:
-        """Accepts a definition of a CUDA C++ kernel."""
+        """Accepts definitions made by ``silo.cuda``."""
         if isinstance(value, Declaration) and value.source.kind == "cuda":
             return Accepted("a CUDA C++ kernel")
         return Rejected("not a CUDA C++ kernel, which silo.cuda(...) makes")
@@ -40,7 +40,7 @@ class CudaKind:
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Returns a plain callable: only Python code calls a CUDA C++ kernel."""
+        """Returns a plain callable, because only Python code calls a CUDA C++ kernel."""
         return plain_callable(source, launcher, members)
 
     def findings(self) -> Sequence[Finding]:

@@ -1,4 +1,4 @@
-"""Kernels in CUDA C++ as sources: a text, the name of a kernel in it, and how it is launched."""
+"""Kernels in CUDA C++ as sources: a text, the name of a kernel in it, and how to launch it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def member_name(parameter: str, member: str) -> str:
 
 
 def scalar_parameter(parameter: Parameter, own: CudaType) -> Parameter:
-    """Returns a parameter with the type of a scalar; its value decides nothing about the code."""
+    """Returns a parameter with the type of a scalar. Its value never affects the code."""
     kind = dtype(own.dtype)
     made = _KINDS.get(kind.kind, ParameterKind.INTEGER)
     return replace(parameter, kind=made, dtype=kind, specialize=False, align=False)
@@ -76,9 +76,9 @@ def scalar_parameter(parameter: Parameter, own: CudaType) -> Parameter:
 
 @frozen
 class PassedValue:
-    """One value of a call: a parameter, or a member of a struct by value.
+    """One value that a call passes: a parameter, or a member of a struct by value.
 
-    ``part``: as in :class:`silo.core.launch_info.LayoutSlot`.
+    ``part`` has the same form as in :class:`silo.core.launch_info.LayoutSlot`.
     """
 
     name: str
@@ -89,7 +89,7 @@ class PassedValue:
 
 
 def macro_text(name: str, value: Value) -> str:
-    """Returns the value of a macro. Raises CompileError for a value that a macro cannot have.
+    """Returns the text of a macro's value. Raises CompileError for a value that a macro cannot have.
 
     >>> macro_text("BLOCK", 128), macro_text("FAST", True), macro_text("T", "float")
     ('128', '1', 'float')
@@ -104,7 +104,7 @@ def macro_text(name: str, value: Value) -> str:
 
 
 def entry_expression(entry: str, constants: Mapping[str, Value]) -> str:
-    """Returns an entry whose template arguments have the values of the constants that they name.
+    """Returns an entry in which the constants that template arguments name are replaced by their values.
 
     >>> entry_expression("ns::add<T, 2 * BLOCK>", {"T": "float", "BLOCK": 64, "ns": 1})
     'ns::add<float, 2 * 64>'
@@ -126,9 +126,10 @@ class CudaSource(TextSource):
     """One kernel of a text. Implements :class:`silo.sources.kernel_source.KernelSource`.
 
     ``signature`` has the kernel's parameters, whose types are read when they are first needed, then the constants.
-    ``entry`` names the kernel as the author wrote it; a constant that its template arguments name is put in there, the
-    others are macros. ``first`` are the values of the constants with which the types are read. ``typed``: the author
-    has declared all types, which no compiler reads then. ``places``: the lines of the Python file that has the text.
+    ``entry`` names the kernel as the author wrote it. Constants that its template arguments name are substituted there;
+    all other constants become macros. ``first`` are the values of the constants that are used to read the types.
+    ``typed``: the author has declared all types, so no compiler reads them. ``places``: the lines of the Python file
+    that contains the text.
     """
 
     text: CudaText
@@ -145,7 +146,7 @@ class CudaSource(TextSource):
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the texts and of everything declared about the kernel; contains no paths."""
+        """A digest of the texts and of everything declared about the kernel; it contains no paths."""
         return self._fingerprint
 
     @cached_property
@@ -174,23 +175,23 @@ class CudaSource(TextSource):
             SourceError: the kernel is not in the text, its parameters differ from the declared ones, or one of them
                 cannot be passed.
             CompileError: the compiler refuses the text.
-            CompilerMissingError: no compiler is installed that reads types.
+            CompilerMissingError: no compiler that can read types is installed.
         """
         types = [one.type for one in self.declared]
         if self.declared and all(types) and self.typed:
             return tuple(CudaParameter(one.name, one.type) for one in self.declared if one.type is not None)
         expression, defines = self._named(dict(self.first))
         prober = _prober()
-        found = parameter_types(
+        kinds = parameter_types(
             str(self), self.text, expression, lambda asked: self._ask(prober, defines, asked, expression)
         )
-        if len(found) != len(self.declared):
+        if len(kinds) != len(self.declared):
             raise SourceError(
-                f"{self}: {self.entry} has {len(found)} parameters ({', '.join(one.spelled for one in found)}), and "
+                f"{self}: {self.entry} has {len(kinds)} parameters ({', '.join(one.spelled for one in kinds)}), and "
                 f"{len(self.declared)} are named ({', '.join(one.name for one in self.declared)}): name them in "
                 "signature="
             )
-        return tuple(self._agreed(one, kind) for one, kind in zip(self.declared, found, strict=True))
+        return tuple(self._agreed(one, kind) for one, kind in zip(self.declared, kinds, strict=True))
 
     def _ask(
         self, prober: Prober, defines: tuple[tuple[str, str], ...], asked: object, expression: str
@@ -224,11 +225,11 @@ class CudaSource(TextSource):
     @cached_property
     def passed(self) -> tuple[PassedValue, ...]:
         """The values of a call, in order: parameters, and the members of structs by value. Raises SourceError."""
-        found: list[PassedValue] = []
+        values: list[PassedValue] = []
         for one, declared in zip(self.parameters, self.declared, strict=True):
             own = one.type
             if own.form == Form.STRUCT:
-                found += self._members(one, declared)
+                values += self._members(one, declared)
             elif declared.members:
                 raise SourceError(f"{self}: {one.name} is {own.spelled}, not a struct by value")
             elif own.form == Form.TENSORMAP and declared.map is None:
@@ -237,8 +238,8 @@ class CudaSource(TextSource):
                     f'{{"{one.name}": "in tensormap fp16 64x32 swizzle64"}}'
                 )
             else:
-                found.append(PassedValue(one.name, own, declared.effect or _effect_of(own), map=declared.map))
-        return tuple(found)
+                values.append(PassedValue(one.name, own, declared.effect or _effect_of(own), map=declared.map))
+        return tuple(values)
 
     def _members(self, parameter: CudaParameter, declared: DeclaredParameter) -> list[PassedValue]:
         own, names = parameter.type, tuple(one.name for one in declared.members)
@@ -249,14 +250,14 @@ class CudaSource(TextSource):
                 f"({', '.join(read) or 'none that a text defines'}), and the text was read as "
                 f"({', '.join(names) or 'none'}): pass a pointer to such a struct instead"
             )
-        found: list[PassedValue] = []
+        values: list[PassedValue] = []
         for one, member in zip(own.members, declared.members, strict=True):
             self._agreed(member, one.type)
             if one.type.const and member.effect in (Effect.WRITE, Effect.BOTH):
                 raise SourceError(f"{self}: {member.name} is {one.type.spelled}, so it is not written")
             part = f"member.{one.offset}.{own.bytes}"
-            found.append(PassedValue(member.name, one.type, member.effect or _effect_of(one.type), part))
-        return found
+            values.append(PassedValue(member.name, one.type, member.effect or _effect_of(one.type), part))
+        return values
 
     @cached_property
     def _passed_by_name(self) -> dict[str, PassedValue]:
@@ -278,9 +279,9 @@ class CudaSource(TextSource):
 
     def _array(self, parameter: Parameter, declared: PassedValue, given: ArgumentFacts) -> Parameter:
         name, own = parameter.name, declared.type
-        made = replace(parameter, kind=ParameterKind.POINTER, effect=declared.effect)
+        pointer = replace(parameter, kind=ParameterKind.POINTER, effect=declared.effect)
         if not given.is_pointer and given.value is None and given.dtype is None:
-            return replace(made, dtype=dtype(own.dtype or "u8"))  # a null pointer
+            return replace(pointer, dtype=dtype(own.dtype or "u8"))  # a null pointer
         if not given.is_pointer or given.block_shape:
             raise ArgumentError(f"{self.name}: {name} takes an array, not {describe(given.value)}")
         if given.dtype is None:
@@ -297,11 +298,11 @@ class CudaSource(TextSource):
                     f"{self.name}: {name} is {own.spelled}, which begins at a multiple of {min(align, 16)} bytes; this "
                     "array does not"
                 )
-        return replace(made, dtype=given.dtype)
+        return replace(pointer, dtype=given.dtype)
 
     def _descriptor(self, parameter: Parameter, declared: PassedValue, given: ArgumentFacts) -> Parameter:
         name, encoding = parameter.name, declared.map
-        assert encoding is not None  # see passed
+        assert encoding is not None  # ``passed`` refuses a tensor map without an encoding
         if not given.block_shape or given.dtype is None:
             raise ArgumentError(f"{self.name}: {name} is a tensor map; it takes a silo.TensorDescriptor")
         if given.block_shape != encoding.box or given.dtype.itemsize != encoding.element_bytes:
@@ -318,7 +319,7 @@ class CudaSource(TextSource):
     # ---- Variants ----
 
     def _named(self, constants: Mapping[str, Value]) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Returns the entry's expression, and the macros, which are the constants that it does not name."""
+        """Returns the entry's expression, and the macros: all constants that the expression does not name."""
         arguments = set(_WORD.findall(self.entry.partition("<")[2]))
         macros = tuple(
             (name, macro_text(name, value)) for name, value in sorted(constants.items()) if name not in arguments
@@ -326,7 +327,10 @@ class CudaSource(TextSource):
         return entry_expression(self.entry, constants), macros
 
     def unit(self, variant: Variant) -> CudaUnit:
-        """Returns all that a compiler needs for one variant. Raises CompileError, which rejects only this config."""
+        """Returns everything that a compiler needs for one variant.
+
+        Raises CompileError, which rejects only this config.
+        """
         constants = self.constants(variant)
         expression, defines = self._named(constants)
         options = self.launch.values(str(self), constants)
@@ -350,7 +354,7 @@ class CudaSource(TextSource):
         )
 
     def layout(self, signature: Signature) -> tuple[LayoutSlot, ...]:
-        """Returns the parameters of a typed signature as a launch passes them."""
+        """Returns the parameters of a typed signature in the form in which a launch passes them."""
         slots: list[LayoutSlot] = []
         for one in self.passed:
             parameter = signature[one.name]
@@ -364,23 +368,24 @@ class CudaSource(TextSource):
 
 
 def _effect_of(kind: CudaType) -> Effect:
-    """Returns the effect of a pointer parameter: the array is read, and also written unless the pointer is to const."""
+    """Returns the effect of a pointer parameter: a pointer to const is read, any other is read and written."""
     return Effect.READ if kind.const else Effect.BOTH
 
 
 def _same_bits(wanted: DType, given: DType) -> bool:
-    """Whether an array of ``given`` may be passed as ``wanted``: integers of one width differ in the sign alone."""
+    """Whether an array of ``given`` may be passed as ``wanted``: integers of one width may differ in sign."""
     integers = (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL)
     return wanted == given or (wanted.bits == given.bits and wanted.kind in integers and given.kind in integers)
 
 
-# Compilers that read types, and the compiler's own search. Named, because both import this package's values.
+# For each compiler that can read types: its module, and the function that finds it. By name, as these modules import
+# this one's package.
 _NVRTC = "silo.kinds.cuda_cpp.nvrtc_process", "silo.kinds.cuda_cpp.nvrtc", "find_nvrtc"
 _CLANG = "silo.kinds.cuda_cpp.cpu.clang_probe", "silo.emulation.clang", "find_clang"
 
 
 def _prober() -> Prober:
-    """Returns the compiler that reads types: NVRTC, or clang if NVRTC is not installed. Raises CompilerMissingError."""
+    """Returns the function that reads types: NVRTC's, or clang's if NVRTC is missing. Raises CompilerMissingError."""
     missing: list[str] = []
     for prober, search, name in (_NVRTC, _CLANG):
         try:

@@ -1,6 +1,6 @@
 """Reads texts in CUDA C++: includes, the names of kernels and of their parameters, members of structs.
 
-Nothing here interprets the language: types come from a compiler (:mod:`silo.kinds.cuda_cpp.signature_probe`).
+Nothing here interprets the language: a compiler reads the types (:mod:`silo.kinds.cuda_cpp.signature_probe`).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class TokenKind(Enum):
     NUMBER = "number"
     STRING = "string"
     SIGN = "sign"
-    DIRECTIVE = "directive"  # a whole line of the preprocessor, with its continuations
+    DIRECTIVE = "directive"  # a whole preprocessor line, with its continuations
 
 
 class Token(NamedTuple):
-    """A token with its place in the text."""
+    """A token with its position in the text."""
 
     kind: TokenKind
     text: str
@@ -74,10 +74,10 @@ _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 
 def tokens_of(text: str) -> Iterator[Token]:
     """Yields the tokens of a text; a directive is one token."""
-    at, starts = 0, True  # whether only spaces and comments precede in the line
+    at, starts = 0, True  # starts: whether only spaces and comments came before it on its line
     while at < len(text):
         match = _TOKEN.match(text, at)
-        assert match is not None  # any character is a sign
+        assert match is not None  # any character matches as a sign
         kind, begin, at = str(match.lastgroup), match.start(), match.end()
         if kind == "mark":
             kind = "string"
@@ -86,7 +86,7 @@ def tokens_of(text: str) -> Iterator[Token]:
             continue
         if starts and match.group() in ("#", "%:"):
             line = _LINE.match(text, begin)
-            assert line is not None  # also matches nothing
+            assert line is not None  # the pattern also matches nothing
             at = line.end()
             yield Token(TokenKind.DIRECTIVE, line.group(), begin, at)
             continue
@@ -98,7 +98,10 @@ def tokens_of(text: str) -> Iterator[Token]:
 
 
 class Include(NamedTuple):
-    """One ``#include``: the name, whether it is in quotes, and its line. An empty name: a macro names the file."""
+    """One ``#include``: the name, whether it is in quotes, and its line.
+
+    The name is empty if a macro names the file.
+    """
 
     name: str
     quoted: bool
@@ -111,18 +114,18 @@ _MACRO = re.compile(r"[A-Za-z_$][\w$]*\s*(?:\(.*\))?\s*(?://.*|/\*.*)?")
 
 
 def includes_of(text: str) -> tuple[Include, ...]:
-    r"""Returns every ``#include`` of a text, also those that conditions or comments leave out.
+    r"""Returns every ``#include`` of a text, even if conditions or comments leave it out.
 
-    More than the compiler's own are returned in doubt, never fewer: a file that is not listed must not be opened.
+    In doubt it returns more than the compiler would follow, never fewer: a file that is not listed must not be opened.
 
     >>> includes_of(  # doctest: +ELLIPSIS
     ...     '#include <mma.h>\n#inc\\\nlude "a/b.h"\n%: include NAME\n'
     ... )
     (Include(name='mma.h', quoted=False, line=1), Include(name='a/b.h', quoted=True, line=2), ...)
     """
-    found: dict[int, Include] = {}
+    includes: dict[int, Include] = {}
     pieces = _CONTINUED.split(text)
-    lines = [0]  # of the text, at the beginning of each piece
+    lines = [0]  # lines of the text before each piece
     for piece in pieces:
         lines.append(lines[-1] + piece.count("\n") + 1)
     joined = "".join(pieces)
@@ -143,10 +146,10 @@ def includes_of(text: str) -> tuple[Include, ...]:
         literal = _LITERAL.match(rest)
         if literal is not None:
             name = literal[1] if literal[1] is not None else literal[2]
-            found[begin] = Include(name, literal[1] is not None, line_of(begin))
+            includes[begin] = Include(name, literal[1] is not None, line_of(begin))
         elif begin in directives or _MACRO.fullmatch(rest):
-            found[begin] = Include("", quoted=False, line=line_of(begin))
-    return tuple(found[at] for at in sorted(found))
+            includes[begin] = Include("", quoted=False, line=line_of(begin))
+    return tuple(includes[at] for at in sorted(includes))
 
 
 # ---- Kernels, and the members of structs ----
@@ -172,7 +175,7 @@ _OPENS = {"(": ")", "[": "]", "{": "}"}
 
 
 def closing(words: Sequence[Token], at: int) -> int:
-    """Returns the index after the bracket that closes the one at ``at``; the number of tokens without one."""
+    """Returns the index after the bracket that closes the bracket at ``at``; the number of tokens if none does."""
     depth = 0
     for index in range(at, len(words)):
         sign = words[index].text
@@ -189,9 +192,9 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
     (KernelText(name='k', parameters=('x', 'n', ''), line=1, is_template=True, types=('', '', 'float'), scope=''),)
     """
     words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
-    found: dict[str, KernelText] = {}
-    scopes: list[str] = []  # the name of each block that is open; "" if it is no namespace
-    start = 0  # of the declaration
+    kernels: dict[str, KernelText] = {}
+    scopes: list[str] = []  # the name of each open block; "" if it is not a namespace
+    start = 0  # index of the declaration's first token
     at = 0
     while at < len(words):
         word = words[at]
@@ -218,15 +221,15 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
             tuple(_value_type(part) for part in parts),
             "::".join(one for one in scopes if one),
         )
-        known = found.get(kernel.name)
+        known = kernels.get(kernel.name)
         if known is None or (not all(known.parameters) and all(kernel.parameters)):
-            found[kernel.name] = kernel
+            kernels[kernel.name] = kernel
         at = end
-    return tuple(found.values()) if not scopes else tuple(replace(one, scope="") for one in found.values())
+    return tuple(kernels.values()) if not scopes else tuple(replace(one, scope="") for one in kernels.values())
 
 
 def _namespace(words: Sequence[Token]) -> str:
-    """Returns the name of the namespace whose head ends with these words; "" for one without a name, or another block.
+    """Returns the name of the namespace whose head these words end; "" if it has none, or for another block.
 
     >>> _namespace(list(tokens_of("inline namespace a::b")))
     'a::b'
@@ -239,7 +242,7 @@ def _namespace(words: Sequence[Token]) -> str:
 
 
 def _named_function(words: Sequence[Token], at: int) -> int | None:
-    """Returns the index of the function's name in the declaration that goes on at ``at``; None for any other."""
+    """Returns the index of the function's name in the declaration around ``at``; None if it is not a function."""
     while at + 1 < len(words) and words[at].text not in (";", "{", "}"):
         if words[at].kind is TokenKind.WORD and words[at + 1].text == "(":
             end = closing(words, at + 1)
@@ -286,7 +289,7 @@ _TYPE_WORDS = frozenset(
 
 
 def _parameter_name(words: Sequence[Token]) -> str:
-    """Returns the name that a parameter's declaration ends with; "" without one."""
+    """Returns the name at the end of a parameter's declaration; "" without a name."""
     own = list(words)
     for index, word in enumerate(own):
         if word.text == "=":
@@ -306,7 +309,7 @@ def _parameter_name(words: Sequence[Token]) -> str:
         while word.text == "(" and inner < len(own) and own[inner].text in ("*", "&"):
             inner += 1
         if index + 1 < inner < len(own) and own[inner].kind is TokenKind.WORD:
-            return own[inner].text  # float (*name)(float)
+            return own[inner].text  # a function pointer: float (*name)(float)
     last = own[-1] if own else None
     if last is None or last.kind is not TokenKind.WORD or last.text in _TYPE_WORDS or len(own) < 2:
         return ""
@@ -314,7 +317,7 @@ def _parameter_name(words: Sequence[Token]) -> str:
 
 
 def _value_type(words: Sequence[Token]) -> str:
-    """Returns the type of a value as it is written, without qualifiers; "" of a pointer, a reference or an array."""
+    """Returns the type of a value as written, without qualifiers; "" for a pointer, a reference or an array."""
     own: list[str] = []
     for at, word in enumerate(words):
         if word.text in ("*", "&", "[", "("):
@@ -322,7 +325,7 @@ def _value_type(words: Sequence[Token]) -> str:
         if word.text == "<" and any(one.text in ("*", "&", "[", "(") for one in _after_angle(words[at:])):
             return ""
         if word.text in ("=", "<"):
-            own.append("")  # no name to leave out
+            own.append("")  # a placeholder for a missing name, which is left out below
             break
         if word.kind is TokenKind.WORD and word.text not in _QUALIFIERS:
             own.append(word.text)
@@ -331,7 +334,7 @@ def _value_type(words: Sequence[Token]) -> str:
 
 
 def _after_angle(words: Sequence[Token]) -> Sequence[Token]:
-    """Returns the words after the template arguments that the words begin with."""
+    """Returns the words after the template arguments at their beginning."""
     depth = 0
     for index, word in enumerate(words):
         depth += (word.text == "<") - (word.text == ">")
@@ -357,7 +360,7 @@ def flat_members(texts: Sequence[str], name: str, nested: int = 0) -> tuple[tupl
         return tuple((axis, match[1]) for axis in "xyzw"[: int(match[2])])
     if name == "dim3":
         return tuple((axis, "unsigned") for axis in "xyz")
-    found: list[tuple[str, str]] = []
+    flat: list[tuple[str, str]] = []
     body = next((body for text in texts if (body := _struct_body(text, name))), ())
     for member in _members(body) if nested < _MOST_NESTED else ():
         inner = flat_members(texts, member.type, nested + 1) if member.type else ()
@@ -365,15 +368,15 @@ def flat_members(texts: Sequence[str], name: str, nested: int = 0) -> tuple[tupl
         for size in member.sizes:
             names = [f"{one}.{index}" for one in names for index in range(min(size, 4096))]
         for one in names:
-            found += [(f"{one}.{own}", kind) for own, kind in inner] or [(one, member.type)]
-    return tuple(found)
+            flat += [(f"{one}.{own}", kind) for own, kind in inner] or [(one, member.type)]
+    return tuple(flat)
 
 
 _ATTRIBUTES = ("alignas", "__align__", "__attribute__")
 
 
 class _Member(NamedTuple):
-    """A data member: its name, the name of its type if it is a value of a named type, and its array's sizes."""
+    """A data member: its name, its type's name if it is a value of a named type, and the sizes if it is an array."""
 
     name: str
     type: str
@@ -381,7 +384,7 @@ class _Member(NamedTuple):
 
 
 def members_of(text: str, name: str) -> tuple[str, ...]:
-    """Returns the names of the data members of a struct that a text defines, in order; () if it defines none.
+    """Returns the names of a struct's data members in a text, in order; () if the text does not define the struct.
 
     >>> members_of("struct P { const float *x, *y; int n = 3; float a[2]; int f() { return n; } };", "P")
     ('x', 'y', 'n', 'a')
@@ -433,37 +436,37 @@ def _members(words: Sequence[Token]) -> Iterator[_Member]:
 
 
 def _element_type(words: Sequence[Token]) -> str:
-    """Returns the name of the type of an array's elements; "" of an array of pointers."""
+    """Returns the name of an array's element type; "" for an array of pointers."""
     brackets = [at for at, word in enumerate(words) if word.text == "["]
     return _value_type(words[: brackets[0]]) if brackets else ""
 
 
 def _sizes(words: Sequence[Token]) -> tuple[int, ...]:
-    """Returns the sizes of an array's declaration; a size that is not a number counts as 1."""
-    found: list[int] = []
+    """Returns the sizes in an array's declaration; a size that is not a number counts as 1."""
+    sizes: list[int] = []
     for at, word in enumerate(words[:-1]):
         if word.text == "=":
             break
         if word.text == "[":
             text = words[at + 1].text
-            found.append(int(text) if text.isdigit() else 1)
-    return tuple(found)
+            sizes.append(int(text) if text.isdigit() else 1)
+    return tuple(sizes)
 
 
 # ---- Constant memory ----
 
 Numbers: TypeAlias = "int | float | Sequence[Numbers]"
-"""A number, or numbers in rows, rows of rows, ..."""
+"""A number, or nested sequences of numbers."""
 
 
 def with_constant_memory(text: str, file: str, values: Mapping[str, Numbers]) -> str:
-    """Returns a text whose ``__constant__`` variables begin with these values; every line stays where it is.
+    """Returns a text in which ``__constant__`` variables are initialized with these values. Line numbers stay the same.
 
     >>> with_constant_memory("__constant__ float c[2];", "k.cu", {"c": [1, 2.5]})
     '__constant__ float c[2] = {1, 2.5};'
 
     Raises:
-        SourceError: the text declares no such variable, or gives it values itself; or a value is not a finite number.
+        SourceError: the text declares no such variable, or initializes it itself; or a value is not a finite number.
     """
     words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
     places: dict[str, int] = {}
@@ -496,7 +499,7 @@ def _initializer(file: str, name: str, given: Numbers) -> str:
 
 
 def chosen_kernel(text: str, file: str, entry: str | None) -> tuple[str, KernelText | None]:
-    """Returns the entry's expression and its kernel in the text; None for the kernel of a header or a macro.
+    """Returns the entry's expression and its kernel in the text; None if a header or a macro defines the kernel.
 
     Raises:
         SourceError: no kernel in the text, several kernels without ``entry``, or the only kernel is a template.
@@ -517,6 +520,6 @@ def chosen_kernel(text: str, file: str, entry: str | None) -> tuple[str, KernelT
 
 
 def qualified(entry: str, kernel: KernelText | None) -> str:
-    """Returns an entry with the namespace of its kernel, unless the author has written one."""
+    """Returns an entry with the namespace of its kernel, unless the author wrote a namespace."""
     bare = "::" not in entry.partition("<")[0]
     return f"{kernel.scope}::{entry}" if kernel is not None and kernel.scope and bare else entry

@@ -1,4 +1,4 @@
-"""Values that describe a kernel of CUDA C++ to its compilers: its texts, its parameters, and one variant of it."""
+"""Values that describe a CUDA C++ kernel to its compilers: its texts, its parameters, and one variant of it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Form:
 class CudaText:
     """A text with the user's own headers.
 
-    ``file`` is its name for the compiler, without a folder. ``headers`` has the name that each header is included by
-    and its text, sorted by name; headers of the toolkit are not among them.
+    ``file`` is the file name that the compiler sees, without a folder. ``headers`` has, for each header, the name by
+    which it is included and its text, sorted by name; headers of the toolkit are not among them.
     """
 
     file: str
@@ -39,7 +39,7 @@ class CudaText:
 
     @classmethod
     def from_json(cls, data: JSON) -> CudaText:
-        """Returns the text of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         match read_list(data, "a text in CUDA C++"):
             case [str() as file, str() as text, list() as headers]:
                 return cls(file, text, tuple(_pair(one, "a header") for one in headers))
@@ -52,9 +52,9 @@ class CudaType:
     """The type of a parameter or of a member.
 
     ``form`` is one of :class:`Form`. ``spelled`` is the type in C++ (``const float *``). ``dtype`` is the short name of
-    the scalar, or of the elements behind a pointer; "" if unknown (``void``, a struct). ``const``: nothing is written
-    through the pointer. ``bytes`` and ``align`` are of the parameter itself. ``lanes``: scalars of a vector type, also
-    behind a pointer (4 for ``float4 *``). ``members``: the members of a struct, in order.
+    the scalar, or of the elements behind a pointer; "" if unknown (``void``, a struct). ``const``: the kernel writes
+    nothing through the pointer. ``bytes`` and ``align`` describe the parameter itself. ``lanes``: the scalars of a
+    vector type, also behind a pointer (4 for ``float4 *``). ``members``: the members of a struct, in order.
     """
 
     form: str
@@ -73,7 +73,7 @@ class CudaType:
 
     @classmethod
     def from_json(cls, data: JSON) -> CudaType:
-        """Returns the type of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         match read_list(data, "a type"):
             case [str() as form, str() as spelled, str() as dtype, bool() as const, size, align, lanes, list() as own]:
                 members = tuple(CudaMember.from_json(one) for one in own)
@@ -85,7 +85,10 @@ class CudaType:
 
 @frozen
 class CudaMember:
-    """A data member of a struct: its name, its offset in bytes and its type. ``x.0`` is an element of the array x."""
+    """A data member of a struct: its name, its offset in bytes and its type.
+
+    ``x.0`` is the first element of an array x.
+    """
 
     name: str
     offset: int
@@ -97,7 +100,7 @@ class CudaMember:
 
     @classmethod
     def from_json(cls, data: JSON) -> CudaMember:
-        """Returns the member of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         match read_list(data, "a member"):
             case [str() as name, offset, own]:
                 return cls(name, read_natural(offset, "an offset"), CudaType.from_json(own))
@@ -118,8 +121,8 @@ class CudaUnit:
     """One variant of a kernel.
 
     ``expression`` names the function in C++, with its template arguments (``vadd<float, 128>``); ``defines`` are macros
-    with their values. ``layout`` has the parameters as they are passed; ``block`` are the threads of a block, (0, 0, 0)
-    if the text decides; ``shared_bytes`` is dynamic shared memory.
+    with their values. ``layout`` has the parameters as they are passed; ``block`` is the block's threads along each
+    axis, (0, 0, 0) if the text decides; ``shared_bytes`` is dynamic shared memory.
     """
 
     text: CudaText

@@ -1,7 +1,7 @@
 """Extracts device code from files with host code: drops host functions and declarations that no kernel needs.
 
-The texts are read as tokens. A declaration is dropped whole; other lines keep their numbers. All declarations of one
-name are kept or dropped together, so the rest means the same as before, or does not compile.
+The texts are read as tokens. A dropped declaration leaves its lines empty, so other lines keep their numbers. All
+declarations of one name are kept or dropped together, so the rest has the same meaning as before, or does not compile.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _NO_PARAMETERS = frozenset(
 )
 _NO_FUNCTION = frozenset(("using", "typedef", "static_assert", "struct", "class", "union", "enum"))
 _ACCESS = frozenset(("public", "private", "protected"))
-_CONTEXT = ("static_assert", "operator")  # the words of declarations that other declarations do not name
-_ALWAYS = frozenset(("begin", "end"))  # called by loops over ranges
+# words that mark declarations which other declarations use without naming them
+_CONTEXT = ("static_assert", "operator")
+_ALWAYS = frozenset(("begin", "end"))  # loops over ranges call these functions without naming them
 _PLAIN = frozenset(
     [
         *("alignas", "auto", "bool", "char", "class", "const", "consteval", "constexpr", "double", "enum", "explicit"),
@@ -68,7 +69,7 @@ _CHAIN = re.compile(r"\w+(?:\s*(?:##)\s*\w+)+")
 class _Edit(NamedTuple):
     begin: int
     end: int
-    text: str | None  # None: the part goes, and its lines stay
+    text: str | None  # None: the part is dropped, and its lines stay
 
 
 @dataclass
@@ -76,9 +77,9 @@ class _Item:
     """A declaration at file or namespace scope.
 
     ``head``: its words outside of bodies and initializers. ``names``: the words that it may declare; empty if other
-    declarations cannot name it. ``words``: all of its words. ``kept``: whether it is device code at all.
-    ``edits``: changes within it if it is kept, each a place and its new text. ``scope``: the namespace or class of the
-    name that a ``using`` declares; "" for any other declaration.
+    declarations cannot name it. ``words``: all of its words. ``kept``: whether it is device code at all. ``edits``: the
+    changes within it if it is kept, each with a position and a new text. ``scope``: for a ``using`` declaration, the
+    namespace or class of the name; "" for any other declaration.
     """
 
     begin: int
@@ -92,10 +93,10 @@ class _Item:
 
 
 def device_code(text: str) -> str:
-    r"""Returns a text without its host functions and host variables; every line stays where it is.
+    r"""Returns a text without its host functions and host variables. Line numbers stay the same.
 
     A function stays if it is ``__global__``, ``__device__`` or ``constexpr``, or if a macro marks it. Of variables,
-    constants and those in device memory stay. Explicit instantiations go: the entry instantiates its template.
+    constants and those in device memory stay. Explicit instantiations are dropped: the entry instantiates its template.
 
     >>> device_code("int f() { return 1; }\n__global__ void k(int *p) { *p = 1; }\nint main() {\n k<<<1, 1>>>(0); }")
     '\n__global__ void k(int *p) { *p = 1; }\n\n'
@@ -107,8 +108,8 @@ def device_code(text: str) -> str:
 def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], entry: str) -> tuple[str, dict[str, str]]:
     """Returns the device code of a text and its headers that the entry needs.
 
-    A declaration is needed if a word of the entry's kernel names it, a word in ``used`` does, a directive, or another
-    needed declaration.
+    A declaration is needed if it is named by a word of the entry's kernel, by a word in ``used``, by a directive, or by
+    another needed declaration.
 
     Args:
         text: the main text.
@@ -120,7 +121,8 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
     macros = _macros(texts.values())
     tokens = {name: list(tokens_of(own)) for name, own in texts.items()}
     items = {name: list(_Reader(own, macros).items()) for name, own in tokens.items()}
-    # Names of a header that was left out: an error about one of them names the header.
+    # The scopes that exist here. A ``using`` of a name in another scope is dropped, as that scope's header was left
+    # out.
     scopes = {*_SCOPES, *(name for own in items.values() for one in own for name in one.names - {one.scope})}
     scopes |= {second.text for own in tokens.values() for first, second in pairwise(own) if first.text == "namespace"}
     for one in (one for own in items.values() for one in own if one.scope):
@@ -134,15 +136,15 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
             words = {*_WORD.findall(macro[2]), *_joined(macro[2], [name for item in declared for name in item.names])}
             declared.append(_Item(one.begin, one.end, kept=True, names={macro[1]}, words=words))
     needed = _needed(declared, wanted, entry)
-    made = {
+    extracted = {
         name: _edited(own, [edit for one in items[name] for edit in _edits(one, kept=id(one) in needed)])
         for name, own in texts.items()
     }
-    return made.pop(""), {name[1:]: own for name, own in made.items()}
+    return extracted.pop(""), {name[1:]: own for name, own in extracted.items()}
 
 
 def _joined(macro: str, names: Iterable[str]) -> set[str]:
-    """Returns the names that a macro may make of its parameters by ``##``. ``macro`` is its text after its name.
+    """Returns the names that a macro may make from its parameters by ``##``. ``macro`` is its text after its name.
 
     >>> sorted(_joined("(T, f) void k_##T() { run_##T##_##f(0); }", ["run_int_g", "runs", "k_a", "f"]))
     ['k_a', 'run_int_g']
@@ -151,17 +153,17 @@ def _joined(macro: str, names: Iterable[str]) -> set[str]:
         return set()
     head, _, body = macro.partition(")") if macro.startswith("(") else ("", "", macro)
     parameters = {*_WORD.findall(head)}
-    found: set[str] = set()
+    joined: set[str] = set()
     for chain in _CHAIN.findall(body):
         parts = [one for one in _WORD.findall(chain) if one not in parameters]
         if parts:
             pattern = r"\w*".join(re.escape(one) if one not in parameters else "" for one in _WORD.findall(chain))
-            found |= {one for one in names if re.fullmatch(pattern, one)}
-    return found
+            joined |= {one for one in names if re.fullmatch(pattern, one)}
+    return joined
 
 
 def _needed(items: Sequence[_Item], wanted: set[str], entry: str) -> set[int]:
-    """Returns the identities of the items that are needed, directly or by others."""
+    """Returns the ids of the items that are needed, directly or by other items."""
     kernels = [one for one in items if "__global__" in one.head]
     chosen = [one for one in kernels if entry in one.names] or kernels
     waiting = [*chosen, *(one for one in items if not one.names and not one.head & {*_CONTEXT})]
@@ -177,7 +179,7 @@ def _needed(items: Sequence[_Item], wanted: set[str], entry: str) -> set[int]:
         waiting = [one for word in fresh for one in by_name.pop(word, ()) if id(one) not in needed]
         fresh = set[str]()
         if not waiting:
-            # An operator is needed if all types of its parameters are, an assertion if all of its words are.
+            # An operator is needed if all types of its parameters are needed, an assertion if all of its words are.
             rest = [one for one in items if not one.names and id(one) not in needed]
             waiting = [one for one in rest if by_name.keys().isdisjoint(_deciding(one))]
         if not waiting:
@@ -200,20 +202,20 @@ class _Macros:
 
 
 def _macros(texts: Iterable[str]) -> _Macros:
-    """Returns the macros; one marks device code also through other macros."""
+    """Returns the macros. A macro also marks device code if another macro in it does."""
     bodies = [
         (match[1], match[2], set(_WORD.findall(match[2])))
         for text in texts
         for one in tokens_of(text)
         if one.kind is TokenKind.DIRECTIVE and (match := _MACRO.match(one.text)) is not None
     ]
-    found: set[str] = set()
+    marking: set[str] = set()
     marks = set(_DEVICE)
-    while more := {name for name, _, words in bodies if name not in found and words & marks}:
-        found |= more
+    while more := {name for name, _, words in bodies if name not in marking and words & marks}:
+        marking |= more
         marks |= more
     return _Macros(
-        frozenset(found),
+        frozenset(marking),
         frozenset(name for name, body, _ in bodies if body.startswith("(")),
         frozenset(name for name, body, words in bodies if words & _DECLARES and "<<<" not in body),
         frozenset(name for name, body, _ in bodies if _INSTANCE.match(body) is not None),
@@ -234,7 +236,7 @@ def _edited(text: str, edits: Sequence[_Edit]) -> str:
 
 
 def _blank(text: str) -> str:
-    """Returns the lines of a dropped text, with the directives that conditions and macros need."""
+    """Returns the lines of a dropped text, with those directives that conditions and macros need."""
     if "#" not in text and "%:" not in text:
         return "\n" * text.count("\n")
     parts: list[str] = []
@@ -272,15 +274,15 @@ class _Reader:
                     yield item
 
     def _item(self, start: int, end: int, *, members: bool) -> tuple[_Item | None, int]:
-        """Reads one declaration; returns it, None for the head of a namespace, and the index after it."""
+        """Reads one declaration; returns it (None for the head of a namespace) and the index after it."""
         words = self._plain
         if words[start].text in self._macros.calls and start + 1 < end and words[start + 1].text == "(":
             after = min(closing(words, start + 1), end)
             if after == end or words[after].text not in ("{", ":", "::", "(", "->", "=", ","):
                 return self._invocation(start, after), after
         head: set[str] = set()
-        outer: set[str] = set()  # the words of the head outside of parentheses
-        called: set[str] = set()  # words before a parenthesis
+        outer: set[str] = set()  # words of the head that are outside of parentheses
+        called: set[str] = set()  # words that come before a parenthesis
         at = start
         parameters = initialized = assigned = bases = False
         body: tuple[int, int] | None = None
@@ -304,7 +306,7 @@ class _Reader:
                 parameters = parameters and not is_class
                 if parameters and not assigned:
                     if initialized and after < end and words[after].text in ("{", ","):
-                        at = after  # an initializer of a constructor: a{1}
+                        at = after  # a brace in a constructor's initializer list: a{1}
                         continue
                     body = (at, after)
                     at = after
@@ -342,13 +344,13 @@ class _Reader:
             at += 1
         item = self._made(start, at, head, called, body, parameters=parameters, members=members, assigned=assigned)
         if parameters and body is None and not members and not assigned and called - _PLAIN:
-            # A function without a body. Its parameters may be const, and it is not.
+            # A function without a body. It may have const parameters, which do not make it a constant.
             marked = (head | called) & (_KEPT_FUNCTIONS | self._macros.device)
             item.kept = item.kept and bool(marked or outer & _NO_PROTOTYPE)
         return item, at
 
     def _invocation(self, start: int, end: int) -> _Item:
-        """Returns the item of a macro that is invoked as a declaration."""
+        """Returns the item of a macro invocation that stands for a declaration."""
         words = self._plain[start:end]
         all_words = {one.text for one in words if one.kind is TokenKind.WORD}
         item = _Item(words[0].begin, words[-1].end, kept=True, head={words[0].text}, words=all_words - _PLAIN)
@@ -398,7 +400,7 @@ class _Reader:
             item.kept = marked or bool(head & _KEPT_DECLARATIONS)
         if item.kept and function and "constexpr" in head and not head & (_DEVICE | self._macros.device):
             place = next(one.begin for one in words if one.text == "constexpr")
-            item.edits.append(_Edit(place, place, "__host__ __device__ "))  # as nvcc's --expt-relaxed-constexpr
+            item.edits.append(_Edit(place, place, "__host__ __device__ "))  # like nvcc's --expt-relaxed-constexpr
         if not item.kept or members:
             return item
         if body is not None and not function and "enum" not in head:
@@ -427,7 +429,10 @@ class _Reader:
         *,
         function: bool,
     ) -> set[str]:
-        """Returns the words that a declaration may declare: too many keep more, none keep it for other reasons."""
+        """Returns the words that a declaration may declare. Too many words only keep more declarations.
+
+        Without any, other rules decide whether the declaration is kept.
+        """
         if "operator" in head or "static_assert" in head:
             return set()
         texts = [one.text for one in words]
@@ -450,18 +455,18 @@ class _Reader:
 
 
 def _owners(words: Sequence[Token]) -> set[str]:
-    """Returns the classes whose members a function defines outside of them: ``A`` of ``A::f() {}``."""
-    found: set[str] = set()
+    """Returns the classes whose members a function defines outside of the class: ``A`` for ``A::f() {}``."""
+    owners: set[str] = set()
     for one, sign in pairwise(words):
         if one.text in ("(", "{"):
             break
         if sign.text == "::" and one.kind is TokenKind.WORD:
-            found.add(one.text)
-    return found - {"std", "cuda"}
+            owners.add(one.text)
+    return owners - {"std", "cuda"}
 
 
 def _without_template(words: Sequence[Token]) -> list[Token]:
-    """Returns the words after the parameters of a template."""
+    """Returns the words after a template's parameter list."""
     if len(words) < 2 or words[0].text != "template" or words[1].text != "<":
         return list(words)
     depth = 0

@@ -1,6 +1,6 @@
-"""CUDA and HIP C++ for AMD GPUs: clang compiles, with the device libraries and the linker of Triton's wheel.
+"""CUDA and HIP C++ for AMD GPUs: compiled by clang, with the device libraries and the linker of Triton's wheel.
 
-ROCm is not needed, and no AMD GPU has run such code: it is built, read again and bundled.
+ROCm is not needed. Such code has been built, read back and bundled, but never run on an AMD GPU.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEADERS = Path(__file__).parent / "hip_headers"
 _OLDEST = 19
 _NAMES = ("clang++-19", "clang++-20", "clang++-21", "clang++-22", "clang++")
 _LIBRARIES = ("ocml.bc", "ockl.bc")
-# A folder that cannot exist: the texts lie there in clang's view alone, deep enough for names with "..".
+# A folder that cannot exist. In clang's view the texts are in it; it is deep enough for names with "..".
 _NOWHERE = "/proc/silo/" + "/".join("s" * 8)
 _FLAGS = (
     "-x",
@@ -51,10 +51,10 @@ _FLAGS = (
     "-mcode-object-version=5",
     "-fno-ident",
     "-fuse-cuid=none",
-    "-fno-gnu-inline-asm",  # assembly may put files into the code (.incbin)
+    "-fno-gnu-inline-asm",  # assembly could include files (.incbin)
     f"-fdebug-prefix-map={_NOWHERE}=.",
 )
-# Options of NVRTC that clang has by another name; others are refused.
+# Options of NVRTC for which clang has another name; all others are refused.
 _TRANSLATED = {
     "-use_fast_math": "-ffast-math",
     "--use_fast_math": "-ffast-math",
@@ -77,7 +77,7 @@ class HipTools:
 
     @property
     def version(self) -> str:
-        """The versions that decide the bytes."""
+        """The versions of the tools, which decide the bytes."""
         return f"{self.clang.version} with the device libraries of triton {importlib.metadata.version('triton')}"
 
 
@@ -106,7 +106,7 @@ def _found(requested: str | None) -> HipTools:
 
 
 def hip_tools() -> HipTools:
-    """Returns the tools. Raises CompilerMissingError: one is missing or too old."""
+    """Returns the tools. Raises CompilerMissingError if one is missing or too old."""
     return _found(settings().clang)
 
 
@@ -131,11 +131,14 @@ class HipCompiler:
         return Accepted(f"compiled by {tools.version}; not run on hardware")
 
     def artifact_target(self, target: Target) -> Target:
-        """Returns ``target`` itself."""
+        """Returns ``target`` unchanged."""
         return target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """Returns a job with the texts, the macros and the launch. Raises as the compiler for NVIDIA does."""
+        """Returns a job with the texts, the macros and the launch.
+
+        Raises the same errors as the compiler for NVIDIA.
+        """
         return lowered_unit(self.declaration.name, source, variant, variant.target)
 
     def compile(self, job: CompileJob) -> Compiled:
@@ -158,12 +161,12 @@ class HipCompiler:
         return Compiled(launch_of(job.kernel, unit, kernels[entry], warp), CompiledBlob("hsaco", data))
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
-        """Returns the form that a job shows: assembly."""
+        """Returns the name of the only form that a job can show: assembly."""
         del target
         return ("amdgcn",)
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """Returns clang's assembly. Raises CompileError as :meth:`compile`."""
+        """Returns clang's assembly. Raises CompileError like :meth:`compile`."""
         if form != "amdgcn":
             raise CompileError(f"{job.kernel}: code of HIP C++ has no form {form}; it has amdgcn")
         with own_folder("silo-cuda-") as folder:
@@ -171,7 +174,7 @@ class HipCompiler:
 
 
 def _entry(job: CompileJob, unit: CudaUnit, assembly: Path) -> str:
-    """Returns the mangled name of the kernel, which the assembly has. Raises CompileError: none or several."""
+    """Returns the kernel's mangled name, found in the assembly. Raises CompileError if there is none, or several."""
     lines = assembly.read_text(encoding="utf-8").splitlines()
     names = [line.split()[1] for line in lines if line.lstrip().startswith(".amdhsa_kernel ")]
     base = unit.expression.partition("<")[0].strip().rpartition("::")[2]
@@ -185,24 +188,24 @@ def _entry(job: CompileJob, unit: CudaUnit, assembly: Path) -> str:
 
 
 def _flags_of(job: CompileJob, unit: CudaUnit) -> list[str]:
-    found: list[str] = []
+    flags: list[str] = []
     for one in unit.flags:
         if one.lstrip("-").startswith("std="):
-            found.append(f"-std={one.partition('=')[2]}")
+            flags.append(f"-std={one.partition('=')[2]}")
         elif one in _TRANSLATED:
-            found.append(_TRANSLATED[one])
+            flags.append(_TRANSLATED[one])
         else:
             raise CompileError(f"{job.kernel}: the option {one} of NVRTC has no equal in clang, for {job.target}")
-    return found
+    return flags
 
 
 def _assembly(job: CompileJob, unit: CudaUnit, tools: HipTools, folder: str) -> Path:
-    """Compiles the text to assembly, and returns its file. Raises CompileError."""
+    """Compiles the text to assembly, and returns the path of the file. Raises CompileError."""
     overlay = _overlay(unit.text, folder)
     output = Path(folder, "kernel.s")
     warp = driver_of(job.target.kind).warp_size(job.target.arch)
     begin = f'#include "{_NOWHERE}/{unit.text.file}"\n'
-    if "<" in unit.expression:  # an instance of a template is made where it is used
+    if "<" in unit.expression:  # a template is instantiated only where it is used
         begin += f"template __attribute__((global)) decltype({unit.expression}) {unit.expression};\n"
     libraries: list[str] = []
     for one in _LIBRARIES:
@@ -237,7 +240,8 @@ def _linked(job: CompileJob, assembly: Path, tools: HipTools, folder: str) -> by
     command = [*tools.clang.command, "-target", "amdgcn-amd-amdhsa", f"-mcpu={job.target.arch}", "-c", str(assembly)]
     _run(job, None, [*command, "-o", str(compiled)], folder)
     try:
-        import_module("triton._C.libtriton").amd.link_hsaco(str(compiled), str(linked))  # LLVM's linker is within
+        # this function contains LLVM's linker
+        import_module("triton._C.libtriton").amd.link_hsaco(str(compiled), str(linked))
         return linked.read_bytes()
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         raise CompileError(f"{job.kernel}: the linker of triton's wheel failed: {error}") from error
@@ -255,7 +259,7 @@ def _run(job: CompileJob, unit: CudaUnit | None, command: list[str], folder: str
 
 
 def _overlay(text: CudaText, folder: str) -> Path:
-    """Writes the texts under plain names, and clang's list of the places where it sees them."""
+    """Writes the texts under plain names, and a file that tells clang at which paths to see them."""
     places: list[dict[str, str]] = []
     for number, (name, content) in enumerate(((text.file, text.text), *text.headers)):
         path = Path(folder, f"text{number}")

@@ -1,7 +1,7 @@
-"""The texts that take the place of the host's headers in device code, with ``device_only`` alone.
+"""Texts that replace host headers in device code; most of them are used only with ``device_only``.
 
 nvcc reads ``cuda_runtime.h`` before each text, and with it much of the host's C library, so files use ``uint`` and
-``UINT_MAX`` without an include. NVRTC knows none of them.
+``UINT_MAX`` without an include. NVRTC does not define them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from types import MappingProxyType
 __all__ = ["ALWAYS", "FIRST", "HOST_NAMES", "LEFT_OUT", "first_text", "replacement"]
 
 CUB = "cub/cub.cuh"
-"""The header of all of cub, which NVRTC refuses: it takes the headers of the parts."""
+"""The header with all of cub, which NVRTC refuses; it accepts the headers of the parts."""
 
 ALWAYS = frozenset((CUB, "float.h", "cfloat"))
-"""Headers that are replaced in every text: NVRTC lacks them, and they are constants, or names of other headers."""
+"""Headers that are replaced in every text.
+
+NVRTC lacks them, and they only define constants or include other headers.
+"""
 
 FIRST = "silo/nvcc_names.h"
 """The header that each text with ``device_only`` includes first."""
@@ -85,13 +88,13 @@ typedef unsigned long ulong;
 #define ULLONG_MAX 18446744073709551615ULL
 #endif
 """
-"""Types and constants that every text has under nvcc, on Linux with 64 bits. NVRTC's own 64-bit types differ."""
+"""Types and constants that nvcc defines in every text, on Linux with 64 bits. NVRTC's own 64-bit types differ."""
 
 HOST_NAMES = frozenset(re.findall(r"(?:#define |^typedef .* )(\w+)", _FIRST_TEXT, re.MULTILINE))
 """The names that :data:`_FIRST_TEXT` declares."""
 
 LEFT_OUT = "#pragma once  // left out\n"
-"""The text of a header that is left out."""
+"""The text that replaces a header that is left out."""
 
 _FLOATS = (
     "#pragma once\n#define FLT_MAX 3.402823466e+38F\n#define FLT_MIN 1.175494351e-38F\n"
@@ -102,7 +105,7 @@ _FLOATS = (
     "#define DBL_DIG 15\n#define DBL_MANT_DIG 53\n"
 )
 _HALVES = "#pragma once\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
-_BUILT_IN = "#pragma once\n"  # its names are the compiler's own, or in FIRST
+_BUILT_IN = "#pragma once\n"  # its names are built into the compiler, or defined in FIRST
 _SHORT = MappingProxyType(
     {
         **dict.fromkeys(
@@ -120,7 +123,7 @@ _SHORT = MappingProxyType(
         "cfloat": _FLOATS,
     }
 )
-# Headers of C++ that the toolkit has under cuda/std, for NVRTC; clang has its own texts for the CPU.
+# Headers of C++ that the toolkit has in cuda/std, for NVRTC. For the CPU, Silo's headers replace them.
 _STANDARD = ("type_traits", "limits", "utility", "tuple", "array", "functional", "initializer_list", "bit", "complex")
 _TOOLKIT_FOLDERS = ("cub", "cuda", "nv", "thrust", "cooperative_groups", "crt")
 _TOOLKIT = frozenset(
@@ -131,7 +134,8 @@ _TOOLKIT = frozenset(
     ]
 )
 _DEPENDENT = re.compile(r"\bcuda(?:GridDependencySynchronize|TriggerProgrammaticLaunchCompletion)\b")
-# As CUDA's device runtime has them: PTX of sm_90; nothing on other chips, whose launches wait for each other.
+# As in CUDA's device runtime: PTX instructions from sm_90 on, and nothing on older chips, where a launch always waits
+# for the launch before it.
 _DEPENDENT_TEXT = """#if !defined SILO_CUDA_PLAIN
 static __device__ inline void cudaGridDependencySynchronize() {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
@@ -163,9 +167,9 @@ _CUB_HEADERS = MappingProxyType(
 
 
 def first_text(texts: Iterable[str]) -> str:
-    """Returns the header that comes first: with traits of types, limits of floats and dependent launches if named.
+    """Returns the header that comes first: with type traits, limits of floats and dependent launches if texts use them.
 
-    nvcc's own headers, and torch's, bring them.
+    Under nvcc, its own headers or torch's define these.
     """
     known = tuple(texts)
     traits = any(_TRAITS.search(text) is not None for text in known)
@@ -179,15 +183,15 @@ def _standard(name: str) -> str:
 
 
 def _in_toolkit(name: str) -> bool:
-    """Whether the toolkit that NVRTC brings has a header of this name."""
+    """Whether the toolkit that NVRTC contains has a header of this name."""
     parts = PurePosixPath(name).parts
     return name in _TOOLKIT or (len(parts) > 1 and parts[0] in _TOOLKIT_FOLDERS)
 
 
 def replacement(name: str, texts: Iterable[str]) -> str | None:
-    r"""Returns the text for a header that is not the user's; None to take the toolkit's own.
+    r"""Returns the text for a header that is not the user's; None if the toolkit's own header is to be used.
 
-    ``texts`` are the user's own: of ``cub/cub.cuh`` NVRTC compiles the parts that they name.
+    ``texts`` are the user's own: ``cub/cub.cuh`` becomes includes of those parts of cub that they name.
 
     >>> replacement("cub/cub.cuh", ["using R = cub::BlockReduce<int, 32>;"])
     '#pragma once\n#include <cub/block/block_reduce.cuh>\n'
@@ -196,7 +200,7 @@ def replacement(name: str, texts: Iterable[str]) -> str | None:
         found = {_cub_header(*match.groups()) for text in texts for match in _CUB.finditer(text)}
         return "#pragma once\n" + "".join(f"#include <cub/{one}>\n" for one in sorted(found))
     if name.startswith(("thrust/", "cub/device/")) and not any("thrust::" in text for text in texts):
-        return LEFT_OUT  # for the host alone
+        return LEFT_OUT  # only host code uses it
     if _in_toolkit(name):
         return None
     if name in _STANDARD:

@@ -1,4 +1,4 @@
-"""The body of a kernel in its text, and its barriers of the grid."""
+"""Finds the body of a kernel in its text, and barriers of the whole grid in the body."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def body_of(text: str, expression: str) -> tuple[str, int] | None:
 
 
 def waits_for_grid(text: str, expression: str) -> int:
-    r"""Returns the line of a kernel's body that waits for all blocks of the grid; 0 if none does.
+    r"""Returns the line in a kernel's body that waits for all blocks of the grid; 0 if no line does.
 
-    The result is 0 too if the body calls ``is_valid``: then it may wait in cooperative launches alone.
+    The result is 0 too if the body calls ``is_valid``, because then it may wait only in cooperative launches.
 
     >>> waits_for_grid("__global__ void k() {\n  auto g = cg::this_grid();\n  g.sync();\n}", "k")
     3
@@ -46,7 +46,7 @@ def waits_for_grid(text: str, expression: str) -> int:
 
 
 def _after(text: str, at: int, brackets: str) -> int:
-    """Returns the index after the bracket that closes the one at ``at``."""
+    """Returns the index after the bracket that closes the bracket at ``at``."""
     depth = 0
     for index in range(at, len(text)):
         depth += (text[index] == brackets[0]) - (text[index] == brackets[1])

@@ -1,4 +1,4 @@
-"""The lines of a Python file that a text in it comes from: errors about the text name these."""
+"""Finds the lines of a Python file from which a kernel's text comes, for errors about the text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LiteralPlaces:
         return next((at + number - first for first, count, at in self.parts if first <= number < first + count), 0)
 
     def renamed(self, message: str, name: str) -> str:
-        r"""Returns a compiler's message with the Python file's lines; ``name`` is the text's name in it.
+        r"""Returns a compiler's message with lines of the Python file; ``name`` is the text's name in the message.
 
         >>> LiteralPlaces("k.py", ((1, 3, 10),)).renamed("k.cu:2: error\nk.cu(9): error", "k.cu")
         'k.py:11: error\nk.cu(9): error'
@@ -40,32 +40,32 @@ class LiteralPlaces:
 
 
 def literal_places(path: str, text: str) -> LiteralPlaces:
-    """Returns the places of a text that a Python file defines; empty if the file is not readable, or has it not alone.
+    """Returns where a Python file defines a text; empty if the file cannot be read or the place is ambiguous.
 
-    A literal counts if its lines are lines of the file, and if the text has it once.
+    A literal counts if its lines are lines of the file, and if the text contains it once.
     """
-    found: list[tuple[int, int, int]] = []
+    places: list[tuple[int, int, int]] = []
     for value, line in _literals("".join(linecache.getlines(path))):
         if text.count(value) == 1:
             begin = text.count("\n", 0, text.index(value)) + 1
-            found.append((begin, value.count("\n") + 1, line))
-    lines = [first + offset for first, count, _ in found for offset in range(1, count - 1)]
-    return LiteralPlaces(Path(path).name, tuple(sorted(found)) if len(lines) == len(set(lines)) else ())
+            places.append((begin, value.count("\n") + 1, line))
+    lines = [first + offset for first, count, _ in places for offset in range(1, count - 1)]
+    return LiteralPlaces(Path(path).name, tuple(sorted(places)) if len(lines) == len(set(lines)) else ())
 
 
 @lru_cache(maxsize=8)
 def _literals(source: str) -> tuple[tuple[str, int], ...]:
-    """Returns the texts of several lines in a Python file, with their first lines; each text once."""
+    """Returns the literals of several lines in a Python file, with their first lines; each literal once."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return ()
-    found: dict[str, list[int]] = {}
+    first_lines: dict[str, list[int]] = {}
     for one in _constants(tree):
         value = str(one.value)
         if "\n" in value and one.end_lineno is not None and one.end_lineno - one.lineno == value.count("\n"):
-            found.setdefault(value, []).append(one.lineno)
-    return tuple((value, lines[0]) for value, lines in found.items() if len(lines) == 1)
+            first_lines.setdefault(value, []).append(one.lineno)
+    return tuple((value, lines[0]) for value, lines in first_lines.items() if len(lines) == 1)
 
 
 def _constants(tree: ast.AST) -> Iterable[ast.Constant]:

@@ -1,4 +1,4 @@
-"""Kernels that a macro makes: ``MAKE(float, add_f32)`` for ``#define MAKE(T, name) __global__ void name(T *x) ...``."""
+"""Finds kernels that a macro defines: ``MAKE(float, add)`` for ``#define MAKE(T, name) __global__ void name(...)``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["macro_kernel"]
 
 _DEFINE = re.compile(r"(?:#|%:)\s*define\s+(?P<name>[A-Za-z_]\w*)\((?P<parameters>[^)]*)\)(?P<body>.*)", re.DOTALL)
 _CONTINUED = re.compile(r"\\[ \t]*\n")
-_DEEPEST = 4  # macros within macros
-_MOST = 4000  # invocations
+_DEEPEST = 4  # nesting of macros
+_MOST = 4000  # most invocations that are expanded
 
 
 class _Macro(NamedTuple):
@@ -23,7 +23,7 @@ class _Macro(NamedTuple):
 
 
 def macro_kernel(texts: Sequence[str], entry: str) -> KernelText | None:
-    r"""Returns the kernel that a macro of the texts makes by its parameters and ``##``; None if no macro makes it.
+    r"""Returns the kernel that a macro of the texts defines, by its parameters or ``##``; None if no macro does.
 
     Its line is the line of the macro's use in the first text; 0 if another text uses it.
 
@@ -49,24 +49,24 @@ def macro_kernel(texts: Sequence[str], entry: str) -> KernelText | None:
 
 
 def _expansions(text: str, macros: Mapping[str, _Macro], depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
-    """Yields the place of each use of a macro, and its text; for a macro within a macro the place of the outer one."""
+    """Yields the position and the text of each use of a macro. A macro within a macro has the outer one's position."""
     words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
     for at, word in enumerate(words[:-1]):
         macro = macros.get(word.text)
         if macro is None or words[at + 1].text != "(" or left[0] <= 0:
             continue
         left[0] -= 1
-        made = _substituted(text, macro, parts_of(words[at + 2 : closing(words, at + 1) - 1]))
-        if made is None:
+        expanded = _substituted(text, macro, parts_of(words[at + 2 : closing(words, at + 1) - 1]))
+        if expanded is None:
             continue
-        yield word.begin, made
+        yield word.begin, expanded
         if depth > 0:
-            for _, inner in _expansions(made, macros, depth - 1, left):
+            for _, inner in _expansions(expanded, macros, depth - 1, left):
                 yield word.begin, inner
 
 
 def _substituted(text: str, macro: _Macro, arguments: Sequence[Sequence[Token]]) -> str | None:
-    """Returns the body of a macro with its arguments; None if their number differs."""
+    """Returns the body of a macro with its parameters replaced; None if the number of arguments differs."""
     if len(arguments) != len(macro.parameters):
         return None
     values = {name: text[part[0].begin : part[-1].end] for name, part in zip(macro.parameters, arguments, strict=True)}

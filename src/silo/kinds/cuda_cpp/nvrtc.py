@@ -1,4 +1,4 @@
-"""NVRTC, NVIDIA's compiler of CUDA C++ as a library: where it is, its version, its headers, and calls of it."""
+"""NVRTC, NVIDIA's compiler for CUDA C++ as a library: finding it, its version, its headers, and compiling with it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ PACKAGE = "nvidia-cuda-nvrtc"
 INSTALL = "install it with: pip install kernel-silo[cuda]"
 
 FIXED_FLAGS = (
-    "-frandom-seed=silo",  # names of internal variables would have a random part and the process's number
-    "--no-cache",  # Silo keeps the code itself
+    "-frandom-seed=silo",  # otherwise names of internal variables contain a random part and the process id
+    "--no-cache",  # Silo itself stores the code
 )
-"""Flags of every compile, so that equal inputs give equal bytes and only the named texts are read."""
+"""Flags of every compile: equal inputs give equal bytes, and no text is read that was not passed."""
 
-# The folder that NVRTC takes a text to be in: it searches that for headers in quotes, and none can be there. With its
-# --no-source-include the toolkit's own headers would not find each other.
+# The folder in which NVRTC takes a text to be, and which it searches for headers in quotes: none can exist there. With
+# its --no-source-include, the toolkit's own headers would not find each other.
 _NOWHERE = "/proc/silo/"
 _OLDEST = (12, 0)
 _SONAME = re.compile(r"libnvrtc\.so\.([0-9]+)(?:\.([0-9]+))?(?:\..*)?")
@@ -63,7 +63,7 @@ class NvrtcPlace:
 
     @property
     def build(self) -> str:
-        """A text that changes with the library: the wheel's version, or the size of the file."""
+        """A text that changes when the library changes: the wheel's version, or the size of the file."""
         folder = Path(self.path)
         for parent in folder.parents[:4]:
             for info in sorted(parent.glob("nvidia_cuda_nvrtc*.dist-info")):
@@ -84,7 +84,7 @@ class NvrtcOutput:
 
 
 def places() -> tuple[NvrtcPlace, ...]:
-    """Returns the installed NVRTCs, the preferred one first: wheels, then toolkits; only ``SILO_NVRTC`` if set."""
+    """Returns the installed NVRTCs, in order of preference: wheels, then toolkits; only ``SILO_NVRTC`` if it is set."""
     named = settings().nvrtc
     if named is not None:
         return (NvrtcPlace(named, "SILO_NVRTC"),)
@@ -95,7 +95,7 @@ def places() -> tuple[NvrtcPlace, ...]:
 def _installed() -> tuple[NvrtcPlace, ...]:
     spec = importlib.util.find_spec("nvidia")
     roots = [Path(one) for one in (spec.submodule_search_locations or ())] if spec is not None else []
-    found: list[NvrtcPlace] = []
+    installed: list[NvrtcPlace] = []
     for folders, origin in (
         ([one / "lib" for root in roots for one in sorted(root.glob("cu[0-9]*"), reverse=True)], "wheel"),
         ([root / "cuda_nvrtc" / "lib" for root in roots], "wheel"),
@@ -103,42 +103,42 @@ def _installed() -> tuple[NvrtcPlace, ...]:
     ):
         for folder in folders:
             libraries = [one for one in folder.glob("libnvrtc.so.*") if _SONAME.fullmatch(one.name)]
-            found += [NvrtcPlace(str(one), origin) for one in sorted(libraries, key=lambda one: len(one.name))[:1]]
-    return tuple(found)
+            installed += [NvrtcPlace(str(one), origin) for one in sorted(libraries, key=lambda one: len(one.name))[:1]]
+    return tuple(installed)
 
 
 def find_nvrtc() -> NvrtcPlace:
     """Returns the NVRTC to use. Raises CompilerMissingError."""
-    found = places()
-    if not found:
+    installed = places()
+    if not installed:
         raise CompilerMissingError(
             f"CUDA C++ is compiled by NVRTC, which is not here ({PACKAGE}, or libnvrtc of a CUDA toolkit); {INSTALL}"
         )
-    return found[0]
+    return installed[0]
 
 
 def headers_beside(library: Path, toolkits: Sequence[str]) -> tuple[str, ...]:
-    """Returns the header folders of a toolkit, or of wheels of headers, beside a library; () without them.
+    """Returns the folders of headers beside a library, of a toolkit or of header wheels; () without them.
 
-    A wheel of NVRTC alone has no other headers, and wheels may come without CCCL, whose ``nv/target`` the headers of
-    the others include, or without ``crt``, which ``mma.h`` includes: the folders that lack are then a toolkit's.
+    A wheel of NVRTC contains no other headers, and wheels may come without CCCL, whose ``nv/target`` other headers
+    include, or without ``crt``, which ``mma.h`` includes. Folders that are missing are taken from a toolkit.
     """
     root = library.parent.parent
     candidates = (root / "include", root.parent / "cuda_runtime" / "include", root.parent / "cuda_cccl" / "include")
-    found = [folder for base in candidates for folder in (base, base / "cccl") if folder.is_dir()]
+    folders = [folder for base in candidates for folder in (base, base / "cccl") if folder.is_dir()]
     others = [Path(one) / "include" for one in toolkits]
     for header in ("nv/target", "cuda_fp16.h", "crt/mma.h"):
-        if not any((folder / header).is_file() for folder in found):
+        if not any((folder / header).is_file() for folder in folders):
             have = (folder for base in others for folder in (base / "cccl", base) if (folder / header).is_file())
-            found += list(islice(have, 1))
-    return tuple(map(str, found))
+            folders += list(islice(have, 1))
+    return tuple(map(str, folders))
 
 
 def _load_builtins(library: Path) -> ctypes.CDLL | None:
-    """Loads the second library of NVRTC, from the same folder; None if it is not there.
+    """Loads the second library of NVRTC from the folder of the first; None if it does not exist.
 
-    NVRTC opens it by its name alone, which the loader searches in the system's folders, never in a wheel's. A library
-    that is loaded already is found by that name.
+    NVRTC opens it by its name alone. The loader searches that name in the system's folders, never in a wheel's, but a
+    library that is already loaded is found by name.
     """
     version = _SONAME.fullmatch(library.name)
     name = f"libnvrtc-builtins.so.{version[1] if version is not None else ''}*"
@@ -147,10 +147,10 @@ def _load_builtins(library: Path) -> ctypes.CDLL | None:
 
 
 class Nvrtc:
-    """The loaded library. Not for several threads at once: it serializes their compiles anyway."""
+    """The loaded library. Use it from one thread at a time; it compiles only one text at a time anyway."""
 
     def __init__(self, place: NvrtcPlace) -> None:
-        """Raises ToolchainError: the library does not load, or is too old."""
+        """Loads the library. Raises ToolchainError if it does not load, or is too old."""
         self.place = place
         try:
             self._builtins = _load_builtins(Path(place.path))
@@ -188,10 +188,10 @@ class Nvrtc:
         return tuple(found)
 
     def headers(self) -> tuple[str, ...]:
-        """Returns the folders of the toolkit's headers, written once into a private folder of the store if it has them.
+        """Returns the folders of the toolkit's headers. Headers that NVRTC contains are written to the store once.
 
         Raises:
-            ToolchainError: they cannot be written, or others may write them.
+            ToolchainError: they cannot be written, or others may write to them.
         """
         if not hasattr(self._library, "nvrtcInstallBundledHeaders"):
             return self._headers_beside()
@@ -267,7 +267,7 @@ class Nvrtc:
         return room.raw[: size.value]
 
     def flags(self) -> tuple[str, ...]:
-        """Returns :data:`FIXED_FLAGS`. Raises ToolchainError: this release lacks one, so its code would vary."""
+        """Returns :data:`FIXED_FLAGS`. Raises ToolchainError if this release lacks one, as its code would vary."""
         if self.version < (13, 0):
             return _accepted(self)
         return FIXED_FLAGS
@@ -275,9 +275,9 @@ class Nvrtc:
 
 @cache
 def _accepted(library: Nvrtc) -> tuple[str, ...]:
-    """Returns the fixed flags that an older release has; ``--no-cache`` alone may be missing, with the cache."""
+    """Returns the fixed flags that an older release has. Only ``--no-cache`` may be missing, along with the cache."""
     text = CudaText("flags.cu", "")
-    found: list[str] = []
+    flags: list[str] = []
     for one in FIXED_FLAGS:
         try:
             library.compile(text, ["-arch=compute_80", one])
@@ -287,8 +287,8 @@ def _accepted(library: Nvrtc) -> tuple[str, ...]:
                     f"NVRTC {library.release} has no {one}, so its code would differ from run to run; {INSTALL}"
                 ) from None
         else:
-            found.append(one)
-    return tuple(found)
+            flags.append(one)
+    return tuple(flags)
 
 
 def _encoded(text: str) -> bytes:

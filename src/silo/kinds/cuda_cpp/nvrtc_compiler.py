@@ -1,4 +1,4 @@
-"""CUDA C++ for NVIDIA GPUs: NVRTC in a worker makes a cubin, whose own tables are compared with the launch."""
+"""CUDA C++ for NVIDIA GPUs: NVRTC makes a cubin in a worker, and the cubin's tables are compared with the launch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
 
 
 class EffectFacts(CodeFacts):
-    """The arrays' effects from the typed signature."""
+    """The effects of the arrays, taken from the typed signature."""
 
     def __init__(self, signature: Signature) -> None:
         self._effects = {one.name: one.effect for one in signature.parameters if one.kind in _POINTING}
@@ -67,7 +67,7 @@ class NvrtcCompiler:
         return Accepted(f"compiled by NVRTC {place.major} ({place.origin}, {place.build})")
 
     def artifact_target(self, target: Target) -> Target:
-        """Returns the target with the arch's own features: ``sm_90a`` for ``sm_90``, as Triton's compiler does."""
+        """Returns the target with the arch's own features: ``sm_90a`` for ``sm_90``, like Triton's compiler."""
         return specific_form(target)
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
@@ -92,27 +92,27 @@ class NvrtcCompiler:
         options = [f"-arch={job.target.arch}", *library.flags(), *folders, *_options(unit)]
         try:
             with _bounded_memory():
-                made = library.compile(unit.text, options, [unit.expression], "CUBIN")
+                output = library.compile(unit.text, options, [unit.expression], "CUBIN")
         except CompileError as error:
             raise CompileError(cause_of(str(error), job.kernel, unit)) from None
-        (entry,) = made.names
+        (entry,) = output.names
         try:
-            kernels = {one.entry: one for one in inspect_binary(made.data, "cubin")}
+            kernels = {one.entry: one for one in inspect_binary(output.data, "cubin")}
         except CompileError as error:
             raise CompileError(
                 f"{job.kernel}: {error}: the text declares {unit.expression}, and does not define it"
             ) from error
         if entry not in kernels:
             raise CompileError(f"{job.kernel}: NVRTC made no kernel {entry}; it made {', '.join(kernels)}")
-        return Compiled(launch_of(job.kernel, unit, kernels[entry]), CompiledBlob("cubin", made.data), log=made.log)
+        return Compiled(launch_of(job.kernel, unit, kernels[entry]), CompiledBlob("cubin", output.data), log=output.log)
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
-        """Returns the forms that a job shows: its text with its macros, and PTX."""
+        """Returns the forms that a job can show: its text with its macros, and PTX."""
         del target
         return _FORMS
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """Returns the text or the PTX. Raises CompileError as :meth:`compile`."""
+        """Returns the text or the PTX. Raises CompileError like :meth:`compile`."""
         unit = read_unit(job)
         if form == "cu":
             macros = "".join(f"#define {name} {value}\n" for name, value in unit.defines)
@@ -131,7 +131,7 @@ def _options(unit: CudaUnit) -> list[str]:
 
 
 def lowered_unit(compiler: str, source: Source, variant: Variant, target: Target) -> Lowered:
-    """Returns the job of a CUDA source's variant for one of its compilers. Raises SourceError, CompileError."""
+    """Returns the job for a CUDA source's variant, for one of its compilers. Raises SourceError, CompileError."""
     if not isinstance(source, CudaSource):
         raise SourceError(f"{source.name} is a {source.kind} source, not one of CUDA C++")
     unit = source.unit(variant)
@@ -144,7 +144,7 @@ def _effects(source: CudaSource) -> dict[str, Effect]:
 
 
 def read_unit(job: CompileJob) -> CudaUnit:
-    """Returns the unit of a job. Raises CompileError: the job is another compiler's, or damaged."""
+    """Returns the unit of a job. Raises CompileError if the job is another compiler's, or damaged."""
     try:
         return CudaUnit.from_parameters(job.text, job.parameters)
     except (TypeError, KeyError, ValueError) as error:
@@ -200,9 +200,9 @@ def launch_of(kernel: str, unit: CudaUnit, found: BinaryKernel, warp: int = 32) 
 
 @contextlib.contextmanager
 def _bounded_memory() -> Generator[None]:
-    """Holds the process to the compilers' ceiling of address space, and returns free memory to the system after.
+    """Limits the address space of the process to the compilers' limit, and afterwards frees unused heap memory.
 
-    The worker process lives on, and after cub's headers NVRTC would otherwise hold some 200 MB in it.
+    The worker process continues to live, and after cub's headers it would otherwise keep some 200 MB.
     """
     most = settings().compile_bytes
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -214,5 +214,5 @@ def _bounded_memory() -> Generator[None]:
     finally:
         if lower:
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
+        with contextlib.suppress(OSError, AttributeError):  # the C library is not glibc
             ctypes.CDLL(None).malloc_trim(0)

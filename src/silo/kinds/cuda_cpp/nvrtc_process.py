@@ -1,7 +1,7 @@
-"""NVRTC in a separate process, which compiles the probes of a kernel's definition: ``python -m`` this module.
+"""NVRTC in a separate process, for reading a kernel's types. Run with ``python -m`` and this module's name.
 
-A text may crash the compiler or take hundreds of megabytes, which must cost neither the user's process nor its memory.
-Reads one request from standard input and writes one answer to standard output, both JSON.
+A text may crash the compiler or take hundreds of megabytes, which must not happen in the user's process. Reads one
+request from standard input and writes one answer to standard output, both in JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from silo.temporary import own_folder
 
 __all__ = ["ask_nvrtc", "lowered_names", "macro_options"]
 
-_PROBE_ARCH = "compute_90"  # of all that is compiled here; types do not depend on it
+_PROBE_ARCH = "compute_90"  # the arch for reading types, which do not depend on it
 
 
 def macro_options(defines: Sequence[tuple[str, str]]) -> list[str]:
@@ -35,10 +35,10 @@ def macro_options(defines: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def ask_nvrtc(text: CudaText, options: Sequence[str], expressions: Sequence[str], wanted: str = "") -> NvrtcOutput:
-    """Compiles in a process of its own, with the headers and the fixed flags added to ``options``.
+    """Compiles in a separate process, with the headers and the fixed flags added to ``options``.
 
     Raises:
-        CompileError: NVRTC refuses the text; its messages.
+        CompileError: NVRTC refuses the text; with its messages.
         CompileCrashError: the process ended without an answer.
         CompilerMissingError: NVRTC is not installed.
     """
@@ -71,7 +71,7 @@ def ask_nvrtc(text: CudaText, options: Sequence[str], expressions: Sequence[str]
 def lowered_names(
     text: CudaText, defines: Sequence[tuple[str, str]], flags: Sequence[str], expressions: Sequence[str]
 ) -> tuple[str, ...]:
-    """Implements :class:`silo.kinds.cuda_cpp.signature_probe.Prober`. Answers are kept in the store.
+    """Implements :class:`silo.kinds.cuda_cpp.signature_probe.Prober`. Answers are cached in the store.
 
     Raises:
         CompileError: as :func:`ask_nvrtc`.
@@ -80,13 +80,13 @@ def lowered_names(
     options = [f"-arch={_PROBE_ARCH}", *flags, *macro_options(defines), "-w"]
     key = digest("cuda-types/1", [text.to_json(), list(options), list(expressions), place.build, PROBE])
     path = settings().store_folder / "cuda-types" / f"{key}.json"
-    with contextlib.suppress(OSError, ValueError):  # not kept, or damaged: it is made again
+    with contextlib.suppress(OSError, ValueError):  # missing or damaged in the store: compile again
         known = parse_json(read_private(path))
         if isinstance(known, list) and len(known) == len(expressions) and all(isinstance(one, str) for one in known):
             return tuple(str(one) for one in known)
     probed = CudaText(text.file, text.text + PROBE, text.headers)
     names = ask_nvrtc(probed, options, expressions).names
-    with contextlib.suppress(OSError):  # the next process asks the compiler again
+    with contextlib.suppress(OSError):  # not stored, so the next process runs the compiler again
         publish(path, canonical_json(list(names)))
     return names
 
@@ -105,7 +105,7 @@ def _answer(request: dict[str, Any]) -> dict[str, object]:
 
 
 def main() -> None:
-    """Answers the request of standard input."""
+    """Answers the request on standard input."""
     answer = _answer(json.loads(sys.stdin.buffer.read()))
     sys.stdout.write(json.dumps(answer))
 

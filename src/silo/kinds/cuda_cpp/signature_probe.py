@@ -1,4 +1,4 @@
-"""Types of a kernel's parameters, as a compiler reads them: the text gets probes, whose mangled names hold the types.
+"""Reads the types of a kernel's parameters: a compiler compiles probes, whose mangled names contain the types.
 
 A compiler mangles the type of ``decltype(kernel)`` into the name of ``silo_probe<decltype(kernel)>`` (Itanium C++ ABI,
 5.1), and constants like ``sizeof(T)`` into the name of ``silo_sizes<...>``.
@@ -34,16 +34,16 @@ PROBE: Final = (
     "template<class silo_t>\n"
     "struct silo_underlying<silo_t, true> { using silo_type = __underlying_type(silo_t); };\n"
 )
-"""The text that follows the user's own when types are read. Its names are reserved, since a text may define macros."""
+"""The text after the user's own when types are read. Its names are reserved ones, because a text may define macros."""
 
 
 class Prober(Protocol):
-    """A compiler that returns mangled names."""
+    """A function that returns mangled names from a compiler."""
 
     def __call__(
         self, text: CudaText, defines: Sequence[tuple[str, str]], flags: Sequence[str], expressions: Sequence[str], /
     ) -> tuple[str, ...]:
-        """Returns the mangled name of each expression in the text with :data:`PROBE` behind it.
+        """Returns the mangled name of each expression, compiled after the text and :data:`PROBE`.
 
         Raises:
             CompileError: the compiler refuses the text; with its file and lines.
@@ -52,7 +52,7 @@ class Prober(Protocol):
         ...
 
 
-# ---- A reader of mangled names ----
+# ---- Parsing mangled names ----
 
 
 @frozen
@@ -60,7 +60,7 @@ class Mangled:
     """A type in a mangled name.
 
     ``kind``: ``builtin``, ``named``, ``pointer``, ``reference``, ``const``, ``function``, ``array`` or ``number``.
-    ``text`` is the name of a builtin or a named type, ``inner`` the types that it is made of.
+    ``text`` is the name of a builtin or a named type, ``inner`` are the types that it consists of.
     """
 
     kind: str
@@ -153,20 +153,20 @@ class _Reader:
         return "(anonymous namespace)" if name.startswith("_GLOBAL__N") or "_INTERNAL_" in name else name
 
     def arguments(self) -> tuple[Mangled, ...]:
-        """Reads template arguments up to their ``E``."""
-        found: list[Mangled] = []
+        """Parses template arguments up to their closing ``E``."""
+        arguments: list[Mangled] = []
         while not self.take("E"):
             if self.take("L"):
                 self.type()
-                found.append(Mangled("number", self.matched(r"n?[0-9a-z]*").replace("n", "-")))
+                arguments.append(Mangled("number", self.matched(r"n?[0-9a-z]*").replace("n", "-")))
                 self.matched("E")
             elif self.take("J"):
-                found += self.arguments()
+                arguments += self.arguments()
             elif self.take("X"):
                 raise self.fail()
             else:
-                found.append(self.type())
-        return tuple(found)
+                arguments.append(self.type())
+        return tuple(arguments)
 
     def with_arguments(self, name: str) -> Mangled:
         listing = ", ".join(map(str, self.arguments()))
@@ -186,32 +186,32 @@ class _Reader:
     def name(self) -> Mangled:
         if not self.take("N"):
             if self.take("St"):
-                made = self.remember(Mangled("named", f"std::{self.source_name()}"))
+                named = self.remember(Mangled("named", f"std::{self.source_name()}"))
             elif self.peek() == "S":
-                made = self.substitution()
+                named = self.substitution()
             else:
-                made = self.remember(Mangled("named", self.source_name()))
-            return self.with_arguments(made.text) if self.take("I") else made
+                named = self.remember(Mangled("named", self.source_name()))
+            return self.with_arguments(named.text) if self.take("I") else named
         self.matched("[rVK]*")
-        made: Mangled | None = None
+        named: Mangled | None = None
         while not self.take("E"):
             if self.peek(2) == "St":
                 self._at += 2
-                made = Mangled("named", "std")
+                named = Mangled("named", "std")
             elif self.peek() == "S":
-                made = self.substitution()
+                named = self.substitution()
             elif self.take("I"):
-                if made is None:
+                if named is None:
                     raise self.fail()
-                made = self.with_arguments(made.text)
+                named = self.with_arguments(named.text)
             else:
                 own = self.source_name()
                 while self.take("B"):
-                    self.source_name()  # a tag of the ABI
-                made = self.remember(Mangled("named", own if made is None else f"{made.text}::{own}"))
-        if made is None:
+                    self.source_name()  # an ABI tag
+                named = self.remember(Mangled("named", own if named is None else f"{named.text}::{own}"))
+        if named is None:
             raise self.fail()
-        return made
+        return named
 
     def type(self) -> Mangled:
         self._depth += 1
@@ -327,7 +327,7 @@ _VECTORS = MappingProxyType(
 _VECTOR = re.compile(r"(u?char|u?short|u?int|u?longlong|u?long|float|double)([1-4])")
 _PAIRS = MappingProxyType({"__half2": ("fp16", 2), "__nv_bfloat162": ("bf16", 2), "dim3": ("u32", 3)})
 TENSOR_MAPS: Final = ("CUtensorMap", "CUtensorMap_st")
-_LARGEST_ARRAY = 64  # elements of an array in a struct, each of which is a value of its own
+_LARGEST_ARRAY = 64  # most elements of an array in a struct: a call passes each element separately
 
 
 _SPELLED = MappingProxyType(
@@ -373,7 +373,7 @@ def written_scalar(spelled: str) -> CudaType | None:
 
 
 def _element(of: Mangled) -> tuple[str, int]:
-    """Returns the scalar's short name and the number of them in a type behind a pointer; ("", 1) if unknown."""
+    """Returns the scalar behind a pointer, and how many make an element; ("", 1) if unknown."""
     name = of.text.rpartition("::")[2]
     if name in _PAIRS:
         return _PAIRS[name]
@@ -383,7 +383,7 @@ def _element(of: Mangled) -> tuple[str, int]:
 
 
 def _plain_type(of: Mangled) -> CudaType | None:
-    """Returns a type that needs no second look; None for a struct, a vector or an enumeration."""
+    """Returns a type that needs no second compiler run; None for a struct, a vector or an enumeration."""
     if of.kind == "const":
         return _plain_type(of.inner[0])
     if of.kind == "pointer":
@@ -404,7 +404,7 @@ def _is_tensor_map(of: Mangled) -> bool:
 
 
 class _Probing:
-    """Reads the types of one kernel, with as few runs of the compiler as their nesting needs."""
+    """Reads the types of one kernel; it runs the compiler once for each level of nesting."""
 
     def __init__(self, label: str, text: CudaText, ask: Callable[[Sequence[str]], tuple[str, ...]]) -> None:
         self._label = label
@@ -423,16 +423,16 @@ class _Probing:
         return tuple(self._typed(list(zip(given, spelled, strict=True))))
 
     def _typed(self, given: Sequence[tuple[Mangled, str]]) -> list[CudaType]:
-        found = [_plain_type(one) for one, _ in given]
-        asked = [at for at, one in enumerate(found) if one is None]
-        for at in asked:
+        types = [_plain_type(one) for one, _ in given]
+        open_types = [at for at, one in enumerate(types) if one is None]
+        for at in open_types:
             if given[at][0].kind not in ("named", "array"):
                 raise SourceError(f"{self._label}: a parameter is {given[at][0]}, which a launch cannot pass")
-        if asked:
-            made = self._structs([given[at] for at in asked])
-            for at, one in zip(asked, made, strict=True):
-                found[at] = one
-        return [one for one in found if one is not None]
+        if open_types:
+            made = self._structs([given[at] for at in open_types])
+            for at, one in zip(open_types, made, strict=True):
+                types[at] = one
+        return [one for one in types if one is not None]
 
     def _structs(self, given: Sequence[tuple[Mangled, str]]) -> list[CudaType]:
         names = self._ask(
@@ -442,25 +442,26 @@ class _Probing:
                 for _, spelled in given
             ]
         )
-        found: list[CudaType] = []
+        types: list[CudaType] = []
         for (of, spelled), name in zip(given, names, strict=True):
             own, *numbers = demangled(name, "silo_sizes")
             size, align, is_enum = (int(one.text) for one in numbers)
             if is_enum:
                 plain = _plain_type(own)
-                assert plain is not None  # an enumeration's type is a builtin
-                found.append(CudaType(Form.SCALAR, str(of), plain.dtype, bytes=plain.bytes, align=plain.align))
+                assert plain is not None  # the underlying type of an enumeration is a builtin
+                types.append(CudaType(Form.SCALAR, str(of), plain.dtype, bytes=plain.bytes, align=plain.align))
             elif _is_tensor_map(of):
-                found.append(CudaType(Form.TENSORMAP, str(of), bytes=size, align=align))
+                types.append(CudaType(Form.TENSORMAP, str(of), bytes=size, align=align))
             else:
                 members = self._members(of, spelled, size, align)
-                found.append(CudaType(Form.STRUCT, str(of), bytes=size, align=align, members=tuple(members)))
-        return found
+                types.append(CudaType(Form.STRUCT, str(of), bytes=size, align=align, members=tuple(members)))
+        return types
 
     def _members(self, of: Mangled, spelled: str, size: int, align: int) -> list[CudaMember]:
         """Returns the members of a struct; members of nested structs and arrays are named by their paths.
 
-        [] if none is found, or if they do not fill the struct: bases, unions and virtual functions are not read.
+        [] if none is found, or if they do not fill the struct, because bases, unions and virtual functions are not
+        read.
         """
         name = of.text.partition("<")[0].rpartition("::")[2]
         vector = _VECTOR.fullmatch(name)
@@ -471,10 +472,10 @@ class _Probing:
             names = next((members for text in texts if (members := members_of(text, name))), ())
         if not names:
             return []
-        # A member's own type behind the name of the struct; its offset as a constant.
+        # The probe's name contains the member's type, with the struct's name, and its offset as a constant.
         asked = [f"silo_sizes<decltype({spelled}::{one}), __builtin_offsetof({spelled}, {one})>" for one in names]
         read = [demangled(one, "silo_sizes") for one in self._ask(asked)]
-        found: list[CudaMember] = []
+        struct_members: list[CudaMember] = []
         flat: list[tuple[str, int, Mangled, str]] = []
         for own, (kind, offset) in zip(names, read, strict=True):
             flat.append((own, int(offset.text), kind, f"decltype({spelled}::{own})"))
@@ -485,13 +486,15 @@ class _Probing:
             return []
         for (own, offset, _, _), kind in zip(flat, types, strict=True):
             if kind.form == Form.STRUCT:
-                found += [CudaMember(f"{own}.{one.name}", offset + one.offset, one.type) for one in kind.members]
+                struct_members += [
+                    CudaMember(f"{own}.{one.name}", offset + one.offset, one.type) for one in kind.members
+                ]
             else:
-                found.append(CudaMember(own, offset, kind))
-        return found
+                struct_members.append(CudaMember(own, offset, kind))
+        return struct_members
 
     def _without_arrays(self, given: list[tuple[str, int, Mangled, str]]) -> list[tuple[str, int, Mangled, str]]:
-        found: list[tuple[str, int, Mangled, str]] = []
+        flat: list[tuple[str, int, Mangled, str]] = []
         arrays = [one for one in given if one[2].kind == "array"]
         elements = [f"silo_element<{spelling}>::silo_type" for _, _, _, spelling in arrays]
         sizes = self._ask([f"silo_sizes<int, sizeof({one})>" for one in elements])
@@ -501,7 +504,7 @@ class _Probing:
         }
         for path, offset, kind, spelling in given:
             if kind.kind != "array":
-                found.append((path, offset, kind, spelling))
+                flat.append((path, offset, kind, spelling))
                 continue
             count = int(kind.text or 0)
             if not 1 <= count <= _LARGEST_ARRAY:
@@ -510,14 +513,14 @@ class _Probing:
                     f"{_LARGEST_ARRAY} are passed: pass a pointer to an array instead"
                 )
             element = f"silo_element<{spelling}>::silo_type"
-            found += [
+            flat += [
                 (f"{path}.{index}", offset + index * size_of[path], kind.inner[0], element) for index in range(count)
             ]
-        return found
+        return flat
 
 
 def _covers(members: Sequence[tuple[int, CudaType]], size: int, align: int) -> bool:
-    """Whether members at these offsets follow each other with C's padding alone, up to the struct's ``size``."""
+    """Whether members at these offsets, with only C's padding between them, fill the struct up to ``size``."""
     end = 0
     for offset, own in members:
         if offset != -(-end // own.align) * own.align:

@@ -1,7 +1,7 @@
-"""The headers of a text: they are read from the folders that the user names and travel with the text.
+"""The user's headers of a text: read from the folders that the user names, and stored with the text.
 
-A compiler is given no folder of the user's, so the key of the code holds every text that it depends on. A name that
-leads out of these folders, or that a macro holds, is refused, because the compiler would open any file.
+The compiler gets none of the user's folders, so the key of the code covers every text that the code depends on. An
+include that leads out of these folders, or whose name is a macro, is refused, because the compiler would open any file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_BYTES = 64 << 20
 
 @frozen
 class HeaderFolders:
-    """The sources of headers: the folder of the text, further folders, and headers given by their texts."""
+    """Where headers come from: the folder of the text, further folders, and headers given as texts."""
 
     own: str | None
     folders: tuple[str, ...]
@@ -38,7 +38,7 @@ class HeaderFolders:
 
     @classmethod
     def of(cls, include: Sequence[str | os.PathLike[str]] | Mapping[str, str], own: Path | None) -> HeaderFolders:
-        """Returns the folders of ``include=``. Raises SourceError: one is not a folder."""
+        """Returns the folders of ``include=``. Raises SourceError if one is not a folder."""
         beside = None if own is None else str(own.resolve())
         if isinstance(include, Mapping):
             return cls(beside, (), tuple(sorted(include.items())))
@@ -60,17 +60,17 @@ class Wanted:
 def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only: Wanted | None = None) -> CudaText:
     """Returns the text with every header of the user's that it may include. ``shown`` is its name in messages.
 
-    With ``device_only`` the texts lose their host code and all that the entry does not need, and headers of the host
-    that are not found are replaced by short ones or by nothing.
+    With ``device_only`` the texts lose their host code and everything that the entry does not need, and missing host
+    headers are replaced by short texts or left out.
 
     Raises:
-        SourceError: a header's name leads out of its folder, a macro holds it, or two files have one name.
+        SourceError: a header's name leads out of its folder or is a macro, or two files have one name.
     """
     text = replace(text, text=plain_lines(text.text))
-    given = dict(folders.texts)
-    found: dict[str, tuple[str, str]] = {}  # the text and the path by the name of an include
+    given_texts = dict(folders.texts)
+    headers_found: dict[str, tuple[str, str]] = {}  # the text and the path of each header, by its name in includes
     waiting: list[tuple[str, str, str | None]] = [(text.text, shown, folders.own)]
-    missing: set[str] = set()  # headers that are not the user's
+    missing: set[str] = set()  # headers that are not among the user's
     total = 0
     while waiting:
         own, label, beside = waiting.pop()
@@ -81,22 +81,22 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only:
             if not one.name:
                 raise SourceError(f"{place}: an #include whose file a macro names is not followed: write the name")
             _check_name(one.name, place)
-            header = _header(one.name, place, given, folders, beside if one.quoted else None)
+            header = _header(one.name, place, given_texts, folders, beside if one.quoted else None)
             if header is None:
                 missing.add(one.name)
                 continue
             content, path = plain_lines(header[0]), header[1]
-            known = found.get(one.name)
+            known = headers_found.get(one.name)
             if known is not None:
                 if known[1] != path and known[0] != content:
                     raise SourceError(f"{place}: {one.name!r} names two files, {known[1]} and {path}: rename one")
                 continue
-            found[one.name] = (content, path)
+            headers_found[one.name] = (content, path)
             total += len(content)
-            if len(found) > _MOST_HEADERS or total > _MOST_BYTES:
+            if len(headers_found) > _MOST_HEADERS or total > _MOST_BYTES:
                 raise SourceError(f"{shown}: its headers are more than {_MOST_HEADERS}, or {_MOST_BYTES >> 20} MiB")
             waiting.append((content, one.name, str(Path(path).parent) if path else None))
-    headers = {name: content for name, (content, _) in found.items()}
+    headers = {name: content for name, (content, _) in headers_found.items()}
     refuse_joined_words((text.text, *headers.values()), shown)
     if device_only is None:
         for name in missing & ALWAYS:
@@ -118,7 +118,7 @@ def cause_of(log: str, label: str, unit: CudaUnit) -> str:
 
 
 def explained_text(log: str, label: str, entry: str, text: CudaText) -> str:
-    """Returns a compiler's messages about a text as :func:`~silo.kinds.cuda_cpp.compile_log.explained` does."""
+    """Returns a compiler's messages about a text, explained by :func:`~silo.kinds.cuda_cpp.compile_log.explained`."""
     left_out = [name for name, content in text.headers if content == LEFT_OUT]
     device_only = any(name == FIRST for name, _ in text.headers)
     return explained(log, label, entry, device_only=device_only, left_out=left_out)
@@ -136,7 +136,7 @@ def decoded(data: bytes) -> str:
 
 
 def _refuse_clocks(text: str, shown: str) -> None:
-    """Raises SourceError if a text has the time of its compile in it: its code would differ from run to run."""
+    """Raises SourceError if a text uses the time of its compile, because its code would differ from run to run."""
     if _CLOCK.search(text) is None:
         return
     for one in tokens_of(text):
@@ -153,7 +153,7 @@ def _check_name(name: str, place: str) -> None:
 def _header(
     name: str, place: str, given: Mapping[str, str], folders: HeaderFolders, beside: str | None
 ) -> tuple[str, str] | None:
-    """Returns the text of a header and its path ("" if it was given as a text); None if it is not the user's."""
+    """Returns a header's text and path ("" if it was given as a text); None if it is not among the user's."""
     if name in given:
         return given[name], ""
     roots = [Path(one) for one in (folders.own, *folders.folders) if one is not None]

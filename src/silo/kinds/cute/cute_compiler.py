@@ -1,4 +1,4 @@
-"""CuTe DSL kernels for NVIDIA GPUs: the DSL's front end here, its back end in a worker; returns launch info."""
+"""CuTe DSL kernels for NVIDIA GPUs: runs the DSL's front end here and its back end in a worker; returns launch info."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = ["CuteCompiler", "TracedFunction", "trace"]
 # ---- The DSL's front end ----
 
 
-# These functions of the DSL always read the arch, whatever the kernel does.
+# These functions of the DSL always read the arch, so their reads do not show that a kernel depends on it.
 _ASKS_ANYWAY = frozenset({"generate_launch_op", "_is_supported_arch"})
 
 
@@ -60,7 +60,7 @@ _ASKS_ANYWAY = frozenset({"generate_launch_op", "_is_supported_arch"})
 class TracedFunction:
     """The result of the front end: the artifact's bytes, and the tensor maps that its host function makes.
 
-    ``asked_for_arch``: the kernel's code read the arch.
+    ``asked_for_arch``: the kernel's code read the arch, so the artifact is for this arch alone.
     """
 
     artifact: bytes
@@ -69,17 +69,18 @@ class TracedFunction:
 
 
 def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
-    """Runs the front end; ``name`` is the kernel's, for messages. The caller holds the front end's lock.
+    """Runs the front end; ``name`` is the kernel's name, for messages. The caller holds the front end's lock.
 
     Raises:
-        CompileError: the front end refused the kernel; has the DSL's diagnosis.
+        CompileError: the front end refused the kernel; contains the DSL's diagnosis.
         ToolchainError: the DSL is missing or too old.
     """
     modules = bindings()
     cute = dsl_module("cutlass.cute")
     clean = _Cleaner(modules)
     hooks = {"trace_finalize_hooks": clean} if _calls_hooks() else {}
-    with _questions() as asked, seldom_collected():  # most objects live until the trace ends
+    # collecting garbage would free little: most objects live until the trace ends
+    with _questions() as arch_reads, seldom_collected():
         try:
             artifact = cute.compile.to_precompiled_mlir(
                 wrapper.function, *wrapper.arguments, options=f"--gpu-arch {arch}", **hooks
@@ -87,7 +88,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
         except SiloError:
             raise
         except Exception as error:  # the kernel's own Python runs here, and may raise anything
-            if isinstance(error, KeyError) and error.args == (arch,):  # the DSL's own enumeration
+            if isinstance(error, KeyError) and error.args == (arch,):  # the DSL's own enumeration of archs lacks it
                 raise CompileError(
                     f"{name}: CuTe DSL {dsl_version()} knows no {arch}; name an arch such as sm_80, sm_90a, sm_100a or "
                     "sm_120a"
@@ -96,7 +97,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
     if clean.module is None:
         artifact = _cleaned(artifact, clean, modules)
     return TracedFunction(
-        modules.compiler.serialize_compilation_artifact(artifact), _maps_of(clean.module, modules), bool(asked)
+        modules.compiler.serialize_compilation_artifact(artifact), _maps_of(clean.module, modules), bool(arch_reads)
     )
 
 
@@ -107,45 +108,45 @@ def _place(error: BaseException) -> str:
     own = [(name, line) for name, line in frames if not name.startswith((folder, "<")) and name != __file__]
     if not own or own[0][0] in str(error):
         return ""
-    file = own[0][0]  # the kernel's file; later frames may be of a library that the DSL calls
+    file = own[0][0]  # the kernel's file; later frames may be in a library that calls the DSL
     return f" ({file}:{[line for name, line in own if name == file][-1]})"
 
 
 def _dsl() -> Any:  # noqa: ANN401
-    """Returns the DSL's own object, as kernels get it."""
+    """Returns the DSL's singleton that kernels are traced with."""
     return dsl_module("cutlass.cutlass_dsl").CuTeDSL._get_dsl()  # noqa: SLF001
 
 
 def _calls_hooks() -> bool:
-    """Whether the DSL calls a hook between tracing and writing (from 4.8 on), which saves reading the module again."""
+    """Whether the DSL calls a hook between tracing a module and writing it. Releases from 4.8 on do."""
     return hasattr(_dsl(), "trace_finalize_hooks")
 
 
 @contextmanager
 def _questions() -> Generator[list[str]]:
-    """Collects the names of functions that read the arch from the DSL within the block, besides its front end's."""
+    """Yields a list that collects, within the block, the names of functions that read the arch for the kernel."""
     dsl = _dsl()
     answer = dsl.get_arch_enum
-    asked: list[str] = []
+    callers: list[str] = []
 
     def get_arch_enum() -> Any:  # noqa: ANN401
         caller = sys._getframe(1).f_code.co_name  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         if caller not in _ASKS_ANYWAY:
-            asked.append(caller)
+            callers.append(caller)
         return answer()
 
     dsl.get_arch_enum = get_arch_enum
     try:
-        yield asked
+        yield callers
     finally:
         del dsl.get_arch_enum
 
 
 class _Cleaner:
-    """Removes everything that is not part of the kernel from a traced module: source locations, and prints of the host.
+    """Removes everything from a traced module that is not part of the kernel: source locations and prints.
 
-    Before each launch the front end adds a print for shared memory beyond the arch's limit; its number and text would
-    make the bytes differ by the arch. Silo checks the limit itself.
+    Before each launch the front end adds a print for shared memory beyond the arch's limit. Its number and text would
+    make the bytes depend on the arch, and Silo checks the limit itself.
     """
 
     def __init__(self, modules: DslBindings) -> None:
@@ -153,20 +154,21 @@ class _Cleaner:
         self.module: Any = None
 
     def __call__(self, _owner: object, module: Any, _function: str) -> None:  # noqa: ANN401
-        """Called by the DSL as a hook after it has traced a module and before it writes it."""
+        """The hook that the DSL calls after it has traced a module and before it writes it."""
         for operation in module.body.operations:
             if operation.operation.name == "func.func":
                 for block in operation.regions[0].blocks:
                     _drop_prints(block)
         strip = self._modules.passes.PassManager.parse("builtin.module(strip-debuginfo)")
-        # The DSL verifies no module between its trace and its own passes, which infer alignments that copies need.
+        # Without the verifier, because the DSL verifies modules only after its own passes, which infer alignments for
+        # copies.
         strip.enable_verifier(enable=False)
         strip.run(module.operation)
         self.module = module
 
 
 def _cleaned(artifact: Any, clean: _Cleaner, modules: DslBindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
-    """Returns the cleaned artifact of a DSL without hooks: its module is read and written again."""
+    """Returns the artifact without those parts, for a DSL without hooks: reads its module and writes it again."""
     with modules.context():
         module = modules.ir.Module.parse(artifact.get_bitcode())
         clean(None, module, "")
@@ -209,13 +211,13 @@ def _drop_unused(owners: list[Any]) -> None:
         owner.erase()
 
 
-# ---- CuTe DSL kernels for NVIDIA GPUs ----
+# ---- The compiler plug-in ----
 
 
 _log = logging.getLogger("silo")
 _OLDEST = 80
 _ANY_ARCH = Target("cuda")
-_MOST_TRACED = 256  # some 10 KB each
+_MOST_TRACED = 256  # each takes some 10 KB
 
 
 class _HasWrapper(Protocol):
@@ -228,10 +230,13 @@ class CuteCompiler:
     declaration = CUTE
 
     def __init__(self) -> None:
-        self._traced: dict[str, CuteJob] = {}  # of kernels that do not read the arch; under the front end's lock
+        # jobs of kernels that do not read the arch, by their inputs; used under the front end's lock
+        self._traced: dict[str, CuteJob] = {}
 
     def identity(self, target: Target) -> str:
-        """Returns the DSL's version with its CUDA toolkit, and the digest of Silo's code. Does not import the DSL.
+        """Returns the version of the DSL and of its CUDA toolkit, and the digest of Silo's code.
+
+        Does not import the DSL.
 
         Raises:
             ToolchainError: the DSL is missing or too old.
@@ -250,7 +255,7 @@ class CuteCompiler:
         return usable()
 
     def artifact_target(self, target: Target) -> Target:
-        """Returns the target of the code made for ``target``: from sm_90 on the ``a`` form, as in the DSL itself.
+        """Returns the target of code made for ``target``: from sm_90 on the arch with an ``a``, as the DSL itself does.
 
         A device's target is ``sm_90``, but kernels that use Hopper's tensor cores compile only for ``sm_90a``.
 
@@ -295,7 +300,7 @@ class CuteCompiler:
         return Lowered(job.to_job(variant.kernel, target))
 
     def _needs_dsl(self, source: Source, variant: Variant, job: CuteJob) -> bool:
-        """Makes the choice of a source with ``host="auto"``, by compiling its first variant here."""
+        """Decides which host code launches a source with ``host="auto"``, by compiling its first variant here."""
         choice = getattr(source, "host_choice", None)
         if not isinstance(choice, HostChoice) or not choice.open:
             return False
@@ -305,7 +310,7 @@ class CuteCompiler:
             missing = host_code_missing()
             if missing:
                 _log.info('%s: host="dsl" would launch it, but %s', variant.kernel, missing)
-                return False  # the worker's error has the reason and the cure
+                return False  # the worker fails too, and its error has the reason and the remedy
             choice.reason = str(error)
             _log.warning(
                 "%s is launched by the DSL's own host code, which is native code and needs the DSL's library where it "
@@ -314,12 +319,12 @@ class CuteCompiler:
                 choice.reason.partition("; let the DSL")[0],
             )
         except CompileError:
-            return False  # this config fails in a worker, with the reason; another may decide
+            return False  # this config fails in a worker, with the reason; another config may decide
         choice.open = False
         return bool(choice.reason)
 
     def _keep(self, key: str, job: CuteJob) -> None:
-        """Keeps a job that serves every arch, and drops the oldest beyond ``_MOST_TRACED``."""
+        """Stores a job that is valid for every arch, and drops the oldest beyond ``_MOST_TRACED``."""
         self._traced[key] = job
         if len(self._traced) > _MOST_TRACED:
             del self._traced[next(iter(self._traced))]
@@ -329,7 +334,7 @@ class CuteCompiler:
         bindings()
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Compiles a job with the DSL's back end; reads and imports no source of the user.
+        """Compiles a job with the DSL's back end. Reads and imports no source of the user.
 
         Raises:
             ToolchainError: the DSL is missing, too old, or of another version than the job's.

@@ -11,9 +11,9 @@ CUTE = CompilerDeclaration(
     compiler="silo.kinds.cute.cute_compiler:CuteCompiler",
     sources=("cute",),
     targets=("cuda",),
-    options=(),  # block, cluster, shared memory and every constexpr belong to the source, which a config may set
+    options=(),  # a config sets block, cluster, shared memory and constexprs as constants of the source instead
     blobs=(BlobKind("cubin"), BlobKind("cuteobj", host_code=True)),
-    # Modules that make the job, that define its inputs, and that read launch info from the binary.
+    # Modules that make the job, modules that define its inputs, and modules that read launch info from the binary.
     code=("silo.kinds.cute", "silo.artifacts"),
 )
 

@@ -1,4 +1,4 @@
-"""A compile job of the CuTe DSL: the bytes of its precompiled artifact, and the facts missing from them."""
+"""A compile job of the CuTe DSL: the bytes of its precompiled artifact, and facts that are not in the artifact."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ AXES = ("x", "y", "z")
 
 
 class CuteArgumentRole(Enum):
-    """The value that a launch passes for one argument of the host function."""
+    """What a launch passes for an argument of the host function."""
 
     POINTER = "pointer"  # an array: its address
-    TENSOR = "tensor"  # an array of a dynamic layout: its address and the leaves
+    TENSOR = "tensor"  # an array of a dynamic layout: its address, and the extents and strides that are passed
     SCALAR = "scalar"  # a number
-    GRID = "grid"  # an axis of the launch's grid: the name is x, y or z
-    STREAM = "stream"  # the launch's stream; no name
+    GRID = "grid"  # the size of the grid along one axis; ``name`` is x, y or z
+    STREAM = "stream"  # the launch's stream; without a name
 
 
 _ABI_TYPE = enumerated(AbiType)
@@ -57,10 +57,10 @@ def _read_leaf(data: JSON, what: str) -> tuple[AbiType, str]:
 
 @frozen
 class HostArgument(PersistedRow):
-    """One argument of the traced host function: the value that the launch passes there.
+    """One argument of the traced host function, and the value that the launch passes for it.
 
-    ``name`` is the kernel parameter's; ``leaves`` are the scalars that represent it in the host function's own
-    arguments, each an ABI type and a part (``shape.0``), as in :class:`silo.core.launch_info.LayoutSlot`.
+    ``name`` is the kernel parameter's name. ``leaves`` are the scalars that make up the argument, each an ABI type and
+    a part (``shape.0``), as in :class:`silo.core.launch_info.LayoutSlot`.
     """
 
     title = "an argument of the host function"
@@ -73,36 +73,37 @@ class HostArgument(PersistedRow):
 
 
 def host_arguments(wrapper: Wrapper) -> tuple[HostArgument, ...]:
-    """Returns the arguments with which a wrapper is traced, in its order."""
-    found: list[HostArgument] = []
+    """Returns the arguments with which a wrapper is traced, in the wrapper's order."""
+    arguments: list[HostArgument] = []
     for one in wrapper.parameters:
         role = CuteArgumentRole(one.form.value)
         leaves: Iterable[tuple[AbiType, str]] = one.leaves
         if role is CuteArgumentRole.POINTER:
             leaves = [(AbiType.POINTER, "")]
         elif role is CuteArgumentRole.SCALAR:
-            # The DSL's kernels take a bool as one byte.
+            # Kernels of the DSL take a bool as one byte.
             leaves = [(AbiType.U8 if one.dtype.short == "i1" else AbiType(one.dtype.short), "")]
-        found.append(HostArgument(role, one.name, tuple(leaves)))
+        arguments.append(HostArgument(role, one.name, tuple(leaves)))
     if wrapper.written:
-        found += [HostArgument(CuteArgumentRole.GRID, axis, ((AbiType.I32, ""),)) for axis in AXES]
+        arguments += [HostArgument(CuteArgumentRole.GRID, axis, ((AbiType.I32, ""),)) for axis in AXES]
     if wrapper.stream:
-        found.append(HostArgument(CuteArgumentRole.STREAM))
-    return tuple(found)
+        arguments.append(HostArgument(CuteArgumentRole.STREAM))
+    return tuple(arguments)
 
 
 @frozen
 class CuteJob:
-    """The inputs of a worker for a cubin and its launch info.
+    """The inputs from which a worker makes a cubin and its launch info.
 
     ``artifact`` is the result of ``cute.compile.to_precompiled_mlir``, serialized, without source locations; it is the
-    job's text, in base64. The other fields are the job's parameters: ``dsl`` and ``toolkit`` are the versions of the
-    DSL that made it and of the DSL's CUDA toolkit, and the worker's must be the same; ``arguments`` describe the host
-    function's arguments. ``block``, ``cluster`` and ``smem`` (bytes of dynamic shared memory) are the author's values,
-    None if the artifact decides: a constant in the artifact must equal the author's value, and the author's value
-    replaces a dynamic value. ``grid`` is the grid that the variant is for, None for any grid; ``maps`` are the tensor
-    maps that the host function makes. ``host`` is ``silo``, or ``dsl`` if the DSL's own host function launches; only
-    then are ``parameters``, the names of all kernel parameters, and ``linker``, the linker's version, set.
+    job's text, in base64. The other fields are the job's parameters. ``dsl`` and ``toolkit`` are the versions of the
+    DSL that made the artifact and of its CUDA toolkit; the worker must have the same versions. ``arguments`` describe
+    the host function's arguments. ``block``, ``cluster`` and ``smem`` (bytes of dynamic shared memory) are the author's
+    values, None if the artifact decides: a constant in the artifact must equal the author's value, and the author's
+    value replaces a dynamic value. ``grid`` is the grid that the variant is for, None for any grid; ``maps`` are the
+    tensor maps that the host function makes. ``host`` is ``silo``, or ``dsl`` if the DSL's own host function launches.
+    Only then two further fields are set: ``parameters``, the names of all kernel parameters, and ``linker``, the
+    linker's version.
     """
 
     artifact: bytes
@@ -141,7 +142,7 @@ class CuteJob:
 
     @classmethod
     def from_job(cls, job: CompileJob) -> CuteJob:
-        """Returns the :class:`CuteJob` of a job. Raises CompileError: the job is another compiler's, or damaged."""
+        """Returns the :class:`CuteJob` in a job. Raises CompileError if the job is another compiler's, or damaged."""
 
         def sizes(name: str) -> tuple[int, ...] | None:
             return None if data[name] is None else read_integers(data[name], f"the {name} of a job")

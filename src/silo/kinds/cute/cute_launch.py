@@ -1,4 +1,4 @@
-"""Launch info of a cubin: from the host function's launch, the author's options, and the cubin's own table.
+"""Makes launch info for a cubin: from the host function's launch, the author's options, and the cubin's own table.
 
 :mod:`.tensor_maps` reads tensor maps from the traced module, before the slots are made.
 """
@@ -19,17 +19,17 @@ from silo.kinds.cute.tensor_maps import NO_MAPS, ArrayMap
 __all__ = ["SHARED_BYTES", "launch_info", "map_slot", "placed_arguments", "slot_of", "value_words"]
 
 
-# ---- The slots of launch info, from the kernel's parameters as the host function  ----
+# ---- The slots of launch info, from the kernel's parameters as the host function passes them ----
 
 
 _LET_THE_DSL = 'let the DSL\'s host function launch it: silo.cute(..., host="dsl")'
 
 
 def placed_arguments(arguments: Sequence[HostArgument], call: LaunchCall) -> tuple[HostArgument, ...]:
-    """Returns the host function's arguments in its order; an author's function may take the stream at any position.
+    """Returns the host function's arguments in its order. An author's function may take the stream at any position.
 
     Raises:
-        UnsupportedError: it takes a stream, and launches on another.
+        UnsupportedError: it does not launch on the stream that it takes, or launches on a stream of its own.
     """
     rest = [one for one in arguments if one.role is not CuteArgumentRole.STREAM]
     if len(rest) == len(arguments):
@@ -49,11 +49,11 @@ def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgu
     """Returns the slot of the kernel's parameter ``index``; ``arguments`` are the host function's, in its order.
 
     Raises:
-        UnsupportedError: it holds a value that the launcher cannot make; the message has its origin and a cure.
+        UnsupportedError: it contains a value that the launcher cannot make; the message has its origin and a remedy.
         CompileError: the module and the job contradict each other.
     """
     if parameter.size == 1 and all(leaf.value == 0 for leaf in parameter.leaves):
-        return LayoutSlot("", AbiType.EMPTY)  # for example a TiledMma
+        return LayoutSlot("", AbiType.EMPTY)  # such as a TiledMma
     given = [leaf.value for leaf in parameter.leaves]
     owners = {value.argument for value in given if isinstance(value, LaunchValue)}
     if len(owners) != 1 or not all(isinstance(value, LaunchValue) for value in given):
@@ -117,7 +117,7 @@ def _unmakeable(parameter: PassedParameter, index: int, arguments: Sequence[Host
 
 
 def value_words(value: HostValue, arguments: Sequence[HostArgument]) -> str:
-    """Returns the origin of a value, for messages."""
+    """Describes the origin of a value, for messages."""
     match value:
         case LaunchValue(argument, _):
             found = frozenset({argument})
@@ -134,13 +134,14 @@ def value_words(value: HostValue, arguments: Sequence[HostArgument]) -> str:
 
 _WARP = 32
 
-# Numbers of CUlaunchAttributeID.
+# The numbers of launch attributes (CUlaunchAttributeID).
 _COOPERATIVE = 2
 _CLUSTER = 4
 _PDL = 6
 _SILENT = {7: "programmatic events", 11: "a preferred cluster", 12: "launch completion events"}
 
-# Shared memory that a block may opt in to, by compute capability: CUDA Programming Guide, "Technical Specifications".
+# Bytes of shared memory that a block may opt in to, by compute capability (CUDA Programming Guide, "Technical
+# Specifications").
 SHARED_BYTES = {
     "80": 163 << 10,
     "86": 99 << 10,
@@ -157,7 +158,7 @@ _FIRST_KEPT = 90
 _KEPT_BYTES = 1024
 _MOST_THREADS = 1024
 _FIRST_WITH_CLUSTERS = 90
-_MOST_BLOCKS = 16  # of a cluster, if the driver is asked to allow more than 8
+_MOST_BLOCKS = 16  # blocks of a cluster, if the launch asks the driver to allow more than 8
 
 
 def launch_info(
@@ -167,12 +168,12 @@ def launch_info(
     target: Target,
     maps: Mapping[int, ArrayMap] = NO_MAPS,
 ) -> LaunchInfo:
-    """Returns the launch info for launching the cubin as the host function would; ``maps`` are its tensor maps.
+    """Returns the launch info for launching the cubin in the same way as the host function.
 
-    ``maps`` are by the index of the kernel's parameter.
+    ``maps`` are the tensor maps that the host function makes, by the index of the kernel's parameter.
 
     Raises:
-        UnsupportedError: the launcher cannot do so; the message has the reason and a cure for the author.
+        UnsupportedError: the launcher cannot do so; the message has the reason and a remedy for the author.
         CompileError: the author's options, the module and the cubin contradict each other, or the arch is unsuitable.
     """
     kernel = _kernel(call, kernels)
@@ -211,18 +212,18 @@ def launch_info(
 
 
 def _kernel(call: LaunchCall, kernels: Sequence[BinaryKernel]) -> BinaryKernel:
-    found = [kernel for kernel in kernels if call.kernel.endswith(kernel.entry)]
-    if len(found) != 1:
+    matching = [kernel for kernel in kernels if call.kernel.endswith(kernel.entry)]
+    if len(matching) != 1:
         entries = ", ".join(kernel.entry for kernel in kernels)
         raise CompileError(f"the host function launches {call.kernel}, and the cubin holds {entries}")
-    return found[0]
+    return matching[0]
 
 
 def _compare_table(passed: Sequence[PassedParameter], kernel: BinaryKernel) -> None:
-    """Raises unless the cubin's table has as many parameters, of the same sizes."""
+    """Raises CompileError unless the cubin's table has as many parameters, of the same sizes."""
     sizes = [one.size for one in passed]
     stated = [size for _, size in kernel.parameters]
-    # An empty struct has no bytes in MLIR and one byte in the assembler's table.
+    # In MLIR an empty struct has no bytes; in the assembler's table it has one byte.
     if [size or 1 for size in sizes] != stated:
         raise CompileError(f"the host function passes parameters of {sizes} bytes, and {kernel.entry} takes {stated}")
 
@@ -230,25 +231,28 @@ def _compare_table(passed: Sequence[PassedParameter], kernel: BinaryKernel) -> N
 def _sizes(
     what: str, found: Sequence[HostValue], said: tuple[int, ...] | None, arguments: Sequence[HostArgument]
 ) -> tuple[int, int, int]:
-    """Returns three dimensions: the module's if they are constants, else the author's; both must agree."""
-    given = None if said is None else (*said, 1, 1, 1)[:3]
-    made: list[int] = []
+    """Returns three dimensions: the module's if they are constants, else the author's.
+
+    If both exist, they must agree.
+    """
+    stated = None if said is None else (*said, 1, 1, 1)[:3]
+    dims: list[int] = []
     for axis, value in enumerate(found):
         if isinstance(value, int):
-            made.append(value)
-        elif given is not None:
-            made.append(given[axis])
+            dims.append(value)
+        elif stated is not None:
+            dims.append(stated[axis])
         else:
             raise UnsupportedError(
                 f"the {what}'s {AXES[axis]} is no constant of the kernel: it is {value_words(value, arguments)}; say "
                 f"it: silo.cute(..., {what}=...)"
             )
-    if given is not None and tuple(made) != given:
+    if stated is not None and tuple(dims) != stated:
         raise CompileError(
-            f"{what}={tuple(said or ())} was said, and the host function launches with {tuple(made)}; leave it out, or "
+            f"{what}={tuple(said or ())} was said, and the host function launches with {tuple(dims)}; leave it out, or "
             "let both be the same"
         )
-    return made[0], made[1], made[2]
+    return dims[0], dims[1], dims[2]
 
 
 def _cluster(
@@ -283,36 +287,41 @@ def _flag(
 def _shared(
     call: LaunchCall, job: CuteJob, kernel: BinaryKernel, target: Target, arguments: Sequence[HostArgument]
 ) -> int:
-    """Returns bytes of dynamic shared memory."""
+    """Returns the bytes of dynamic shared memory of a block."""
     if isinstance(call.smem, int):
-        made = call.smem
+        smem = call.smem
     elif job.smem is not None:
-        made = job.smem
+        smem = job.smem
     else:
         raise UnsupportedError(
             f"the bytes of shared memory are no constant of the kernel: they are {value_words(call.smem, arguments)}; "
             "say them: silo.cute(..., smem=...)"
         )
-    if job.smem is not None and job.smem != made:
-        if not any(one.role is CuteArgumentRole.GRID for one in arguments):  # the author's own launch
-            raise CompileError(f"smem={job.smem} was said, and the host function launches with {made}; leave it out")
-        if job.smem < made:
-            raise CompileError(f"smem={job.smem} was said, and the kernel allocates {made} bytes; leave it out")
-        made = job.smem
+    if job.smem is not None and job.smem != smem:
+        # without grid arguments, the author wrote the host function
+        if not any(one.role is CuteArgumentRole.GRID for one in arguments):
+            raise CompileError(f"smem={job.smem} was said, and the host function launches with {smem}; leave it out")
+        if job.smem < smem:
+            raise CompileError(f"smem={job.smem} was said, and the kernel allocates {smem} bytes; leave it out")
+        smem = job.smem
     number = capability(target)
     limit = SHARED_BYTES.get(str(number))
-    # From sm_90 on the assembler's count includes memory reserved by the driver, which is not part of a block's limit.
+    # From sm_90 on, the assembler's count includes memory reserved by the driver, which does not count against the
+    # limit.
     fixed = max(0, kernel.shared_bytes - _KEPT_BYTES) if number >= _FIRST_KEPT else kernel.shared_bytes
-    if made < 0 or (limit is not None and made + fixed > limit):
+    if smem < 0 or (limit is not None and smem + fixed > limit):
         raise CompileError(
-            f"a block takes {made + fixed} bytes of shared memory, and {target.arch} has {limit}; take smaller tiles "
+            f"a block takes {smem + fixed} bytes of shared memory, and {target.arch} has {limit}; take smaller tiles "
             "or fewer stages"
         )
-    return made
+    return smem
 
 
 def _check_grid(call: LaunchCall, job: CuteJob, arguments: Sequence[HostArgument]) -> None:
-    """Checks the grid: Silo's wrapper takes it from the launch; an author's host function may have constants."""
+    """Checks the grid. Silo's host function takes it from the launch; in an author's it may be constant.
+
+    Raises CompileError.
+    """
     if any(one.role is CuteArgumentRole.GRID for one in arguments):
         for axis, value in enumerate(call.grid):
             owner = arguments[value.argument] if isinstance(value, LaunchValue) else None

@@ -1,4 +1,4 @@
-"""The installed DSL for the compiler: its identity, modules, back end with its result, and diagnoses of errors."""
+"""The installed DSL as a toolchain: its identity, its modules, running the back end, and diagnoses of its errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LIBRARIES = "cutlass._mlir._mlir_libs"
 _FLAVOUR = re.compile(r"_cutlass_ir\.cu([0-9]+)\.")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIX = "CUTE_DSL_"
-# Variables of the DSL that change nothing in the code it makes.
+# Parts of the names of the DSL's environment variables that do not affect the code it makes.
 _WITHOUT_EFFECT = ("LOG", "PRINT", "CACHE", "NO_CACHE", "DUMP", "KEEP", "ARCH", "JIT_TIME", "DISABLE_FILE", "DRYRUN")
 
 
@@ -68,10 +68,10 @@ def require_dsl() -> str:
 
 
 def dsl_identity() -> str:
-    """Returns a line that changes with the code that the DSL makes: its version, its flavour, the digest of its files.
+    """Returns a line that changes when the DSL would make other code: version, flavour, digest of its files.
 
-    The flavour is the CUDA major version whose toolkit is built into it (``cu13``). The DSL itself takes the newest
-    that is installed and that the driver, if any, supports. Raises ToolchainError.
+    The flavour is the CUDA major version whose toolkit is built into it (``cu13``). The DSL itself uses the newest
+    flavour that is installed and that the driver, if any, supports. Raises ToolchainError.
     """
     version = require_dsl()
     line = f"cute-dsl {version} {_flavour()} files {_installed_files()}"
@@ -84,7 +84,7 @@ def dsl_identity() -> str:
 
 
 def toolkit_version() -> str:
-    """Returns the version of the CUDA toolkit in the DSL, such as ``13.4``. Imports the DSL. Raises ToolchainError."""
+    """Returns the version of the DSL's CUDA toolkit, such as ``13.4``. Imports the DSL. Raises ToolchainError."""
     version = dsl_module("cutlass").CUDA_VERSION
     return f"{version.major}.{version.minor}"
 
@@ -98,14 +98,14 @@ class DslBindings(NamedTuple):
     llvm: Any
 
     def context(self) -> Any:  # noqa: ANN401  # a context of MLIR
-        """Returns a new context without threads of its own: modules read in it are small."""
+        """Returns a new MLIR context that starts no threads, as modules read in it are small."""
         made = self.ir.Context()
         made.enable_multithreading(False)  # noqa: FBT003  # the bindings' signature
         return made
 
 
 def bindings() -> DslBindings:
-    """Imports the modules: 1 to 2 s, once per process. Raises ToolchainError."""
+    """Imports the modules, which takes 1 to 2 s, once in a process. Raises ToolchainError."""
     require_dsl()
     return DslBindings(
         dsl_module("cutlass.compiler"),
@@ -115,7 +115,7 @@ def bindings() -> DslBindings:
     )
 
 
-# The DSL accepts such a value, and its own message describes only a later error.
+# Added to the DSL's own message, which describes only an error that follows from passing such a value.
 _OUTSIDE = (
     "a kernel is given a value of each call where it declares a Constexpr: pass it a constant, or declare the "
     "parameter with the DSL's type of a number"
@@ -168,13 +168,15 @@ def _driver_major() -> int | None:
 
 @cache
 def _installed_files() -> str:
-    """Returns a digest of the digests that the installer recorded for each of the DSL's distributions."""
+    """Returns a digest of the file digests that the installer recorded for each of the DSL's distributions."""
     state = hashlib.sha256()
-    found = {str(one.metadata["Name"]).lower(): one for one in metadata.distributions(name=None) if _is_part(one)}
-    for name in sorted(found):
-        record = found[name].read_text("RECORD") or ""
+    distributions = {
+        str(one.metadata["Name"]).lower(): one for one in metadata.distributions(name=None) if _is_part(one)
+    }
+    for name in sorted(distributions):
+        record = distributions[name].read_text("RECORD") or ""
         recorded = sorted(line for line in record.splitlines() if ",sha256=" in line and "__pycache__" not in line)
-        state.update("\n".join([name, found[name].version, *recorded, ""]).encode())
+        state.update("\n".join([name, distributions[name].version, *recorded, ""]).encode())
     return state.hexdigest()[:16]
 
 
@@ -197,7 +199,7 @@ def read_artifact(data: bytes, modules: DslBindings) -> Any:  # noqa: ANN401  # 
 
 
 def back_end(artifact: Any, arch: str, modules: DslBindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
-    """Compile an artifact for an arch. Raises CompileError with the DSL's diagnosis."""
+    """Compiles an artifact for an arch. Raises CompileError with the DSL's diagnosis."""
     compiler = modules.compiler.CuteCompiler()
     try:
         compiler.set_device_target(arch)
@@ -248,7 +250,7 @@ def _containers(module: Any, ir: Any) -> list[bytes]:  # noqa: ANN401
 
 
 def _host_function(functions: dict[str, Any]) -> str:
-    """Returns the function with a C interface: another function calls it, named with a prefix."""
+    """Returns the name of the function with a C interface: a function called like it, with a prefix, calls it."""
     found = [name for name in functions if f"_mlir_ciface_{name}" in functions]
     if len(found) != 1:
         raise CompileError(f"the DSL made {len(found)} host functions, and Silo takes one")
@@ -260,10 +262,10 @@ def _is_container(data: bytes) -> bool:
 
 
 def device_code(container: bytes) -> bytes:
-    """Returns the one cubin in a fat binary. Raises CompileError.
+    """Returns the only cubin in a fat binary. Raises CompileError if it does not hold exactly one.
 
-    A header of 16 bytes (magic, version, its size, the size of all that follows), then for each cubin or PTX a header
-    (kind, version, its size, the size of the code, flags at byte 40) and the code.
+    A fat binary has a header of 16 bytes (magic, version, its size, the size of all that follows), then for each cubin
+    or PTX a header (kind, version, its size, the size of the code, flags at byte 40) and the code.
     """
     try:
         _, _, start, _ = struct.unpack_from("<IHHQ", container)

@@ -1,9 +1,10 @@
-"""Reads the launch that a compiled host function makes, by running it over unknown arguments.
+"""Reads the launch that a compiled host function makes, by interpreting it with unknown arguments.
 
 The DSL compiles a host function to MLIR's LLVM dialect: it fills a launch config and an array of parameters, and calls
-the driver. This module follows the function from its first block to that call, with constants if they are known and
-origins otherwise. It reads operations through the DSL's own bindings, not their text. An unknown operation yields an
-unknown value, so a result can be wrong only if an operation does something else than its name means.
+the driver. This module follows the function from its first block to that call. Values are constants if known, and
+otherwise record the arguments from which they come. Operations are read through the DSL's own bindings, not as text. An
+unknown operation yields an unknown value, so a result can be wrong only if an operation does not do what its name
+means.
 """
 
 from __future__ import annotations
@@ -39,15 +40,12 @@ __all__ = [
 ]
 
 
-# ---- Values of a host function while it is read ----
-
-
 # ---- The memory of a host function while it is read: the written values, byte by byte ----
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A place in a block of memory that the function allocated."""
+    """An offset in a block of memory that the function allocated."""
 
     block: int
     offset: int
@@ -55,7 +53,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """The address of a global of the module; ``loaded``: the value there."""
+    """The address of a global variable of the module or, if ``loaded``, its value."""
 
     name: str
     loaded: bool = False
@@ -72,23 +70,23 @@ class MemoryBlock:
 
     layout: CLayout
     cells: dict[int, tuple[int, Scalar]] = field(default_factory=dict[int, tuple[int, Scalar]])
-    spoiled: bool = False  # an unknown operation may have written to it
+    spoiled: bool = False  # whether an unknown operation may have written to it
 
     def put(self, offset: int, size: int, value: Scalar) -> None:
-        """Writes a scalar over the scalars that overlap it."""
+        """Writes a scalar, replacing the scalars that it overlaps."""
         for start, (length, _) in list(self.cells.items()):
             if start < offset + size and offset < start + length:
                 del self.cells[start]
         self.cells[offset] = (size, value)
 
     def get(self, offset: int, size: int) -> Scalar:
-        """Returns a scalar as it was written; any other range of bytes is an unknown value."""
+        """Returns a scalar that was written to exactly these bytes; an unknown value for any other range."""
         length, value = self.cells.get(offset, (0, Computed()))
         return value if length == size and not self.spoiled else Computed()
 
 
 class HostMemory:
-    """All blocks of one run."""
+    """All memory blocks of one run of the host function."""
 
     def __init__(self) -> None:
         self.blocks: list[MemoryBlock] = []
@@ -99,7 +97,10 @@ class HostMemory:
         return Address(len(self.blocks) - 1, 0)
 
     def write(self, address: Part, layout: CLayout, value: Part) -> None:
-        """Writes a value of that layout. An unknown address lies outside of all blocks, because no address escapes."""
+        """Writes a value of that layout.
+
+        An unknown address is outside of all blocks, because no address of a block escapes.
+        """
         if not isinstance(address, Address):
             return
         if layout.scalar is not None:
@@ -126,7 +127,7 @@ class HostMemory:
         )
 
     def spoil(self, address: Part) -> None:
-        """Marks the block at this address as unknown: an unknown operation received it and may have written to it."""
+        """Marks the block at this address as unknown, because an unknown operation may have written to it."""
         if isinstance(address, Address):
             self.blocks[address.block].spoiled = True
 
@@ -145,12 +146,12 @@ def wrapped(value: int, bits: int) -> int:
 
 
 def unsigned(value: int, bits: int) -> int:
-    """Returns the same bits as an unsigned number."""
+    """Returns the unsigned number with the same bits."""
     return value & ((1 << bits) - 1)
 
 
 def _quotient(left: int, right: int) -> int:
-    """Returns the quotient rounded towards zero."""
+    """Returns the quotient, rounded towards zero."""
     made = abs(left) // abs(right)
     return made if (left < 0) == (right < 0) else -made
 
@@ -190,9 +191,9 @@ INTEGER_OPERATIONS: Mapping[str, Callable[[int, int, int], int | None]] = {
     "llvm.ashr": _shifted(_signed(lambda left, right: left >> right)),
     "llvm.lshr": _shifted(_unsigned(lambda left, right: left >> right)),
 }
-"""Maps an operation's name to a function of two signed numbers and their bits; it returns None if undefined."""
+"""Maps an operation's name to a function of two signed numbers and their width in bits; None if undefined."""
 
-# In the order of the dialect's numbers: eq, ne, slt, sle, sgt, sge, ult, ule, ugt, uge.
+# In order of the dialect's numbers: eq, ne, slt, sle, sgt, sge, ult, ule, ugt, uge.
 COMPARISONS: tuple[Callable[[int, int, int], bool], ...] = (
     lambda left, right, _: left == right,
     lambda left, right, _: left != right,
@@ -207,17 +208,17 @@ COMPARISONS: tuple[Callable[[int, int, int], bool], ...] = (
 )
 
 
-# ---- Reads the launch that a compiled host function makes, by running it over unk ----
+# ---- Running a host function ----
 
 
 _MOST_STEPS = 1_000_000
-_DYNAMIC_INDEX = -(1 << 31)  # in the list of a getelementptr's indices: the next operand
+_DYNAMIC_INDEX = -(1 << 31)  # stands for the next operand in the index list of a getelementptr
 _CONFIG = "silo reads a launch config of this form only"
 _LAUNCHES = ("_cudaLaunchKernelEx", "_cudaLaunchKernel")
 _INT32 = CLayout(4, 4, (), AbiType.I32)
 _INT64 = CLayout(8, 8, (), AbiType.I64)
 _POINTER = CLayout(8, 8, (), AbiType.POINTER)
-_ATTRIBUTE_BYTES = 72  # of CUlaunchAttribute: a number, four bytes, and the value
+_ATTRIBUTE_BYTES = 72  # size of CUlaunchAttribute: a number, four bytes of padding, and the value
 _ATTRIBUTE_VALUE = 8
 _VALUE_WORDS = 16
 _PASSED_ON = ("llvm.addrspacecast", "llvm.bitcast", "llvm.inttoptr", "llvm.ptrtoint", "llvm.freeze")
@@ -227,7 +228,7 @@ _HOST_DSL = 'let the DSL launch it: silo.cute(..., host="dsl")'
 
 
 def read_launch(function: Any, functions: Mapping[str, Any], ir: Any, llvm: Any) -> LaunchCall:  # noqa: ANN401
-    """Returns the one launch of ``function``, an ``llvm.func`` of the DSL's bindings.
+    """Returns the only launch of ``function``, an ``llvm.func`` of the DSL's bindings.
 
     Args:
         function: the host function.
@@ -258,7 +259,7 @@ class _Run:
         self._functions = functions
         self._llvm = llvm
         # The DSL's own classes of values turn == into an operation. The hash of their base class is the value's
-        # address, which identifies it as long as the module lives.
+        # address, which identifies the value as long as the module lives.
         self._key: Callable[[Any], int] = ir.Value.__hash__
         self._memory = HostMemory()
         self._values: dict[int, Part] = {}
@@ -275,7 +276,7 @@ class _Run:
         return found
 
     def argument(self, index: int, kind: Any) -> Part:  # noqa: ANN401
-        """Returns an argument of the function: unknown values with their origins."""
+        """Returns an argument of the function: unknown values that record where they come from."""
         members = iter(range(1 << 20))
 
         def value(layout: CLayout) -> Part:
@@ -306,7 +307,7 @@ class _Run:
         return [self._values[self._key(operand)] for operand in operation.operands]
 
     def _jump(self, operation: Any) -> tuple[Any, list[Part]]:  # noqa: ANN401
-        """Returns the block that a block's last operation jumps to, and the arguments it passes."""
+        """Returns the block to which a block's last operation jumps, and the arguments that it passes."""
         values = self._operands(operation)
         if operation.name == "llvm.br":
             return operation.successors[0], values
@@ -359,7 +360,7 @@ class _Run:
         value = operation.attributes["value"]
         kind = operation.results[0].type
         if self.layout(kind).scalar is None:
-            return Computed()  # text
+            return Computed()  # a text
         found = value.value
         return found if isinstance(found, float) else wrapped(int(found), _bits(kind))
 
@@ -390,30 +391,30 @@ class _Run:
         return self._memory.allocate(CLayout(count * member.size, member.align, parts))
 
     def address(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
-        """Computes the address of a member of the object at an address (``getelementptr``)."""
+        """Computes the address of a member within the object at an address (``getelementptr``)."""
         base, rest = values[0], iter(values[1:])
         indices = [
             next(rest) if index == _DYNAMIC_INDEX else index for index in operation.attributes["rawConstantIndices"]
         ]
         if isinstance(base, Symbol):
             return base
-        known = [index for index in indices if isinstance(index, int)]
-        if not isinstance(base, Address) or len(known) != len(indices):
+        constant_indices = [index for index in indices if isinstance(index, int)]
+        if not isinstance(base, Address) or len(constant_indices) != len(indices):
             return _worked_out([base, *values])
         layout = self.layout(operation.attributes["elem_type"].value)
-        offset, _ = layout.at(tuple(known[1:]))
-        return Address(base.block, base.offset + known[0] * layout.size + offset)
+        offset, _ = layout.at(tuple(constant_indices[1:]))
+        return Address(base.block, base.offset + constant_indices[0] * layout.size + offset)
 
     def reading(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
         return self._memory.read(values[0], self.layout(operation.results[0].type))
 
     def member(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
-        found = values[0]
+        part = values[0]
         for index in operation.attributes["position"]:
-            if not isinstance(found, tuple):
+            if not isinstance(part, tuple):
                 return _worked_out(values)
-            found = found[index]
-        return found
+            part = part[index]
+        return part
 
     def with_member(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
         def put(whole: Part, position: list[int]) -> Part:
@@ -423,7 +424,7 @@ class _Run:
             index = position[0]
             return (*whole[:index], put(whole[index], position[1:]), *whole[index + 1 :])
 
-        whole, value = values  # the container is the first operand
+        whole, value = values  # the container is the first operand, the new value the second
         return put(whole, list(operation.attributes["position"]))
 
     def compare(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
@@ -468,7 +469,7 @@ class _Run:
             self._memory.spoil(value)
         return _worked_out(values)
 
-    # -- the launch ------------------------------------------------------------------------------------------------
+    # ---- The launch ----
 
     def _launch_ex(self, values: list[Part]) -> LaunchCall:
         """Reads ``cudaLaunchKernelEx(config, kernel, parameters)``.
@@ -505,7 +506,7 @@ class _Run:
         )
 
     def _attributes(self, where: Part, count: int) -> tuple[tuple[int, tuple[HostValue, ...]], ...]:
-        found: list[tuple[int, tuple[HostValue, ...]]] = []
+        attributes: list[tuple[int, tuple[HostValue, ...]]] = []
         for index in range(count):
             if not isinstance(where, Address):
                 raise CompileError(f"the launch attributes lie at a place that is not known; {_CONFIG}")
@@ -514,17 +515,17 @@ class _Run:
             if not isinstance(number, int):
                 raise CompileError(f"which launch attribute the host function sets is not known; {_CONFIG}")
             words = [self._read(at, _ATTRIBUTE_VALUE + 4 * word, _INT32) for word in range(_VALUE_WORDS)]
-            while words and words[-1] == Computed():  # never written
+            while words and words[-1] == Computed():  # drop words at the end that were never written
                 words.pop()
-            found.append((number, tuple(words)))
-        return tuple(found)
+            attributes.append((number, tuple(words)))
+        return tuple(attributes)
 
     def _parameters(self, where: Part) -> tuple[PassedParameter, ...]:
-        """Returns the parameters behind an array of pointers to them."""
+        """Returns the kernel's parameters from an array of pointers to them."""
         if not isinstance(where, Address):
             raise CompileError(f"the kernel's parameters lie at a place that is not known; {_CONFIG}")
         count = self._memory.blocks[where.block].layout.size // _POINTER.size
-        found: list[PassedParameter] = []
+        parameters: list[PassedParameter] = []
         for index in range(count):
             at = self._memory.read(self._beside(where, index * _POINTER.size), _POINTER)
             if not isinstance(at, Address) or at.offset:
@@ -534,8 +535,8 @@ class _Run:
                 ArgumentLeaf(leaf.offset, leaf.type, self._read(at, leaf.offset, CLayout(0, 1, (), leaf.type)))
                 for leaf in layout.leaves
             )
-            found.append(PassedParameter(layout.size, layout.align, leaves))
-        return tuple(found)
+            parameters.append(PassedParameter(layout.size, layout.align, leaves))
+        return tuple(parameters)
 
     def _beside(self, address: Address, offset: int) -> Address:
         return Address(address.block, address.offset + offset)

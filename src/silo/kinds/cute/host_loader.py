@@ -1,11 +1,11 @@
-"""The blob ``cuteobj``, a shared object with host and device code: its form, loading it, and calling it.
+"""The blob ``cuteobj``, a shared object with host and device code: its format, loading it, and calling it.
 
-Does not import the DSL's Python: the object needs the DSL's runtime library and tvm-ffi, and the installed ones are
-loaded before it; the system's loader then finds them by their names.
+The DSL's Python code is not imported. The object needs the DSL's runtime library and tvm-ffi; the installed ones are
+loaded before it, so that the system's loader finds them by their names.
 
-It begins with :data:`MAGIC`, four bytes with the length of the head (little endian), the head as JSON, and then the
-shared object. The object holds the DSL's code for the kernel, and no code of NVIDIA's libraries: it names the libraries
-that it needs, and a machine without them refuses to load it.
+The blob begins with :data:`MAGIC`, four bytes with the length of the header (little endian), the header as JSON, and
+then the shared object. The object contains the DSL's code for the kernel and no code of NVIDIA's libraries: it names
+the libraries that it needs, and a machine without them cannot load it.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _MOST_HEAD = 1 << 20
 
 
 class Passing(Enum):
-    """How one argument of the host function is passed."""
+    """The form in which one argument of the host function is passed."""
 
-    TENSOR = "tensor"  # the array itself, with shape and strides, which the host code compares with its own
-    ADDRESS = "address"  # of an array
+    TENSOR = "tensor"  # the array itself, whose shape and strides the host code compares with those it was compiled for
+    ADDRESS = "address"  # the address of an array
     INTEGER = "integer"
     FLOAT = "float"
     BOOL = "bool"
-    GRID = "grid"  # an extent of the grid
+    GRID = "grid"  # the size of the grid along one axis
     STREAM = "stream"  # the stream's handle
 
 
 @frozen
 class HostValue(PersistedRow):
-    """One argument: ``index`` is the kernel parameter's, or the axis of the grid; 0 for a stream."""
+    """One argument: ``index`` is the number of the kernel's parameter, or of the axis of the grid; 0 for a stream."""
 
     title = "an argument of host code"
 
@@ -64,7 +64,7 @@ class HostValue(PersistedRow):
 
 @frozen
 class HostObject:
-    """A ``cuteobj``.
+    """The contents of a ``cuteobj`` blob.
 
     Attributes:
         function: the function's name for tvm-ffi. It returns the launch's CUDA error code.
@@ -95,7 +95,7 @@ class HostObject:
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> HostObject:
-        """Returns the object of :meth:`to_bytes`; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_bytes`; raises ``ValueError`` for any other data."""
         begin = len(MAGIC) + 4
         length = int.from_bytes(blob[len(MAGIC) : begin], "little")
         if not blob.startswith(MAGIC) or length > _MOST_HEAD or begin + length > len(blob):
@@ -124,13 +124,12 @@ class HostObject:
 _DLPACK_CUDA = 2
 
 _lock = Mutex()
-# By the digest of the object, the names of its functions, and its versions. Loaded code stays for the life of the
-# process.
+# By the digest of the object, the names of its functions, and its versions. Loaded code is never unloaded.
 _modules: Final[dict[tuple[str, ...], _Module]] = {}
 
 
 def load_cuteobj(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> LibraryCall:
-    """Loads a ``cuteobj`` and returns its call. Silo has checked consent to these bytes.
+    """Loads a ``cuteobj`` and returns the function that launches it. Consent to these bytes was checked before.
 
     Raises:
         DeviceError: the blob is damaged, the device is not NVIDIA's, or the DSL's version or a library is missing.
@@ -162,7 +161,7 @@ class _Module:
     """A loaded shared object."""
 
     def __init__(self, host: HostObject, name: str, driver_major: int | None) -> None:
-        """Loads the object. Raises DeviceError."""
+        """Loads the shared object. Raises DeviceError."""
         self._host = host
         self._prepared: set[int] = set()
         self._library: ctypes.c_void_p | None = None
@@ -173,7 +172,8 @@ class _Module:
             path.write_bytes(host.code)
             try:
                 self._module = tvm_ffi.load_module(str(path))
-                self._object = ctypes.CDLL(str(path))  # the same library: the system's loader knows the file
+                # the library that tvm_ffi loaded: the system's loader recognizes the file
+                self._object = ctypes.CDLL(str(path))
                 self.function: Callable[..., object] = self._module[host.function]
                 self._initialize = self._object[host.initialize]
                 self._prepare = self._object[host.prepare]
@@ -181,7 +181,7 @@ class _Module:
                 raise DeviceError(f"{name}: its host code cannot be loaded: {error}") from error
 
     def prepare(self, index: int, name: str) -> None:
-        """Loads the device code once, and sets its kernels' attributes on a device, whose context is current."""
+        """Loads the device code once, and sets its kernels' attributes on the device of the current context."""
         if self._library is None:
             library = ctypes.c_void_p()
             self._check(self._initialize(ctypes.byref(library)), name, "its device code cannot be loaded")
@@ -216,11 +216,11 @@ def _open_runtime(host: HostObject, name: str, driver_major: int | None) -> ctyp
             f"{name}: its host code was made by {PACKAGE} {host.dsl}, and {version} is installed: install that one "
             f"(pip install '{PACKAGE}=={host.dsl}'), or build the kernel again"
         )
-    found = runtime_library(driver_major)
-    if isinstance(found, Rejected):
-        raise DeviceError(f"{name}: {found.reason}")
+    library = runtime_library(driver_major)
+    if isinstance(library, Rejected):
+        raise DeviceError(f"{name}: {library.reason}")
     try:
-        return ctypes.CDLL(str(found))
+        return ctypes.CDLL(str(library))
     except OSError as error:
         raise DeviceError(f"{name}: the CuTe DSL's runtime library cannot be loaded: {error}") from error
 
@@ -237,7 +237,7 @@ def _tvm_ffi(name: str) -> Any:  # noqa: ANN401  # the module
 
 
 def _error_name(runtime: ctypes.CDLL, code: int) -> str:
-    """Returns `` (cudaErrorName)``; "" if the runtime library lacks the function."""
+    """Returns `` (cudaErrorName)``; "" if the runtime library has no function for names."""
     try:
         named = runtime.cuda_dialect_get_error_name
     except AttributeError:
@@ -267,8 +267,8 @@ def _converter(passing: Passing) -> Callable[[Any], object] | None:
 
 
 def _call(host: HostObject, module: _Module, index: int, name: str) -> LibraryCall:
-    """Returns the function that launches call."""
-    taken = tuple((one.passing, one.index, _converter(one.passing)) for one in host.arguments)
+    """Returns the function that each launch calls."""
+    converters = tuple((one.passing, one.index, _converter(one.passing)) for one in host.arguments)
     first = next((one.index for one in host.arguments if _is_array(one)), None)
     function, within = module.function, native.gpu_within
 
@@ -276,7 +276,7 @@ def _call(host: HostObject, module: _Module, index: int, name: str) -> LibraryCa
         array = None if first is None else arguments[first]
         handle = native.stream_handle(name, stream, array, _DLPACK_CUDA, index)
         values: list[object] = []
-        for passing, place, convert in taken:
+        for passing, place, convert in converters:
             if convert is not None:
                 values.append(convert(arguments[place]))
             elif passing is Passing.TENSOR:

@@ -1,4 +1,4 @@
-"""Host code of the DSL: the object with tvm-ffi's calling convention, linked to a shared object."""
+"""Compiles host code of the DSL to an object with tvm-ffi's calling convention, and links it to a shared object."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from silo.temporary import own_folder
 
 __all__ = ["host_code_missing", "host_object", "link", "linker"]
 
-# ---- Linking host code of the DSL: its object file becomes a shared object that names the libraries it needs ----
+# ---- Linking an object file to a shared object that names the libraries it needs ----
 
 _NEED = 'host="dsl" needs, for linking,'
 _FLAGS = (
@@ -35,17 +35,17 @@ _FLAGS = (
     "-Wl,--build-id=none",
     "-Wl,--hash-style=gnu",
     "-Wl,-z,noexecstack",
-    "-Wl,-z,defs",  # a name that the libraries do not have is an error here, not when it is loaded
+    "-Wl,-z,defs",  # a name that no library has is an error here, not when the object is loaded
 )
 
 
 def linker() -> CCompiler:
-    """Returns the C compiler, which links. Raises CompilerMissingError."""
+    """Returns the C compiler, used as the linker. Raises CompilerMissingError."""
     return find_compiler(settings().cc, _NEED)
 
 
 def host_code_missing() -> str:
-    """Returns the reason why no host code of the DSL can be linked here; "" if it can."""
+    """Returns why host code of the DSL cannot be linked here; "" if it can."""
     try:
         linker()
     except CompilerMissingError as error:
@@ -54,7 +54,7 @@ def host_code_missing() -> str:
 
 
 def link(made: bytes, version: str) -> tuple[bytes, str]:
-    """Returns a shared object linked from an object file, and the linker's output; ``version`` is the job's linker.
+    """Links an object file; returns the shared object and the linker's output. ``version`` is the job's linker.
 
     Raises:
         ToolchainError: a library that it needs is not installed, or the linker has another version.
@@ -89,9 +89,9 @@ def link(made: bytes, version: str) -> tuple[bytes, str]:
             raise CompileError(f"{command.version} left no object: {error}") from error
 
 
-# ---- Compiling the DSL's own host code: an object file with tvm-ffi's calling convention ----
+# ---- Compiling the DSL's own host code to an object file ----
 
-_PREFIX = "silo"  # of the symbols
+_PREFIX = "silo"  # prefix of the object's symbols
 _WARP = 32
 _TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 
@@ -116,11 +116,11 @@ def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
         compiler.add_compile_option("symbol-prefix", _PREFIX)
         compiled = compiler.compile_to(artifact, dsl.ArtifactType.CompiledMlir)
         cubins = device_codes(compiled, modules)
-        made = compiler.compile_to(compiled, dsl.ArtifactType.Object)
+        object_file = compiler.compile_to(compiled, dsl.ArtifactType.Object)
     except (RuntimeError, ValueError, TypeError, MemoryError) as error:
         raise CompileError(diagnosis(error)) from error
-    code, log = link(made.get_data(), job.linker)
-    function = str(made.metadata[0].symbol_name)
+    code, log = link(object_file.get_data(), job.linker)
+    function = str(object_file.metadata[0].symbol_name)
     blob = HostObject(
         function=function,
         initialize=f"{_PREFIX}_cuda_init",
@@ -132,7 +132,7 @@ def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
         code=code,
     )
     kernels = [one for cubin in cubins for one in inspect_binary(cubin, "cubin")]
-    # The host code sets the launch itself; these values are only shown to people.
+    # The host code itself sets the launch; these values are only for display.
     block = kernels[0].required_block if len(kernels) == 1 and kernels[0].required_block else (1, 1, 1)
     threads = block[0] * block[1] * block[2]
     launch = LaunchInfo(
@@ -150,21 +150,21 @@ def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
 
 
 def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgument, Passing]]:  # noqa: ANN401
-    """Returns each argument of the entry and how it is passed, in its order.
+    """Returns each argument of the entry, and how it is passed, in the entry's order.
 
-    Changes the entry's description in ``function``: its return type, and the parameter of its stream.
+    Changes the entry's description in ``function``: its return type, and the parameter for its stream.
     """
-    given = iter([one for one in job.arguments if one.role is not CuteArgumentRole.STREAM])
+    arguments = iter([one for one in job.arguments if one.role is not CuteArgumentRole.STREAM])
     placed: list[tuple[Any, HostArgument, Passing]] = []
     streams: list[int] = []
-    taken: Sequence[Any] = list(function.params)
-    for index, one in enumerate(taken):
+    parameters: Sequence[Any] = list(function.params)
+    for index, one in enumerate(parameters):
         if one.abi_arg_index is None and one.ir_arg_index is None:
-            continue  # a constant
+            continue  # constants are not arguments of the compiled entry
         if isinstance(one, dsl.Stream | dsl.EnvStream):
             streams.append(index)
             continue
-        argument = next(given, None)
+        argument = next(arguments, None)
         passing = None if argument is None else _passing(argument, one, dsl)
         if argument is None or passing is None:
             what = "nothing" if argument is None else f"the {argument.role.value} {argument.name}"
@@ -173,14 +173,14 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
                 "numbers and bools"
             )
         placed.append((one.abi_arg_index, argument, passing))
-    if (left := next(given, None)) is not None:
+    if (left := next(arguments, None)) is not None:
         raise CompileError(f"the host function takes no argument for {left.name}")
     if len(streams) != 1:
         raise CompileError(
             'with host="dsl" the host function needs one parameter for the stream of a call, which it gives to '
             f"launch(stream=...); it has {len(streams)}"
         )
-    old = taken[streams[0]]
+    old = parameters[streams[0]]
     stream = dsl.Stream(old.name)
     place: Any = len(placed) if old.abi_arg_index is None else old.abi_arg_index
     stream.ir_arg_index, stream.abi_arg_index = old.ir_arg_index, place
@@ -194,7 +194,7 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
 
 
 def _passing(argument: HostArgument, taken: Any, dsl: Any) -> Passing | None:  # noqa: ANN401
-    """Returns how the entry takes the argument; None if it takes another type."""
+    """Returns how the entry takes the argument; None if the entry's type does not fit it."""
     if argument.role in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR):
         if isinstance(taken, dsl.Pointer):
             return Passing.ADDRESS

@@ -1,4 +1,4 @@
-"""The launch that a compiled host function makes, as constants or as origins; and layouts of types of the DSL.
+"""The launch that a compiled host function makes, with constants or origins as values; and layouts of the DSL's types.
 
 :mod:`.host_function` reads it from the compiled module; :mod:`.cute_launch` turns it into launch info.
 """
@@ -33,10 +33,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LaunchValue:
-    """A value passed to the host function: its ``argument``, counted from 0, and the member of it.
+    """A value passed to the host function: the number of its ``argument``, counted from 0, and the ``member`` in it.
 
-    ``member`` is the index of the leaf among the argument's scalars, in C's order: 0 for a pointer or a number, and for
-    a tensor's pointer; its dynamic sizes and strides follow.
+    ``member`` is the index of a scalar among the argument's scalars, in C's order: 0 for a pointer or a number, and for
+    a tensor's pointer; the tensor's dynamic sizes and strides follow.
     """
 
     argument: int
@@ -45,7 +45,7 @@ class LaunchValue:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A value that the host function computes when it runs, from these of its arguments."""
+    """A value that the host function computes at run time from these of its arguments."""
 
     arguments: frozenset[int] = frozenset()
 
@@ -72,19 +72,19 @@ class PassedParameter:
 
     @property
     def arguments(self) -> tuple[int, ...]:
-        """The host function's arguments from which it is made, in order."""
-        found: set[int] = set()
+        """The numbers of the host function's arguments from which the parameter is made, in order."""
+        numbers: set[int] = set()
         for leaf in self.leaves:
             if isinstance(leaf.value, LaunchValue):
-                found.add(leaf.value.argument)
+                numbers.add(leaf.value.argument)
             elif isinstance(leaf.value, Computed):
-                found |= leaf.value.arguments
-        return tuple(sorted(found))
+                numbers |= leaf.value.arguments
+        return tuple(sorted(numbers))
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchCall:
-    """One launch. ``kernel`` is the host function's name for the loaded kernel; it ends with the entry.
+    """One launch. ``kernel`` is the host function's name for the loaded kernel, which ends with the entry's name.
 
     ``grid``, ``block`` and ``smem`` (bytes of dynamic shared memory) may be constants. ``stream`` is the stream's
     handle: 0 for the default stream. ``attributes`` are the launch attributes by the driver's number
@@ -100,14 +100,14 @@ class LaunchCall:
     attributes: tuple[tuple[int, tuple[HostValue, ...]], ...] = ()
 
 
-# ---- Layouts and types as MLIR writes them in the DSL's types ----
+# ---- Layouts and types, in the notation of MLIR's types of the DSL ----
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutLeaf:
-    """One number of a layout: ``value`` is None if it is known only at the launch.
+    """One number of a layout: ``value`` is None if it is only known at the launch.
 
-    ``basis`` are the modes that a stride of coordinates steps along: ``2@1`` is two steps along mode 1.
+    ``basis`` are the modes along which a stride of coordinates steps: ``2@1`` is two steps along mode 1.
     """
 
     value: int | None
@@ -119,7 +119,7 @@ Tree: TypeAlias = "LayoutLeaf | tuple[Tree, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A shape and strides, trees of the same form."""
+    """A shape and strides: trees of equal structure."""
 
     shape: Tree
     stride: Tree
@@ -151,7 +151,7 @@ def parse_layout(text: str) -> Layout:
 
 
 def type_parameters(text: str, *names: str) -> list[str]:
-    """Returns the parameters of a type with one of these names, without quotes round a whole parameter.
+    """Returns the parameters of a type with one of these names; quotes around a whole parameter are removed.
 
     >>> type_parameters('!cute.coord_tensor<"(0,0)", "(4,8):(1@1,1@0)">', "cute.coord_tensor")
     ['(0,0)', '(4,8):(1@1,1@0)']
@@ -162,7 +162,7 @@ def type_parameters(text: str, *names: str) -> list[str]:
     name, _, rest = text.partition("<")
     if name not in [f"!{one}" for one in names] or not rest.endswith(">"):
         raise _unknown(text)
-    found: list[str] = []
+    parameters: list[str] = []
     depth, begin, quoted = 0, 0, False
     body = rest[:-1]
     for at, character in enumerate(body):
@@ -175,10 +175,10 @@ def type_parameters(text: str, *names: str) -> list[str]:
         elif character in ">)]":
             depth -= 1
         elif character == "," and depth == 0:
-            found.append(body[begin:at])
+            parameters.append(body[begin:at])
             begin = at + 1
-    found.append(body[begin:])
-    return [one.strip().removeprefix('"').removesuffix('"') for one in found]
+    parameters.append(body[begin:])
+    return [one.strip().removeprefix('"').removesuffix('"') for one in parameters]
 
 
 class _Reader:
@@ -236,7 +236,7 @@ def _unknown(words: str | Sequence[str]) -> CompileError:
     return CompileError(f"the DSL's artifact has words that this version of Silo does not know: {words}")
 
 
-# ---- The memory layout of the types of a compiled host function, by the rules of C on 64-bit machines ----
+# ---- The memory layout of the types in a compiled host function, by the rules of C on 64-bit machines ----
 
 _POINTER_BYTES = 8
 _FLOATS = {"f16": AbiType.FP16, "bf16": AbiType.BF16, "f32": AbiType.FP32, "f64": AbiType.FP64}
@@ -255,8 +255,8 @@ class MemoryLeaf:
 class CLayout:
     """A type in memory.
 
-    ``parts`` are the layouts of a struct's or an array's members with their offsets; () for a scalar, which has one
-    leaf, and for an empty struct, which has zero leaves.
+    ``parts`` are the layouts of a struct's or an array's members with their offsets. They are () for a scalar, which
+    has one leaf, and for an empty struct, which has no leaves.
     """
 
     size: int
@@ -272,16 +272,16 @@ class CLayout:
         return tuple(MemoryLeaf(offset + leaf.offset, leaf.type) for offset, part in self.parts for leaf in part.leaves)
 
     def at(self, indices: tuple[int, ...]) -> tuple[int, CLayout]:
-        """Returns the offset and the layout of a member, by its path of indices."""
-        offset, found = 0, self
+        """Returns the offset and the layout of the member at a path of indices."""
+        offset, layout = 0, self
         for index in indices:
-            step, found = found.parts[index]
+            step, layout = layout.parts[index]
             offset += step
-        return offset, found
+        return offset, layout
 
 
 def layout_of(llvm: Any, kind: Any) -> CLayout:  # noqa: ANN401  # the DSL's bindings are untyped
-    """Returns the layout of ``kind``, a type of the LLVM dialect with the bindings ``llvm``. Else CompileError."""
+    """Returns the layout of ``kind``, a type of the LLVM dialect with the bindings ``llvm``. Raises CompileError."""
     kind = kind.maybe_downcast()
     if isinstance(kind, llvm.StructType):
         return _struct([layout_of(llvm, member) for member in kind.body], packed=bool(kind.packed))

@@ -1,4 +1,7 @@
-"""The tensor maps that a host function makes from its arrays, read from the traced module, with their parameters."""
+"""The tensor maps that a host function makes from its arrays, and the kernel parameters for them.
+
+They are read from the traced module.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from silo.kinds.cute.launch_call import LaunchCall, LayoutLeaf, flat, parse_layo
 
 __all__ = ["BY_THE_DSL", "NO_MAPS", "ArrayMap", "HostMaps", "is_map", "maps_of_kernel", "read_maps"]
 
-# ---- The tensor maps that a host function makes from arrays: their encoding, and their kernel parameters ----
+# ---- The encoding of tensor maps, and their kernel parameters ----
 
 _MAP_BYTES = 128
 BY_THE_DSL = 'let the DSL\'s host function make the map: silo.cute(..., host="dsl")'
@@ -23,7 +26,7 @@ BY_THE_DSL = 'let the DSL\'s host function make the map: silo.cute(..., host="ds
 
 @frozen
 class ArrayMap:
-    """The map of one array: ``argument`` is the host function's, the other fields are as in :class:`TensorMap`."""
+    """The map of one array: ``argument`` is the host function's argument; other fields are as in :class:`TensorMap`."""
 
     argument: int
     swizzle: int
@@ -33,7 +36,7 @@ class ArrayMap:
     axes: tuple[int | tuple[int, int], ...]
 
     def of(self, name: str) -> TensorMap:
-        """Returns the map of the array in the kernel parameter ``name``."""
+        """Returns the map, for the array in the kernel parameter ``name``."""
         return TensorMap(name, self.swizzle, self.element_bytes, self.element_type, self.box, axes=self.axes)
 
     def to_json(self) -> JSON:
@@ -42,7 +45,7 @@ class ArrayMap:
 
     @classmethod
     def from_json(cls, data: JSON) -> ArrayMap:
-        """Returns the map of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         members = read_object(data, ("argument", "map"), "the map of an array")
         made = TensorMap.from_json(members["map"])
         argument = read_natural(members["argument"], "an argument of the host function")
@@ -51,9 +54,9 @@ class ArrayMap:
 
 @frozen
 class HostMaps(Persisted):
-    """The maps that a host function makes for the kernel it launches, in the order of the kernel's parameters.
+    """The maps that a host function makes for the kernel that it launches, in the order of the kernel's parameters.
 
-    ``refused`` is the reason why the launcher cannot make them; it matters only if the kernel takes any.
+    ``refused`` is why the launcher cannot make them; it matters only if the kernel takes any of them.
     """
 
     title = "the maps of a host function"
@@ -78,7 +81,7 @@ def maps_of_kernel(host: HostMaps, call: LaunchCall) -> Mapping[int, ArrayMap]:
         call: the launch that the compiled host function makes.
 
     Raises:
-        UnsupportedError: a map that the launcher cannot make; the message has the reason and a cure.
+        UnsupportedError: a map that the launcher cannot make; the message has the reason and a remedy.
     """
     places = [index for index, one in enumerate(call.parameters) if is_map(one.size, len(one.leaves))]
     if not places:
@@ -110,8 +113,9 @@ _MADE = {
 }
 _ATOM = "!cute_nvgpu.atom.non_exec_"
 _KINDS = ("#cute_nvgpu.tiled_tma_load<sm_90>", "#cute_nvgpu.tiled_tma_load<sm_90_multicast>")
-_THROUGH = ("cute.make_view", "cute.get_iter")  # the memory of the result begins at the first operand's
-# The DSL's names of element formats: CUtensorMapDataType, and bytes.
+# operations whose result points to the same memory as their first operand
+_THROUGH = ("cute.make_view", "cute.get_iter")
+# For each element format of the DSL: CUtensorMapDataType, and bytes.
 _FORMATS = {
     "U8": (0, 1),
     "U16": (1, 2),
@@ -125,17 +129,17 @@ _FORMATS = {
     "BF16_RN": (9, 2),
     "TF32_RN": (11, 4),
 }
-# Swizzles of bytes: CUtensorMapSwizzle by the DSL's text.
+# CUtensorMapSwizzle for each of the DSL's swizzles, which permute bytes.
 _SWIZZLES = {"S<0,4,3>": 0, "S<1,4,3>": 1, "S<2,4,3>": 2, "S<3,4,3>": 3}
 _MAX_RANK = 5
 _MAX_BOX = 256
 
 
 def read_maps(module: Any, ir: Any) -> HostMaps:  # noqa: ANN401
-    """Returns the maps that a traced module's host function makes for its one kernel, or the reason why Silo cannot.
+    """Returns the maps that a traced module's host function makes for its one kernel, or why Silo cannot make them.
 
-    The DSL's classes of values add operations to a module when they are read, so the module must not be used
-    afterwards. The caller has entered the module's context and a location.
+    Reading the DSL's classes of values adds operations to a module, so the module must not be used afterwards. The
+    caller has entered the module's context and a location.
     """
     try:
         return HostMaps(tuple(_maps_of_module(module, ir)))
@@ -144,7 +148,7 @@ def read_maps(module: Any, ir: Any) -> HostMaps:  # noqa: ANN401
 
 
 def _maps_of_module(module: Any, ir: Any) -> list[ArrayMap]:  # noqa: ANN401
-    """Returns the maps of the one launch, in the order of the kernel's parameters."""
+    """Returns the maps of the only launch, in the order of the kernel's parameters."""
     hosts = [one for one in module.body.operations if one.operation.name == "func.func"]
     if len(hosts) != 1:
         raise CompileError(f"the artifact has {len(hosts)} host functions, and Silo takes one")
@@ -158,15 +162,15 @@ def _maps_of_module(module: Any, ir: Any) -> list[ArrayMap]:  # noqa: ANN401
 
 
 def _raw(value: Any, ir: Any) -> Any:  # noqa: ANN401
-    """Returns a value of MLIR itself: the DSL's classes wrap some kinds."""
+    """Returns the plain MLIR value, as the DSL's classes wrap some kinds of values."""
     return value if isinstance(value, ir.Value) else value.value
 
 
 def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
-    made = atom.owner
-    if isinstance(made, ir.Block):
+    operation = atom.owner
+    if isinstance(operation, ir.Block):
         raise UnsupportedError(f"the host function is given a tensor map; {BY_THE_DSL}")
-    name: str = made.operation.name
+    name: str = operation.operation.name
     if name not in _MADE:
         raise UnsupportedError(f"a tensor map is made by {name}, which Silo does not know; {BY_THE_DSL}")
     words = {
@@ -181,9 +185,9 @@ def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
     element_type, element_bytes = _FORMATS[words["tma_format"]]
     box = _box(words["tma_gbasis"])
     if name == _LOAD:
-        box = _multicast(box, made.attributes)
-    view, shared = (_raw(made.operands[index], ir) for index in range(2))
-    coordinates = type_parameters(str(_raw(made.results[1], ir).type), "cute.coord_tensor")[-1]
+        box = _multicast(box, operation.attributes)
+    view, shared = (_raw(operation.operands[index], ir) for index in range(2))
+    coordinates = type_parameters(str(_raw(operation.results[1], ir).type), "cute.coord_tensor")[-1]
     memory = type_parameters(str(view.type), "cute.memref")
     argument, direct = _base(view, block, ir)
     if _bits(memory[0]) != 8 * element_bytes:
@@ -205,18 +209,18 @@ def _box(text: str) -> tuple[int, ...]:
 
 
 def _multicast(box: tuple[int, ...], attributes: Any) -> tuple[int, ...]:  # noqa: ANN401
-    """Returns the box that each block of a multicast loads: the box is cut along its outermost dimensions."""
+    """Returns the box that each block of a multicast loads: the whole box, cut along its outermost dimensions."""
     if str(attributes["kind"]) not in _KINDS:
         raise UnsupportedError(f"a tensor map is for loads of kind {attributes['kind']}; {BY_THE_DSL}")
     blocks = int(attributes["num_multicast"].value) if "num_multicast" in attributes else 1
-    made = list(box)
+    sizes = list(box)
     for at in reversed(range(len(box))):
-        if blocks > 1 and made[at] % blocks and blocks % made[at]:
+        if blocks > 1 and sizes[at] % blocks and blocks % sizes[at]:
             break
-        made[at], blocks = max(1, made[at] // blocks), max(1, blocks // made[at])
+        sizes[at], blocks = max(1, sizes[at] // blocks), max(1, blocks // sizes[at])
     if blocks != 1:
         raise UnsupportedError(f"a box of {box} cannot be cut for the blocks of its multicast; {BY_THE_DSL}")
-    return tuple(made)
+    return tuple(sizes)
 
 
 def _swizzle(text: str) -> int:
@@ -224,7 +228,7 @@ def _swizzle(text: str) -> int:
         return 0
     (words,) = type_parameters(text, "cute.composed_layout")
     if not words.startswith("S<"):
-        parse_layout(words)  # raises unless it is only a layout
+        parse_layout(words)  # raises unless it is a layout without a swizzle
         return 0
     swizzle, offset, _ = (*words.split(" o ", 2), "", "")[:3]
     if swizzle not in _SWIZZLES or offset != "0":
@@ -233,17 +237,17 @@ def _swizzle(text: str) -> int:
 
 
 def _base(view: Any, block: Any, ir: Any) -> tuple[int, bool]:  # noqa: ANN401
-    """Returns the argument whose memory a tensor begins with, and whether the tensor is the argument itself."""
+    """Returns the argument in whose memory a tensor begins, and whether the tensor is the argument itself."""
     at, direct = view, True
-    while not isinstance(made := at.owner, ir.Block):
-        name = made.operation.name
+    while not isinstance(operation := at.owner, ir.Block):
+        name = operation.operation.name
         if name not in _THROUGH:
             raise UnsupportedError(
                 f"a tensor map is of memory that the host function finds by {name}, not of an array as it is passed; "
                 f"{BY_THE_DSL}"
             )
-        at, direct = _raw(made.operands[0], ir), False
-    if made != block:
+        at, direct = _raw(operation.operands[0], ir), False
+    if operation != block:
         raise UnsupportedError(f"a tensor map is made in a loop or a branch; {BY_THE_DSL}")
     return int(ir.BlockArgument(at).arg_number), direct
 
@@ -251,34 +255,34 @@ def _base(view: Any, block: Any, ir: Any) -> tuple[int, bool]:  # noqa: ANN401
 def _axes(
     memory: str, coordinates: str, rank: int, element_bytes: int, *, direct: bool
 ) -> tuple[int | tuple[int, int], ...]:
-    """Returns each dimension of the map, outermost first: (size, stride) of a constant layout, else an array's axis."""
+    """Returns each dimension of the map, outermost first: an array's axis, or (size, stride) of a constant layout."""
     layout, steps = parse_layout(memory), parse_layout(coordinates)
     sizes, strides, ways = flat(layout.shape), flat(layout.stride), flat(steps.stride)
     form = f"a tensor map of an array of layout {memory}, with coordinates {coordinates}"
     if len(ways) != len(sizes):
         raise UnsupportedError(f"{form}, is not known; {BY_THE_DSL}")
-    known = all(leaf.value is not None for leaf in (*sizes, *strides))
-    if not known and (not direct or any(not isinstance(mode, LayoutLeaf) for mode in _modes(layout.shape))):
+    constant = all(leaf.value is not None for leaf in (*sizes, *strides))
+    if not constant and (not direct or any(not isinstance(mode, LayoutLeaf) for mode in _modes(layout.shape))):
         raise UnsupportedError(f"{form}, is of a layout that the host function works out; {BY_THE_DSL}")
-    found: dict[int, int] = {}
+    axis_of: dict[int, int] = {}
     for axis, (size, way) in enumerate(zip(sizes, ways, strict=True)):
         if not way.basis:
             if size.value != 1 or way.value != 0:
                 raise UnsupportedError(f"{form}, leaves out axis {axis}; {BY_THE_DSL}")
             continue
-        if way.value != 1 or len(way.basis) != 1 or way.basis[0] in found:
+        if way.value != 1 or len(way.basis) != 1 or way.basis[0] in axis_of:
             raise UnsupportedError(f"{form}, has not one dimension for each axis; {BY_THE_DSL}")
-        found[way.basis[0]] = axis
-    if set(found) != set(range(rank)):
+        axis_of[way.basis[0]] = axis
+    if set(axis_of) != set(range(rank)):
         raise UnsupportedError(f"{form}, has not {rank} dimensions; {BY_THE_DSL}")
-    order = [found[dimension] for dimension in reversed(range(rank))]
+    order = [axis_of[dimension] for dimension in reversed(range(rank))]
     for at, axis in enumerate(order):
         size, stride = sizes[axis].value, strides[axis].value
         inner = at == rank - 1
         if stride is not None and size != 1 and (stride != 1 if inner else (stride * element_bytes % 16 or stride < 0)):
             wanted = "is contiguous along its first dimension" if inner else "has strides of multiples of 16 bytes"
             raise UnsupportedError(f"{form}, cannot be: one {wanted}, and axis {axis} has stride {stride}")
-    if not known:
+    if not constant:
         return tuple(order)
     return tuple((sizes[axis].value or 0, strides[axis].value or 0) for axis in order)
 

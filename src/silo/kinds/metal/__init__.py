@@ -1,1 +1,1 @@
-"""Metal kernels: ``front`` reads texts; the other modules compile them for CPUs and hand them to Apple's GPUs."""
+"""The kind ``metal``: ``front`` reads texts; the other modules compile them for CPUs or pass them to Apple's GPUs."""

@@ -1,4 +1,4 @@
-"""The flags and headers of Metal kernels on the CPU, and torch's headers for them."""
+"""The flags and headers with which clang compiles Metal kernels for the CPU, and torch's headers for Metal kernels."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from silo.kinds.metal.runtime import FOLDER, TORCH_HEADERS
 __all__ = ["HEADER", "code_flags", "digest_of_headers", "headers_folder", "includes_headers"]
 
 HEADER = FOLDER / "metal_stdlib"
-"""Metal's library."""
+"""The header with Metal's standard library."""
 
 _CODE_FLAGS = (
-    "-std=gnu++20",  # objects as template arguments, as Metal's tensor operations have them
-    "-Wno-reserved-user-defined-literal",  # 1.0h
+    "-std=gnu++20",  # C++20 allows objects as template arguments, which Metal's tensor operations use
+    "-Wno-reserved-user-defined-literal",  # for literals such as 1.0h
     "-Xclang",
-    "-cl-single-precision-constant",  # 1.0 is a float
-    "-fno-delete-null-pointer-checks",  # texts load from a null array and do not use the value
+    "-cl-single-precision-constant",  # 1.0 is a float in Metal
+    "-fno-delete-null-pointer-checks",  # texts may load from a null array if they do not use the value
 )
 
 
 def code_flags(target: Target) -> tuple[str, ...]:
-    """Returns the flags that affect the code, also of a precompiled header. Raises TargetError: unknown level."""
+    """Returns the flags that affect code and precompiled headers. Raises TargetError for an unknown level."""
     return (*common_flags(target), *_CODE_FLAGS, *include_flag(FOLDER))
 
 
-# ---- The headers for Metal kernels of an installed torch: ``<c10/metal/...>`` ----
+# ---- Torch's headers for Metal kernels: ``<c10/metal/...>`` ----
 
 _PREFIX = f"<{TORCH_HEADERS}"
 
 
 def includes_headers(text: str) -> bool:
-    """Whether a text includes any of these headers.
+    """Whether a text includes any of torch's headers.
 
     >>> includes_headers("#include <c10/metal/utils.h>"), includes_headers("#include <metal_stdlib>")
     (True, False)
@@ -49,7 +49,10 @@ def includes_headers(text: str) -> bool:
 
 @cache
 def headers_folder() -> Path:
-    """Returns their folder; does not import torch. Raises ToolchainError if torch, or the headers, are missing."""
+    """Returns the folder of torch's headers. Does not import torch.
+
+    ToolchainError if torch or the headers are missing.
+    """
     found = find_spec("torch")
     folder = None if found is None or found.origin is None else Path(found.origin).parent / "include"
     if folder is None or not (folder / "c10" / "metal").is_dir():
@@ -62,7 +65,7 @@ def headers_folder() -> Path:
 
 @cache
 def digest_of_headers() -> str:
-    """Returns a digest of the names and contents of all of them."""
+    """Returns a digest of the names and contents of torch's headers."""
     state = hashlib.sha256()
     for path in sorted((headers_folder() / "c10" / "metal").glob("*.h")):
         state.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")

@@ -1,4 +1,4 @@
-"""Compiles a job to a shared object with clang: the C++ text with the entry that the CPU driver calls."""
+"""Compiles a job to a shared object with clang, after adding the entry function that the CPU driver calls."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from silo.kinds.metal.metal_job import BufferRole, EmulatorJob, MetalArgument
 __all__ = ["GROUP_BYTES", "compile_job", "emulator_identity", "entry_text", "include_flags", "quoted"]
 
 GROUP_BYTES = 32768
-"""Bytes of threadgroup memory, as SILO_THREADS_GROUP_BYTES of emulator/threads.h."""
+"""Bytes of threadgroup memory; equals SILO_THREADS_GROUP_BYTES in emulator/threads.h."""
 
-# ---- The C++ text of a job: Metal's library, the kernel's text, and the entry that Silo's CPU driver calls ----
+# ---- The C++ text of a job: Metal's library, the kernel's text, and the entry function ----
 
 
 def quoted(text: str) -> str:
@@ -44,7 +44,7 @@ def quoted(text: str) -> str:
 
 
 def _held(argument: MetalArgument) -> str:
-    """Returns the C++ that reads an argument from the entry's parameters, once per launch; "" without a slot."""
+    """Returns C++ that reads an argument from the entry's parameters, once in a launch; "" if it is not in them."""
     slot = f"parameters[{argument.number}]"
     match argument.role:
         case BufferRole.POINTER | BufferRole.REFERENCE:
@@ -74,19 +74,22 @@ def _passed(argument: MetalArgument, file: str) -> str:
             return f"at.{argument.text}()"
 
 
-# Clang refuses the cast from half to its own bfloat, which Metal has.
+# Metal allows a cast from half to bfloat, which clang refuses for its own bfloat type.
 _CASTS = "#define static_cast ::silo_metal::cast\n"
 _END_OF_CASTS = "#undef static_cast\n"
-# Assembly is of another machine, and the CPU's would read files (.incbin).
+# Assembly is refused: it would be for another machine, and the CPU's assembler can read files (.incbin).
 _WORDS_OF_ASSEMBLY = ("asm", "__asm", "__asm__")
 _ASSEMBLY = "".join(f"#define {one} SILO_assembly_does_not_run_on_the_CPU\n" for one in _WORDS_OF_ASSEMBLY)
 _END_OF_ASSEMBLY = "".join(f"#undef {one}\n" for one in _WORDS_OF_ASSEMBLY)
 
 
 def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
-    """Returns the whole text; ``#line`` marks the kernel's own lines. ``stack``: bytes per thread, 0: the default."""
+    """Returns the whole text; ``#line`` directives mark the kernel's own lines.
+
+    ``stack``: bytes per thread, 0 by default.
+    """
     x, y, z = job.group
-    held = "".join(_held(one) for one in job.arguments)
+    reads = "".join(_held(one) for one in job.arguments)
     passed = ", ".join(_passed(one, job.file) for one in job.arguments)
     run = "run_fibers" if job.waits else "run_plain"
     threads = "nullptr"
@@ -99,11 +102,11 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
     own_stack = f", {stack}" if stack and job.waits else ""
     switch = "SILO_THREADS_SWITCH\n" if job.waits else ""
     casts = "bfloat" in job.source and "static_cast" in job.source
-    assembly = "asm" in job.source or "##" in job.source  # a macro may join the word
+    assembly = "asm" in job.source or "##" in job.source  # ## in a macro may make the word
     return (
         f"#include <metal_stdlib>\n"
         f"{switch}"
-        # Internal linkage: only the functions that this kernel calls are compiled.
+        # With internal linkage, only the functions that this kernel calls are compiled.
         f"#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n"
         f"{_CASTS if casts else ''}{_ASSEMBLY if assembly else ''}"
         f"#line 1 {quoted(job.file)}\n"
@@ -114,7 +117,7 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
         f'extern "C" [[gnu::flatten, gnu::visibility("default")]] int {entry}(\n'
         f"    void *const *parameters, const uint *grid, unsigned long begin, unsigned long end, void *scratch,\n"
         f"    void *context) {{\n"
-        f"{held}{cut}"
+        f"{reads}{cut}"
         f"  const auto thread_body = [=](const auto &at) {{\n"
         f"    SILO_THREADS_INLINED ::{job.function}({passed});\n"
         f"  }};\n"
@@ -124,15 +127,15 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
     )
 
 
-# ---- From a job to a shared object, by clang ----
+# ---- Compiling with clang ----
 
 _log = logging.getLogger("silo")
-_WAITING = "silo_threads_"  # prefix of the functions that code with waiting threads needs
-_SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
+_WAITING = "silo_threads_"  # prefix of functions that exist only in code whose threads may wait
+_SCRATCH_ALIGN = 64  # bytes; the CPU kernel ABI requires it
 
 
 def emulator_identity(target: Target, clang: CCompiler, code: tuple[str, ...]) -> str:
-    """Returns all that determines an object's bytes besides its job; flags that name folders are left out."""
+    """Returns everything that decides an object's bytes besides its job; paths of folders are left out."""
     flags = [flag for flag in (*code_flags(target), *link_flags()) if not flag.startswith("/")]
     return f"metal emulator code {code_digest(*code)} flags {digest('metal-flags/1', flags)[:16]} {clang.version}"
 
@@ -151,7 +154,7 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
     except CompileError as error:
         if emulated.waits or "undefined reference to `" + _WAITING not in str(error):
             raise
-        # A function of a header waits, which may_wait() cannot see by the names in the text.
+        # A header's function waits, and may_wait() could not see this from the names in the text.
         emulated = replace(emulated, waits=True)
         built = _built(emulated, entry, job.target, flags, clang)
     stack = stack_needed(built.log) if emulated.waits else STACK
@@ -171,7 +174,10 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
 
 
 def include_flags(kernel: str, job: EmulatorJob) -> tuple[str, ...]:
-    """Returns the folder flags for a text that includes torch's headers. ToolchainError: the headers have changed."""
+    """Returns flags with the folder of torch's headers, if the text includes them.
+
+    Raises ToolchainError if the headers have changed since the job was made.
+    """
     if not job.headers:
         return ()
     if job.headers != digest_of_headers():
@@ -190,6 +196,6 @@ def _built(
     header = precompiled_header(clang, code_flags(target), HEADER)
     if header is None:
         return build(text, (*flags, *link_flags()), clang, "c++")
-    # Its name has the digest of its inputs, so clang need not validate it.
+    # The header's file name contains the digest of its inputs, so clang need not validate it.
     use = ("-include-pch", str(header), "-Xclang", "-fno-validate-pch")
     return build(text, (*flags, *use, *link_flags()), clang, "c++")

@@ -22,7 +22,7 @@ __all__ = ["EmulatorCompiler"]
 
 
 class _Facts(CodeFacts):
-    """The arrays' effects from the text."""
+    """The effects of the arrays, taken from the typed signature."""
 
     def __init__(self, signature: Signature) -> None:
         self._effects = {one.name: one.effect for one in signature.parameters if one.kind is ParameterKind.POINTER}
@@ -34,13 +34,13 @@ class _Facts(CodeFacts):
 
 
 class EmulatorCompiler(EmulatedCompiler):
-    """The plug-in ``metalcpu``: source kind ``metal``, targets ``cpu:*``. A threadgroup is a program."""
+    """The plug-in ``metalcpu``: source kind ``metal``, targets ``cpu:*``. Each threadgroup becomes a program."""
 
     declaration = EMULATOR
     subject = "the Metal emulator"
 
     def identity(self, target: Target) -> str:
-        """Returns the digest of Silo's code and Metal's library, clang's version and flags. Runs clang once.
+        """Returns the digest of Silo's code and of Metal's library, and clang's version and flags. Runs clang once.
 
         Raises:
             CompilerMissingError: no suitable clang.
@@ -48,7 +48,7 @@ class EmulatorCompiler(EmulatedCompiler):
         return emulator_identity(target, find_clang(), self.declaration.code)
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """Returns a job with the text as C++, and the arguments of its function.
+        """Returns a job with the text as C++, and the arguments of the kernel's function.
 
         Raises:
             SourceError: not a Metal source.
@@ -67,8 +67,8 @@ class EmulatorCompiler(EmulatedCompiler):
         return compile_job(job, find_clang(), self.identity(job.target))
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """Returns code that checks itself, with the lines of the text."""
-        del nan  # the limits of a launch have it
+        """Returns code that checks itself; its findings name lines of the text."""
+        del nan  # each launch passes this option in its limits
         job = _job(source, variant).to_job(variant.kernel, variant.target)
         return self._checked(variant, job, {one.name: one.effect for one in source.signature.parameters})
 

@@ -1,4 +1,4 @@
-"""Declares the compilers of Metal kernels (one compiles to CPU code, one for Metal devices) and Metal's loader."""
+"""Declares the two compilers of Metal kernels, for the CPU and for Metal devices, and the loader for Metal devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMULATOR = CompilerDeclaration(
         ),
     ),
     blobs=(BlobKind("so", host_code=True), BlobKind("metaljob", checked_text=True)),
-    # The reader of the text, and this package with the headers that the text is compiled against.
+    # The code that reads the text, and this package with the headers against which the text is compiled.
     code=("silo.kinds.metal", "-silo.kinds.metal.programs", "silo.emulation", "silo.drivers.metal"),
 )
 
@@ -34,11 +34,11 @@ METAL = CompilerDeclaration(
     compiler="silo.kinds.metal.shader_compiler:ShaderCompiler",
     sources=("metal",),
     targets=("metal",),
-    options=(),  # group sizes and every other constant belong to the source, which a config may set
+    options=(),  # a config sets group sizes and all other constants as constants of the source instead
     blobs=(BlobKind("msl"),),
     code=("silo.kinds.metal", "-silo.kinds.metal.programs", "silo.emulation", "silo.drivers.metal"),
     in_process=True,
 )
 
-# The text runs only on the GPU.
+# Not host code: the text runs only on the GPU.
 MSL = LoaderDeclaration("msl", host_code=False, load="silo.kinds.metal.metal_loader:load_msl")

@@ -1,4 +1,4 @@
-"""A compile job of the emulator: a kernel's text as C++ and the arguments of its function, made from a variant.
+"""A compile job of the emulator, made from a variant: a kernel's text as C++, and the arguments of its function.
 
 Line numbers stay the same, so that clang's messages name the lines of the text.
 """
@@ -26,7 +26,7 @@ from silo.kinds.metal.metal_declaration import EMULATOR
 __all__ = ["BufferRole", "EmulatorJob", "MetalArgument", "lowered_job", "may_wait", "rewritten"]
 
 
-# ---- Translates a text in Metal's language to C++ where the headers cannot give i ----
+# ---- Translating Metal's language to C++, for differences that the headers cannot hide ----
 
 
 _OBJECT_SPACES = frozenset({"thread", "device", "threadgroup", "constant"})
@@ -34,12 +34,12 @@ _AFTER_PARAMETERS = _OBJECT_SPACES | {"const", "noexcept"}
 _CONTROL = frozenset({"if", "for", "while", "switch", "catch", "return", "(", ",", "="})
 _BEFORE_STATEMENT = frozenset({"{", "}", ";", ")"})
 _ENDS_DECLARATOR = frozenset({"[", ",", ";", "=", "(", "{"})
-# How many brackets a sign opens; negative if it closes them.
+# The number of brackets that a sign opens; negative if it closes brackets.
 _OPENED = {"[": 1, "(": 1, "{": 1, "[[": 2, "]": -1, ")": -1, "}": -1, "]]": -2}
 
 
 class _Edit(NamedTuple):
-    """The text that replaces the text between two places."""
+    """A replacement for the text from ``begin`` up to ``end``."""
 
     begin: int
     end: int
@@ -47,7 +47,7 @@ class _Edit(NamedTuple):
 
 
 def rewritten(text: str) -> str:
-    """Returns a text in Metal's language, whose function constants have their values, as C++."""
+    """Returns a text in Metal's language, whose function constants have values, translated to C++."""
     words = tokens_of(text)
     edits: list[_Edit] = []
     members = {
@@ -87,9 +87,9 @@ def rewritten(text: str) -> str:
 
 
 def _number(word: Token, start: int) -> list[_Edit]:
-    """Returns an edit for a number that C++ reads otherwise: ``1.0`` is a float in Metal, and ``1.0bf`` a bfloat.
+    """Returns the edits for a number that C++ reads differently: ``1.0`` is a float in Metal, and ``1.0bf`` a bfloat.
 
-    Clang's flag for floats does not hold in templates: there the literal is a double again when it is instantiated.
+    Clang's flag for float literals has no effect in templates: when one is instantiated, the literal is a double again.
     """
     text, hexadecimal = word.text, word.text[:2].lower() == "0x"
     if word.kind is not TokenKind.NUMBER:
@@ -105,15 +105,15 @@ def _number(word: Token, start: int) -> list[_Edit]:
 
 
 def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
-    """Edits that leave one of the functions that differ in address spaces alone.
+    """Returns edits that remove overloads of functions which differ only in address spaces, except the first.
 
-    ``f(device T &x) {}`` and ``f(thread T &x) {}`` are one function here, as are ``f() device {}`` and
-    ``f() thread {}``. Functions of other bodies stay, and clang reports the second as a redefinition. By the index of
-    the first token that an edit replaces, each with the index after the last one.
+    Without address spaces, ``f(device T &x) {}`` and ``f(thread T &x) {}`` are the same function, as are ``f() device
+    {}`` and ``f() thread {}``. Overloads with different bodies stay, and clang reports the second as a redefinition.
+    The result maps the index of the first token that an edit replaces to the edit and the index after the last token.
     """
-    found: dict[int, tuple[_Edit, int]] = {}
+    edits: dict[int, tuple[_Edit, int]] = {}
     bodies: dict[tuple[int, str], str] = {}
-    opened: list[int] = []  # the braces around a token
+    opened: list[int] = []  # indices of the open braces
     pairs = _brackets(words)
     for at, word in enumerate(words):
         if word.text == "{":
@@ -123,7 +123,7 @@ def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tupl
         if word.text != "(" or at == 0 or words[at - 1].text in _CONTROL or at not in pairs:
             continue
         after = pairs[at] + 1
-        own: list[int] = []  # address spaces of the object
+        own: list[int] = []  # indices of the address spaces after the parameters, which apply to ``this``
         while after < len(words) and words[after].text in _AFTER_PARAMETERS:
             own += [after] if words[after].text in _OBJECT_SPACES else []
             after += 1
@@ -147,20 +147,20 @@ def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tupl
         body = " ".join(one.text for one in words[after:end] if one.text not in _OBJECT_SPACES)
         if key not in bodies:
             bodies[key] = body
-            found.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
+            edits.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
         elif bodies[key] == body:
-            found[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
+            edits[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
         else:
-            found.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
-    return found
+            edits.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
+    return edits
 
 
 def _defaulted_constructors(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
-    """Edits that remove ``Name() = default;`` from types without other constructors.
+    """Returns edits that remove ``Name() = default;`` from types without other constructors.
 
     Such a type is an aggregate in Metal's C++17, but not in the C++20 of the emulator.
     """
-    found: dict[int, tuple[_Edit, int]] = {}
+    edits: dict[int, tuple[_Edit, int]] = {}
     pairs = _brackets(words)
     for at, word in enumerate(words):
         if word.text not in ("struct", "class") or at + 1 >= len(words) or not words[at + 1].is_word:
@@ -173,27 +173,27 @@ def _defaulted_constructors(text: str, words: Sequence[Token]) -> dict[int, tupl
         own = list(_constructors(words, pairs, words[at + 1].text, opening))
         if all(one is not None for one in own):
             for begin, end in filter(None, own):
-                found[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
-    return found
+                edits[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
+    return edits
 
 
 def _constructors(
     words: Sequence[Token], pairs: Mapping[int, int], name: str, opening: int
 ) -> Iterator[tuple[int, int] | None]:
-    """Yields the first word and the end of each ``name() = default;`` in a class, None for another constructor."""
+    """Yields the first index and the end of each ``name() = default;`` in a class, None for other constructors."""
     place = begin = opening + 1
     while place < pairs[opening]:
         word = words[place].text
         if word == name and words[place - 1].text not in ("~", "::"):
-            behind = place + 1
-            while behind < pairs[opening] and words[place + 1].text == "<" and words[behind - 1].text != ">":
-                behind += 1
-            if words[behind].text == "(":
-                end = pairs[behind] + 1
+            following = place + 1
+            while following < pairs[opening] and words[place + 1].text == "<" and words[following - 1].text != ">":
+                following += 1
+            if words[following].text == "(":
+                end = pairs[following] + 1
                 while words[end].text in _AFTER_PARAMETERS:
                     end += 1
                 tail = [one.text for one in words[end : end + 3]]
-                plain = pairs[behind] == behind + 1 and tail == ["=", "default", ";"]
+                plain = pairs[following] == following + 1 and tail == ["=", "default", ";"]
                 yield (begin, end + 3) if plain else None
                 place = end
                 continue
@@ -203,22 +203,22 @@ def _constructors(
 
 
 def _without_spaces(words: Sequence[str]) -> str:
-    """Words of a declaration as C++ has them: ``constant`` is ``const``, the other address spaces are nothing."""
-    kept: list[str] = []
+    """Returns the words of a declaration in C++: ``constant`` becomes ``const``, other address spaces are removed."""
+    plain_words: list[str] = []
     for word in words:
         plain = "const" if word == "constant" else word
-        if plain not in _OBJECT_SPACES and not (plain == "const" and kept[-1:] == ["const"]):
-            kept.append(plain)
-    return " ".join(kept)
+        if plain not in _OBJECT_SPACES and not (plain == "const" and plain_words[-1:] == ["const"]):
+            plain_words.append(plain)
+    return " ".join(plain_words)
 
 
 def _types_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
-    """Edits that leave one of the specializations of a type that differ in address spaces alone.
+    """Returns edits that remove specializations of types which differ only in address spaces, except the first.
 
-    ``template <class T> struct Of<device T*> {}`` and ``struct Of<thread T*> {}`` are one specialization here, as
-    functions are in :func:`_functions_of_one_space`.
+    Without address spaces, ``template <class T> struct Of<device T*> {}`` and ``struct Of<thread T*> {}`` are the same
+    specialization. The result has the form of :func:`_functions_of_one_space`.
     """
-    found: dict[int, tuple[_Edit, int]] = {}
+    edits: dict[int, tuple[_Edit, int]] = {}
     bodies: dict[str, str] = {}
     pairs = _brackets(words)
     for at, word in enumerate(words):
@@ -237,22 +237,22 @@ def _types_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_E
         plain = _without_spaces(head)
         body = " ".join(one.text for one in words[opening:close])
         if bodies.get(plain) == body:
-            found[begin] = (_blank(text, words[begin].begin, words[close + 1].end), close + 2)
+            edits[begin] = (_blank(text, words[begin].begin, words[close + 1].end), close + 2)
         bodies.setdefault(plain, body)
-    return found
+    return edits
 
 
 def _brackets(words: Sequence[Token]) -> dict[int, int]:
-    """The index of the matching bracket for each round, square or curly bracket."""
-    found: dict[int, int] = {}
+    """Returns for the index of each round, square or curly bracket the index of the matching one."""
+    pairs: dict[int, int] = {}
     stack: list[int] = []
     for at, word in enumerate(words):
         if word.text in ("(", "[", "{"):
             stack.append(at)
         elif word.text in (")", "]", "}") and stack:
-            found[stack[-1]] = at
-            found[at] = stack.pop()
-    return found
+            pairs[stack[-1]] = at
+            pairs[at] = stack.pop()
+    return pairs
 
 
 def may_wait(text: str) -> bool:
@@ -283,7 +283,7 @@ def _blank(text: str, begin: int, end: int) -> _Edit:
 
 
 def _balanced(words: Sequence[Token], at: int) -> int:
-    """Returns the index after the bracket that closes the one at ``at``."""
+    """Returns the index after the bracket that closes the bracket at ``at``."""
     depth = 0
     while at < len(words):
         sign = words[at].text
@@ -295,7 +295,10 @@ def _balanced(words: Sequence[Token], at: int) -> int:
 
 
 def _threadgroup_declaration(text: str, words: Sequence[Token], at: int) -> tuple[_Edit, int] | None:
-    """Translates the declaration of threadgroup variables at ``at``; with the index after it. None for a pointer."""
+    """Translates a declaration of threadgroup variables at ``at``; returns it with the index after it.
+
+    None for a pointer.
+    """
     first = at + 1
     angle = 0
     end = first
@@ -310,21 +313,21 @@ def _threadgroup_declaration(text: str, words: Sequence[Token], at: int) -> tupl
     if end - 1 <= first or end == len(words):
         return None
     kind = text[words[first].begin : words[end - 2].end]
-    made: list[str] = []
+    declarations: list[str] = []
     name = end - 1
     while True:
         at = name + 1
         while at < len(words) and words[at].text == "[":
             at = _balanced(words, at)
         dimensions = text[words[name].end : words[at - 1].end] if at > name + 1 else ""
-        made.append(_declared(words[name].text, " ".join(kind.split()), " ".join(dimensions.split())))
+        declarations.append(_declared(words[name].text, " ".join(kind.split()), " ".join(dimensions.split())))
         if at >= len(words) or words[at].text not in (",", ";"):
             return None  # clang will report the error
         if words[at].text == ";":
             break
         name = at + 1
     begin, end = words[first - 1].begin, words[at].begin
-    return _Edit(begin, end, "; ".join(made) + "\n" * text.count("\n", begin, end)), at
+    return _Edit(begin, end, "; ".join(declarations) + "\n" * text.count("\n", begin, end)), at
 
 
 def _declared(name: str, kind: str, dimensions: str) -> str:
@@ -341,29 +344,26 @@ def _applied(text: str, edits: Sequence[_Edit]) -> str:
     return "".join((*parts, text[at:]))
 
 
-# ---- A compile job of the emulator ----
-
-
 # ---- A compile job of the emulator: a kernel's text as C++, and the arguments of its function ----
 
 
 class BufferRole(Enum):
-    """The value that a launch passes for one argument of the kernel's function."""
+    """What a launch passes for one argument of the kernel's function."""
 
     POINTER = "pointer"  # an array: `device T*`, `constant T*`
     REFERENCE = "reference"  # the contents of an array: `device T&`, a struct in `constant T&`
-    VALUE = "value"  # a number: `constant T&` of a scalar
+    VALUE = "value"  # a number: `constant T&` with a scalar type T
     THREADGROUP = "threadgroup"  # threadgroup memory of a size that the launch sets
-    POSITION = "position"  # a position of the thread, or a size: an attribute of Metal
+    POSITION = "position"  # a position of the thread, or a size, according to the parameter's attribute
 
 
 @frozen
 class MetalArgument:
-    """One argument of the kernel's function, in its order.
+    """One argument of the kernel's function.
 
-    ``text`` is the type of a value in the text (``uint``), the attribute of a position
-    (``thread_position_in_grid``), "" otherwise. ``number`` is the layout slot of an array or a value, or the bytes of
-    threadgroup memory.
+    ``text`` is, for a value, its type in the text (``uint``), and for a position its attribute
+    (``thread_position_in_grid``); "" for other arguments. ``number`` is the layout slot of an array or a value, or the
+    bytes of threadgroup memory.
     """
 
     role: BufferRole
@@ -377,7 +377,7 @@ class MetalArgument:
 
     @classmethod
     def from_json(cls, data: JSON) -> MetalArgument:
-        """Returns the argument of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         match read_list(data, "an argument of a kernel's function"):
             case [str() as role, str() as name, str() as text, number]:
                 return cls(BufferRole(role), name, text, read_natural(number, "the number of an argument"))
@@ -387,13 +387,13 @@ class MetalArgument:
 
 @frozen
 class EmulatorJob:
-    """The inputs of a worker for a kernel's shared object.
+    """The inputs from which a worker makes a kernel's shared object.
 
     ``source`` is the text as C++, with the same lines as ``file``; ``function`` is the kernel's C++ expression
     (``add``, ``add<float>``). ``group`` is the shape of a threadgroup. ``waits``: threads may wait for each other; if
     it is False and they do, the job is compiled again with True. ``cut``: the grid may end within a threadgroup, and
-    the last three slots of the layout are its threads along x, y and z. ``headers`` is the digest of torch's headers
-    that the text includes, "" if it includes none. ``chunk`` and ``threads`` become options of the launch info.
+    the last three slots of the layout are the grid's threads along x, y and z. ``headers`` is the digest of torch's
+    headers if the text includes any, else "". ``chunk`` and ``threads`` become options of the launch info.
     """
 
     source: str
@@ -426,7 +426,10 @@ class EmulatorJob:
 
     @classmethod
     def from_job(cls, job: CompileJob) -> EmulatorJob:
-        """Returns the :class:`EmulatorJob` of a job. Raises CompileError: the job is another compiler's, or damaged."""
+        """Returns the :class:`EmulatorJob` in a job.
+
+        Raises CompileError if the job is another compiler's, or damaged.
+        """
         names = ("file", "function", "arguments", "layout", "group", "waits", "cut", "headers", "chunk", "threads")
         try:
             data = read_object(job.parameters, names, "the parameters of the job")
@@ -452,7 +455,7 @@ class EmulatorJob:
             raise CompileError(f"{job.kernel}: the job is no job of the Metal emulator: {error}") from error
 
 
-# ---- From a source and a variant to a job: the text as C++, and the arguments of its function ----
+# ---- Making a job from a source and a variant ----
 
 POSITIONS = frozenset(
     {
@@ -478,11 +481,11 @@ POSITIONS = frozenset(
         "threads_per_threadgroup",
     }
 )
-"""The attributes of parameters with a thread's position: emulator/arguments.h has a function for each."""
+"""The attributes of parameters that are a thread's position: emulator/arguments.h has a function for each."""
 
 
 def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
-    """Returns the job of one variant.
+    """Returns the job for one variant.
 
     Raises:
         SourceError: the emulator does not support an attribute of a parameter.
@@ -514,7 +517,7 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
             return MetalArgument(BufferRole.VALUE, one.name, one.type, slot)
         return MetalArgument(BufferRole.POINTER if one.form == "*" else BufferRole.REFERENCE, one.name, "", slot)
 
-    # The launch's threadgroup memory stays a parameter here, also for a template's instance.
+    # The launch's threadgroup memory stays a parameter here, even for a template's instance.
     kernel = source.kernel
     own = replace(kernel, parameters=tuple(one for one in kernel.parameters if one.attribute != "threadgroup"))
     text = metal_text(source.text, own, constants, {}, instances=False)

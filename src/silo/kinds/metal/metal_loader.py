@@ -20,15 +20,12 @@ from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderLayout
 __all__ = ["MlxBody", "MlxCall", "MlxInput", "ShaderCall", "load_msl", "mlx_body", "torch_call"]
 
 
-# ---- Launches Metal kernels through MLX ----
-
-
 # ---- A kernel's text in MLX's form: the body of a function whose signature MLX writes ----
 
 
 @frozen
 class MlxInput:
-    """An input: MLX's name for it, its buffer, and the memory in which the kernel reads an array."""
+    """An input: MLX's name for it, its buffer, and the address space from which the kernel reads an array."""
 
     name: str
     buffer: ShaderBuffer
@@ -46,10 +43,10 @@ class MlxBody:
 
 
 def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
-    """Returns the kernel of a plan in MLX's form.
+    """Returns the kernel of a layout in MLX's form.
 
-    The header is the whole text, with the kernel: other functions may use any part of it. The body declares each
-    parameter again with its type from the text, from MLX's own parameter.
+    The header is the whole text, with the kernel, because other functions may use any part of it. The body declares
+    each parameter again, with its type from the text, as a copy of MLX's own parameter.
 
     Raises:
         DeviceError: a kernel that MLX cannot launch.
@@ -58,15 +55,15 @@ def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
         parsed = parse_metal(text, f"{kernel}.metal")
     except SourceError as error:
         raise DeviceError(f"{kernel}: its text is damaged: {error}") from error
-    found = next((one for one in parsed.kernels if one.name == plan.function), None)
-    if found is None:
+    kernel_text = next((one for one in parsed.kernels if one.name == plan.function), None)
+    if kernel_text is None:
         raise DeviceError(f"{kernel}: its text has no kernel {plan.function}")
-    if found.template:
+    if kernel_text.template:
         raise DeviceError(
             f"{kernel}: it is the instance of a template, which has no body of its own for MLX: launch it with torch's "
             "arrays, or write the instance out"
         )
-    parameters = {one.index: one for one in found.buffers}
+    parameters = {one.index: one for one in kernel_text.buffers}
     inputs: list[MlxInput] = []
     outputs: list[tuple[str, ShaderBuffer]] = []
     lines: list[str] = []
@@ -88,19 +85,19 @@ def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
             )
     if not outputs:
         raise DeviceError(f"{kernel}: it writes no array, so MLX has nothing to launch it for: give effects=")
-    lines += _positions(found, kernel)
-    body = text[slice(*found.body)]
-    line = text.count("\n", 0, found.body[0]) + 1
-    named = any(one.name in MLX_POSITIONS for one in found.parameters)
-    # In a block if a parameter of the kernel has a name that MLX declares.
+    lines += _positions(kernel_text, kernel)
+    body = text[slice(*kernel_text.body)]
+    line = text.count("\n", 0, kernel_text.body[0]) + 1
+    named = any(one.name in MLX_POSITIONS for one in kernel_text.parameters)
+    # A nested block, if a parameter of the kernel has the same name as a position that MLX declares.
     opening, closing = ("{ ", "\n}") if named else ("", "")
     source = opening + " ".join(lines) + f'\n#line {line} "{kernel}.metal"\n{body}{closing}\n'
-    taken = " ".join(dict.fromkeys(_taken(found)))
+    taken = " ".join(dict.fromkeys(_taken(kernel_text)))
     return MlxBody(tuple(inputs), tuple(outputs), text + "\n", f"{taken}\n{source}" if taken else source)
 
 
 def _declared(one: MslParameter, name: str) -> str:
-    """Returns the declaration of an array with its type from the text."""
+    """Returns the declaration of an array, with its type from the text."""
     const = "const " if one.const else ""
     kind = f"{const}{one.space.value} {one.type}"
     if one.form == "&":
@@ -113,7 +110,7 @@ def _number(one: MslParameter) -> str:
 
 
 def _taken(kernel: MslKernel) -> Iterator[str]:
-    """Yields copies of MLX's declared positions under Silo's names, as the kernel may use the same names."""
+    """Yields declarations that copy MLX's positions to Silo's names, because the kernel may use MLX's names itself."""
     for one in kernel.parameters:
         if one.attribute in MLX_POSITIONS:
             yield f"const {MLX_POSITIONS[one.attribute]} silo_{one.attribute} = {one.attribute};"
@@ -130,18 +127,19 @@ def _positions(kernel: MslKernel, name: str) -> Iterator[str]:
         yield f"{one.type} {one.name} = {one.type}(silo_{one.attribute}{part});"
 
 
-# ---- Launching Metal kernels through MLX: results replace the contents of the call's arrays ----
+# ---- Launching through MLX: results replace the contents of the call's arrays ----
 
-# MLX's names of dtypes, if they differ.
+# MLX's names of dtypes that differ from Silo's.
 _DTYPES = {"bool": "bool_"}
 
 
 class MlxCall:
-    """Implements :class:`silo.core.protocols.LibraryCall` with arrays of MLX.
+    """Implements :class:`silo.core.protocols.LibraryCall` for arrays of MLX.
 
-    MLX does not let kernels write memory of the caller. An array that the kernel writes is a new one, of the shape and
-    dtype of the caller's array, which then holds it (``out[...] = made``, without a copy). So the kernel must write all
-    of it. Inputs are row-major, as for MLX's own kernels. The call starts MLX's evaluation and does not wait for it.
+    MLX does not let kernels write to the caller's memory. For each array that the kernel writes, MLX makes a new array
+    of the same shape and dtype, and the caller's array then takes it over (``out[...] = made``, without a copy). So the
+    kernel must write all of it. Inputs are row-major, as for MLX's own kernels. The call starts MLX's evaluation and
+    does not wait for it.
     """
 
     def __init__(self, mx: Any, plan: ShaderLayout, body: MlxBody, name: str) -> None:  # noqa: ANN401  # the module
@@ -156,21 +154,25 @@ class MlxCall:
         )
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> None:
-        """Enqueues the kernel. Raises ArgumentError: MLX passes an array in another memory than the kernel reads."""
+        """Enqueues the kernel.
+
+        Raises ArgumentError if MLX passes an array in another address space than the kernel reads.
+        """
         del stream  # MLX uses its current stream
         if 0 in grid:
             return
         outputs = [arguments[buffer.parameter] for _, buffer in self._body.outputs]
         x, y, z = self._plan.group
-        made = self._kernel(
+        results = self._kernel(
             inputs=[self._given(one, arguments[one.buffer.parameter]) for one in self._body.inputs],
             output_shapes=[one.shape for one in outputs],
             output_dtypes=[one.dtype for one in outputs],
             grid=(grid[0] * x, grid[1] * y, grid[2] * z),
             threadgroup=(x, y, z),
         )
-        self._mx.async_eval(made)  # otherwise it would run when a result is read, which the next launch may replace
-        for one, result in zip(outputs, made, strict=True):
+        # Otherwise MLX would run the kernel only when a result is read, and the next launch may replace that result.
+        self._mx.async_eval(results)
+        for one, result in zip(outputs, results, strict=True):
             one[...] = result
 
     def _given(self, one: MlxInput, value: Any) -> Any:  # noqa: ANN401  # an array of MLX
@@ -187,14 +189,15 @@ class MlxCall:
             return value if value.ndim else value.reshape(1)
         if value.size >= SMALL:
             return value
-        # MLX would pass it in constant memory, and the kernel takes a pointer to device memory.
+        # MLX would pass a smaller array in constant memory, but the kernel takes a pointer to device memory.
         return mx.concatenate([value.reshape(-1), mx.zeros((SMALL - value.size,), value.dtype)])
 
 
-# ---- Launches Metal kernels on a Mac ----
+# ---- Launching on a Mac ----
 
 
-# torch's casts for numbers narrower than its own; an unsigned number is passed as the signed number of the same bits.
+# torch's casts for numbers that are narrower than torch's own. An unsigned number is passed as the signed number with
+# the same bits.
 _CASTS = {
     "bool": "uint8",
     "int8": "int8",
@@ -209,14 +212,16 @@ _CASTS = {
 
 
 def load_msl(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> LibraryCall:
-    """Loads an ``msl`` and returns its call: a text is compiled once for each library whose arrays a call passes.
+    """Loads an ``msl`` blob and returns its call.
+
+    The text is compiled once for each library whose arrays a call passes.
 
     If torch is imported, it compiles the text now, and raises if Metal refuses it; MLX compiles at the first call.
 
     Raises:
         DeviceError: no library is installed, torch is too old for ``compile_shader``, or Metal refuses the text.
     """
-    del device  # a Mac has one
+    del device  # a Mac has only one
     try:
         plan = ShaderLayout.from_text(launch.loader)
         text = blob.decode()
@@ -229,7 +234,7 @@ def load_msl(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> Libr
 
 
 class ShaderCall:
-    """Implements :class:`silo.core.protocols.LibraryCall`: through torch, or through MLX for its arrays."""
+    """Implements :class:`silo.core.protocols.LibraryCall`, through torch or, for MLX's arrays, through MLX."""
 
     def __init__(self, plan: ShaderLayout, text: str, name: str) -> None:
         self._plan, self._text, self._name = plan, text, name
@@ -238,14 +243,14 @@ class ShaderCall:
 
     def through(self, library: str) -> LibraryCall:
         """Returns the function that launches with arrays of a library. Raises DeviceError."""
-        found = self._calls.get(library)
-        if found is None:
+        call = self._calls.get(library)
+        if call is None:
             made = _with_mlx if library == "mlx" else _with_torch
-            found = self._calls[library] = made(self._plan, self._text, self._name)
-        return found
+            call = self._calls[library] = made(self._plan, self._text, self._name)
+        return call
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
-        """Launches the kernel. Raises ArgumentError: a stream was given, or arrays of both libraries."""
+        """Launches the kernel. Raises ArgumentError if a stream was given, or arrays of both libraries."""
         if stream is not None:
             raise ArgumentError(f"{self._name}: Metal launches go to the library's own stream; leave stream= out")
         libraries = {_library(arguments[place]) for place in self._arrays} or {"torch"}
@@ -270,18 +275,21 @@ def _with_torch(plan: ShaderLayout, text: str, name: str) -> LibraryCall:
     try:
         library: Any = compile_shader(text)
         function: Any = getattr(library, plan.function)
-    except Exception as error:  # torch may raise anything for a text that Metal refuses
+    except Exception as error:  # torch may raise any exception for a text that Metal refuses
         raise DeviceError(f"{name}: Metal does not compile its text: {error}") from error
     return torch_call(function, plan, name)
 
 
 def _with_mlx(plan: ShaderLayout, text: str, name: str) -> LibraryCall:
-    mx = import_module("mlx.core")  # imported by the program that made the arrays
+    mx = import_module("mlx.core")  # already imported, by the program that made the arrays
     return MlxCall(mx, plan, mlx_body(text, plan, name), name)
 
 
 def torch_call(function: Any, plan: ShaderLayout, name: str) -> LibraryCall:  # noqa: ANN401  # torch's
-    """Returns a launch's function. Raises DeviceError: the GPU cannot run a threadgroup of that size of this kernel."""
+    """Returns the function that launches through torch.
+
+    Raises DeviceError if the GPU cannot run this kernel with threadgroups of that size.
+    """
     x, y, z = plan.group
     most = int(function.max_threads_per_threadgroup)
     if x * y * z > most:
@@ -298,7 +306,7 @@ def torch_call(function: Any, plan: ShaderLayout, name: str) -> LibraryCall:  # 
         del stream  # torch uses its current stream
         if 0 in grid:
             return
-        # An index that the kernel leaves out gets a number that nothing reads.
+        # Buffer indices that the kernel does not use get a number that is never read.
         given = [0 if one is None else _given(one, arguments) for one in order]
         function(*given, threads=(grid[0] * x, grid[1] * y, grid[2] * z), **options)
 
@@ -313,5 +321,6 @@ def _given(one: ShaderBuffer, arguments: tuple[Any, ...]) -> object:
         return float(value)
     number = int(value)
     top = 1 << (one.dtype.bits - 1)
-    wraps = one.dtype.kind is DTypeKind.UINT and one.dtype.bits > 8 and number >= top  # torch has uint8
+    # torch's only unsigned cast is uint8
+    wraps = one.dtype.kind is DTypeKind.UINT and one.dtype.bits > 8 and number >= top
     return number - 2 * top if wraps else number

@@ -1,4 +1,4 @@
-"""Metal kernels for Metal: the artifact is the text, with a description of each buffer for the loader."""
+"""Metal kernels for Metal devices: the artifact is the text, with a description of each buffer for the loader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from silo.kinds.metal.metal_job import rewritten
 
 __all__ = ["MOST_BUFFERS", "ShaderBuffer", "ShaderCompiler", "ShaderLayout"]
 
-# ---- How a library launches a shader: the argument of each buffer. Launch info has it for the loader, as text ----
+# ---- How a library launches a shader: the argument for each buffer. Stored as text in launch info, for the loader ----
 
 MOST_BUFFERS = 31
 _VERSION = 1
@@ -48,7 +48,7 @@ class ShaderBuffer:
 
 @frozen
 class ShaderLayout:
-    """``function`` is the kernel's name in the library, ``group`` the shape of a threadgroup.
+    """How to launch a shader. ``function`` is the kernel's name in the library, ``group`` the shape of a threadgroup.
 
     ``read`` and ``written`` are indices of arrays that are only read, or only written; others are read and written.
     """
@@ -74,7 +74,7 @@ class ShaderLayout:
 
     @classmethod
     def from_text(cls, text: str) -> ShaderLayout:
-        """Reads a layout back from its :attr:`text`; raises ``ValueError`` for any other text."""
+        """Parses the :attr:`text` of a layout; raises ``ValueError`` for any other text."""
         data = parse_json(text.encode())
         members = read_object(data, ("version", *names_of(cls)), "the plan of a shader")
         if members["version"] != _VERSION:
@@ -82,7 +82,7 @@ class ShaderLayout:
         group = read_integers(members["group"], "a threadgroup")
         buffers = tuple(_buffer(one) for one in read_list(members["buffers"], "buffers", MOST_BUFFERS))
         indices = [one.index for one in buffers]
-        if len(group) != 3 or min(group) < 1 or indices != sorted(set(indices)):  # axes
+        if len(group) != 3 or min(group) < 1 or indices != sorted(set(indices)):  # group has one size for each axis
             raise malformed("the plan of a shader", data)
         read, written = (_indices(members[name]) for name in ("read", "written"))
         if not {*read, *written} <= set(indices) or set(read) & set(written):
@@ -104,7 +104,7 @@ def _buffer(data: JSON) -> ShaderBuffer:
     return ShaderBuffer(index, parameter, read_dtype(items[2], "a number") if items[2:] else None)
 
 
-# ---- Metal kernels for Metal: the artifact is the text, which the system compiles when it is loaded ----
+# ---- The compiler plug-in ----
 
 
 class _Facts(CodeFacts):
@@ -136,7 +136,7 @@ class ShaderCompiler:
         return Accepted("its text, which Metal compiles where it is loaded")
 
     def artifact_target(self, target: Target) -> Target:
-        """Returns ``target`` itself."""
+        """Returns ``target`` unchanged."""
         return target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
@@ -175,7 +175,7 @@ class ShaderCompiler:
         return Lowered(job, _Facts(source.signature))
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Returns the text with its plan; if clang is installed, it checks the text's address spaces first.
+        """Returns the text with its layout; if clang is installed, it checks the text's address spaces first.
 
         Raises:
             CompileError: the job is damaged, or a pointer of one address space is used as another's.
@@ -195,7 +195,10 @@ class ShaderCompiler:
 
 
 def _check_spaces(job: CompileJob) -> None:
-    """Raises for clang's errors about pointers only. Without clang, Metal itself checks the text, on a Mac."""
+    """Raises CompileError for clang's errors about pointers.
+
+    Without clang, only Metal itself checks the text, on a Mac.
+    """
     machine = "aarch64" if platform.machine() in ("aarch64", "arm64") else "x86-64"
     try:
         clang = find_clang()

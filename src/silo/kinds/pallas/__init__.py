@@ -1,1 +1,1 @@
-"""Pallas kernels: ``front`` reads them; the other modules export, load and check them with the installed jax."""
+"""The kind ``pallas``: ``front`` reads kernels; the other modules export, load and check them with jax."""

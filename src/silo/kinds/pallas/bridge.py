@@ -19,11 +19,11 @@ from silo.sanitized_text import one_line
 __all__ = ["NOTICES", "Arrays", "Importer", "is_torch"]
 
 NOTICES: Final = Notices()
-"""Log lines about copies, each logged once."""
+"""Logs about copies, each once."""
 
 
 def is_torch(array: object) -> bool:
-    """Whether ``array`` is a tensor of torch. Imports nothing: without torch it cannot be."""
+    """Whether ``array`` is a tensor of torch. Imports nothing: if torch was never imported, there are no tensors."""
     torch: Any = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
@@ -31,8 +31,9 @@ def is_torch(array: object) -> bool:
 class Importer:
     """Converts a DLPack capsule to an array of jax on one device, without a copy if jax allows it.
 
-    Calls the function of jaxlib that jax's own ``from_dlpack`` calls: the rest of that takes 30 microseconds for an
-    array, 130 on a GPU, to find the device and dtype that are known here. A jaxlib without this function: jax's own.
+    Calls the function of jaxlib that jax's own ``from_dlpack`` calls. The rest of ``from_dlpack`` finds the device and
+    the dtype, which are known here; it takes 30 microseconds for an array, 130 on a GPU. If jaxlib lacks the function,
+    ``from_dlpack`` is used.
     """
 
     def __init__(self, device: Any) -> None:  # noqa: ANN401  # jax's
@@ -45,11 +46,11 @@ class Importer:
             self._slower("it has no dlpack_managed_tensor_to_buffer")
 
     def __call__(self, tensor: Any, stream: int | None = None) -> Any:  # noqa: ANN401
-        """Returns the array of a tensor of torch. ``stream`` is jax's stream, which already waits for the tensor."""
+        """Returns the array for a tensor of torch. ``stream`` is jax's stream, which already waits for the tensor."""
         if self._own is not None:
             try:
                 return self._own(sys.modules["torch"].utils.dlpack.to_dlpack(tensor), self._device, stream)
-            except TypeError as error:  # it takes other arguments in this version
+            except TypeError as error:  # the function of this jaxlib takes other arguments
                 self._slower(str(error))
         return self._public(tensor)
 
@@ -59,7 +60,7 @@ class Importer:
 
 
 class Arrays:
-    """Checks, conversions and copies of one kernel's arrays in host memory, and log lines about copies."""
+    """Checks, converts and copies one kernel's arrays in host memory, and logs copies."""
 
     def __init__(self, kernel: str, names: tuple[str, ...], device: Any) -> None:  # noqa: ANN401  # jax's
         self._kernel = kernel
@@ -70,18 +71,18 @@ class Arrays:
         self.importer = Importer(device)
 
     def name(self, one: ArrayPlace) -> str:
-        """Returns the name of a parameter, for messages."""
+        """Returns the name of the array's parameter, for messages."""
         return self._names[one.parameter]
 
     def failed(self, error: Exception) -> LaunchError:
-        """Returns the error of a program that jax does not compile or run; jax raises classes of several modules."""
+        """Returns the error for a program that jax cannot compile or run; jax raises classes from several modules."""
         message = one_line(str(error).strip())[:600]
         return LaunchError(
             f"{self._kernel}: jax {jax_version()} does not run its code: {type(error).__name__}: {message}"
         )
 
     def check(self, one: ArrayPlace, array: Any) -> None:  # noqa: ANN401
-        """Checks that an array is like the code's. A guard has checked it, except for a bound kernel.
+        """Checks that an array has the shape and dtype of the code. Needed for bound kernels, which have no guard.
 
         Raises:
             ArgumentError: another shape or dtype, or a tensor whose gradient would be lost.
@@ -105,10 +106,10 @@ class Arrays:
             )
 
     def check_written(self, one: ArrayPlace, array: Any) -> None:  # noqa: ANN401
-        """Checks that each element of a written array has memory of its own; after :meth:`check`.
+        """Checks that each element of a written array has its own memory; called after :meth:`check`.
 
         Raises:
-            ArgumentError: an expanded or broadcast array, of which one element would get the values of several.
+            ArgumentError: an expanded or broadcast array, in which several results would be written to one element.
         """
         if is_torch(array):
             strides = () if array.is_contiguous() else array.stride()
@@ -134,12 +135,12 @@ class Arrays:
     def put(self, array: Any, result: Any) -> None:  # noqa: ANN401
         """Writes a result to the caller's own memory, whatever its strides; returns when it is written.
 
-        Copies with numpy: torch copies 32768 elements and more with threads, which then wait actively on the cores
-        that jax needs.
+        Copies with numpy: torch copies 32768 elements or more with threads, which then spin on the cores that jax
+        needs.
         """
         import numpy as np  # noqa: PLC0415  # jax needs it
 
-        if is_torch(array) and array.is_neg():  # numpy lacks negative views
+        if is_torch(array) and array.is_neg():  # numpy has no views with negated values
             array.detach().copy_(cast("Any", sys.modules["torch"]).from_dlpack(result))
         elif is_torch(array) and hasattr(np, self._dtype_of(array)):
             np.copyto(array.detach().numpy(), np.asarray(result), casting="no")
@@ -147,7 +148,7 @@ class Arrays:
             np.copyto(library_of(array).read(array), np.asarray(result), casting="no")
 
     def like(self, result: Any, other: object) -> Any:  # noqa: ANN401
-        """Returns a result without an array of the call, in the library of ``other``."""
+        """Returns a result for which the call has no array, converted to the library of ``other``."""
         if is_torch(other):
             return cast("Any", sys.modules["torch"]).from_dlpack(result)
         if other is None or isinstance(other, self._array_type):
@@ -157,7 +158,7 @@ class Arrays:
         return np.array(result)
 
     def copied(self, one: ArrayPlace, why: str) -> None:
-        """Logs once that an argument is copied in every call of this form."""
+        """Logs once that an argument is copied in every call like this one, and why."""
         size = one.dtype.itemsize
         for extent in one.shape:
             size *= extent

@@ -1,6 +1,6 @@
-"""The plan of a call: the argument of each operand of an exported program, and the argument of each result.
+"""The layout of a call: which argument is each operand of an exported program, and which argument gets each result.
 
-Launch info has it for the loader (``LaunchInfo.loader``), as text: its canonical JSON.
+It is stored as text, its canonical JSON, in launch info for the loader (``LaunchInfo.loader``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CONVENTION = 1
 class ArrayPlace:
     """An array: ``parameter`` is its index among the kernel's parameters, constants included.
 
-    The program takes and returns it with the ``shape`` and ``dtype`` of a call: it pads and cuts itself.
+    The program takes and returns it with the ``shape`` and ``dtype`` of the call; the program itself pads and cuts.
     """
 
     parameter: int
@@ -47,12 +47,13 @@ class ScalarPlace:
 
 @frozen
 class CallLayout:
-    """``operands`` and ``results`` are in the program's order.
+    """The operands and results of an exported program, both in the program's order.
 
-    ``donated`` has pairs of an operand's index and a result's, for arrays that are read and written: the result may use
-    the operand's memory. An array that is only written is among the results alone, and a call may leave it out.
+    ``donated`` has pairs of an operand's index and a result's index, for arrays that are read and written: the result
+    may use the operand's memory. An array that is only written is only among the results, and a call may leave it out.
     ``proof`` is the check that accepted the program: ``accepted by libtpu 0.0.42``, ``estimated``, or empty on a CPU.
-    ``calling_convention`` is the exported program's, which a jax that is too old refuses.
+    ``calling_convention`` is the version of the exported program's calling convention, which a jax that is too old
+    refuses.
     """
 
     operands: tuple[ArrayPlace | ScalarPlace, ...]
@@ -79,7 +80,7 @@ class CallLayout:
 
     @classmethod
     def from_json(cls, data: JSON) -> CallLayout:
-        """Returns the plan of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         members = read_object(data, ("version", *names_of(cls)), "the plan of a call")
         if members["version"] != _CONVENTION:
             raise malformed("a plan of a call that this Silo knows", data)
@@ -101,12 +102,12 @@ class CallLayout:
 
     @classmethod
     def from_text(cls, text: str) -> CallLayout:
-        """Returns the plan of :attr:`text`; raises ``ValueError`` for any other text."""
+        """The inverse of :attr:`text`; raises ``ValueError`` for any other text."""
         return cls.from_json(parse_json(text.encode()))
 
 
 def proof_of(text: str) -> str:
-    """Returns the check that accepted a program, from the loader's text in its launch info; "" if that is damaged."""
+    """Returns the check that accepted a program, from the loader's text in launch info; "" if the text is damaged."""
     try:
         return CallLayout.from_text(text).proof
     except ValueError:
@@ -131,7 +132,7 @@ def _place(data: JSON) -> int:
 
 
 def call_plan(launch: BlockedLaunch, signature: Signature, calling_convention: int) -> CallLayout:
-    """Returns the plan of a launch of a kernel with these parameters."""
+    """Returns the layout of calls for a launch of a kernel with these parameters."""
     places = {name: place for place, name in enumerate(signature.names)}
     operands = launch.operands
     planned = tuple(

@@ -1,4 +1,4 @@
-"""TPU chips: jax's names for them, their memory for a kernel, and the blocks they accept. Pure; imports no jax."""
+"""TPU chips: jax's names for them, their memory for a kernel, and the blocks they accept. Does not import jax."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch
 
 __all__ = ["CHIPS", "INTERPRETED_CHIP", "Chip", "blocks_for_tpus", "chip_named"]
 
-# ---- TPU chips: jax's names, the memory for a kernel, and how the compiler counts it ----
+# ---- TPU chips: jax's names, and the memory for a kernel as the compiler counts it ----
 
 _MIB = 1 << 20
 
 
 @frozen
 class Chip:
-    """One kind of chip, by the arch of its target.
+    """A kind of chip, by the arch of its target.
 
-    ``vmem_bytes`` is the VMEM of a core, ``vmem_default`` the compiler's limit for a kernel if none is set, and
-    ``vmem_reserved`` the part that the compiler keeps. ``topology`` is the smallest topology that libtpu compiles for.
+    ``vmem_bytes`` is the VMEM of a core, ``vmem_default`` the compiler's limit for a kernel that sets none, and
+    ``vmem_reserved`` the part that the compiler reserves. ``topology`` is the smallest topology that libtpu compiles
+    for.
     """
 
     arch: str
@@ -52,7 +53,7 @@ CHIPS = {
 """The chips that Silo compiles for, by arch. Measured with the compiler of libtpu 0.0.42."""
 
 INTERPRETED_CHIP = "v5e"
-"""The chip that a CPU interprets kernels for: ``emit_pipeline`` reads the kind of chip."""
+"""The chip as which a CPU interprets kernels, because ``emit_pipeline`` depends on the kind of chip."""
 
 
 def chip_named(arch: str) -> Chip:
@@ -62,7 +63,7 @@ def chip_named(arch: str) -> Chip:
     return CHIPS[arch]
 
 
-# ---- The blocks that a TPU accepts, checked before tracing. Pure; imports no jax ----
+# ---- The blocks that a TPU accepts, checked before tracing ----
 
 _LANES = 128
 _SUBLANES = 8

@@ -1,4 +1,4 @@
-"""The function of jax for a launch on NVIDIA's GPUs: blocks by jax's lowering to Triton, or Mosaic GPU bodies."""
+"""Makes jax functions for launches on NVIDIA's GPUs, through jax's lowering to Triton or as Mosaic GPU bodies."""
 
 from __future__ import annotations
 
@@ -40,16 +40,17 @@ __all__ = [
     "on_gpu",
 ]
 
-# ---- The function of jax for a Pallas launch on NVIDIA's GPUs: blocks alone, by jax's lowering to Triton ----
+# ---- Launches through jax's lowering to Triton, which supports only blocks ----
 
 CUSTOM_CALL = "__gpu$xla.gpu.triton"
-"""The custom call with Triton's IR in the exported program; jax does not guarantee that later versions read it."""
+"""The custom call that holds Triton's IR in the exported program. Later versions of jax need not support it."""
 
-_MOST_PROGRAMS = 1 << 20  # the most programs that are compared to find two that write one block
+# above this number of programs, blocks are not compared to find two programs that write the same block
+_MOST_PROGRAMS = 1 << 20
 
 
 def lowers_to_triton(launch: BlockedLaunch, index_maps: Mapping[str, Any]) -> Decision:
-    """Whether a launch can be compiled by this lowering. On a GPU programs run concurrently, without scratch.
+    """Whether this lowering can compile a launch. On a GPU, programs run concurrently and without scratch.
 
     >>> lowers_to_triton(BlockedLaunch("k", Scheme.PIPELINE, (1,), ()), {}).reason
     "it has scheme='pipeline'"
@@ -69,7 +70,7 @@ def lowers_to_triton(launch: BlockedLaunch, index_maps: Mapping[str, Any]) -> De
 
 
 def _shared(one: BlockedArray, grid: tuple[int, ...], index: Any) -> str:  # noqa: ANN401
-    """Returns the reason why two programs may write one block; "" if each block has one program."""
+    """Returns why two programs may write the same block; "" if each block is written by one program."""
     count = math.prod(grid)
     if count > _MOST_PROGRAMS and (one.indexed or any(isinstance(dim, tuple) for dim in one.dims)):
         return f"whether {count} programs write blocks of their own is not known"
@@ -90,7 +91,7 @@ def _shared(one: BlockedArray, grid: tuple[int, ...], index: Any) -> str:  # noq
 def make_gpu_program(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], *, num_warps: int, num_stages: int
 ) -> PallasProgram:
-    """Returns the function of one launch. Raises CompileError if this lowering refuses it; ToolchainError: no jax."""
+    """Returns the function for one launch. Raises CompileError if this lowering refuses it; ToolchainError: no jax."""
     jax, pl = jax_module(), jax_module("jax.experimental.pallas")
     triton = jax_module("jax.experimental.pallas.triton")
     maps = {one.name: _index_of(source, one.name, one.index) for one in source.arrays if one.index is not None}
@@ -101,7 +102,7 @@ def make_gpu_program(
             '(scheme="mosaic_gpu")'
         )
     jnp = jax.numpy
-    # Triton's blocks are never cut off: an array is padded to whole blocks.
+    # A block of Triton is never cut off at the end of an array, so arrays are padded to whole blocks.
     whole = {one.name: replace(one, padded=_filled(one)) for one in launch.arrays}
 
     def spec(one: BlockedArray | PassedScalar) -> Any:  # noqa: ANN401
@@ -116,13 +117,13 @@ def make_gpu_program(
     values = {name: constant_of(value) for name, value in constants.items()}
 
     def body(*references: Any) -> None:  # noqa: ANN401
-        found: dict[str, Any] = dict(values)
+        arguments: dict[str, Any] = dict(values)
         for one, reference in zip(operands, references, strict=False):
-            found[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
+            arguments[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
         for one, written in zip(outputs, references[len(operands) :], strict=True):
-            found[one.name] = written  # for an inout array the same memory as its input
+            arguments[one.name] = written  # for an inout array, the same memory as its input
         keywords = {name: values[name] for name in source.keywords}
-        source.body(*(found[name] for name in source.passed), **keywords)
+        source.body(*(arguments[name] for name in source.passed), **keywords)
 
     body.__name__ = body.__qualname__ = plain_name(launch.kernel)
     call = pl.pallas_call(
@@ -139,11 +140,11 @@ def make_gpu_program(
     )
 
     def function(*given: Any) -> Any:  # noqa: ANN401
-        taken = [
+        padded_operands = [
             padded_value(jnp, one if isinstance(one, PassedScalar) else whole[one.name], value)
             for one, value in zip(operands, given, strict=True)
         ]
-        made = call(*taken)
+        made = call(*padded_operands)
         return tuple(cut_value(whole[one.name], value) for one, value in zip(outputs, made, strict=True))
 
     function.__name__ = function.__qualname__ = plain_name(launch.kernel)
@@ -156,19 +157,19 @@ def make_gpu_program(
 
 @contextmanager
 def on_gpu() -> Generator[None]:
-    """Makes jax trace for an NVIDIA GPU within the block, without one. The program is the same for all of them.
+    """Makes jax trace for an NVIDIA GPU within the block, without a GPU. The program is the same for all GPUs.
 
-    Ignores jax's warning that its lowering to Triton will be removed, which the compiler logs itself; the warning would
+    Ignores jax's warning that its lowering to Triton will be removed, which the compiler logs itself. The warning would
     be an error in a process that turns warnings into errors.
     """
     sharding = jax_module("jax.sharding")
-    held: Any = nullcontext()  # jax 0.10 does not read the device
+    context: Any = nullcontext()  # nothing to set: jax 0.10 does not read the device
     if "platform" in sharding.AbstractDevice.__init__.__code__.co_varnames:
         device = sharding.AbstractDevice(device_kind="NVIDIA H100 80GB HBM3", num_cores=132, platform="gpu")
-        held = sharding.use_abstract_mesh(
+        context = sharding.use_abstract_mesh(
             sharding.AbstractMesh((1,), ("_",), (sharding.AxisType.Auto,), abstract_device=device)
         )
-    with warnings.catch_warnings(), held:
+    with warnings.catch_warnings(), context:
         warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
         yield
 
@@ -196,14 +197,14 @@ def _filled(one: BlockedArray) -> tuple[int, ...]:
     return tuple(-(-full // size) * size for full, size in zip(one.padded, one.block, strict=True))
 
 
-# ---- The function of jax for a kernel of Mosaic GPU: the author's body under ``plgpu.kernel`` ----
+# ---- Mosaic GPU kernels: the author's body under ``plgpu.kernel`` ----
 
 MOSAIC_CALL = "mosaic_gpu_v2"
-"""The custom call with Mosaic's IR in the exported program; jax does not guarantee that later versions read it."""
+"""The custom call that holds Mosaic's IR in the exported program. Later versions of jax need not support it."""
 
-_ARCH = "sm_90"  # jax exports without a GPU only for this arch
+_ARCH = "sm_90"  # without a GPU, jax exports only for this arch
 _AXES = ("x", "y", "z")
-_GROUP = 4  # warps of a thread of Mosaic
+_GROUP = 4  # warps in a thread of Mosaic
 
 
 def compiles_with_mosaic(launch: BlockedLaunch, target: Target, num_warps: int) -> Decision:
@@ -232,7 +233,7 @@ def compiles_with_mosaic(launch: BlockedLaunch, target: Target, num_warps: int) 
 def make_mosaic_program(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], target: Target, *, num_warps: int
 ) -> PallasProgram:
-    """Returns the function of one launch. Raises CompileError if Mosaic GPU refuses it; ToolchainError: no jax."""
+    """Returns the function for one launch. Raises CompileError if Mosaic GPU refuses it; ToolchainError: no jax."""
     decision = compiles_with_mosaic(launch, target, num_warps)
     if isinstance(decision, Rejected):
         raise CompileError(f"{launch.kernel} for {target}: {decision.reason}")
@@ -245,14 +246,14 @@ def make_mosaic_program(
 
     def body(*references: Any) -> None:  # noqa: ANN401
         rest = iter(references)
-        found: dict[str, Any] = dict(values)
+        arguments: dict[str, Any] = dict(values)
         for one in operands:
             reference = next(rest)
-            found[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
+            arguments[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
         for one in outputs:
-            found[one.name] = next(rest)
+            arguments[one.name] = next(rest)
         keywords = {name: values[name] for name in source.keywords}
-        source.body(*(found[name] for name in source.passed), *rest, **keywords)
+        source.body(*(arguments[name] for name in source.passed), *rest, **keywords)
 
     threads = num_warps // _GROUP
     call = mosaic.kernel(
@@ -279,12 +280,12 @@ def make_mosaic_program(
 def _scratch(one: ScratchBuffer, mosaic: Any) -> Any:  # noqa: ANN401
     if one.kind is ScratchKind.BARRIER:
         return mosaic.Barrier(num_barriers=math.prod(one.shape))
-    assert one.dtype is not None  # memory has a dtype
+    assert one.dtype is not None  # only semaphores have no dtype
     return mosaic.SMEM(one.shape, jax_dtype(one.dtype))
 
 
 def _without_path(function: Any, name: str) -> Callable[..., None]:  # noqa: ANN401
-    """Returns the function with a file name that has no folder, because jax puts the file name into the program."""
+    """Returns the function with a file name without folders, because jax writes the file name into the program."""
     function.__code__ = function.__code__.replace(co_filename="silo")
     function.__name__ = function.__qualname__ = name
     return function

@@ -1,4 +1,7 @@
-"""The VMEM and SMEM that a launch takes on one chip, its body's own memory included. Pure; imports no jax."""
+"""Estimates the VMEM and SMEM that a launch takes on one chip, including the body's own memory.
+
+Does not import jax.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, Scratch
 
 __all__ = ["MemoryReport", "MemoryRow", "body_memory", "estimate", "require_memory", "tiled_bytes"]
 
-# ---- The estimate of a launch's VMEM and SMEM on one chip, before anything is compiled. Pure; imports no jax ----
+# ---- The estimate for a launch, before anything is compiled ----
 
 _NUMBERS = ("vmem", "smem", "limit", "vmem_ceiling", "smem_ceiling")
 _LANES = 128
 _SUBLANES = 8
 _WORD = 4
-_SLACK = 64 << 10  # VMEM that the compiler takes for itself in kernels without large intermediate values
+_SLACK = 64 << 10  # VMEM that the compiler itself uses for kernels without large intermediate values
 
 
 @frozen
@@ -40,7 +43,7 @@ class MemoryRow:
 
     @property
     def total(self) -> int:
-        """Bytes of all copies."""
+        """The bytes of all copies."""
         return self.copies * self.bytes
 
     def to_json(self) -> JSON:
@@ -50,7 +53,7 @@ class MemoryRow:
 
 @frozen
 class MemoryReport:
-    """The estimate for a chip, in bytes. ``limit`` is the VMEM that the compiler is allowed."""
+    """The estimate for a chip, in bytes. ``limit`` is the VMEM that the compiler may use."""
 
     chip: str
     rows: tuple[MemoryRow, ...]
@@ -62,7 +65,7 @@ class MemoryReport:
 
     @property
     def fits(self) -> bool:
-        """Whether the launch needs at most the memory of the chip and the limit."""
+        """Whether the launch needs no more memory than the chip has and the limit allows."""
         return self.vmem <= min(self.limit, self.vmem_ceiling) and self.smem <= self.smem_ceiling
 
     def table(self) -> str:
@@ -87,7 +90,7 @@ class MemoryReport:
 
     @classmethod
     def from_json(cls, data: JSON) -> MemoryReport:
-        """Returns the report of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         members = read_object(data, names_of(cls), "an estimate of memory")
         rows: list[MemoryRow] = []
         for row in read_list(members["rows"], "the rows of an estimate"):
@@ -103,12 +106,12 @@ class MemoryReport:
 def estimate(launch: BlockedLaunch, chip: Chip, body: Sequence[MemoryRow] = ()) -> MemoryReport:
     """Returns the memory that a launch takes on a chip, and the limit with which it is compiled.
 
-    The limit is the author's, or else all of the chip's VMEM: the program contains only this kernel, so nothing needs
-    the part that the compiler reserves by default. ``body`` is the additional memory of the traced body.
+    The limit is the author's, or else all of the chip's VMEM: the program contains only this kernel, so nothing else
+    needs the part that the compiler reserves by default. ``body`` is the additional memory of the traced body.
     """
     rows = [_array(one, launch.grid) for one in launch.arrays if one.space is not MemorySpace.HBM]
-    # The written block of an inout array is a block of its own: the limit of some chips counts it once, but the memory
-    # is used anyway.
+    # An inout array has a second block, which is written. The compilers for some chips do not count it against the
+    # limit, but the memory is used anyway.
     rows += [
         _array(one, launch.grid, f"{one.name} (written)")
         for one in launch.arrays
@@ -127,7 +130,10 @@ def estimate(launch: BlockedLaunch, chip: Chip, body: Sequence[MemoryRow] = ()) 
 
 
 def require_memory(report: MemoryReport, kernel: str) -> None:
-    """Raises ResourceError if a launch takes more memory than there is; lists each argument, the largest first."""
+    """Raises ResourceError if a launch takes more memory than there is.
+
+    The error lists each argument, largest first.
+    """
     if report.fits:
         return
     if report.smem > report.smem_ceiling:
@@ -144,7 +150,7 @@ def require_memory(report: MemoryReport, kernel: str) -> None:
 
 
 def tiled_bytes(shape: Sequence[int], element: DType) -> int:
-    """Returns the bytes of a block in VMEM: its last axis in lanes, the one before in sublanes, both rounded up.
+    """Returns the bytes of a block in VMEM: the last axis in lanes, the axis before it in sublanes, both rounded up.
 
     >>> from silo.core.values import dtype
     >>> tiled_bytes((256, 100), dtype("fp32")) == 256 * 128 * 4
@@ -159,8 +165,8 @@ def tiled_bytes(shape: Sequence[int], element: DType) -> int:
         words = _LANES * _WORD // width
         return -(-shape[0] // words) * words * width
     *outer, rows, lanes = shape
-    # Eight rows whatever their width, because a word holds narrow elements of several rows; a short axis has a smaller
-    # tile, a power of two that at least fills a word.
+    # A tile has eight rows, also with narrow elements, because one word holds elements of several rows. A short axis
+    # has a smaller tile: a power of two that fills at least one word.
     tile = max(_WORD // width, min(_SUBLANES, 1 << (rows - 1).bit_length()))
     size = -(-rows // tile) * tile * -(-lanes // _LANES) * _LANES
     for axis in outer:
@@ -181,7 +187,7 @@ def _array(one: BlockedArray, grid: Sequence[int], name: str = "") -> MemoryRow:
 
 
 def _copies(one: BlockedArray, grid: Sequence[int]) -> int:
-    """Returns the number of blocks in memory at once: 1 if all programs have the same block."""
+    """Returns the number of blocks that are in memory at once: 1 if all programs have the same block."""
     if one.indexed:
         return one.buffers
     used = {dim[0] if isinstance(dim, tuple) else dim for dim in one.dims if dim is not None}
@@ -189,7 +195,7 @@ def _copies(one: BlockedArray, grid: Sequence[int]) -> int:
 
 
 def _scratch(name: str, one: ScratchBuffer) -> MemoryRow:
-    assert one.dtype is not None  # memory has a dtype
+    assert one.dtype is not None  # only semaphores have no dtype
     if one.kind is ScratchKind.VMEM:
         return MemoryRow(name, "vmem", one.shape, one.dtype.name, 1, tiled_bytes(one.shape, one.dtype))
     size = _WORD
@@ -199,7 +205,7 @@ def _scratch(name: str, one: ScratchBuffer) -> MemoryRow:
 
 
 def _size(count: int) -> str:
-    """Returns a number of bytes as text.
+    """Formats a number of bytes.
 
     >>> _size(3 << 19), _size(512)
     ('1.50 MiB', '0.50 KiB')
@@ -207,45 +213,45 @@ def _size(count: int) -> str:
     return f"{count / (1 << 20):.2f} MiB" if count >= 1 << 20 else f"{count / 1024:.2f} KiB"
 
 
-# ---- The VMEM of a traced body besides its blocks and scratch ----
+# ---- The VMEM of a traced body, besides its blocks and scratch ----
 
-_REGISTERS = 64 * 8 * 128 * 4  # bytes: values that fit there take no memory
+_REGISTERS = 64 * 8 * 128 * 4  # bytes of the vector registers: values that fit into them take no memory
 
 _SCOPED = "run_scoped"
 _CALLED = "pallas_call"
 _READS = frozenset({"get", "load", "masked_load"})
 _WRITES = frozenset({"swap", "store", "masked_swap"})
-# The compiler recomputes these results at their uses; their inputs are in memory anyway.
+# The compiler recomputes the results of these operations where they are used, and their inputs are in memory anyway.
 _MADE_AGAIN = _READS | {"broadcast_in_dim", "iota", "reshape", "squeeze", "slice"}
 _PRODUCTS = frozenset({"dot_general", "conv_general_dilated"})
-_PASS = 128  # elements of each row that the matrix unit multiplies at once
+_PASS = 128  # elements of each row that the matrix unit multiplies in one pass
 _REDUCING = ("reduce_", "arg", "cum", "sort")
 
 
 def body_memory(traced: Any) -> tuple[MemoryRow, ...]:  # noqa: ANN401  # a jaxpr
-    """Returns the memory that the body of the one ``pallas_call`` in a traced program takes."""
-    found: list[MemoryRow] = []
+    """Returns the memory that the body of a traced program takes; the program has one ``pallas_call``."""
+    rows: list[MemoryRow] = []
     for equation in _equations(traced):
         if equation.primitive.name == _CALLED:
             for inner in _within(equation):
-                found += _scoped(inner)
+                rows += _scoped(inner)
                 held = _held(inner)
                 if held is not None:
-                    found.append(held)
-    return tuple(found)
+                    rows.append(held)
+    return tuple(rows)
 
 
 def _scoped(jaxpr: Any) -> list[MemoryRow]:  # noqa: ANN401
-    """Returns the largest memory of ``run_scoped`` blocks at one time: successive blocks share the same memory."""
+    """Returns the largest memory of nested ``run_scoped`` blocks; blocks that run after each other share memory."""
     most: list[MemoryRow] = []
     for equation in jaxpr.eqns:
         for inner in _within(equation):
-            found = _scoped(inner)
+            rows = _scoped(inner)
             if equation.primitive.name == _SCOPED:
                 own = (_reference(one.aval, place) for place, one in enumerate(inner.invars))
-                found = [*(one for one in own if one is not None), *found]
-            if sum(one.total for one in found) > sum(one.total for one in most):
-                most = found
+                rows = [*(one for one in own if one is not None), *rows]
+            if sum(one.total for one in rows) > sum(one.total for one in most):
+                most = rows
     return most
 
 
@@ -258,7 +264,7 @@ def _reference(aval: Any, place: int) -> MemoryRow | None:  # noqa: ANN401
 
 
 def _held(jaxpr: Any) -> MemoryRow | None:  # noqa: ANN401
-    """Returns the values at the point with most bytes in memory; None if registers can hold them."""
+    """Returns the values at the operation that keeps the most bytes in memory; None if registers can hold them."""
     best: tuple[int, tuple[int, ...], DType] | None = None
     for size, shape, element in _peaks(jaxpr):
         if best is None or size > best[0]:
@@ -270,7 +276,7 @@ def _held(jaxpr: Any) -> MemoryRow | None:  # noqa: ANN401
 
 
 def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa: ANN401
-    """Yields for each operation that values are held across their bytes, and the shape and dtype of the largest."""
+    """Yields, for operations that need values in memory, their bytes, and the shape and dtype of the largest value."""
     equations: Sequence[Any] = jaxpr.eqns
     last: dict[int, int] = {}
     readers: dict[int, set[str]] = {}
@@ -281,39 +287,39 @@ def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa:
     sources = _sources(equations)
     for place, equation in enumerate(equations):
         name = equation.primitive.name
-        held: list[tuple[int, tuple[int, ...], DType]] = []
+        sizes: list[tuple[int, tuple[int, ...], DType]] = []
         if name in _PRODUCTS and _length(equation) > _PASS:
-            # The sum of several products, and another quarter of it during the additions. A sum that is written
-            # straight to memory is accumulated there; and sums of 32-bit elements, which the unit multiplies in several
-            # passes, need little temporary memory.
+            # The sum of several passes, and a quarter of it more during the additions. A sum that is only written to
+            # memory is accumulated there. Sums of 32-bit elements, which the matrix unit multiplies in several passes,
+            # need little temporary memory.
             several = [one for one in equation.outvars if readers.get(id(one), _WRITES) - _WRITES]
             share = 1 / 16 if equation.invars[0].aval.dtype.itemsize >= _WORD else 5 / 4
-            held += [(int(size[0] * share), *size[1:]) for one in several if (size := _body_memory_size(one.aval))]
+            sizes += [(int(size[0] * share), *size[1:]) for one in several if (size := _body_memory_size(one.aval))]
         if name in _PRODUCTS or name.startswith(_REDUCING):
             before = [equations[one] for one in sources[place] if equations[one].primitive.name not in _MADE_AGAIN]
             later_inputs = [one for other in before for one in other.outvars if last.get(id(one), -1) > place]
-            held += [size for one in later_inputs if (size := _body_memory_size(one.aval))]
-        if held:
-            _, shape, element = max(held, key=lambda one: one[0])
-            yield sum(size for size, _, _ in held), shape, element
+            sizes += [size for one in later_inputs if (size := _body_memory_size(one.aval))]
+        if sizes:
+            _, shape, element = max(sizes, key=lambda one: one[0])
+            yield sum(size for size, _, _ in sizes), shape, element
         for inner in _within(equation):
             yield from _peaks(inner)
 
 
 def _sources(equations: Sequence[Any]) -> Mapping[int, frozenset[int]]:
-    """Returns for each operation the operations on which its result depends, directly or not."""
+    """Returns for each operation the operations on which its result depends, directly or indirectly."""
     maker: dict[int, int] = {}
-    found: dict[int, frozenset[int]] = {}
+    sources: dict[int, frozenset[int]] = {}
     for place, equation in enumerate(equations):
         direct = {maker[id(one)] for one in equation.invars if id(one) in maker}
-        found[place] = frozenset(direct).union(*(found[one] for one in direct))
+        sources[place] = frozenset(direct).union(*(sources[one] for one in direct))
         for one in equation.outvars:
             maker[id(one)] = place
-    return found
+    return sources
 
 
 def _length(equation: Any) -> int:  # noqa: ANN401
-    """Returns the number of products in the sum for each element; a large number if it is unknown."""
+    """Returns the number of products that are summed for each element; a large number if it is unknown."""
     numbers = equation.params.get("dimension_numbers")
     if equation.primitive.name != "dot_general" or numbers is None:
         return _PASS + 1
@@ -337,7 +343,7 @@ def _equations(traced: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def _within(equation: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Yields the jaxprs inside an operation: the body of a loop, the branches of a condition."""
+    """Yields the jaxprs inside an operation, such as the body of a loop or the branches of a condition."""
     for value in equation.params.values():
         for one in cast("Iterable[Any]", value if isinstance(value, tuple | list) else (value,)):
             plain = _plain(one)

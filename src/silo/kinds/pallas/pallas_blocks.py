@@ -1,6 +1,6 @@
-"""A Pallas launch with all sizes known: the blocks of each array, and the scratch. Pure; imports no jax.
+"""A Pallas launch with all sizes known: the blocks of each array, and the scratch. Does not import jax.
 
-The estimate of memory, the tracing of the body, the plan of calls and the checks all read these values.
+The estimate of memory, the tracing of the body, the layout of calls and the checks all read these values.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _INTEGER = dtype("int32")
 class BlockedArray:
     """An array argument. ``shape`` is the caller's; ``padded`` is the body's, at least as long along each axis.
 
-    The exported program takes and returns arrays of ``shape``: it pads and cuts itself.
+    The exported program takes and returns arrays of ``shape``; the program itself pads and cuts.
 
-    ``block`` is the part that a program sees, () for an array in HBM or a prefetched one, which is seen whole. ``dims``
-    has an entry for each axis of the block; it is unused if ``indexed``: then the author's index map computes the block
-    of a program. ``prefetch``: the whole array is in SMEM before the grid begins.
+    ``block`` is the part that a program sees; it is () for an array in HBM or a prefetched array, which the program
+    sees whole. ``dims`` has an entry for each axis of the block. If ``indexed``, it is unused, and the author's index
+    map computes the block of a program. ``prefetch``: the whole array is in SMEM before the grid begins.
     """
 
     name: str
@@ -59,13 +59,13 @@ class BlockedArray:
 
     @property
     def pad(self) -> tuple[int, ...]:
-        """Elements added at the end of each axis."""
+        """The numbers of elements added at the end of each axis."""
         return tuple(now - was for was, now in zip(self.shape, self.padded, strict=True))
 
 
 @frozen
 class PassedScalar:
-    """A scalar argument that is not a constant. ``dtype`` is the dtype of the body's value."""
+    """A scalar argument that is not a constant. ``dtype`` is the dtype of the value that the body gets."""
 
     name: str
     dtype: DType
@@ -89,7 +89,7 @@ class ScratchBuffer:
 
 @frozen
 class BlockedLaunch:
-    """One variant's launch.
+    """The launch of one variant.
 
     ``arrays`` and ``scalars`` are in the order of the kernel's parameters. jax passes a body its operands in another
     order: first prefetched arrays, then scalars, then the arrays that are read (``in`` and ``inout``), then the arrays
@@ -108,17 +108,17 @@ class BlockedLaunch:
 
     @property
     def prefetched(self) -> tuple[BlockedArray, ...]:
-        """Arrays that are in SMEM before the grid begins."""
+        """The arrays that are in SMEM before the grid begins."""
         return tuple(one for one in self.arrays if one.prefetch)
 
     @property
     def inputs(self) -> tuple[BlockedArray, ...]:
-        """Arrays that are read, without the prefetched arrays: operands in this order, after scalars."""
+        """The arrays that are read, except prefetched ones: the operands after the scalars, in this order."""
         return tuple(one for one in self.arrays if one.role is not ArgumentRole.OUT and not one.prefetch)
 
     @property
     def outputs(self) -> tuple[BlockedArray, ...]:
-        """Arrays that are written: the results of the program, in this order."""
+        """The arrays that are written: the results of the program, in this order."""
         return tuple(one for one in self.arrays if one.role is not ArgumentRole.IN)
 
     @property
@@ -152,7 +152,7 @@ def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
     grid = _grid(source, variant)
     where = str(source)
     for one in source.arrays:
-        if one.name not in shapes:  # the call leaves it out
+        if one.name not in shapes:  # a call may leave out an array that is made for it
             shapes[one.name] = _made_shape(where, one, shapes, bindings)
     dtypes = {name: element for name in typed.names if (element := typed[name].dtype) is not None}
     specs = {one.name: one for one in source.arrays}
@@ -176,19 +176,19 @@ def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
 
 
 def _grid(source: PallasSource, variant: Variant) -> tuple[int, ...]:
-    """Returns the axes that the body may read, and every further axis of more than one program."""
-    given = variant.specialization.grid
-    if given is None:
+    """Returns the axes that the body may read, and any further axes up to the last with more than one program."""
+    grid = variant.specialization.grid
+    if grid is None:
         raise SourceError(f"{source}: a Pallas kernel is compiled for its grid, and the call names none")
     if source.outer:
-        if given[0] != math.prod(source.outer):
+        if grid[0] != math.prod(source.outer):
             raise SourceError(
-                f"{source}: the grid of a call is {tuple(given)}, and its first axis stands for the axes "
+                f"{source}: the grid of a call is {tuple(grid)}, and its first axis stands for the axes "
                 f"{source.outer}: {math.prod(source.outer)} programs"
             )
-        return (*source.outer, *given[1:])
-    used = max((axis + 1 for axis, size in enumerate(given) if size != 1), default=1)
-    return tuple(given[: max(used, source.axes)])
+        return (*source.outer, *grid[1:])
+    used = max((axis + 1 for axis, size in enumerate(grid) if size != 1), default=1)
+    return tuple(grid[: max(used, source.axes)])
 
 
 def _made_shape(
@@ -215,7 +215,7 @@ def _array(
             raise SourceError(f"{what} has the axis {axis} of the grid in dims, and the grid is {tuple(grid)}")
     whole = spec.prefetch or spec.space is MemorySpace.HBM
     sizes = spec.block if spec.block is not None else (None,) * len(shape)
-    # A block is never longer than its array.
+    # A block is at most as long as its array.
     block = tuple(
         full if size is None else min(full, size_value(where, f"the block of {spec.name}", size, bindings))
         for size, full in zip(sizes, padded, strict=True)
@@ -236,17 +236,17 @@ def _array(
 
 
 def _padded(what: str, shape: tuple[int, ...], pads: Sequence[Pad]) -> tuple[int, ...]:
-    """Returns the shape with its pads. An axis without elements gets one: a block cannot be empty.
+    """Returns the padded shape. An axis without elements becomes one element long, as a block cannot be empty.
 
     >>> _padded("add: x", (1000, 7), ((0, 256, 0), (1, 8, 8))), _padded("add: x", (0, 7), ())
     ((1024, 16), (1, 7))
     """
-    found = list(shape)
+    padded = list(shape)
     for axis, multiple, extra in pads:
         if axis >= len(shape):
             raise SourceError(f"{what} is padded along axis {axis}, and has {len(shape)}")
-        found[axis] += -shape[axis] % multiple + extra
-    return tuple(max(1, size) for size in found)
+        padded[axis] += -shape[axis] % multiple + extra
+    return tuple(max(1, size) for size in padded)
 
 
 def _scratch(where: str, spec: ScratchSpec, dtypes: Mapping[str, DType], bindings: Bindings) -> ScratchBuffer:
@@ -257,11 +257,11 @@ def _scratch(where: str, spec: ScratchSpec, dtypes: Mapping[str, DType], binding
 
 
 def _revisited(grid: Sequence[int], arrays: Sequence[BlockedArray]) -> str:
-    """Returns the reason why an array cannot be read and written with its blocks; "" if each can.
+    """Returns why some array cannot be both read and written with its blocks; "" if all can.
 
-    A block stays in VMEM while its index does not change. If programs come back to it later, because an inner axis of
-    the grid goes over the blocks and an outer axis repeats them, they may read the array's old values or the written
-    ones: the order is undefined.
+    A block stays in VMEM while its index does not change. Programs may return to a block later, if an inner axis of the
+    grid goes over the blocks and an outer axis repeats them. These programs may read the array's old values or the
+    written ones, because the order is undefined.
     """
     for one in arrays:
         if one.role is not ArgumentRole.INOUT or one.indexed or not one.block:

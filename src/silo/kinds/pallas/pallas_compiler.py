@@ -1,4 +1,7 @@
-"""The Pallas compiler for TPUs, GPUs, and CPUs (interpreted): traces and exports here, and returns launch info."""
+"""The Pallas compiler for TPUs, GPUs, and CPUs (interpreted): traces and exports in this process.
+
+The worker checks the exported program, and returns launch info.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["LIBTPU", "PallasCompiler", "accept", "libtpu_version", "refusal"]
 
 
-# ---- Checks in a worker whether the compiler for TPUs accepts an exported program ----
+# ---- Checking, in a worker, whether the compiler for TPUs accepts an exported program ----
 
 
 LIBTPU = "libtpu"
@@ -49,18 +52,18 @@ _SIZE = r"([0-9.]+)([KMG]?)B?"
 _SCOPED = re.compile(rf"size {_SIZE} and limit {_SIZE} exceeded")
 _ALLOCATION = re.compile(rf"Allocation \(size={_SIZE}\) would exceed memory \(size={_SIZE}\)[^\n]*space=(vmem|smem)")
 _USED = re.compile(rf"Used {_SIZE} of {_SIZE} (vmem|smem)")
-_MOST_SAID = 12  # lines of the compiler's output, which contains whole programs
+_MOST_SAID = 12  # most lines of the compiler's output in an error, as the output contains whole programs
 
 
 def libtpu_version() -> str | None:
-    """Returns the version of the compiler; None if it is not installed."""
+    """Returns the version of the compiler for TPUs; None if it is not installed."""
     return version_of(LIBTPU)
 
 
 def accept(program: bytes, chip: Chip, kernel: str, table: str) -> str | Rejected:
     """Compiles an exported program for a chip and drops the result; returns the compiler's name and version.
 
-    ``table`` has the estimated memory of each argument, for the error. Rejected: the compiler cannot be used here.
+    ``table`` has the estimated memory of each argument, for the error. Returns Rejected if the compiler cannot be used.
 
     Raises:
         ResourceError: it takes more memory than the chip has.
@@ -78,15 +81,16 @@ def accept(program: bytes, chip: Chip, kernel: str, table: str) -> str | Rejecte
     operands = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=here) for one in exported.in_avals]
     try:
         jax.jit(exported.call).trace(*operands).lower(lowering_platforms=("tpu",)).compile()
-    except Exception as error:  # any error here is a refusal by the compiler
+    except Exception as error:  # the compiler raised it, so it refuses the program
         raise refusal(str(error), chip, kernel, table) from error
     return f"{LIBTPU} {version}"
 
 
 @cache
 def _device(topology: str) -> Any:  # noqa: ANN401  # a device of jax, or Rejected
-    # Without a TPU, libtpu's queries to the cloud get no answer, and jax must not look for a TPU either. Nor may one
-    # process lock out others, as it must for a real TPU: several workers compile.
+    # Without a TPU, libtpu's queries to the cloud would get no answer, and jax must not look for a TPU. Several
+    # processes may load libtpu, because several workers compile; with a real TPU, one process would lock out the
+    # others.
     hold_in_environment({"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"})
     try:
         jax_module().config.update("jax_platforms", "cpu")
@@ -97,22 +101,22 @@ def _device(topology: str) -> Any:  # noqa: ANN401  # a device of jax, or Reject
 
 
 def refusal(message: str, chip: Chip, kernel: str, table: str = "") -> CompileError:
-    """Returns the error for the compiler's message: with the sizes if it is about memory, else its first lines.
+    """Returns the error for the compiler's message: with sizes if it is about memory, else with its first lines.
 
     >>> from silo.kinds.pallas.chips import CHIPS
     >>> error = refusal("Scoped allocation with size 24.00M and limit 16.00M exceeded", CHIPS["v5e"], "add")
     >>> type(error).__name__, error.need >> 20, error.capacity >> 20
     ('ResourceError', 24, 16)
     """
-    found = _USED.search(message) or _SCOPED.search(message) or _ALLOCATION.search(message)
+    sizes = _USED.search(message) or _SCOPED.search(message) or _ALLOCATION.search(message)
     lines = [line for line in message.splitlines() if line.strip()][:_MOST_SAID]
-    if found is None:
+    if sizes is None:
         return CompileError(f"{kernel} for tpu:{chip.arch}: the compiler for TPUs refuses it: " + "\n".join(lines))
-    need, capacity = _bytes(found[1], found[2]), _bytes(found[3], found[4])
-    kind = "vmem" if found.re is _SCOPED else found[5]
+    need, capacity = _bytes(sizes[1], sizes[2]), _bytes(sizes[3], sizes[4])
+    kind = "vmem" if sizes.re is _SCOPED else sizes[5]
     return ResourceError(
-        f"{kernel} for tpu:{chip.arch} takes {found[1]}{found[2]}iB of {kind.upper()}, and the compiler allows "
-        f"{found[3]}{found[4]}iB:\n{table}",
+        f"{kernel} for tpu:{chip.arch} takes {sizes[1]}{sizes[2]}iB of {kind.upper()}, and the compiler allows "
+        f"{sizes[3]}{sizes[4]}iB:\n{table}",
         kind=kind,
         need=need,
         capacity=capacity,
@@ -123,7 +127,7 @@ def _bytes(number: str, unit: str) -> int:
     return int(float(number) * _UNITS[unit])
 
 
-# ---- The Pallas compiler for TPUs, GPUs, and CPUs (interpreted) ----
+# ---- The compiler plug-in ----
 
 
 _EFFECTS = {ArgumentRole.IN: Effect.READ, ArgumentRole.OUT: Effect.WRITE, ArgumentRole.INOUT: Effect.BOTH}
@@ -133,14 +137,14 @@ _said = Notices()
 
 
 class PallasFacts(CodeFacts):
-    """The arrays' effects from the author's specs."""
+    """The effects on the arrays, taken from the author's specs."""
 
     def __init__(self, launch: BlockedLaunch) -> None:
         self._launch = launch
 
     @property
     def effects(self) -> Mapping[str, Effect]:
-        """The effect on each array, by its role."""
+        """The effect on each array, which follows from its role."""
         return {one.name: _EFFECTS[one.role] for one in self._launch.arrays}
 
 
@@ -163,7 +167,7 @@ class PallasCompiler:
         return f"{tools} code {code_digest(*self.declaration.code)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Accepts Pallas sources for a chip, a GPU or a CPU, if jax is installed."""
+        """Accepts Pallas sources for a TPU chip, a GPU or a CPU, if jax is installed."""
         if not (taken := self.declaration.takes(source_kind, target)):
             return taken
         if not target.is_concrete:
@@ -173,7 +177,7 @@ class PallasCompiler:
         return usable()
 
     def artifact_target(self, target: Target) -> Target:
-        """Returns a CPU's lowest level, because jax compiles the program when it is loaded; else ``target`` itself.
+        """Returns ``target``; for a CPU its lowest level, because jax compiles the program when it is loaded.
 
         >>> str(PallasCompiler().artifact_target(Target.parse("cpu:x86-64-v4")))
         'cpu:x86-64-v2'
@@ -200,7 +204,7 @@ class PallasCompiler:
             _check_blocks(launch, variant.kernel, target)
         if chip is not None:
             report = estimate(launch, chip)
-            require_memory(report, variant.kernel)  # before the body is traced
+            require_memory(report, variant.kernel)  # before the body is traced, which takes longer
             limit = report.limit
 
         def check(traced: object) -> None:
@@ -223,10 +227,12 @@ class PallasCompiler:
         return Lowered(job.to_job(variant.kernel, target), PallasFacts(launch))
 
     def warm_up(self) -> None:
-        """Does nothing: the worker needs no jax."""
+        """Does nothing: most jobs need no jax in the worker."""
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Returns the program with its launch info; for a TPU after its compiler accepted it, if that is installed.
+        """Returns the program with its launch info.
+
+        For a TPU, its compiler must accept the program, if it is installed.
 
         Raises:
             ResourceError: it takes more memory than the chip has.
@@ -246,11 +252,11 @@ class PallasCompiler:
         return Compiled(launch, CompiledBlob("jaxexp", pallas.program), log=log)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """Returns a check by jax's interpreter of TPUs. Raises SourceError, CompileError, ToolchainError."""
+        """Returns a checked kernel for jax's interpreter of TPUs. Raises SourceError, CompileError, ToolchainError."""
         from silo.checking.kernel import LibraryKernel  # noqa: PLC0415  # for checks alone
         from silo.kinds.pallas.checking.checked_kernel import CheckedProgram  # noqa: PLC0415  # for checks alone
 
-        del nan  # the limits of a launch have it
+        del nan  # each launch passes this option in its limits
         if not isinstance(source, PallasSource):
             raise SourceError(f"{source.name} is no Pallas source")
         launch = blocked_launch(source, variant)
@@ -262,7 +268,7 @@ class PallasCompiler:
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Raises UnsupportedError: a bundle's Pallas program has no memory spaces, copies and semaphores to check."""
+        """Raises UnsupportedError: a Pallas program in a bundle has no memory spaces, copies or semaphores."""
         del text, launch, nan, consent
         raise UnsupportedError(
             f"{variant.kernel}: a bundle has no text of a Pallas kernel to check; check the Python file"
@@ -278,7 +284,10 @@ def _effects(plan: CallLayout) -> tuple[Effect, ...]:
 
 
 def _check_blocks(launch: BlockedLaunch, kernel: str, target: Target) -> None:
-    """Raises CompileError for blocks that TPUs refuse; for a CPU, which interprets them anyway, logs it once."""
+    """Raises CompileError for blocks that TPUs refuse.
+
+    A CPU can interpret them, so for a CPU it is only logged, once.
+    """
     decision = blocks_for_tpus(launch)
     if not isinstance(decision, Rejected):
         return
@@ -295,7 +304,7 @@ def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limi
         return make_program(source, launch, constants, interpret=kind == "cpu", limit=limit)
     options = PALLAS.read(PALLAS.own(variant.config.options))
     warps, stages = options["num_warps"], options["num_stages"]
-    assert isinstance(warps, int)  # as the option is declared
+    assert isinstance(warps, int)  # the option is declared as an int
     assert isinstance(stages, int)
     if launch.scheme is Scheme.MOSAIC_GPU:
         return make_mosaic_program(source, launch, constants, variant.target, num_warps=warps)
@@ -308,7 +317,7 @@ def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limi
 
 
 def _layout(parameters: Sequence[str], plan: CallLayout) -> tuple[LayoutSlot, ...]:
-    """Returns the program's parameters in the kernel's order, for people; calls use the plan."""
+    """Returns the program's parameters in the kernel's order, for display only; calls use the plan."""
     found: dict[int, AbiType] = {}
     for one in (*plan.operands, *plan.results):
         found[one.parameter] = AbiType.POINTER if isinstance(one, ArrayPlace) else AbiType(one.dtype.short)

@@ -11,14 +11,15 @@ PALLAS = CompilerDeclaration(
     compiler="silo.kinds.pallas.pallas_compiler:PallasCompiler",
     sources=("pallas",),
     targets=("tpu", "cpu", "cuda"),
-    # Block sizes and every other constant belong to the source, which a config may set. These are for GPUs alone.
+    # Only options for GPUs. A config sets block sizes and all other constants as constants of the source instead.
     options=(
         Option("num_warps", int, 4, "warps of a block", threads=32),
         Option("num_stages", int, 3, "stages of the pipelined loops"),
     ),
-    # A program for a TPU runs there; one for a CPU is compiled to native code of this process when it is loaded.
+    # Host code: a program for a CPU is compiled to native code of this process when it is loaded. A program for a TPU
+    # is not.
     blobs=(BlobKind("jaxexp", host_code=True),),
-    # Modules that make the program, that define its inputs, and that call it.
+    # Modules that make the program, modules that define its inputs, and modules that call it.
     code=("silo.kinds.pallas",),
 )
 

@@ -25,16 +25,16 @@ from silo.kinds.pallas.pallas_program import PallasProgram
 
 __all__ = ["PallasJob", "export_program", "held_settings", "on_chip"]
 
-# ---- A compile job of Pallas: the bytes of the exported program, and other inputs of its worker and loader ----
+# ---- The job ----
 
 
 @frozen
 class PallasJob:
-    """The inputs of a worker, without the author's source: the program is exported when the job is made.
+    """The inputs of a worker. It needs no source of the author: the program is exported when the job is made.
 
-    ``program`` is the result of ``jax.export``, serialized; the job's text, in base64. ``jax`` is the version that made
-    it and ``calling_convention`` the version of its calling convention. ``plan`` is the canonical form of a
-    :class:`silo.kinds.pallas.call_plan.CallLayout`. ``memory`` is the canonical form of the estimate for the target's
+    ``program`` is the result of ``jax.export``, serialized; it is the job's text, in base64. ``jax`` is the version of
+    jax that made it and ``calling_convention`` the version of its calling convention. ``plan`` is the canonical form of
+    a :class:`silo.kinds.pallas.call_plan.CallLayout`. ``memory`` is the canonical form of the estimate for the target's
     chip, None for other targets. ``parameters`` are the names of the kernel's parameters, constants included.
     """
 
@@ -63,7 +63,7 @@ class PallasJob:
 
     @classmethod
     def from_job(cls, job: CompileJob) -> PallasJob:
-        """Returns the :class:`PallasJob` of a job. Raises CompileError: the job is another compiler's, or damaged."""
+        """Returns the :class:`PallasJob` in a job. Raises CompileError if the job is another compiler's, or damaged."""
         try:
             names = tuple(name for name in names_of(cls) if name != "program")
             data = read_object(job.parameters, names, "the parameters of the job")
@@ -81,7 +81,7 @@ class PallasJob:
             raise CompileError(f"{job.kernel}: the job is no Pallas job: {error}") from error
 
 
-# ---- Export of a program of jax: bytes without paths, the same on every machine ----
+# ---- Exporting a program of jax: bytes without paths, equal on every machine ----
 
 
 def export_program(
@@ -89,8 +89,9 @@ def export_program(
 ) -> tuple[bytes, int]:
     """Returns the program for one target, serialized, and the version of its calling convention.
 
-    Traces the author's body. ``check`` gets the traced jaxpr before it is lowered, and may refuse it with an error of
-    Silo's. Raises CompileError: jax refused the kernel; ToolchainError: jax is missing or of an unsupported version.
+    Traces the author's body. ``check`` gets the traced jaxpr before it is lowered, and may raise an error of Silo to
+    refuse it. Raises CompileError if jax refuses the kernel; ToolchainError if jax is missing or of an unsupported
+    version.
     """
     jax, export = jax_module(), jax_module("jax.export")
     chip = target.arch if target.kind == "tpu" else INTERPRETED_CHIP
@@ -99,7 +100,7 @@ def export_program(
         try:
             function = jax.jit(program.function)
             if check is not None:
-                check(function.trace(*program.operands).jaxpr)  # jax keeps the trace for the export
+                check(function.trace(*program.operands).jaxpr)  # not traced twice: jax reuses the trace for the export
             made = export.export(function, platforms=[target.kind], disabled_checks=checks)(*program.operands)
             return bytes(made.serialize()), int(made.calling_convention_version)
         except SiloError:
@@ -110,7 +111,7 @@ def export_program(
 
 @contextmanager
 def on_chip(chip: str) -> Generator[None]:
-    """Makes jax trace for one TPU chip within the block, without one."""
+    """Makes jax trace for one TPU chip within the block, without a TPU."""
     jax = jax_module()
     sharding = jax.sharding
     device = {"device_kind": chip_named(chip).device_kind, "num_cores": 1}
@@ -125,27 +126,28 @@ def on_chip(chip: str) -> Generator[None]:
 
 @contextmanager
 def held_settings() -> Generator[None]:
-    """Sets jax's settings for a trace within the block, whatever the process has set; under the front end's lock.
+    """Sets jax's settings for a trace within the block, whatever the process has set; the front end's lock is held.
 
-    Settings that change the traced program are the same everywhere, and locations are off: they contain paths of files.
+    Settings that affect the traced program are the same everywhere. Locations are off, because they contain paths of
+    files.
     """
     jax = jax_module()
-    with FRONT_END, ExitStack() as held:
-        held.enter_context(jax.enable_x64(False))  # noqa: FBT003  # jax's signature
-        held.enter_context(jax.default_matmul_precision(None))
-        held.enter_context(jax.disable_jit(False))  # noqa: FBT003
-        held.enter_context(jax.debug_nans(False))  # noqa: FBT003
-        held.enter_context(jax.debug_infs(False))  # noqa: FBT003
-        held.enter_context(jax.numpy_dtype_promotion("standard"))
-        held.enter_context(jax.numpy_rank_promotion("allow"))
-        held.enter_context(jax.threefry_partitionable(True))  # noqa: FBT003
-        held.enter_context(jax.default_prng_impl("threefry2x32"))
-        # Mosaic GPU adds a line of the author's file in any case; the second setting removes the file's name.
+    with FRONT_END, ExitStack() as settings_stack:
+        settings_stack.enter_context(jax.enable_x64(False))  # noqa: FBT003  # jax's signature
+        settings_stack.enter_context(jax.default_matmul_precision(None))
+        settings_stack.enter_context(jax.disable_jit(False))  # noqa: FBT003
+        settings_stack.enter_context(jax.debug_nans(False))  # noqa: FBT003
+        settings_stack.enter_context(jax.debug_infs(False))  # noqa: FBT003
+        settings_stack.enter_context(jax.numpy_dtype_promotion("standard"))
+        settings_stack.enter_context(jax.numpy_rank_promotion("allow"))
+        settings_stack.enter_context(jax.threefry_partitionable(True))  # noqa: FBT003
+        settings_stack.enter_context(jax.default_prng_impl("threefry2x32"))
+        # Mosaic GPU always adds a line of the author's file; the second setting removes the name of the file.
         for name, value in (
             ("jax_traceback_in_locations_limit", 0),
             ("jax_hlo_source_file_canonicalization_regex", ".*"),
         ):
-            held.callback(jax.config.update, name, getattr(jax.config, name))
+            settings_stack.callback(jax.config.update, name, getattr(jax.config, name))
             jax.config.update(name, value)
         yield
 

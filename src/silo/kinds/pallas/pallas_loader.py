@@ -1,4 +1,4 @@
-"""Loads exported programs of jax, and calls them with a call's arrays, on a GPU's stream too. Imports no Pallas."""
+"""Loads exported programs of jax, and calls them with a call's arrays, also on a GPU's stream. Imports no Pallas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from silo.launch.array_parts import extent_of
 
 __all__ = ["GpuCall", "HostCall", "Span", "donated_results", "given_scalar", "load_jaxexp", "returned"]
 
-# ---- Calls of a program of jax with arrays in host memory, and with jax's own in any memory ----
+# ---- Calling a program with arrays in host memory, and with jax's own arrays in any memory ----
 
 
 class HostCall:
@@ -33,7 +33,7 @@ class HostCall:
     def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
         jax = jax_module()
         place = jax.sharding.SingleDeviceSharding(device)
-        # Arguments without a device yet go to this one.
+        # Arguments that are on no device yet are put on this one.
         self._run = jax.jit(program, in_shardings=place, out_shardings=place)
         self._plan = plan
         self._arrays = arrays
@@ -45,58 +45,58 @@ class HostCall:
         Raises:
             LaunchError: jax does not compile the program, or it fails.
         """
-        del grid, stream  # the program is compiled for its grid; a CPU has no streams
+        del grid, stream  # the program is compiled for its grid, and a CPU has no streams
         plan, arrays = self._plan, self._arrays
-        given: list[Any] = []
+        operands: list[Any] = []
         for one in plan.operands:
             value = arguments[one.parameter]
             if isinstance(one, ScalarPlace):
-                given.append(given_scalar(value, self._elements[one.parameter]))
+                operands.append(given_scalar(value, self._elements[one.parameter]))
             else:
                 arrays.check(one, value)
-                given.append(arrays.take(one, value))
+                operands.append(arrays.take(one, value))
         for one in plan.results:
             if (value := arguments[one.parameter]) is not None:
                 arrays.check(one, value)
                 arrays.check_written(one, value)
-        made: list[Any] = []
+        returned_arrays: list[Any] = []
         try:
-            results = self._run(*given)
+            results = self._run(*operands)
             for result in results:
-                # Operands may be views of the caller's memory: the program must end before that is written.
+                # Operands may be views of the caller's memory, so the program must end before that memory is written.
                 result.block_until_ready()
         except Exception as error:
             raise arrays.failed(error) from error
         for one, result in zip(plan.results, results, strict=True):
             value = arguments[one.parameter]
             if value is None:
-                made.append(arrays.like(result, _first(plan, arguments)))
+                returned_arrays.append(arrays.like(result, _first(plan, arguments)))
             else:
                 arrays.put(value, result)
-        return returned(made)
+        return returned(returned_arrays)
 
 
 def given_scalar(value: Any, element: Any) -> Any:  # noqa: ANN401
-    """Returns a scalar as the program's operand."""
+    """Returns a scalar as an operand of the program."""
     import numpy as np  # noqa: PLC0415  # jax needs it
 
     return np.array([value], element)
 
 
 def returned(made: list[Any]) -> Any:  # noqa: ANN401
-    """Returns the result of a call: None, one array, or several in the order of the parameters."""
+    """Returns what a call returns: None, one array, or several in the order of the parameters."""
     return tuple(made) if len(made) > 1 else made[0] if made else None
 
 
 def _first(plan: CallLayout, arguments: tuple[Any, ...]) -> object:
-    """Returns the first array of a call, whose library new arrays use."""
+    """Returns the first array of a call; results without an array are made in its library."""
     for one in plan.operands:
         if not isinstance(one, ScalarPlace):
             return arguments[one.parameter]
     return None
 
 
-# ---- Calls of a program of jax with arrays on a GPU, on the stream of the arrays' library ----
+# ---- Calling a program with arrays on a GPU, on the stream of the arrays' library ----
 
 Span = tuple[int, int]
 """The address of an array's first byte, and of the byte after its last."""
@@ -104,11 +104,11 @@ _LEGACY_STREAM = 1  # DLPack's number for the stream with the handle 0
 
 
 class GpuCall:
-    """Implements :class:`silo.core.protocols.LibraryCall` for NVIDIA's GPUs. The host does not wait: streams do.
+    """Implements :class:`silo.core.protocols.LibraryCall` for NVIDIA's GPUs. Streams wait for each other, not the host.
 
-    jax writes to memory of the call's arrays if it is given away for the time of a call (donated), also to arrays that
-    are only written: they are operands that nothing reads. An array that cannot be donated (a strided array, or one
-    that overlaps another argument) is copied, which is logged once.
+    jax can write to memory of the call's arrays if the memory is donated for the time of a call. Arrays that are only
+    written are donated too, as operands that the program does not read. An array that cannot be donated (a strided
+    array, or one that overlaps another argument) is copied, which is logged once.
     """
 
     def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
@@ -118,7 +118,7 @@ class GpuCall:
         self._device = device
         self._array_type: type = self._jax.Array
         self._stream = device.get_stream_for_external_ready_events()
-        self._external: Any = None  # the same as a stream of torch, which may not be imported yet
+        self._external: Any = None  # torch's ExternalStream for it, made when needed, as torch may not be imported yet
         self._program = program
         self._runs: dict[tuple[bool, ...], Callable[..., Any]] = {}
         self._elements = {one.parameter: self._jax.numpy.dtype(one.dtype.name) for one in plan.operands}
@@ -169,24 +169,24 @@ class GpuCall:
             results = self._runner(donated)(*wanted, *reads)
         except Exception as error:
             raise self._arrays.failed(error) from error
-        made: list[Any] = []
+        returned_arrays: list[Any] = []
         for one, result, gone in zip(plan.results, results, donated, strict=True):
             value = arguments[one.parameter]
             if value is None:
-                made.append(self._arrays.like(result, next((arguments[place] for place, _ in spans), None)))
+                returned_arrays.append(self._arrays.like(result, next((arguments[place] for place, _ in spans), None)))
             else:
                 self._deliver(one, value, result, torch_stream, written=gone)
-        return returned(made)
+        return returned(returned_arrays)
 
     def _kept(self, value: object) -> bool:
-        """Whether the call lacks an array for a result, which jax then keeps."""
+        """Whether the call has no array for a result, which then stays an array of jax."""
         return value is None
 
     def _runner(self, donated: tuple[bool, ...]) -> Callable[..., Any]:
         """Returns the program for a set of donations; ``donated[i]``: the memory of result ``i`` is given to jax.
 
-        It takes first the written arrays that are donated or also read, in the order of the results, because jax pairs
-        donated arrays with results of the same shape and dtype in turn; then the arrays that are only read.
+        Its operands are first the written arrays that are donated or also read, in the order of the results, because
+        jax assigns donated arrays in turn to results of the same shape and dtype; then the arrays that are only read.
         """
         found = self._runs.get(donated)
         if found is not None:
@@ -205,16 +205,16 @@ class GpuCall:
 
         place = self._jax.sharding.SingleDeviceSharding(self._device)
         gone = tuple(number for number, result in enumerate(first) if donated[result])
-        # keep_unused: an operand that nothing reads is needed for its memory.
+        # keep_unused: an operand that the program does not read is needed for its memory.
         self._runs[donated] = made = self._jax.jit(
             run, donate_argnums=gone, keep_unused=True, in_shardings=place, out_shardings=place
         )
         return made
 
     def _take(self, one: ArrayPlace, value: Any) -> tuple[Any, Span]:  # noqa: ANN401
-        """Returns an array of jax, or a contiguous tensor; and its span of memory."""
+        """Returns an array of jax or a contiguous tensor, and the memory range that it shares with the caller."""
         if isinstance(value, self._array_type):
-            return value, (0, 0)  # it is never written to
+            return value, (0, 0)  # an empty range, because it is never written to
         size = one.dtype.itemsize
         for extent in one.shape:
             size *= extent
@@ -222,7 +222,7 @@ class GpuCall:
             plain = value.detach() if value.requires_grad else value
             if not plain.is_contiguous():
                 self._arrays.copied(one, "jax has no views of strided arrays")
-                return plain.contiguous(), (0, 0)  # memory of this call only
+                return plain.contiguous(), (0, 0)  # a copy, whose memory belongs to this call only
             address = plain.data_ptr()
             return plain, (address, address + size)
         extent = extent_of(value)
@@ -237,8 +237,8 @@ class GpuCall:
         """Replaces tensors by arrays of jax. Returns the handle of torch's current stream, 0 without tensors.
 
         jax's stream waits for torch's once, after all work that this call enqueued there (copies of strided tensors).
-        The first array passes this wait to jax; a program waits for all operands, so the others skip it: 15
-        microseconds each.
+        The first array passes this wait to jax. A program waits for all its operands, so the other arrays omit the
+        wait, which would take 15 microseconds each.
         """
         tensors = [place for place, value in passed.items() if is_torch(value)]
         if not tensors:
@@ -273,15 +273,15 @@ class GpuCall:
                 f"{type(value).__module__}; pass a tensor of torch, or leave it out where the kernel makes it"
             )
         if written and result.unsafe_buffer_pointer() == value.data_ptr():
-            result.__dlpack__(stream=stream)  # makes the stream wait; the capsule is unused
+            result.__dlpack__(stream=stream)  # makes the caller's stream wait for jax's; the capsule is not used
             return
         if written:
             self._arrays.copied(one, "jax did not take the memory that was given for it")
         torch: Any = sys.modules["torch"]
-        value.detach().copy_(torch.from_dlpack(result))  # torch's current stream waits for jax's
+        value.detach().copy_(torch.from_dlpack(result))  # torch's current stream waits for jax's stream
 
     def _within(self, arguments: Sequence[Any], stream: object) -> AbstractContextManager[Any]:
-        """Returns a block in which a given stream is torch's current one; without a stream, it changes nothing."""
+        """Returns a context in which a given stream is torch's current stream; without a stream, it changes nothing."""
         torch: Any = sys.modules.get("torch")
         if stream is None:
             return nullcontext()
@@ -297,26 +297,26 @@ class GpuCall:
 
 
 def donated_results(results: Sequence[int | None], spans: Sequence[tuple[int, Span]]) -> tuple[bool, ...]:
-    """Returns for each result whether its memory may be given to jax: no other argument has a part of it.
+    """Returns for each result whether its memory may be given to jax: only if no other argument shares a part of it.
 
-    ``results`` has the parameter of each result, None for a result without an array; an empty span is memory that no
+    ``results`` has the parameter of each result, None for a result without an array. An empty span is memory that no
     other argument shares.
 
     >>> donated_results([2, 3, None], [(0, (0, 64)), (1, (256, 320)), (2, (64, 128)), (3, (300, 364))])
     (True, False, False)
     """
-    found: list[bool] = []
+    donated: list[bool] = []
     for parameter in results:
         own = next((span for place, span in spans if place == parameter), None)
         alone = own is not None and not any(
             place != parameter and span[0] < own[1] and own[0] < span[1] for place, span in spans
         )
-        found.append(alone)
-    return tuple(found)
+        donated.append(alone)
+    return tuple(donated)
 
 
 def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> LibraryCall:
-    """Loads a ``jaxexp`` and returns its call. Silo has checked consent to these bytes.
+    """Loads a ``jaxexp`` blob and returns its call. Consent to these bytes was checked before.
 
     Raises:
         DeviceError: the bytes are damaged, or for another kind of device, or of a newer jax.
@@ -337,12 +337,12 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
         )
     try:
         exported = export.deserialize(bytearray(blob))
-    except Exception as error:  # jax may raise anything for unknown bytes
+    except Exception as error:  # jax may raise any exception for unknown bytes
         raise DeviceError(
             f"{name}: jax {jax_version()} does not load its code: {type(error).__name__}: {error}"
         ) from error
     if any(one.is_custom_call() == MOSAIC_CALL for one in exported.disabled_safety_checks):
-        jax_module("jax.experimental.mosaic.gpu")  # finds the library that its kernels call
+        jax_module("jax.experimental.mosaic.gpu")  # importing it finds the library that its kernels call
     kind = device.target.kind
     if kind not in exported.platforms:
         raise DeviceError(f"{name}: its code is for {', '.join(exported.platforms)}, not for {kind}")
@@ -373,7 +373,7 @@ def _jax_device(kind: str, index: int, name: str) -> Any:  # noqa: ANN401  # jax
 
 
 def _names(plan: CallLayout, launch: LaunchInfo) -> tuple[str, ...]:
-    """Returns the name of each parameter by its index: the layout has the plan's parameters, in its order."""
+    """Returns the name of each parameter by its index: the layout has the plan's parameters, in order."""
     places = sorted({one.parameter for one in (*plan.operands, *plan.results)})
     found = {place: slot.name for place, slot in zip(places, launch.layout, strict=False)}
     return tuple(found.get(place, f"argument {place}") for place in range(max(places, default=-1) + 1))

@@ -1,4 +1,4 @@
-"""Turns a blocked launch and the author's body into a function of jax: its block specs, operands, and call."""
+"""Turns a blocked launch and the author's body into a jax function: block specs, operands, and the call."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PallasProgram:
-    """``function`` takes arrays of the shapes and dtypes of ``operands``, and returns a tuple like ``results``.
+    """A jax function for a launch. It takes arrays like ``operands``, and returns a tuple of arrays like ``results``.
 
-    ``custom_call`` names a custom call without jax's guarantee of compatibility, which exports must list.
+    ``custom_call`` names a custom call for which jax guarantees no compatibility; an export must list it.
     """
 
     function: Callable[..., Any]
@@ -79,7 +79,7 @@ def make_program(
             scratch_shapes=[_scratch(one.kind, one.shape, one.dtype, pltpu) for one in launch.scratch],
         ),
         out_shape=[struct(one, one.padded) for one in outputs],
-        # Operands are counted with the prefetched arrays.
+        # The operands are counted including the prefetched arrays.
         input_output_aliases={
             len(prefetched) + len(scalars) + inputs.index(one): place
             for place, one in enumerate(outputs)
@@ -112,27 +112,27 @@ def jax_dtype(element: DType) -> Any:  # noqa: ANN401
 
 
 def block_index(dims: Sequence[Dim], programs: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the block along each axis of the program with these indices; ints or traced values.
+    """Returns the index of a program's block along each axis. The program's indices are ints or traced values.
 
     >>> block_index((1, None, (0, 4, 3)), (9, 5))
     (5, 0, 2)
     """
-    found: list[Any] = []
+    indices: list[Any] = []
     for dim in dims:
         if dim is None:
-            found.append(0)
+            indices.append(0)
         elif isinstance(dim, tuple):
             axis, stride, blocks = dim
-            found.append(programs[axis] // stride % blocks)
+            indices.append(programs[axis] // stride % blocks)
         else:
-            found.append(programs[dim])
-    return tuple(found)
+            indices.append(programs[dim])
+    return tuple(indices)
 
 
 def visited_anew(one: BlockedArray, grid: Sequence[int]) -> tuple[int, ...] | None:
     """Returns the axes along which a program must have index 0 to be the first with its block.
 
-    None if the axes alone do not determine it: then the block indices of successive programs are compared.
+    None if the axes alone do not decide it: then the blocks of successive programs are compared.
     """
     if one.indexed or any(isinstance(dim, tuple) for dim in one.dims):
         return None
@@ -154,12 +154,12 @@ def _spec(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, pl: An
 
 
 def _index(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, *given: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    """Computes an index map: takes the program's indices along the grid, then the prefetched arrays."""
+    """Evaluates an index map for the program's indices along the grid, followed by the prefetched arrays."""
     programs, prefetched = given[: len(launch.grid)], given[len(launch.grid) :]
     if not one.indexed:
         return block_index(one.dims, programs)
     function = next(spec.index for spec in source.arrays if spec.name == one.name)
-    assert function is not None  # it is indexed
+    assert function is not None  # an indexed array has an index map
     found: Any = function(*programs[: source.index_axes[one.name]], *prefetched)
     return tuple(cast("Sequence[Any]", found)) if isinstance(found, tuple | list) else (found,)
 
@@ -167,7 +167,7 @@ def _index(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, *give
 def _scratch(kind: ScratchKind, shape: tuple[int, ...], element: DType | None, pltpu: Any) -> Any:  # noqa: ANN401
     match kind:
         case ScratchKind.VMEM | ScratchKind.SMEM:
-            assert element is not None  # memory has a dtype
+            assert element is not None  # only semaphores have no dtype
             return (pltpu.VMEM if kind is ScratchKind.VMEM else pltpu.SMEM)(shape, jax_dtype(element))
         case ScratchKind.DMA:
             return pltpu.SemaphoreType.DMA(shape)
@@ -185,23 +185,23 @@ def _body(
     *,
     interpreted: bool,
 ) -> Any:  # noqa: ANN401
-    """Returns the function for ``pallas_call``, which passes references in the order of the author's body."""
+    """Returns the function for ``pallas_call``; it passes references on in the order of the author's body."""
     values = {name: constant_of(value) for name, value in constants.items()}
 
     def body(*references: Any) -> None:  # noqa: ANN401
         rest = iter(references)
-        found: dict[str, Any] = dict(values)
+        arguments: dict[str, Any] = dict(values)
         for one in launch.operands:
             reference = next(rest)
-            found[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
+            arguments[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
         for one in launch.outputs:
             written = next(rest)
             if one.role is ArgumentRole.INOUT and one.space is not MemorySpace.HBM:
-                _copy_first(source, launch, one, found, written, pl)
-            found[one.name] = written
+                _copy_first(source, launch, one, arguments, written, pl)
+            arguments[one.name] = written
         keywords = {name: values[name] for name in source.keywords}
         with _known_programs(launch, pl) if interpreted else nullcontext():
-            source.body(*(found[name] for name in source.passed), *rest, **keywords)
+            source.body(*(arguments[name] for name in source.passed), *rest, **keywords)
 
     body.__name__ = body.__qualname__ = plain_name(launch.kernel)
     return body
@@ -229,7 +229,7 @@ def _copy_first(
     written: Any,  # noqa: ANN401
     pl: Any,  # noqa: ANN401
 ) -> None:
-    """Copies the array's values to the written block, once, because several programs may use one block in turn."""
+    """Copies the array's values to the written block before its first use, as several programs may use it in turn."""
     read = found[one.name]
 
     def copy() -> None:
@@ -259,7 +259,7 @@ def _copy_first(
 
 
 def _copy_scalars(read: Any, written: Any) -> None:  # noqa: ANN401
-    """Copies one scalar at a time, as a TPU can only move scalars within SMEM."""
+    """Copies scalar by scalar, as a TPU can move only scalars within SMEM."""
     shape = tuple(written.shape)
 
     def copy_one(at: Any, carry: Any) -> Any:  # noqa: ANN401
@@ -274,20 +274,20 @@ def _copy_scalars(read: Any, written: Any) -> None:  # noqa: ANN401
 
 
 def _before(programs: Sequence[Any], grid: Sequence[int]) -> list[Any]:
-    """Returns the indices of the program that runs before; for the first program, its own."""
+    """Returns the indices of the program that runs before this one; for the first program, its own."""
     jnp = jax_module("jax.numpy")
-    found: list[Any] = []
+    indices: list[Any] = []
     borrow: Any = 1
     for index, size in zip(reversed(programs), reversed(grid), strict=True):
         less = index - borrow
         borrow = jnp.where(less < 0, 1, 0)
-        found.append(jnp.where(less < 0, size - 1, less))
+        indices.append(jnp.where(less < 0, size - 1, less))
     first = sum(programs[1:], programs[0]) == 0
-    return [jnp.where(first, is_now, was) for is_now, was in zip(programs, reversed(found), strict=True)]
+    return [jnp.where(first, is_now, was) for is_now, was in zip(programs, reversed(indices), strict=True)]
 
 
 def scalar_of(one: PassedScalar, reference: Any) -> Any:  # noqa: ANN401
-    """Returns a scalar for the body from its operand."""
+    """Returns the scalar that the body gets, from its operand."""
     value = reference[0]
     if one.dtype == one.operand:
         return value
@@ -295,7 +295,7 @@ def scalar_of(one: PassedScalar, reference: Any) -> Any:  # noqa: ANN401
 
 
 def constant_of(value: Value) -> Any:  # noqa: ANN401
-    """Returns a constant as a value for the body."""
+    """Returns a constant in the form in which the body gets it."""
     if isinstance(value, DType):
         return jax_dtype(value)
     if isinstance(value, FunctionValue):
@@ -304,12 +304,12 @@ def constant_of(value: Value) -> Any:  # noqa: ANN401
 
 
 def padded_value(jnp: Any, one: BlockedArray | PassedScalar, value: Any) -> Any:  # noqa: ANN401
-    """Returns an operand with its pads, which are zero."""
+    """Returns an operand with its padding, which is zero."""
     if isinstance(one, PassedScalar) or not any(one.pad):
         return value
     return jnp.pad(value, [(0, added) for added in one.pad])
 
 
 def cut_value(one: BlockedArray, value: Any) -> Any:  # noqa: ANN401
-    """Returns a result without its pads."""
+    """Returns a result without its padding."""
     return value[tuple(slice(size) for size in one.shape)] if any(one.pad) else value

@@ -1,5 +1,5 @@
-// The checks of an access: that the memory exists, that it was written, and that no access of
-// another thread races with it. Also records the lifetimes of variables.
+// Checks each access: the memory must exist, it must have been written, and no access of another
+// thread may race with it. Also records the lifetimes of variables.
 #pragma once
 
 #include "check_races.h"
@@ -17,12 +17,12 @@ SILO_THREADS_PLAIN inline void bounds(Check *check, u64 address, u64 size, bool 
     stop();
 }
 
-// Returns true if the bytes are, or may be, part of a variable.
+// Returns true if the accessed bytes are, or may be, part of a variable on a stack.
 SILO_THREADS_PLAIN inline bool on_stack(Check *check, u64 address, u64 size, bool write, u64 pc,
                                         const void *frame) {
     Page *page = page_of(address, false);
     if (address > host_stack && address - host_stack < near_stack) {
-        return true; // the entry's variables: scalars
+        return true; // a variable of the entry function: a scalar
     }
     u64 distance = address > reinterpret_cast<u64>(frame) ? address - reinterpret_cast<u64>(frame)
                                                           : reinterpret_cast<u64>(frame) - address;
@@ -59,15 +59,15 @@ SILO_THREADS_PLAIN inline bool on_stack(Check *check, u64 address, u64 size, boo
             unset = false;
         }
     }
-    // Only a value without any written byte is suspect: of a value that is written in part, the
-    // kernel may use that part alone.
+    // Report a read only if no byte of the value was ever written: of a partly written value, the
+    // kernel may use only the written part.
     if (!write && known && unset && check->suspects++ == 0) {
         check->suspect = {site_of(check, pc, frame), running, group_index(), ~0u, address, size};
     }
     return known || distance < near_stack;
 }
 
-// An access to a constant of the program, or to a variable of the runtime.
+// Checks an access to a constant of the program, or to a variable of the runtime.
 SILO_THREADS_PLAIN inline void in_object(Check *check, u64 address, u64 size, bool write, u64 pc,
                                          const void *frame) {
     for (u64 i = 0; i < global_count; i++) {
@@ -102,8 +102,8 @@ SILO_THREADS_PLAIN inline const Area *area_of(Check *check, u64 address, int *in
     return nullptr;
 }
 
-// Whether an address outside all arrays is in shared memory, which may lie as near to a stack as
-// the variables of a thread.
+// Returns true if an address outside all arrays is in shared memory. Shared memory may be as close
+// to a stack as a thread's variables are.
 SILO_THREADS_PLAIN inline bool beside_group_arrays(u64 address) {
     return group_area_count < most_group_areas && address >= group_memory &&
            address < group_memory + group_memory_bytes;
@@ -145,7 +145,7 @@ SILO_THREADS_PLAIN inline void access(u64 address, u64 size, bool write, bool at
         if (address >= reinterpret_cast<u64>(__ehdr_start) &&
             address < reinterpret_cast<u64>(_end)) {
             in_object(check, address, size, write, pc, frame);
-            if (atomic && check->atomics) { // it may order groups, as an atomic on an array does
+            if (atomic && check->atomics) { // it may order groups, like an atomic on an array
                 check->atomics[group_number - check->first_group] = 1;
                 check->any_atomic = 1;
             }
@@ -163,7 +163,7 @@ SILO_THREADS_PLAIN inline void access(u64 address, u64 size, bool write, bool at
     }
     if (!atomic && address >= covered_low && address < covered_high &&
         class_of(check, pc) != PcClass::user) {
-        return; // the access that the runtime has announced
+        return; // the runtime has announced this access
     }
     unsigned site = site_of(check, pc, frame);
     if (address + size > area->high) {
@@ -201,7 +201,7 @@ SILO_THREADS_PLAIN inline void access(u64 address, u64 size, bool write, bool at
     }
 }
 
-// ---- the life of variables
+// ---- The lifetimes of variables
 
 SILO_THREADS_PLAIN inline void set_shadow(u64 shadow, u64 count, unsigned char value) {
     Check *check = state();
@@ -214,8 +214,8 @@ SILO_THREADS_PLAIN inline void set_shadow(u64 shadow, u64 count, unsigned char v
         return;
     }
     unsigned char first = page->state[address % page_bytes / 8];
-    bool ends = value == 0 && first == 0xF1; // a whole frame ends
-    bool begins = value < 8 && !ends;        // a variable begins to live
+    bool ends = value == 0 && first == 0xF1; // the lifetime of a whole frame ends
+    bool begins = value < 8 && !ends;        // the lifetime of a variable begins
     for (u64 i = 0; i < count; i++, address += 8) {
         if (address / page_bytes != page->number && !(page = page_of(address, true))) {
             return;

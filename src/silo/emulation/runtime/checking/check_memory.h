@@ -11,41 +11,42 @@ extern "C" __attribute__((visibility("hidden"))) char _end[];
 
 namespace silo_threads::checked {
 
-constexpr unsigned mem_device = 1, mem_group = 2; // of mem_flags
-constexpr unsigned no_memory_order = ~0u;         // of an operation between lanes
+constexpr unsigned mem_device = 1, mem_group = 2; // values of mem_flags
+constexpr unsigned no_memory_order = ~0u;         // flags of an operation between lanes
 constexpr u64 page_bytes = 4096;
 constexpr u64 near_stack = 1 << 16; // bytes from the stack pointer that count as the stack
 constexpr unsigned most_pages = 1 << 16, most_group_areas = 64;
 
-// ---- memory that the object keeps as long as it is loaded; one launch is checked at a time
+// ---- Memory that the object keeps as long as it is loaded; only one launch is checked at a time
 
 inline Cell group_cells[most_group_bytes / 4 * 2];
 inline Area group_areas[most_group_areas];
 inline unsigned group_area_count, group_granules;
-inline u64 group_memory; // where it begins
+inline u64 group_memory; // the address of the group's shared memory
 inline u64 group_memory_bytes;
-inline unsigned running;                 // the thread that runs
-inline bool inside;                      // a thread of a group runs
-inline unsigned group_number;            // from 1, over all runs
-inline unsigned phase[2];                // barriers passed: of device memory, of shared memory
-inline unsigned simd_phase[2][32];       // by simdgroup
-inline unsigned joined[2][most_threads]; // by thread: its simdgroup's phase when it last took part
-inline u64 left;                         // steps that the group may still take
+inline unsigned running;           // the number of the running thread
+inline bool inside;                // whether a thread of a group is running
+inline unsigned group_number;      // the number of the group, counted from 1 over all runs
+inline unsigned phase[2];          // barriers passed that order device memory, or shared memory
+inline unsigned simd_phase[2][32]; // barriers that each simdgroup has passed
+inline unsigned joined[2][most_threads]; // simd_phase of each thread at its last barrier
+inline u64 left;                         // steps that the group may still execute
 inline u64 dice;
 inline u64 host_stack;        // an address on the host's stack, below the entry's variables
 inline const Global *globals; // constants of the program
 inline u64 global_count;
-inline u64 covered_low, covered_high; // memory whose access the runtime has announced
+inline u64 covered_low, covered_high; // bounds of the memory whose access the runtime has announced
 inline unsigned last_area;
 
 // A read that is a race unless an atomic operation on the same memory follows.
 struct Pending {
-    u64 address; // 0: without a read
+    u64 address; // 0 if there is no such read
     Found found;
 };
 inline Pending pending[most_threads];
 
-// A page of a stack: for each eight bytes clang's state, and a mask of the bytes not yet written.
+// A page of a stack. For each eight bytes: clang's shadow state, and a mask of the bytes that were
+// not yet written.
 struct Page {
     u64 number;
     u64 run;
@@ -55,7 +56,8 @@ struct Page {
 inline Page *pages[most_pages];
 inline u64 run_number;
 
-// A state of eight bytes beside clang's (0: all belong to a variable, 1 to 7: only the first ones).
+// A value of `state` besides clang's own (0: all eight bytes belong to a variable, 1 to 7: only the
+// first ones do).
 constexpr unsigned char unknown = 0xAA;
 
 SILO_THREADS_PLAIN inline Check *state() {
@@ -106,7 +108,7 @@ SILO_THREADS_PLAIN inline Page *page_of(u64 address, bool make) {
     return nullptr;
 }
 
-// ---- places in the code
+// ---- Places in the code
 
 SILO_THREADS_PLAIN inline PcClass class_of(const Check *check, u64 pc) {
     u64 offset = pc - reinterpret_cast<u64>(__ehdr_start) - 1;
@@ -122,8 +124,8 @@ SILO_THREADS_PLAIN inline PcClass class_of(const Check *check, u64 pc) {
     return low ? static_cast<PcClass>(check->row_classes[low - 1]) : PcClass::none;
 }
 
-// The offset in the object of the code at `pc`, or of its nearest caller in a line of the text or
-// of the library.
+// Returns the offset in the object of the code at `pc` or, if that has no line of the text or of
+// the library, of its nearest caller that has one.
 SILO_THREADS_PLAIN inline unsigned site_of(const Check *check, u64 pc, const void *frame) {
     const u64 *at = static_cast<const u64 *>(frame);
     for (unsigned depth = 0; depth < 32; depth++) {
@@ -141,7 +143,7 @@ SILO_THREADS_PLAIN inline unsigned site_of(const Check *check, u64 pc, const voi
     return static_cast<unsigned>(pc - reinterpret_cast<u64>(__ehdr_start) - 1);
 }
 
-// ---- findings
+// ---- Findings
 
 SILO_THREADS_PLAIN inline unsigned group_index() {
     const Group &g = *own_group();

@@ -1,4 +1,5 @@
-// Races: unordered accesses of two threads, found with the last accesses of each four bytes.
+// Finds races, which are unordered accesses of two threads, from the last accesses to each four
+// bytes.
 #pragma once
 
 #include "check_memory.h"
@@ -13,8 +14,8 @@ SILO_THREADS_PLAIN inline bool ordered(const Mark &mark, unsigned kind, unsigned
            joined[kind][mark.thread] > mark.simd;
 }
 
-// Whether the access `mark` and the present one of `thread` may happen in either order, with
-// different results.
+// Returns true if the access `mark` and the present access of `thread` may happen in either order,
+// with different results.
 SILO_THREADS_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigned kind,
                                          unsigned thread, unsigned char mask, bool atomic,
                                          bool both_write) {
@@ -27,8 +28,8 @@ SILO_THREADS_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigne
     if (kind == 1 || mark.group < check->first_group) {
         return false; // shared memory of another group, or an access of an earlier run
     }
-    // Atomics may order groups (the group that counts last reads the others' results). Such an
-    // order is not followed here, so the pair is counted and not reported.
+    // Atomic operations may order groups (the last group to increment a counter reads the others'
+    // results). Such an order is not tracked here, so the pair is counted and not reported.
     if (!both_write && check->atomics && check->atomics[mark.group - check->first_group] &&
         check->atomics[group_number - check->first_group]) {
         check->unordered_groups++;
@@ -77,8 +78,8 @@ SILO_THREADS_PLAIN inline bool await_swap(Check *check, const Mark &mark, u64 ad
     return true;
 }
 
-// Called at the last point for the atomic operation that a plain read of `thread` awaits. If the
-// operation is missing, makes the read the launch's finding and returns true.
+// Called at the last point at which the atomic operation that a plain read of `thread` awaits could
+// have happened. If it did not, makes the read the launch's finding and returns true.
 SILO_THREADS_PLAIN inline bool swap_is_missing(Check *check, unsigned thread) {
     Pending &own = pending[thread];
     if (!own.address) {

@@ -1,4 +1,4 @@
-// The structs that checked code shares with its host; `fault_report.py` declares the same ones.
+// The structs that checked code shares with its host. `fault_report.py` declares the same structs.
 #pragma once
 
 namespace silo_threads {
@@ -12,16 +12,16 @@ enum class Kind : int {
     uninitialized = 3,
     race = 4,
     endless = 5,
-    stack_bounds = 6,   // beyond a variable of a thread
+    stack_bounds = 6,   // outside of a variable of a thread
     scope = 7,          // a variable whose scope has ended
-    index = 8,          // beyond the type of an array
-    diverged = 9,       // lanes that did not reach an operation of their simdgroup
-    global_bounds = 10, // beyond a constant of the program
+    index = 8,          // beyond the bounds of an array's type
+    diverged = 9,       // some lanes did not reach an operation of their simdgroup
+    global_bounds = 10, // outside of a constant of the program
 };
 
 enum class AreaKind : unsigned { array = 0, group = 1 };
 
-// The class of an address in the code: without a line, a line of the kind's library, or a line that
+// The class of a code address: without a line, on a line of the kind's library, or on a line that
 // the user wrote.
 enum class PcClass : unsigned char { none = 0, library = 1, user = 2 };
 
@@ -42,9 +42,9 @@ struct Cell {
 
 struct Area {
     u64 low, high;
-    u64 origin;           // the address of the first cell
-    Cell *cells;          // null: the area is never written
-    unsigned char *fresh; // for each byte, 1 until it is written; null: all are written
+    u64 origin;           // the address that the first cell describes
+    Cell *cells;          // null if the area is never written
+    unsigned char *fresh; // for each byte, 1 until it is written; null if all bytes are written
     AreaKind kind;
     unsigned writable;
 };
@@ -62,7 +62,7 @@ struct Found {
     unsigned line, spare;
 };
 
-// The first read of memory that was never written; `area` as in Found, ~0u on a stack.
+// The first read of memory that was never written. `area` is as in Found, or ~0u for a stack.
 struct Suspect {
     unsigned site, thread, group, area;
     u64 address, size;
@@ -79,7 +79,7 @@ struct GroupArray {
     const char *name, *file;
     u64 low, bytes;
     unsigned line;
-    unsigned symbol; // its offset in the object, if `name` is null
+    unsigned symbol; // the variable's offset in the object, if `name` is null
 };
 
 struct Waiting {
@@ -94,22 +94,22 @@ struct Check {
     char text[1016];
     u64 run, seed, steps, fill;
     const Area *areas;
-    const unsigned *row_starts; // of ranges of the code, as offsets in the object, ascending
+    const unsigned *row_starts; // starts of ranges of code, as offsets in the object, ascending
     const unsigned char *row_classes;
-    unsigned char *atomics; // by group: whether it did an atomic operation on an array
+    unsigned char *atomics; // for each group, whether it did an atomic operation on an array
     const char *file;       // the kernel's text; all other files are headers
     u64 arena_low, arena_high;
     unsigned area_count, row_count;
     unsigned first_group; // the number of this run's first group
-    // The findings:
+    // The findings of the run:
     unsigned suspects;
     unsigned any_atomic, unordered_groups;
     unsigned group, thread, group_threads, group_array_count;
-    unsigned shape[4]; // of the group's threads
+    unsigned shape[4]; // numbers of the group's threads along x, y, z
     Suspect suspect;
     Found found;
     GroupArray group_arrays[64];
-    Waiting threads[1024]; // where each waits at a barrier; line 0: it does not wait
+    Waiting threads[1024]; // where each waits at a barrier; line 0 if it does not
 };
 
 } // namespace silo_threads

@@ -1,14 +1,14 @@
 // The hooks of checked code, and the functions that clang's instrumentation calls.
 //
 // The code is compiled with -fsanitize=kernel-address, which inserts a call before every load and
-// store and at the start and end of every variable's life. An access is looked up in the memory
-// that a launch may reach: its arrays, its scalars, the arrays that threads share, variables on a
-// thread's stack. For arrays and shared memory, a cell for each four bytes holds the threads that
-// wrote and read there last, so that a race is found under any schedule. The first fault ends the
-// launch.
+// store, and at the start and the end of every variable's lifetime. An access is looked up in the
+// memory that a launch may access: its arrays, its scalars, the arrays that threads share, and
+// variables on a thread's stack. For arrays and shared memory, a cell for each four bytes holds the
+// threads that wrote and read them last, so a race is found in every schedule. The first fault ends
+// the launch.
 #pragma once
 
-// Metal's `thread` is a macro; here it is a name.
+// In Metal `thread` is a macro; here it is an ordinary name.
 #pragma push_macro("thread")
 #undef thread
 
@@ -83,7 +83,7 @@ SILO_THREADS_PLAIN inline unsigned next(Group &g, const unsigned *ready, unsigne
         return after;
     }
     unsigned pick = 0;
-    if (check->seed == 0) { // in order
+    if (check->seed == 0) { // seed 0: in order
         for (unsigned i = 1; i <= g.size; i++) {
             unsigned at = (after + i) % g.size;
             if (ready[at / 32] >> at % 32 & 1) {
@@ -131,8 +131,8 @@ SILO_THREADS_PLAIN inline void pass_barrier(Group &g, Place, unsigned flags) {
 SILO_THREADS_PLAIN inline void pass_simd(Group &, unsigned simdgroup, unsigned mask, unsigned live,
                                          Place place, unsigned flags) {
     Check *check = state();
-    // Only calls in the kernel's own text: library headers reduce over the lanes that are active,
-    // which is defined.
+    // Only calls in the kernel's own text: library headers reduce over the active lanes, which is
+    // well defined.
     if (check && live & ~mask && __builtin_strcmp(place.file, check->file) == 0) {
         running = simdgroup * simd_width + static_cast<unsigned>(__builtin_ctz(mask));
         Found *found = claim(check, Kind::diverged);

@@ -31,7 +31,7 @@ SILO_THREADS_CALLBACK void __asan_storeN_noabort(unsigned long address, unsigned
                                   reinterpret_cast<unsigned long>(__builtin_return_address(0)),
                                   __builtin_frame_address(0));
 }
-// Copies of whole values.
+// Copies of whole objects.
 SILO_THREADS_CALLBACK void *__asan_memcpy(void *to, const void *from, unsigned long size) {
     unsigned long pc = reinterpret_cast<unsigned long>(__builtin_return_address(0));
     silo_threads::checked::access(reinterpret_cast<unsigned long>(from), size, false, false, pc,
@@ -93,7 +93,7 @@ SILO_THREADS_CALLBACK void __sanitizer_cov_trace_pc() {
     }
 }
 
-// Called for an index beyond the bounds of an array's type, with structs in clang's layout.
+// Called for an index beyond the bounds of an array's type; the structs have clang's layout.
 struct SiloThreadsArrayType {
     unsigned short kind, info;
     char name[1];
@@ -113,7 +113,7 @@ SILO_THREADS_CALLBACK void __ubsan_handle_out_of_bounds(SiloThreadsOutOfBounds *
     Found *found = checked::claim(check, Kind::index);
     found->file = what->file;
     found->line = what->line;
-    // Bit 0: signed; the other bits: the logarithm of the width.
+    // Bit 0 is set for a signed type; the other bits hold log2 of the width.
     unsigned width = 1u << (what->index->info >> 1);
     bool is_signed = what->index->info & 1;
     found->index = is_signed && width < 64

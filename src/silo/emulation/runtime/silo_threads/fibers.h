@@ -1,5 +1,5 @@
-// The threads of a group: each has its own stack, and one of them runs at a time. A thread that has
-// to wait switches to the next ready thread; nothing else ever interrupts it.
+// The threads of a group as fibers: each has its own stack, and one of them runs at a time. A
+// thread that must wait switches to the next ready thread; nothing else ever interrupts a thread.
 #pragma once
 
 #include "hooks.h"
@@ -7,35 +7,35 @@
 
 namespace silo_threads {
 
-// A thread is ready, parked, or has ended. It parks at the barrier of its group, or at an operation
-// between lanes of a simdgroup (a warp): the lanes wait for each other there, which is called a
-// meeting.
+// A thread is ready, parked, or ended. It parks at the barrier of its group or at an operation
+// between lanes of a simdgroup (a warp). At such an operation lanes wait for each other, which is
+// called a meeting.
 enum class State : unsigned char { ready, at_barrier, at_lanes, ended };
 
 struct Fiber {
-    void *stack;      // its stack pointer, while it does not run
-    const void *site; // the call that it is parked in
+    void *stack;      // the thread's stack pointer, while it does not run
+    const void *site; // the call in which it is parked
     Place place;
     unsigned flags;  // the kinds of memory that the call orders
-    unsigned wanted; // the lanes that it meets
+    unsigned wanted; // the lanes with which it must meet
     bool flexible;   // whether fewer lanes than `wanted` may meet
     State state;
 };
 
-// The values that lanes of a simdgroup pass to each other. A lane writes its values to its two
-// slots alternately: it can be at most one operation ahead of the lanes that still read.
+// The values that lanes of a simdgroup pass to each other. A lane writes its values alternately to
+// its two slots, because it may be one operation, but no more, ahead of lanes that still read.
 constexpr unsigned slot_bytes = 64;
 constexpr unsigned result_bytes = 256;
 struct Lanes {
     unsigned live;    // lanes that have not ended
     unsigned arrived; // lanes that are parked at an operation between lanes
-    const void *site; // the call in which the first of them is parked
+    const void *site; // the call in which the first parked lane is parked
     bool mixed;       // whether another lane is parked in another call
     unsigned active;  // the lanes of the last meeting
     unsigned reading; // the lanes that may still read the values of the last meeting
-    bool pending;     // whether a complete set of lanes waits for those readers
-    unsigned turn;    // each lane's next slot, 0 or 1
-    unsigned met;     // each lane's slot in the last meeting
+    bool pending;     // whether a complete set of lanes waits until `reading` is empty
+    unsigned turn;    // one bit for each lane: the number of its next slot
+    unsigned met;     // one bit for each lane: its slot in the last meeting
     bool computed;    // whether `result` belongs to the last meeting
     alignas(16) unsigned char result[result_bytes];
     alignas(16) unsigned char slot[2][simd_width][slot_bytes];
@@ -44,25 +44,25 @@ struct Lanes {
 constexpr unsigned most_words = most_threads / simd_width;
 
 struct Runner : Group {
-    void *host;               // the stack of the caller
-    Group *outer;             // own_group() of the caller
+    void *host;               // the stack pointer of the caller, on the host thread's own stack
+    Group *outer;             // the caller's value of own_group()
     void (*body)(Runner &);   // the code of a thread
     const void *arguments;    // passed to `body`
     unsigned at_barrier;      // number of threads that are parked at the barrier
-    const void *barrier_site; // the call in which the first of them is parked
+    const void *barrier_site; // the call in which the first parked thread is parked
     bool barrier_mixed;
     unsigned ended;
-    unsigned votes[2];  // sums of the threads' values at a barrier, used alternately
-    unsigned turn;      // index in `votes` of the next barrier
+    unsigned votes[2];  // sums of the threads' values at a barrier, used in turn
+    unsigned turn;      // index in `votes` for the next barrier
     unsigned grid_turn; // how often the group has waited for the other groups
-    bool at_grid;       // whether the group has to wait for them
+    bool at_grid;       // whether the group must wait for the other groups now
     Place grid_place;
     unsigned ready[most_words]; // a bit for each thread
-    char *memory;               // shared by the threads
+    char *memory;               // memory that the threads share
     unsigned long memory_bytes; // size of `memory`
     char *stacks;
-    unsigned long stride;                                // bytes from a stack to the next
-    unsigned long announced[most_group_bytes / 16 / 64]; // arrays announced to the checker
+    unsigned long stride;                                // bytes from one stack to the next
+    unsigned long announced[most_group_bytes / 16 / 64]; // bits of arrays that a checker knows
     Fiber fiber[most_threads];
     Lanes lanes[most_words];
 
@@ -80,11 +80,11 @@ inline Runner &runner() {
 #define SILO_THREADS_STACK 16384
 #endif
 constexpr unsigned long stack_bytes = SILO_THREADS_STACK;
-// The distance between stacks is not a power of two: otherwise the variables that all threads have
-// at the same depth of their stacks would compete for the same few cache sets.
+// The distance between stacks is not a power of two. Otherwise, variables at the same depth of all
+// threads' stacks would compete for the same few cache sets.
 constexpr unsigned long stack_gap = 5 * 64;
 constexpr unsigned long stack_mark =
-    0x6c6174654d6f6c69ul; // stays at a stack's end unless the stack overflows
+    0x6c6174654d6f6c69ul; // written at a stack's end, where it stays unless the stack overflows
 
 extern "C" int snprintf(char *, unsigned long, const char *, ...);
 
@@ -119,14 +119,14 @@ extern "C" int snprintf(char *, unsigned long, const char *, ...);
     leave(run);
 }
 
-// ---- the choice of the next thread
+// ---- Choosing the next thread
 
 inline unsigned words_of(const Runner &run) {
     return (run.size + simd_width - 1) / simd_width;
 }
 
-// Returns the ready thread that follows `current` in the order of numbers, with wrap-around; `size`
-// if no thread is ready.
+// Returns the number of the ready thread that follows `current`, with wrap-around; `size` if no
+// thread is ready.
 inline unsigned next_ready(Runner &run) {
     const unsigned from = run.current + 1;
     unsigned word = from / simd_width;
@@ -149,7 +149,7 @@ inline void set_ready(Runner &run, unsigned word, unsigned mask) {
     run.ready[word] |= mask;
 }
 
-// Makes all threads ready; all are at the barrier.
+// Makes all threads ready. All must be at the barrier.
 inline void release_barrier(Runner &run, Place place, unsigned flags) {
     const unsigned words = words_of(run);
     for (unsigned word = 0; word < words; word++)
@@ -161,7 +161,7 @@ inline void release_barrier(Runner &run, Place place, unsigned flags) {
     hook::pass_barrier(run, place, flags);
 }
 
-// Ends a meeting of the lanes in `mask`, and makes them ready.
+// Ends a meeting of the lanes in `mask` and makes those lanes ready.
 inline void release_lanes(Runner &run, unsigned word, unsigned mask, Place place, unsigned flags) {
     Lanes &lanes = run.lanes[word];
     lanes.active = lanes.reading = mask;
@@ -170,12 +170,13 @@ inline void release_lanes(Runner &run, unsigned word, unsigned mask, Place place
     lanes.arrived &= ~mask;
     lanes.computed = false;
     lanes.site = nullptr;
-    lanes.mixed = lanes.arrived; // the lanes that are left are compared one by one
+    lanes.mixed = lanes.arrived; // the other lanes may be at different calls
     set_ready(run, word, mask);
     hook::pass_simd(run, word, mask, SILO_THREADS_MASKED ? mask : lanes.live, place, flags);
 }
 
-// Returns the lanes of the simdgroup that meet `own`, if all of them have arrived; 0 if not.
+// Returns the lanes of the simdgroup that meet the lane `own`, if all of them have arrived;
+// otherwise 0.
 inline unsigned complete(const Runner &run, unsigned word, const Fiber &own) {
     const Lanes &lanes = run.lanes[word];
     const unsigned target = own.wanted & lanes.live;
@@ -187,9 +188,9 @@ inline unsigned complete(const Runner &run, unsigned word, const Fiber &own) {
     return target;
 }
 
-// Ends one meeting whose lanes have all arrived; returns whether there was one. A lane reads the
-// values of its meeting until it parks or ends: until then no other meeting of its simdgroup may
-// replace them.
+// Ends one meeting whose lanes have all arrived; returns false if there is none. A lane reads the
+// values of its meeting until it parks or ends; before that, no other meeting of its simdgroup may
+// overwrite them.
 [[gnu::noinline]] inline bool release_complete(Runner &run, unsigned word) {
     Lanes &lanes = run.lanes[word];
     for (unsigned rest = lanes.arrived; rest; rest &= rest - 1) {
@@ -203,7 +204,7 @@ inline unsigned complete(const Runner &run, unsigned word, const Fiber &own) {
     return false;
 }
 
-// Records that the current thread has read the values of its last meeting.
+// Records that the current thread has finished reading the values of its last meeting.
 inline void done_reading(Runner &run) {
     const unsigned word = run.current / simd_width;
     Lanes &lanes = run.lanes[word];
@@ -212,16 +213,16 @@ inline void done_reading(Runner &run) {
         release_complete(run, word);
 }
 
-// Called when no thread is ready. In each simdgroup the lanes that wait at the lowest address go on
-// without the others, as diverged lanes do on the hardware. If no lanes can go on, threads wait at
-// a barrier that not all can reach: a fault.
+// Called when no thread is ready. In each simdgroup, the lanes that wait at the lowest code address
+// go on without the others, as diverged lanes do on the hardware. If no lanes can go on, some
+// threads wait at a barrier that others cannot reach, which is a fault.
 [[gnu::noinline, gnu::cold]] inline void resolve(Runner &run) {
     bool any = false;
     for (unsigned word = 0; word < words_of(run); word++) {
         Lanes &lanes = run.lanes[word];
         if (!lanes.arrived)
             continue;
-        if (release_complete(run, word)) { // the lanes that were missing have ended
+        if (release_complete(run, word)) { // the missing lanes have ended meanwhile
             any = true;
             continue;
         }
@@ -265,7 +266,7 @@ inline void done_reading(Runner &run) {
         leave(run);
     }
 #if SILO_THREADS_MASKED && !defined SILO_THREADS_CHECKED
-    // The hardware's barrier does not wait for threads that have ended.
+    // Like the hardware's barrier, do not wait for threads that have ended.
     if (run.at_barrier + run.ended == run.size) {
         release_barrier(run, Place{}, ~0u);
         return;
@@ -286,8 +287,8 @@ inline void done_reading(Runner &run) {
     leave(run);
 }
 
-// Runs another thread, because the current one is parked or has ended. Returns when the current
-// thread is chosen again.
+// Switches to another thread, because the current one is parked or has ended. Returns when the
+// current thread is chosen again.
 inline void give_way(Runner &run) {
     const unsigned from = run.current;
     unsigned to = next_ready(run);
@@ -313,7 +314,7 @@ inline void check_stack(Runner &run, unsigned of) {
              "a thread needs more memory for its own variables and calls than there is");
 }
 
-// ---- the functions that a thread calls
+// ---- The functions that a thread calls
 
 [[gnu::noinline, clang::convergent, clang::nomerge]] inline void wait_at_barrier(unsigned flags,
                                                                                  Place place) {
@@ -335,7 +336,7 @@ inline void check_stack(Runner &run, unsigned of) {
         leave(run);
     }
     if (++run.at_barrier == run.size) {
-        // The others become ready, and this thread goes on at once.
+        // The other threads become ready, and this thread goes on at once.
         own.state = State::ready;
         release_barrier(run, place, flags);
 #ifndef SILO_THREADS_CHECKED
@@ -349,8 +350,9 @@ inline void check_stack(Runner &run, unsigned of) {
     own.state = State::ready;
 }
 
-// Waits until all live lanes of `wanted` have called this with the same `site`. If `flexible`, the
-// lanes that did may meet without the others. Returns the lanes and their values.
+// Waits until all live lanes of `wanted` have called this function with the same `site`. If
+// `flexible`, the lanes that have done so may meet without the rest. Returns the simdgroup's lanes
+// with their values.
 inline Lanes &meet(Runner &run, const void *site, unsigned flags, Place place,
                    unsigned wanted = ~0u, bool flexible = true) {
     const unsigned me = run.current, word = me / simd_width, bit = 1u << me % simd_width;
@@ -390,7 +392,7 @@ inline Lanes &meet(Runner &run, const void *site, unsigned flags, Place place,
     return lanes;
 }
 
-// Lets another ready thread go on: for a thread that polls memory.
+// Lets another ready thread run; for a thread that polls memory.
 [[gnu::noinline]] inline void yield() {
     Runner &run = runner();
     check_stack(run, run.current);
@@ -398,7 +400,7 @@ inline Lanes &meet(Runner &run, const void *site, unsigned flags, Place place,
     give_way(run);
 }
 
-// ---- a group from its beginning to its end
+// ---- Running a group
 
 [[noreturn, gnu::noinline]] inline void begin_thread() {
     Runner &run = runner();
@@ -414,11 +416,11 @@ inline Lanes &meet(Runner &run, const void *site, unsigned flags, Place place,
     __builtin_trap();
 }
 
-#ifdef SILO_THREADS_SANITIZED // a test compiles the code with AddressSanitizer
+#ifdef SILO_THREADS_SANITIZED // only in a test, which compiles the code with AddressSanitizer
 extern "C" void __asan_unpoison_memory_region(const volatile void *, unsigned long);
 #endif
 
-// Runs every thread of the group to its end, or until a thread switches to the host's stack.
+// Runs every thread of the group until it ends, or until a thread switches to the host's stack.
 inline void begin_group(Runner &run) {
     const unsigned words = words_of(run);
     run.at_barrier = run.ended = run.turn = run.votes[0] = run.votes[1] = 0;
@@ -438,8 +440,7 @@ inline void begin_group(Runner &run) {
         *reinterpret_cast<unsigned long *>(run.stacks + i * run.stride) = stack_mark;
         one.stack = new_stack(run.stacks + (i + 1) * run.stride, begin_thread);
     }
-#ifdef SILO_THREADS_SANITIZED // threads of an earlier group never returned from their first
-                              // functions
+#ifdef SILO_THREADS_SANITIZED // stacks may be poisoned by an earlier group
     __asan_unpoison_memory_region(run.stacks, run.size * run.stride);
 #endif
     hook::begin_group(run, run.memory, run.memory_bytes);
@@ -451,7 +452,7 @@ inline void begin_group(Runner &run) {
     silo_threads_switch(&run.host, run.fiber[run.current].stack);
 }
 
-// Returns false after a fault.
+// Ends a group's run; returns false after a fault.
 inline bool end_group(Runner &run) {
     if (run.fault == Fault::none)
         hook::end_group(run);

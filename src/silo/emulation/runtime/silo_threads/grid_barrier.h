@@ -1,5 +1,4 @@
-// A barrier of all groups of a launch, each of which runs on a host thread of its own (a
-// cooperative launch).
+// A barrier for all groups of a cooperative launch, each of which runs on its own host thread.
 #pragma once
 
 #include "fibers.h"
@@ -8,19 +7,19 @@ namespace silo_threads {
 
 // `struct silo_cpu_gate` of Silo's CPU driver.
 struct Gate {
-    unsigned long met; // groups that wait at the barrier; from bit 32 on, groups that have ended
-    unsigned turn;     // how often all have met
-    unsigned broken;   // whether some wait for groups that have ended
+    unsigned long met; // waiting groups; the bits from 32 on count groups that have ended
+    unsigned turn;     // how often all groups have met
+    unsigned broken;   // whether groups wait for groups that have ended
 };
 
-// The part of `struct silo_context` that has the gate.
+// The part of `struct silo_context`, of Silo's CPU driver, that contains the gate.
 struct GridContext {
     Context fault;
     unsigned long program;
-    void (*wait)(void *); // called in each turn of a loop that waits; it need not return
+    void (*wait)(void *); // called in each iteration of a loop that waits; it need not return
     unsigned spare[6];
     unsigned long memory[8];
-    Gate *gate; // null: not a cooperative launch
+    Gate *gate; // null if the launch is not cooperative
 };
 static_assert(__builtin_offsetof(GridContext, program) == 1024 &&
               __builtin_offsetof(GridContext, gate) == 1128);
@@ -36,7 +35,8 @@ inline unsigned long groups_of(const Group &in) {
 
 constexpr unsigned long one_ended = 1ul << 32;
 
-// Whether nothing can end the wait: every group waits or has ended, with at least one of each.
+// Returns true if the wait can never end: every group waits or has ended, with at least one of
+// each.
 inline bool is_broken(unsigned long met, unsigned long groups) {
     const unsigned long waiting = met % one_ended, ended = met / one_ended;
     return waiting && ended && waiting + ended == groups;
@@ -50,7 +50,7 @@ inline bool is_broken(unsigned long met, unsigned long groups) {
     return false;
 }
 
-// Waits for the other groups of the launch, on the stack of the host. Returns false after a fault.
+// Waits for the other groups of the launch, on the host's stack. Returns false after a fault.
 inline bool meet_grid(Runner &run) {
     const unsigned long groups = groups_of(run);
     if (groups == 1)
@@ -73,7 +73,7 @@ inline bool meet_grid(Runner &run) {
         __atomic_store_n(&gate->broken, 1, __ATOMIC_RELAXED);
         return gate_fault(run, unsigned(met / one_ended));
     }
-    own_group() = run.outer; // `wait` may leave the launch
+    own_group() = run.outer; // before `wait`, which may leave the launch
     while (__atomic_load_n(&gate->turn, __ATOMIC_ACQUIRE) == turn) {
         if (__atomic_load_n(&gate->broken, __ATOMIC_RELAXED))
             return gate_fault(run,
@@ -85,7 +85,7 @@ inline bool meet_grid(Runner &run) {
     return true;
 }
 
-// Records that a group has ended, for those that wait at the barrier.
+// Records that a group has ended, for the groups that wait at the barrier.
 inline void leave_grid(Runner &run) {
     Gate *const gate = gate_of(run);
     if (gate &&
@@ -94,7 +94,7 @@ inline void leave_grid(Runner &run) {
 }
 
 // Waits at the barrier of the grid; called by each thread. The threads of the group meet first, and
-// the first of them that goes on waits for the other groups.
+// then the first of them to run waits for the other groups.
 [[gnu::noinline]] inline void pass_grid(Runner &run, Place place) {
     run.grid_turn++;
     run.grid_place = place;
@@ -110,8 +110,8 @@ inline void leave_grid(Runner &run) {
         pass_grid(run, place);
 }
 
-// Runs every thread of the group to its end, and waits for other groups in between. Returns false
-// after a fault.
+// Runs every thread of the group until it ends, and waits for other groups in between. Returns
+// false after a fault.
 inline bool run_group_of_grid(Runner &run) {
     run.grid_turn = 0;
     run.at_grid = false;

@@ -14,22 +14,22 @@ namespace silo_threads {
 
 constexpr unsigned simd_width = 32;
 constexpr unsigned most_threads = 1024;
-constexpr unsigned long most_group_bytes = SILO_THREADS_GROUP_BYTES; // that threads share
+constexpr unsigned long most_group_bytes = SILO_THREADS_GROUP_BYTES; // that threads may share
 
 // The faults of a launch. The entry returns the number.
 enum class Fault : int {
     none = 0,
-    barrier_missed = 1, // some threads ended, or wait for lanes, while others are at a barrier
+    barrier_missed = 1, // some threads are at a barrier, while others have ended or wait for lanes
     barrier_mixed = 2,  // threads of a group are at different barriers
-    simd_diverged = 3,  // some lanes do not reach an operation between them
+    simd_diverged = 3,  // some lanes do not reach an operation between lanes
     group_memory = 4,   // the shared arrays exceed the shared memory
     stack = 5,          // a thread's variables exceed its stack
-    checked = 6,        // a checker's finding; the checker writes the text
-    bad_argument = 7,   // of a library function
+    checked = 6,        // a checker found a fault, and has written the text
+    bad_argument = 7,   // an invalid argument of a library function
 };
 
-// Memory that a launch passes to its kernel for the message of a fault: the start of
-// `struct silo_fault` of Silo's CPU driver. A checker's context begins with the same members.
+// Memory that a launch passes to its kernel for the message of a fault. It is the start of `struct
+// silo_fault` of Silo's CPU driver. A checker's context begins with the same members.
 struct Context {
     unsigned bytes;
     int claimed;
@@ -37,26 +37,26 @@ struct Context {
 };
 
 struct Group {
-    unsigned size;        // threads
-    unsigned current;     // the thread that runs
-    unsigned position[3]; // of the group in the grid, in groups
-    unsigned grid[3];     // groups
+    unsigned size;        // number of threads
+    unsigned current;     // number of the running thread
+    unsigned position[3]; // of the group in the grid, counted in groups
+    unsigned grid[3];     // numbers of groups along x, y, z
     unsigned shape[3];    // threads along x, y, z
-    unsigned threads[3]; // of the whole grid: grid * shape, or fewer if the last groups are partial
-    Context *context;    // may be null
+    unsigned threads[3];  // of the grid: grid * shape, or fewer if the last groups are partial
+    Context *context;     // may be null
     Fault fault;
 };
 
-// The group that runs on this host thread. Only an object whose threads may wait for each other
-// defines the variable (SILO_THREADS_SWITCH); other code that uses it does not link.
-// own_group() is not instrumented, because the checker itself calls it.
+// own_group() returns the group that runs on this host thread. Only an object whose threads may
+// wait for each other defines its variable (SILO_THREADS_SWITCH); other code that uses it does not
+// link. It is not instrumented, because the checker itself calls it.
 #ifdef SILO_THREADS_CHECKED
 #define SILO_THREADS_OWN                                                                           \
     __attribute__((noinline, no_sanitize("address", "coverage", "array-bounds"))) inline
 #else
 #define SILO_THREADS_OWN inline
 #endif
-#ifdef SILO_THREADS_SLOT // __thread means shared memory, so assembly defines this variable
+#ifdef SILO_THREADS_SLOT // __thread means shared memory here, so assembly defines this variable
 extern "C" [[gnu::const]] Group **silo_threads_slot() __attribute__((visibility("hidden")));
 SILO_THREADS_OWN Group *&own_group() {
     return *silo_threads_slot();
@@ -68,11 +68,12 @@ SILO_THREADS_OWN Group *&own_group() {
 }
 #endif
 
-// Records the fault, if it is the first of the launch. `text` may have one %u, for `number`.
+// Records a fault, if it is the first of the launch. `text` may contain one %u, which prints
+// `number`.
 void note_fault(Group &in, Fault fault, Place place, const char *text, unsigned number = 0);
 
-// Ends the group with a message; called by a thread of the group, and does not return. A launch
-// reports its first fault only.
+// Ends the group with a message and does not return; called by a thread of the group. A launch
+// reports only its first fault.
 [[noreturn]] void fail(Fault fault, Place place, const char *text);
 
 } // namespace silo_threads

@@ -1,12 +1,12 @@
 // Memory that the threads of a group share. The first thread that reaches an array's declaration
-// claims a place for the array, which then is the same in every group of every launch.
+// claims an offset for the array, which stays the same for every group of every launch.
 #pragma once
 
 #include "fibers.h"
 
 namespace silo_threads {
 
-// Bytes that arrays of this object have claimed.
+// Bytes that the arrays of this object have claimed so far.
 inline constinit unsigned long group_bytes = 0;
 inline constinit bool claiming = false;
 constexpr unsigned long unclaimed = ~0ul;
@@ -26,7 +26,8 @@ claim(unsigned long *place, unsigned long bytes, unsigned long align) {
             at = too_much;
         } else {
             __atomic_store_n(&group_bytes, at + bytes, __ATOMIC_RELAXED);
-            // The group began before the array was claimed, so run_groups() has not set it to NaN.
+            // run_groups() fills claimed memory with NaN, but this group began before the array was
+            // claimed.
             __builtin_memset(runner().memory + at, 0xff, bytes);
             __atomic_store_n(place, at, __ATOMIC_RELEASE);
         }
@@ -35,8 +36,8 @@ claim(unsigned long *place, unsigned long bytes, unsigned long align) {
     return at;
 }
 
-// Announces an array to the checker. If `name` is null, the name is looked up in the object's
-// symbols, at the address `symbol`.
+// Announces an array to the checker. If `name` is null, the checker looks up the name in the
+// object's symbols, by the address `symbol`.
 inline void announce(Runner &run, const char *name, const void *symbol, unsigned long at,
                      unsigned long bytes, Place place) {
 #ifdef SILO_THREADS_CHECKED

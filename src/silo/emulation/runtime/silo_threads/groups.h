@@ -4,8 +4,8 @@
 #include "grid_barrier.h"
 #include "group_memory.h"
 
-// Attribute of the statement that calls the kernel's function. Clang 16 crashes on the attribute if
-// the function is a template's.
+// An attribute for the statement that calls the kernel's function. Empty for Clang 16, which
+// crashes on the attribute if the function is a template.
 #if __clang_major__ > 16
 #define SILO_THREADS_INLINED [[clang::always_inline]]
 #else
@@ -14,7 +14,7 @@
 
 namespace silo_threads {
 
-// Sets position and shape of the group with number `program`. `threads` is null if no group is
+// Sets position and shape of the group with the number `program`. `threads` is null if no group is
 // partial.
 template <unsigned X, unsigned Y, unsigned Z>
 inline void place_group(Group &in, unsigned long program, const unsigned *threads) {
@@ -43,15 +43,15 @@ inline void place_grid(Group &in, const unsigned *grid, const unsigned *threads,
     in.fault = Fault::none;
 }
 
-// Bytes of the stacks and of the memory that the threads of a group share.
+// The bytes of a stack, and of the memory that the threads of a group share.
 struct Sizes {
     unsigned long stack = stack_bytes;
     unsigned long memory = most_group_bytes;
 };
 
-// Runs the groups `begin` to `end` - 1, whose threads have their own stacks and may wait for each
-// other: `thread` runs one thread, with `body`. If `threads` is not null, it is the size of the
-// grid in threads, and the last groups may be partial.
+// Runs the groups `begin` to `end` - 1. Their threads have their own stacks and may wait for each
+// other. `thread` is the function that runs one thread, given `body`. If `threads` is not null, it
+// is the size of the grid in threads, and the last groups may be partial.
 template <unsigned X, unsigned Y, unsigned Z>
 inline int run_groups(void (*thread)(Runner &), const void *body, const unsigned *grid,
                       const unsigned *threads, unsigned long begin, unsigned long end,
@@ -69,7 +69,7 @@ inline int run_groups(void (*thread)(Runner &), const void *body, const unsigned
     own_group() = &run;
     for (unsigned long program = begin; program < end && run.fault == Fault::none; program++) {
         place_group<X, Y, Z>(run, program, threads);
-        // All bits set is NaN as a float, and -1 as an integer.
+        // All bits set: NaN as a float, -1 as an integer.
         __builtin_memset(run.memory, 0xff, __atomic_load_n(&group_bytes, __ATOMIC_RELAXED));
 #ifdef SILO_THREADS_CHECKED
         __builtin_memset(run.announced, 0, sizeof run.announced);

@@ -1,18 +1,18 @@
-// The functions by which the runtime informs a checker. Checked code is compiled with
+// The functions through which the runtime informs a checker. Checked code is compiled with
 // SILO_THREADS_CHECKED and an include folder that contains <checked_hooks.h>, which defines the
-// same functions in the same namespace; all other code has these empty ones.
+// same functions in the same namespace. All other code uses these empty functions.
 //
-// In both: threads are numbered within their group, 0 to group.size - 1; thread / 32 is the
-// simdgroup. One group runs at a time on a host thread, and one thread of it at a time. The
-// functions run on the host's stack or on the current thread's.
+// In both versions, threads are numbered within their group, from 0 to group.size - 1; thread / 32
+// is the number of the simdgroup. One group runs at a time on a host thread, and one of its threads
+// at a time. The functions run on the host's stack or on the current thread's stack.
 #pragma once
 
 #include "group.h"
 
 namespace silo_threads {
 
-// How an atomic operation uses memory. The new value may depend on the old value for `update` (max,
-// compare-and-swap), and always does for `change` (add).
+// How an atomic operation uses memory. For `update` (max, compare-and-swap) the new value may
+// depend on the old value; for `change` (add) it always does.
 enum class AtomicUse { load, store, update, change };
 
 } // namespace silo_threads
@@ -23,17 +23,17 @@ enum class AtomicUse { load, store, update, change };
 
 namespace silo_threads::hook {
 
-// Called before the first thread of a group begins, and after the last has ended. The other
-// arguments are the shared memory of the group: its address and its size in bytes.
+// Called before the first thread of a group begins, and after the last thread has ended. The other
+// arguments of begin_group are the shared memory of the group: its address and its size in bytes.
 inline void begin_group(Group &, const void *, unsigned long) {}
 inline void end_group(Group &) {}
 
-// Called before `thread` of the group begins or goes on, on the stack of its predecessor.
+// Called before a thread of the group begins or continues, on the stack of the thread before it.
 inline void enter(Group &, unsigned) {}
 
-// Returns the thread that goes on next: one of the threads whose bit is set in `ready` (thread 0 is
-// bit 0 of the first word). `after` is the thread that ran last. Called in checked code only,
-// whenever a thread parks or ends while any other is ready.
+// Returns the thread that runs next: one of the threads whose bit is set in `ready` (bit 0 of the
+// first word is thread 0). `after` is the thread that ran last. Called only in checked code,
+// whenever a thread parks or ends while another is ready.
 inline unsigned next(Group &, const unsigned *, unsigned after) {
     return after;
 }
@@ -45,15 +45,16 @@ inline void arrive(Group &, unsigned, Place, unsigned) {}
 // Called when all threads of the group are at the barrier: their earlier accesses are complete.
 inline void pass_barrier(Group &, Place, unsigned) {}
 
-// Called when the lanes in `mask` of a simdgroup meet, at a barrier of lanes (`flags` as above) or
-// in another operation between lanes (~0u). `live` are the lanes that should take part.
+// Called when the lanes in `mask` of a simdgroup meet: at a barrier of lanes, with `flags` as
+// above, or in another operation between lanes, with ~0u. `live` are the lanes that should take
+// part.
 inline void pass_simd(Group &, unsigned, unsigned, unsigned, Place, unsigned) {}
 
 // Called once in a group for each shared array, of `bytes` at `memory`. `name` is its name in the
-// text ("" for arrays of the runtime); if it is null, the object has a symbol at `symbol`.
+// text, or "" for an array of the runtime. If `name` is null, the object has a symbol at `symbol`.
 inline void group_array(Group &, const char *, const void *, void *, unsigned long, Place) {}
 
-// Called before an atomic operation on `bytes` at `memory`; if it returns false, the operation is
+// Called before an atomic operation on `bytes` at `memory`. If it returns false, the operation is
 // skipped.
 inline bool access(const volatile void *, unsigned long, AtomicUse, Place) {
     return true;

@@ -1,5 +1,5 @@
 // A meeting of lanes of a simdgroup (a warp in CUDA), in which they pass values to each other: the
-// base of all operations between lanes. Lanes that have ended or diverged take no part.
+// basis of all operations between lanes. Lanes that have ended or diverged take no part.
 #pragma once
 
 #include "fibers.h"
@@ -23,14 +23,14 @@ template <class T> struct Brought {
     }
 };
 
-// Lanes meet if they call this at the same place in the code. The attributes keep the compiler from
-// merging calls of two branches and from duplicating a call.
+// Lanes that call this function at the same place in the code meet. The attributes keep the
+// compiler from merging calls of two branches and from duplicating a call.
 [[gnu::noinline, clang::convergent, clang::nomerge]] inline Lanes &meet_here(Place place,
                                                                              unsigned flags = ~0u) {
     return meet(runner(), __builtin_return_address(0), flags, place);
 }
 
-// Passes `value` to the other lanes, meets them, and returns the values of all.
+// Passes `value` to the other lanes, meets them, and returns the values of all lanes.
 template <class T>
 [[gnu::always_inline, clang::convergent]] inline Brought<T> exchange(const T &value, Place place) {
     static_assert(sizeof(T) <= slot_bytes);
@@ -41,7 +41,8 @@ template <class T>
     return Brought<T>{meet_here(place)};
 }
 
-// Returns `compute` of the values of all lanes, computed once: by the first lane that goes on.
+// Returns the result of `compute` for the values of all lanes. The first lane that goes on computes
+// it, once.
 template <class R, class T, class F>
 [[gnu::always_inline, clang::convergent]] inline R together(const T &value, Place place,
                                                             F compute) {

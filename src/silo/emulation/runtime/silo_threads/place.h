@@ -4,8 +4,8 @@
 namespace silo_threads {
 
 // As a default argument, `Place place = Place::here()` is the place of the call. The kernel's text
-// is compiled under #line, so for a call there it is the user's file and line. For a call in a
-// library header it is the header.
+// is compiled with #line directives, so a call in it has the user's file and line. A call in a
+// library header has the header's.
 struct Place {
     const char *file = "";
     unsigned line = 0;

@@ -1,8 +1,8 @@
 // A text whose threads wait for each other uses SILO_THREADS_SWITCH once.
 //
-// silo_threads_switch() changes from one stack to another: it pushes the callee-saved registers on
-// the old stack, stores the stack pointer in *save, and pops the registers from the new stack,
-// `to`.
+// It defines silo_threads_switch(), which changes from one stack to another: it pushes the
+// callee-saved registers on the old stack, stores the stack pointer in *save, and pops the
+// registers from the new stack, `to`.
 #pragma once
 
 #include "group.h"
@@ -11,8 +11,8 @@ namespace silo_threads {
 
 extern "C" void silo_threads_switch(void **save, void *to) __attribute__((visibility("hidden")));
 
-// Defines the variable of own_group() in assembly if the compiler emulates __thread variables: the
-// emulation's function itself calls own_group().
+// Defines the variable of own_group() in assembly if the compiler emulates __thread variables,
+// because the emulation itself calls own_group().
 #define SILO_THREADS_SLOT_VARIABLE                                                                 \
     ".section .tbss, \"awT\", %nobits\n"                                                           \
     ".p2align 3\n"                                                                                 \
@@ -66,11 +66,11 @@ extern "C" void silo_threads_switch(void **save, void *to) __attribute__((visibi
         "  retq\n"                                                                                 \
         ".size silo_threads_slot, .-silo_threads_slot\n" SILO_THREADS_SLOT_VARIABLE);
 
-// Fills a new stack so that switching to it calls `begin`, with the stack pointer aligned as the
+// Prepares a new stack, so that switching to it calls `begin` with the stack pointer aligned as the
 // ABI requires at a function's first instruction.
 inline void *new_stack(char *top, void (*begin)()) {
     void **at = reinterpret_cast<void **>(reinterpret_cast<unsigned long>(top) & ~15ul);
-    *--at = nullptr; // in the place of a return address
+    *--at = nullptr; // takes the place of a return address
     *--at = reinterpret_cast<void *>(begin);
     for (int i = 0; i < 6; i++)
         *--at = nullptr;
@@ -137,7 +137,7 @@ inline void *new_stack(char *top, void (*begin)()) {
 inline void *new_stack(char *top, void (*begin)()) {
     char *at = reinterpret_cast<char *>(reinterpret_cast<unsigned long>(top) & ~15ul) - 160;
     __builtin_memset(at, 0, 160);
-    *reinterpret_cast<void **>(at + 88) = reinterpret_cast<void *>(begin); // x30
+    *reinterpret_cast<void **>(at + 88) = reinterpret_cast<void *>(begin); // x30, the link
     return at;
 }
 

@@ -1,1 +1,1 @@
-"""Kernels in CUDA C++ on the CPU: clang compiles the same text, and the threads of a block are fibers that meet."""
+"""CUDA C++ kernels on the CPU: clang compiles the unchanged text, and the threads of a block run as fibers."""

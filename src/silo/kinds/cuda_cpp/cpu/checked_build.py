@@ -34,7 +34,7 @@ WORDS = Words("block", "warp", "shared memory")
 
 @frozen
 class _Code:
-    """A loaded object: its runs and its launch info."""
+    """A loaded kernel: its checked runs and its launch info."""
 
     runs: CheckedRuns
     launch: LaunchInfo
@@ -43,7 +43,7 @@ class _Code:
 def compile_checked(
     kernel: str, unit: CudaUnit, effects: tuple[Effect, ...], *, target: Target, clang: CCompiler
 ) -> NativeKernel:
-    """Compiles for checking. Equal kernels are compiled once in a process.
+    """Compiles a kernel to code that checks itself. Equal kernels are compiled once in a process.
 
     Args:
         kernel: its name.
@@ -62,7 +62,7 @@ def compile_checked(
 
 
 class _Unit:
-    """A unit that is equal to another of the same canonical form."""
+    """A unit that compares by its canonical form, for use as a cache key."""
 
     def __init__(self, form: str, unit: CudaUnit) -> None:
         self.form = form

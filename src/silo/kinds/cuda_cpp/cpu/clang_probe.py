@@ -1,4 +1,4 @@
-"""Reads the types of kernels with clang: the mangled names of probes in a text, as NVRTC returns them."""
+"""Reads the parameter types of kernels with clang: it returns the mangled names of probes, as NVRTC does."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _ROWS = re.compile(r"^\s*\.(?:quad|xword|8byte)\s+([\w.$]+)", re.MULTILINE)
 def lowered_names(
     text: CudaText, defines: Sequence[tuple[str, str]], flags: Sequence[str], expressions: Sequence[str]
 ) -> tuple[str, ...]:
-    """Returns the mangled name of each expression, as :class:`silo.kinds.cuda_cpp.signature_probe.Prober`.
+    """Returns the mangled name of each expression, as :class:`silo.kinds.cuda_cpp.signature_probe.Prober` describes.
 
-    ``flags`` are NVRTC's, which clang does not know: only macros and the standard among them count for types, and
-    ``defines`` has the macros.
+    ``flags`` are NVRTC's options. They are ignored, because types depend only on macros, which ``defines`` has, and on
+    the C++ standard.
 
     Raises:
         CompileError: clang refuses the text; with its file and lines.

@@ -44,16 +44,16 @@ __all__ = [
 ]
 
 HEADER = FOLDER / "silo_cuda.h"
-"""CUDA's language for the CPU."""
+"""The header with CUDA's language for the CPU."""
 
 _CODE_FLAGS = ("-std=gnu++20", "-Wno-reserved-user-defined-literal")
 _WAITING_FLAGS = ("-femulated-tls", "-DSILO_CUDA_WAITS", "-DSILO_THREADS_SLOT")
-_STATIC = 49152  # bytes of shared memory that a block has besides the dynamic
+_STATIC = 49152  # bytes of static shared memory that a block may have, besides dynamic shared memory
 _MOST_DYNAMIC = 232448 - _STATIC
 _MOST_THREADS = 1024
-_PRINTS = 65536  # bytes of stack that printf may take
-_SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
-_PLAIN_BYTES = 48  # sizeof(silo_cuda::Here)
+_PRINTS = 65536  # bytes of stack that printf needs
+_SCRATCH_ALIGN = 64  # bytes; the CPU kernel ABI requires it
+_PLAIN_BYTES = 48  # sizeof(silo_cuda::Here): thread-local bytes of an object without __shared__ variables
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _TLS = 7
 _NO_SUCH = re.compile(r"undefined (?:reference|symbol|hidden symbol)")
@@ -68,18 +68,18 @@ _FROM = re.compile(r"^ {17}from (?P<file>[^\n:]+):(?P<line>\d+):", re.MULTILINE)
 
 
 def code_flags(target: Target, *, waits: bool) -> tuple[str, ...]:
-    """Returns the flags that affect the code, also of a precompiled header. Raises TargetError: unknown level."""
+    """Returns the flags that affect code and precompiled headers. Raises TargetError for an unknown level."""
     return (*common_flags(target), *_CODE_FLAGS, *(_WAITING_FLAGS if waits else ()), *include_flag(FOLDER))
 
 
 def cpu_identity(target: Target, clang: CCompiler, code: tuple[str, ...]) -> str:
-    """Returns all that determines an object's bytes besides its job; flags that name folders are left out."""
+    """Returns everything that decides an object's bytes besides its job; paths of folders are left out."""
     flags = [flag for flag in (*code_flags(target, waits=True), *link_flags()) if not flag.startswith("/")]
     return f"cuda cpu code {code_digest(*code)} flags {digest('cuda-cpu-flags/1', flags)[:16]} {clang.version}"
 
 
 def runnable(kernel: str, unit: CudaUnit) -> None:
-    """Raises CompileError for a launch that the CPU does not have."""
+    """Raises CompileError for a launch that the CPU does not support."""
     x, y, z = unit.block
     if unit.block == (0, 0, 0):
         raise CompileError(f"{kernel}: how many threads has a block? Give threads=, for example threads=256")
@@ -107,7 +107,7 @@ def compile_unit(
     """Compiles and links one variant.
 
     Raises:
-        CompileError: clang refuses the text, or it uses a part of CUDA that the CPU does not have; with its line.
+        CompileError: clang refuses the text, or it uses a part of CUDA that the CPU lacks; with its line.
     """
     runnable(job.kernel, unit)
     entry = f"silo_{re.sub('[^A-Za-z0-9_]', '_', job.kernel)}_{job.key(identity)[:12]}"
@@ -136,9 +136,9 @@ def compile_unit(
 
 
 def _built_plain(unit: CudaUnit, entry: str, target: Target, clang: CCompiler) -> BuiltObject | None:
-    """Returns code whose threads run in a plain loop; None if a function that the kernel calls waits, or shares memory.
+    """Returns code whose threads run in a plain loop; None if a function waits for threads or they share memory.
 
-    Raises CompileError: clang refuses the text.
+    Raises CompileError if clang refuses the text.
     """
     try:
         built = _built(unit, entry, target, clang, waits=False, stack=STACK)
@@ -150,7 +150,7 @@ def _built_plain(unit: CudaUnit, entry: str, target: Target, clang: CCompiler) -
 
 
 def _thread_bytes(data: bytes) -> int:
-    """Returns the bytes of the variables that a shared object has for each thread of the host (ELF, 64 bits)."""
+    """Returns the bytes of thread-local variables in a shared object (ELF, 64 bits)."""
     start, size, count = *struct.unpack_from("<Q", data, 0x20), *struct.unpack_from("<HH", data, 0x36)
     headers = (_SEGMENT.unpack_from(data, start + index * size) for index in range(count))
     return sum(header[6] for header in headers if header[0] == _TLS)
@@ -158,7 +158,7 @@ def _thread_bytes(data: bytes) -> int:
 
 @contextmanager
 def header_folder(text: CudaText) -> Generator[tuple[str, ...]]:
-    """Writes the user's headers to a private folder, and yields the flags with which clang finds them."""
+    """Writes the user's headers to a private folder, and yields the flags that make clang find them."""
     from silo.temporary import own_folder  # noqa: PLC0415  # a text without headers needs none
 
     if not text.headers:
@@ -173,7 +173,7 @@ def header_folder(text: CudaText) -> Generator[tuple[str, ...]]:
             place = root / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(rewritten(content))
-        # Compiler messages and line tables name the headers as the user wrote them, without the temporary folder.
+        # In messages and line tables, the headers have the names that the user wrote, without the temporary folder.
         yield ("-I", str(root), f"-ffile-prefix-map={root}/=")
 
 
@@ -181,7 +181,7 @@ def _built(unit: CudaUnit, entry: str, target: Target, clang: CCompiler, *, wait
     text = entry_text(unit, entry, waits=waits, stack=stack, memory=group_memory(unit))
     base = code_flags(target, waits=waits)
     header = precompiled_header(clang, base, HEADER)
-    # Its name has the digest of its inputs, so clang need not validate it.
+    # The header's file name contains the digest of its inputs, so clang need not validate it.
     use = () if header is None else ("-include-pch", str(header), "-Xclang", "-fno-validate-pch")
     with header_folder(unit.text) as folders:
         flags = (*base, *(stack_flags() if waits else ()), *folders, *use, *link_flags())
@@ -194,12 +194,12 @@ def _built(unit: CudaUnit, entry: str, target: Target, clang: CCompiler, *, wait
 
 
 def refused(kernel: str, unit: CudaUnit, error: CompileError) -> CompileError:
-    """Returns clang's error with its first cause first, and the part of CUDA that is refused by its name."""
+    """Returns clang's error with its first cause first; an unsupported part of CUDA is named."""
     return CompileError(cause_of(first_cause(str(error)), kernel, unit))
 
 
 def first_cause(log: str) -> str:
-    """Returns clang's messages; if one of them refuses a part of CUDA, its user's line and the part come first."""
+    """Returns clang's messages; an unsupported part of CUDA comes first, with the line of the user's text."""
     found = _REFUSALS.search(log)
     if found is not None:
         what, at = found["what"] or found["header"], found.start()
@@ -211,7 +211,7 @@ def first_cause(log: str) -> str:
 
 
 def _place_of(log: str, at: int) -> str:
-    """Returns ``file:line:1: `` of the user's text for the message around ``at``."""
+    """Returns ``file:line:1: `` in the user's text for the message around the index ``at``."""
     start = log.rfind("\n", 0, at) + 1
     own = _PLACE.match(log, start)
     if own is not None and not own["file"].startswith("/"):

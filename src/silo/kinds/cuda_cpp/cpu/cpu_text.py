@@ -12,10 +12,10 @@ from silo.kinds.cuda_cpp.kernel_body import body_of
 __all__ = ["HIDDEN", "POISON", "entry_text", "head_text", "may_wait", "quoted", "rewritten"]
 
 POISON = "#pragma GCC poison asm __asm __asm__\n"
-"""Makes assembly an error in the texts that follow, also if a macro joins the word: it may read files (.incbin)."""
+"""Makes assembly (which may read files, by .incbin) an error in the texts after it, even if a macro makes the word."""
 
 HIDDEN = "silo_dynamic"
-"""The symbol of dynamic shared memory."""
+"""The symbol of a block's dynamic shared memory."""
 
 _ARCH = "__CUDA_ARCH__"
 _EXTERN = re.compile(r"\bextern\b([^;{}\"']{0,160}?)\b__shared__\b([^;{}\"']*?);|\b__shared__\s+extern\b([^;{}\"']*?);")
@@ -36,7 +36,7 @@ def quoted(text: str) -> str:
 
 
 def rewritten(text: str) -> str:
-    """Returns a text in which declarations of dynamic shared memory name its symbol. Lines stay the same.
+    """Returns a text in which declarations of dynamic shared memory use the symbol. Line numbers stay the same.
 
     >>> rewritten("extern __shared__ float s[];")
     'extern __thread float s[] SILO_DYNAMIC;'
@@ -52,17 +52,17 @@ def rewritten(text: str) -> str:
 
 
 def may_wait(unit: CudaUnit) -> bool:
-    """Whether the threads of a block may wait for each other or share memory, judged by the words of the kernel's body.
+    """Whether the threads of a block may wait for each other or share memory, judged by words in the kernel's body.
 
-    If the body is not found, the whole text decides. A function that the kernel calls may wait too: code without
-    fibers does not link then, and is compiled again with them.
+    If the body is not found, the whole text is searched. A function that the kernel calls may wait although the body
+    does not: then code without fibers does not link, and is compiled again with fibers.
     """
     found = body_of(unit.text.text, unit.expression)
     return _WAITS.search(unit.text.text if found is None else found[0]) is not None
 
 
 def head_text(text: CudaText, defines: Sequence[tuple[str, str]], *, waits: bool, cooperative: bool = False) -> str:
-    """Returns the text before the user's own: CUDA's language, the arch that the text may ask for, and the macros."""
+    """Returns the text before the user's text: CUDA's language, the arch that the text can test, and the macros."""
     del text
     switch = "SILO_THREADS_SWITCH\nSILO_CUDA_SHARED\n" if waits else ""
     grid = "#define SILO_CUDA_COOPERATIVE\n" if cooperative else ""
@@ -76,7 +76,7 @@ def head_text(text: CudaText, defines: Sequence[tuple[str, str]], *, waits: bool
 
 
 def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: int) -> str:
-    """Returns the whole text; ``#line`` marks the user's own lines.
+    """Returns the whole text for clang; ``#line`` directives mark the user's own lines.
 
     Args:
         unit: the variant.
@@ -87,7 +87,7 @@ def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: i
     """
     x, y, z = unit.block
     count = len(parameter_bytes(unit.layout))
-    held = "".join(
+    reads = "".join(
         f"  const Silo_kernel::type<{at}> silo_{at} = Silo_kernel::value<{at}>(parameters);\n" for at in range(count)
     )
     passed = ", ".join(f"silo_{at}" for at in range(count))
@@ -106,7 +106,7 @@ def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: i
         f"SILO_CUDA_PLAIN unsigned block_z() {{ return {z}; }}\n"
         f"}}\n"
         f"{dynamic}"
-        # Internal linkage: only the functions that this kernel calls are compiled.
+        # With internal linkage, only the functions that this kernel calls are compiled.
         f"#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n"
         f"{POISON}#line 1 {quoted(unit.text.file)}\n"
         f"{rewritten(unit.text.text)}\n"
@@ -117,7 +117,7 @@ def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: i
         f'extern "C" [[gnu::flatten, gnu::visibility("default")]] int {entry}(\n'
         f"    void *const *parameters, const unsigned *grid, unsigned long begin, unsigned long end,\n"
         f"    void *scratch, void *context) {{\n"
-        f"{held}"
+        f"{reads}"
         f"  const auto body = [=] {{\n"
         f"    SILO_THREADS_INLINED {unit.expression}({passed});\n"
         f"  }};\n"

@@ -1,4 +1,4 @@
-"""CUDA C++ for the CPU: the same text, compiled by clang in a worker."""
+"""CUDA C++ for the CPU: clang compiles the unchanged text, in a worker process."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ __all__ = ["CudaCpuCompiler"]
 
 
 class CudaCpuCompiler(EmulatedCompiler):
-    """The plug-in ``cudacpu``: source kind ``cuda``, targets ``cpu:*``. A block is a program."""
+    """The plug-in ``cudacpu``: source kind ``cuda``, targets ``cpu:*``. Each block becomes a program."""
 
     declaration = CUDACPU
     subject = "CUDA C++ on the CPU"
 
     def identity(self, target: Target) -> str:
-        """Returns the digest of Silo's code and CUDA's language, clang's version and flags. Runs clang once.
+        """Returns the digest of Silo's code and of the header of CUDA's language, and clang's version and flags.
+
+        Runs clang once.
 
         Raises:
             CompilerMissingError: no suitable clang.
@@ -51,7 +53,7 @@ class CudaCpuCompiler(EmulatedCompiler):
         """Compiles the text with clang.
 
         Raises:
-            CompileError: clang refuses the text, or it uses a part of CUDA that the CPU does not have; with its line.
+            CompileError: clang refuses the text, or it uses a part of CUDA that the CPU lacks; with its line.
             CompilerMissingError: no suitable clang.
         """
         given = cast("Mapping[str, int]", job.parameters)
@@ -59,8 +61,8 @@ class CudaCpuCompiler(EmulatedCompiler):
         return compile_unit(job, read_unit(job), find_clang(), self.identity(job.target), options)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """Returns code that checks itself, with the lines of the text."""
-        del nan  # the limits of a launch have it
+        """Returns code that checks itself; its findings name lines of the text."""
+        del nan  # each launch passes this option in its limits
         made = self.lower(source, variant)
         return self._checked(variant, made.job, made.facts.effects)
 

@@ -1,4 +1,4 @@
-/* Half precision as clang's own type: arithmetic, conversions, and CUDA's names of these. */
+/* Half precision as clang's own type: arithmetic, conversions, and CUDA's names for these. */
 #pragma once
 
 typedef _Float16 __half;

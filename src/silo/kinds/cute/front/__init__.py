@@ -1,1 +1,1 @@
-"""CuTe DSL kernels as sources."""
+"""Reads CuTe DSL kernels as sources."""

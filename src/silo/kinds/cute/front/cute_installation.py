@@ -1,4 +1,4 @@
-"""The installed CuTe DSL: version, libraries of its host code, its one lock, and missing parts for ``doctor``."""
+"""The installed CuTe DSL: its version, the libraries of its host code, its lock, and missing parts for ``doctor``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
     "versions",
 ]
 
-# ---- The installed version of the CuTe DSL. The DSL is imported only when needed, which takes 1 to 2 s ----
+# ---- The installed version. The DSL is imported only when needed, because importing takes 1 to 2 s ----
 
 PACKAGE = "nvidia-cutlass-dsl"
 FFI_PACKAGE = "apache-tvm-ffi"
@@ -41,7 +41,7 @@ OLDEST = (4, 6)
 """The first release whose packages have the layout that Silo expects."""
 
 INSTALL = "pip install 'kernel-silo[cute]'"
-"""The cure if a part of it is missing."""
+"""What to run if a part of the DSL is missing."""
 
 
 def dsl_version() -> str | None:
@@ -50,12 +50,12 @@ def dsl_version() -> str | None:
 
 
 def versions() -> Mapping[str, str]:
-    """Returns versions by package, for installed packages only."""
+    """Returns the versions of the installed packages, by package."""
     return {name: version for name in (PACKAGE, FFI_PACKAGE) if (version := version_of(name)) is not None}
 
 
 def dsl_module(name: str = "cutlass.cute") -> Any:  # noqa: ANN401  # a module of an untyped package
-    """Returns a module of the DSL. Raises ToolchainError if the DSL is absent, too old, or does not load."""
+    """Returns a module of the DSL. Raises ToolchainError if the DSL is missing, too old, or does not load."""
     version = dsl_version()
     if version is not None and parsed_version(version) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -74,20 +74,20 @@ def dsl_module(name: str = "cutlass.cute") -> Any:  # noqa: ANN401  # a module o
 
 
 def decorated_as(value: object) -> Literal["kernel", "jit"] | None:
-    """Returns the decorator of a function: ``kernel`` for ``@cute.kernel``, ``jit`` for ``@cute.jit``; else None."""
+    """Returns ``kernel`` for a function decorated with ``@cute.kernel``, ``jit`` for ``@cute.jit``; else None."""
     marks = getattr(value, "__dict__", {})
     kind = marks.get("_decorator_kind") if "_dsl_cls" in marks else None
     return kind if kind in ("kernel", "jit") else None
 
 
-# ---- The DSL's front end is not thread-safe: every call of it is made with this one lock held ----
+# ---- The DSL's front end is not thread-safe: this lock is held during every call of it ----
 
-# ``cute.compile`` writes the options of one call to an object that all calls share: two threads at once would compile
+# ``cute.compile`` writes the options of one call to an object that all calls share. Two threads at once would compile
 # for each other's target, or crash the process.
 FRONT_END = Mutex()
 
 
-# ---- The libraries that the DSL's host code calls, if installed. Imports neither package ----
+# ---- The libraries that the DSL's host code calls. Neither package is imported ----
 
 RUNTIME = "libcute_dsl_runtime.so"
 _FLAVOUR = re.compile(r"cu([0-9]+)")
@@ -96,25 +96,25 @@ _FLAVOUR = re.compile(r"cu([0-9]+)")
 def runtime_library(driver_major: int | None = None) -> Path | Rejected:
     """Returns the newest of the DSL's runtime libraries that a driver of this CUDA major version supports.
 
-    None for ``driver_major``: the newest installed. Every flavour has a library of the same names; it launches code of
-    any toolkit that the driver supports.
+    None for ``driver_major``: the newest installed library. The libraries of all flavours have the same file names;
+    each launches code of any toolkit that the driver supports.
     """
     folders = folders_of("nvidia_cutlass_dsl")
-    found = {
+    libraries = {
         int(match.group(1)): path
         for folder in folders
         for path in folder.glob(f"cu*/lib/{RUNTIME}")
         if (match := _FLAVOUR.fullmatch(path.parent.parent.name))
     }
-    if not found:
+    if not libraries:
         return Rejected(f"{RUNTIME} is not installed: it comes with {PACKAGE}; {INSTALL}")
-    fitting = [major for major in found if driver_major is None or major <= driver_major]
+    fitting = [major for major in libraries if driver_major is None or major <= driver_major]
     if not fitting:
         return Rejected(
-            f"{RUNTIME} is here for CUDA {' and '.join(map(str, sorted(found)))}, and the driver supports CUDA "
+            f"{RUNTIME} is here for CUDA {' and '.join(map(str, sorted(libraries)))}, and the driver supports CUDA "
             f"{driver_major}: install a newer driver, or the flavour for it (pip install '{PACKAGE}')"
         )
-    return found[max(fitting)]
+    return libraries[max(fitting)]
 
 
 def tvm_ffi_library() -> Path | Rejected:
@@ -138,14 +138,14 @@ def folders_of(package: str) -> list[Path]:
     return [Path(one) for one in spec.submodule_search_locations or ()]
 
 
-# ---- The parts of the CuTe DSL that are missing, with reasons, for ``silo doctor`` ----
+# ---- Missing parts of the CuTe DSL, with reasons, for ``silo doctor`` ----
 
 _CUTE_FINDINGS_FLAVOUR = re.compile(re.escape(PACKAGE) + r"-libs-cu([0-9]+)")
 _OPTIONAL = "optional"
 
 
 def findings() -> Sequence[Finding]:
-    """Returns findings on its CUDA flavours and on the needs of ``host="dsl"``; empty if the DSL is not installed."""
+    """Returns findings on the DSL's CUDA flavours and on the needs of ``host="dsl"``; empty without the DSL."""
     installed = _installed()
     if PACKAGE not in installed:
         return ()
@@ -154,12 +154,12 @@ def findings() -> Sequence[Finding]:
 
 def _installed() -> Mapping[str, str]:
     """Returns versions of the distributions of the DSL and of TVM-FFI."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for one in metadata.distributions():
         name = str(one.metadata["Name"]).lower().replace("_", "-")
         if name.startswith(PACKAGE) or name == FFI_PACKAGE:
-            found.setdefault(name, one.version)
-    return found
+            versions.setdefault(name, one.version)
+    return versions
 
 
 def _flavours(installed: Mapping[str, str]) -> Finding:

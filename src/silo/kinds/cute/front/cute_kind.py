@@ -26,13 +26,13 @@ class CuteKind:
 
     @property
     def define(self) -> Callable[..., object]:
-        """The function behind ``silo.cute``."""
+        """The function that users call as ``silo.cute``."""
         from silo.kinds.cute.front.cute_source import cute  # noqa: PLC0415  # few programs have CuTe kernels
 
         return cute
 
     def reads(self, value: object) -> Decision:
-        """Accepts a definition of a CuTe kernel. Imports nothing."""
+        """Accepts definitions made by ``silo.cute``. Imports nothing."""
         if isinstance(value, Declaration) and value.source.kind == "cute":
             return Accepted("a CuTe DSL kernel")
         if installation.decorated_as(value) is not None:
@@ -48,7 +48,7 @@ class CuteKind:
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Returns a plain callable: only Python code calls a CuTe kernel."""
+        """Returns a plain callable, because only Python code calls a CuTe kernel."""
         return plain_callable(source, launcher, members)
 
     def versions(self) -> Mapping[str, str]:

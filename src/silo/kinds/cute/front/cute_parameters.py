@@ -18,7 +18,7 @@ __all__ = ["DeclaredCuteParameters", "Passed", "declared_parameters"]
 
 _EFFECTS = {"in": Effect.READ, "out": Effect.WRITE, "inout": Effect.BOTH}
 _SCALARS = {DTypeKind.BOOL: ParameterKind.BOOL, DTypeKind.FLOAT: ParameterKind.FLOAT}
-_BUILTIN = {"int": "int32", "float": "float32", "bool": "bool"}  # the DSL's types for Python's
+_BUILTIN = {"int": "int32", "float": "float32", "bool": "bool"}  # the DSL's types for types of Python
 _STREAMS = ("CUstream", "Stream")
 _CALLER_ANNOTATIONS = ("Any", "object", "Numeric")
 _EXAMPLE = 'signature="x: in *fp32, out: out *fp32, n: i32"'
@@ -26,17 +26,21 @@ _EXAMPLE = 'signature="x: in *fp32, out: out *fp32, n: i32"'
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """How the function takes one argument, in addition to the signature: as a type of the DSL, or of Python."""
+    """How the function takes one argument: a fact that the signature does not contain."""
 
     name: str
-    pointer: bool = False  # an array's address alone: cute.Pointer
-    python: bool = False  # int, float, bool
-    keyword: bool = False  # by keyword only
+    pointer: bool = False  # as the address of an array: cute.Pointer
+    python: bool = False  # as a Python number: int, float, bool
+    keyword: bool = False  # only by keyword
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredCuteParameters:
-    """``parameters``: those that callers pass. ``passed``: all parameters in the function's order, and the stream."""
+    """The parameters of an author's function.
+
+    ``parameters`` are those that callers pass. ``passed`` are all parameters in the function's order, including the
+    stream, whose name is ``stream``.
+    """
 
     parameters: tuple[Parameter, ...]
     passed: tuple[Passed, ...]
@@ -53,7 +57,7 @@ def declared_parameters(
     Raises:
         SourceError: a type that no call can pass, or a signature that contradicts the function.
     """
-    found: list[Parameter] = []
+    parameters: list[Parameter] = []
     passed: list[Passed] = []
     stream: str | None = None
     listed = list(inspect.signature(function).parameters.values())[1 if method else 0 :]
@@ -79,8 +83,8 @@ def declared_parameters(
             )
         )
         parameter = _annotated(kernel, one.name, annotation, written.get(one.name))
-        found.append(_with_default(kernel, parameter, one.default))
-    return DeclaredCuteParameters(tuple(found), tuple(passed), stream)
+        parameters.append(_with_default(kernel, parameter, one.default))
+    return DeclaredCuteParameters(tuple(parameters), tuple(passed), stream)
 
 
 def _annotation(annotation: Any) -> str:  # noqa: ANN401

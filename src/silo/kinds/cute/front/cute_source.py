@@ -1,4 +1,4 @@
-"""``silo.cute``: kernels of the CuTe DSL, and these kernels as sources."""
+"""``silo.cute``, and kernels of the CuTe DSL as sources."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ _WIDE = 1 << 31
 
 
 def _reach(array: ArgumentFacts) -> int:
-    """Returns the distance of the farthest element from the first, in elements; 0 if it is unknown."""
+    """Returns the distance from the first element to the farthest one, in elements; 0 if it is unknown."""
     pairs = zip(array.shape or (), array.strides or (), strict=False)
     return sum((size - 1) * abs(step) for size, step in pairs)
 
 
 class Host(Enum):
-    """The code that launches the device function."""
+    """Which code launches the device function."""
 
-    AUTO = "auto"  # the driver; the DSL's own host code if it alone can make a parameter of the kernel
-    SILO = "silo"  # the driver, with the cubin and its launch info
-    DSL = "dsl"  # the DSL's own host code, which is native code of the host
+    AUTO = "auto"  # SILO, or DSL if only the DSL's host code can make a parameter of the kernel
+    SILO = "silo"  # Silo's driver, with the cubin and its launch info
+    DSL = "dsl"  # the DSL's own host code, which runs as native code in this process
 
 
 class HostChoice:
-    """The choice that ``host="auto"`` leaves to the compiler.
+    """The choice of the host code that ``host="auto"`` leaves to the compiler.
 
-    ``open``: it is not made yet. ``reason``: the reason why the DSL launches, "" if the driver does.
+    ``open``: the choice was not made yet. ``reason``: why the DSL launches; "" if Silo's driver launches.
     """
 
     __slots__ = ("open", "reason")
@@ -79,8 +79,9 @@ class CuteSource:
     """A kernel of the CuTe DSL. Implements :class:`silo.sources.kernel_source.KernelSource`.
 
     ``function`` is the author's object. ``signature`` has the parameters of the function in its order, then the
-    parameters of a class's ``__init__`` (``init_names``), then the names that only ``options`` reads; all but the first
-    group are constants. ``passed`` are the parameters of the function, and the ``stream``, which callers do not pass.
+    parameters of a class's ``__init__`` (``init_names``), then the names that only ``options`` reads; the last two
+    groups are constants. ``passed`` are the parameters of the function, including the ``stream``, which callers do not
+    pass.
     """
 
     name: str
@@ -115,7 +116,7 @@ class CuteSource:
 
     @cached_property
     def host_choice(self) -> HostChoice:
-        """The choice of the host code, which the compiler makes. Host code of the DSL needs a stream to launch on."""
+        """The choice of the host code, for the compiler to make. The DSL's host code needs a stream to launch on."""
         return HostChoice(open=self.host is Host.AUTO and self.stream is not None and not self.written_by_silo)
 
     @property
@@ -139,17 +140,17 @@ class CuteSource:
 
     @property
     def exact(self) -> frozenset[str]:
-        """Empty: a value that decides the code is a Constexpr."""
+        """Empty: only values of Constexprs decide the code."""
         return frozenset()
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """Returns an empty mapping."""
+        """Returns an empty mapping: no constant follows from the config alone."""
         del config, specialization
         return {}
 
     @property
     def extents(self) -> HeldExtents | None:
-        """The shape and the strides of every tensor, or the facts that code for dynamic layouts may assume of them."""
+        """The shape and strides of every tensor or, for dynamic layouts, the facts that the code assumes of them."""
         return self._extents
 
     @cached_property
@@ -164,7 +165,7 @@ class CuteSource:
         return HeldExtents(tuple((name, kind) for name in names)) if names else None
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """Returns the typed signature and the facts of one call. Raises ArgumentError."""
+        """Returns the typed signature and the specialization of one call. Raises ArgumentError."""
         if self.layouts is Layouts.STATIC:
             for name, one in arguments.items():
                 if one.shape is not None and 0 in one.shape:
@@ -187,7 +188,7 @@ class CuteSource:
             raise SourceError(f"{self}: {error}") from None
 
     def wrapper(self, variant: Variant) -> Wrapper:
-        """Returns the host function for one variant, with the arguments for its trace.
+        """Returns the host function for one variant, with the arguments for tracing it.
 
         Called and traced while ``silo.kinds.cute.front.cute_installation.FRONT_END`` is held. Raises SourceError,
         ToolchainError, and CompileError for a config's launch option that no launch supports.
@@ -224,11 +225,11 @@ def cute(
     name: str | None = None,
     release_gil: bool = True,
 ) -> Any:  # noqa: ANN401  # a kernel, called as the function declares
-    """Make a Silo kernel of a CuTe DSL one.
+    """Makes a Silo kernel from a CuTe DSL one.
 
     Args:
         function: a ``@cute.kernel`` function, which Silo launches once with the call's grid; or the host code of the
-            launch: a ``@cute.jit`` function, an object whose ``__call__`` is one, or a class of these objects. The
+            launch: a ``@cute.jit`` function, an object whose ``__call__`` is one, or a class of such objects. The
             parameters of a class's ``__init__`` are constants, which a call or a config sets.
         signature: facts missing from the annotations, ``"x: in *fp32, out: out, n: i32, TILE: constexpr"`` or a
             mapping: the effect on an array (``in``, ``out``, ``inout``), its dtype, the width of a scalar, and
@@ -238,14 +239,14 @@ def cute(
         cluster: blocks of a cluster, in the same form.
         smem: bytes of dynamic shared memory; computed by the DSL by default.
         host: ``silo``: the driver launches the device code, without any part of the DSL. ``dsl``: the DSL's own host
-            code launches it, for kernels whose parameters only that code makes; it needs the DSL's library, and
-            consent. ``auto``: ``silo`` if that can make every parameter, else ``dsl`` if the host function takes a
+            code launches it, for kernels with parameters that only this code can make; it needs the DSL's library, and
+            consent. ``auto``: ``silo`` if it can make every parameter, else ``dsl`` if the host function takes a
             stream; one line of the log has the reason.
         layouts: ``static``: shapes and strides are part of the code, which is compiled for each. ``dynamic``: they are
             passed with each call.
         space: as for :func:`silo.kernel`; its values are Constexprs, parameters of ``__init__``, or names that
             ``block``, ``cluster`` and ``smem`` use.
-        grid: as for :func:`silo.kernel`; it counts blocks, with clusters too.
+        grid: as for :func:`silo.kernel`; it counts blocks, even with clusters.
         key: as for :func:`silo.kernel`.
         name: the kernel's name; its function's name by default.
         release_gil: as for :func:`silo.kernel`.
@@ -301,7 +302,7 @@ def cute(
 
 
 def _read(function: object) -> tuple[WrittenWrapper, Any, bool]:
-    """Returns the author's form, the function that is called, and whether its first parameter is the object."""
+    """Returns the form of the author's code, the function that is called, and whether it is a method."""
     match decorated_as(function):
         case "kernel":
             return WrittenWrapper.KERNEL, function, False
@@ -338,8 +339,8 @@ def _location(name: str, plain: Any) -> str:  # noqa: ANN401
 
 
 def _init_parameters(where: str, kind: Any) -> tuple[Parameter, ...]:  # noqa: ANN401
-    """Returns the parameters of a class's ``__init__``, all of them constants."""
-    found: list[Parameter] = []
+    """Returns the parameters of a class's ``__init__``, all of which are constants."""
+    parameters: list[Parameter] = []
     for one in inspect.signature(kind).parameters.values():
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             raise SourceError(f"{where}: *{one.name} of __init__ stands for any number of parameters; name each")
@@ -347,20 +348,20 @@ def _init_parameters(where: str, kind: Any) -> tuple[Parameter, ...]:  # noqa: A
             default = NO_DEFAULT if one.default is one.empty else constant_value(one.default)
         except TypeError as error:
             raise SourceError(f"{where}: the default of {one.name}: {error}") from None
-        found.append(Parameter(one.name, ParameterKind.CONSTEXPR, default=default))
-    return tuple(found)
+        parameters.append(Parameter(one.name, ParameterKind.CONSTEXPR, default=default))
+    return tuple(parameters)
 
 
 def _launch_constants(where: str, parameters: Sequence[Parameter], options: LaunchOptions) -> list[Parameter]:
-    """Returns a constant for each name that launch options read and the function does not have."""
-    known = {one.name: one for one in parameters}
+    """Returns a constant for each name that launch options read and that is not a parameter of the function."""
+    by_name = {one.name: one for one in parameters}
     for name in options.names:
-        if name in known and known[name].kind is not ParameterKind.CONSTEXPR:
+        if name in by_name and by_name[name].kind is not ParameterKind.CONSTEXPR:
             raise SourceError(
                 f"{where}: a launch option reads {name}, which each call passes, and it is part of the code: make it a "
                 "Constexpr"
             )
-    return [Parameter(name, ParameterKind.CONSTEXPR) for name in options.names if name not in known]
+    return [Parameter(name, ParameterKind.CONSTEXPR) for name in options.names if name not in by_name]
 
 
 def _choice(where: str, what: str, kind: type[_Choice], given: str) -> _Choice:

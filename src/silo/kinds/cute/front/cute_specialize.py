@@ -1,4 +1,4 @@
-"""Specialization of one call of a CuTe kernel, its fingerprint, and the DSL's numeric types by Silo's dtypes."""
+"""Specialization of one call of a CuTe kernel, its fingerprint, and the DSL's numeric types for Silo's dtypes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OTHERWISE = {
 _WITHOUT = ("float8_e4m3fnuz", "float8_e5m2fnuz")
 _NAMES = {
     one.name: _OTHERWISE.get(one.name, one.name.capitalize()) for one in DTYPES if one.name not in _WITHOUT
-}  # int32: Int32
+}  # so that int32 becomes Int32
 _BY_NAME = {name: dtype(own) for own, name in _NAMES.items()}
 
 
@@ -65,10 +65,10 @@ def dsl_type(element: DType) -> Any:  # noqa: ANN401  # a class of the DSL
     return getattr(dsl_module("cutlass"), _NAMES[element.name])
 
 
-# ---- Specialization of one call of a CuTe kernel: the typed signature, and the facts that the code may assume ----
+# ---- Specialization of one call: the typed signature, and the facts that the code may assume ----
 
 ALIGNMENT = 16
-"""Bytes: the code may assume that an aligned array's address is a multiple of this, else of an element's size."""
+"""The bytes that divide an aligned array's address; other arrays are only aligned to the size of an element."""
 
 _I32 = range(-(1 << 31), 1 << 31)
 _I64 = range(-(1 << 63), 1 << 63)
@@ -80,7 +80,7 @@ def specialize(
 ) -> tuple[Signature, Specialization]:
     """Returns the typed signature and the specialization of one call.
 
-    A scalar has its declared width; without one, 32 bits if the value fits, else 64. Its value is not folded into code.
+    A scalar has its declared width; without one, 32 bits if the value fits, else 64. Its value is not compiled in.
 
     >>> untyped = Signature((Parameter("x", ParameterKind.POINTER), Parameter("n")))
     >>> typed, facts = specialize("scale", untyped, {"x": ArgumentFacts.array("float16", 64), "n": ArgumentFacts(1)})
@@ -96,27 +96,27 @@ def specialize(
     facts: list[tuple[str, Fact]] = []
     constants: list[tuple[str, Value]] = []
     for one in signature.parameters:
-        given = arguments.get(one.name)
+        argument = arguments.get(one.name)
         if one.kind is ParameterKind.CONSTEXPR:
-            if given is not None:
-                constants.append((one.name, _constant(kernel, one, given)))
+            if argument is not None:
+                constants.append((one.name, _constant(kernel, one, argument)))
             parameters.append(one)
             continue
-        if given is None:
+        if argument is None:
             if isinstance(one.default, NoDefault):
                 raise ArgumentError(f"{kernel}: the argument {one.name} is missing")
-            given = ArgumentFacts(one.default)
-        if given.is_pointer:
-            parameters.append(_array(kernel, one, given))
-            if given.address % ALIGNMENT == 0:
+            argument = ArgumentFacts(one.default)
+        if argument.is_pointer:
+            parameters.append(_array(kernel, one, argument))
+            if argument.address % ALIGNMENT == 0:
                 facts.append((one.name, Fact.ALIGNED_16))
-        elif given.value is None:
+        elif argument.value is None:
             if one.kind not in (ParameterKind.ANY, ParameterKind.POINTER):
                 raise ArgumentError(f"{kernel}: {one.name} is {one.dtype}; it cannot be None")
             parameters.append(replace(one, kind=ParameterKind.POINTER))
             facts.append((one.name, Fact.NONE))
         else:
-            parameters.append(_scalar(kernel, one, given.value))
+            parameters.append(_scalar(kernel, one, argument.value))
     return Signature(tuple(parameters)), Specialization(tuple(facts), tuple(constants))
 
 
@@ -176,7 +176,7 @@ def _scalar(kernel: str, parameter: Parameter, value: Value) -> Parameter:
 
 
 def reached_from(function: Any) -> JSON:  # noqa: ANN401
-    """Returns all code and values that a function, an object or a class of the author's reaches, as data.
+    """Returns, as data, all code and values that a function, an object or a class of the author reaches.
 
     Raises:
         SourceError: a source is not available, or a value that is read has no canonical form.
@@ -185,7 +185,10 @@ def reached_from(function: Any) -> JSON:  # noqa: ANN401
 
 
 def constant_value(candidate: Any) -> Value:  # noqa: ANN401
-    """Returns the value of a constant: plain values, dtypes of the DSL, functions. Raises TypeError for others."""
+    """Returns the value of a constant: a plain value, a dtype of the DSL, or a function.
+
+    Raises TypeError for others.
+    """
 
     def special(one: Any) -> Value | NotSpecial:  # noqa: ANN401
         if (element := dtype_of(one)) is not None:
@@ -209,7 +212,7 @@ def plain_function(function: Any) -> Any:  # noqa: ANN401
 
 
 class _Reached(ReachedObjects):
-    """Reached objects, including those that the DSL wraps."""
+    """Describes reached objects, including functions that the DSL wraps."""
 
     libraries = ("cutlass", "cuda", *ReachedObjects.libraries)
     constant_word = "a Constexpr"
@@ -219,5 +222,5 @@ class _Reached(ReachedObjects):
 
     def refuse(self, value: Any, name: str) -> None:  # noqa: ANN401
         kind = cast("type[object]", type(value))
-        if kind.__module__.startswith("cutlass._mlir"):  # even its text may need a context that was deleted
+        if kind.__module__.startswith("cutlass._mlir"):  # even its text may need an MLIR context that was deleted
             raise SourceError(f"the kernel reads {name}, a value of an earlier trace ({kind.__name__}): make it anew")

@@ -25,14 +25,15 @@ from silo.sources.written_values import LaunchOptions, LaunchValues, constants_o
 
 __all__ = ["Form", "Wrapped", "Wrapper", "WrapperParameter", "function_of_text", "make_wrapper"]
 
-# ---- Wrappers: host functions that launch a device function, in the form that the DSL's front end takes ----
+# ---- Wrappers and their parameters ----
 
 
 class Form(Enum):
     """How an argument reaches the device function."""
 
-    POINTER = "pointer"  # an array whose layout the code was made for: its address
-    TENSOR = "tensor"  # an array of a dynamic layout: a struct of its address and the leaves
+    POINTER = "pointer"  # an array with a fixed layout: its address
+    # an array with a dynamic layout: a struct of its address, and of the extents and strides that are passed
+    TENSOR = "tensor"
     SCALAR = "scalar"
 
 
@@ -40,9 +41,9 @@ class Form(Enum):
 class WrapperParameter:
     """One parameter of a wrapper.
 
-    ``name`` is the kernel parameter. ``dtype`` is an array's element type or a scalar's type. ``leaves`` of a dynamic
-    tensor are its members in C's order, as in :class:`silo.core.launch_info.LayoutSlot`:
-    ``(AbiType.POINTER, "")``, ``(AbiType.I32, "shape.0")``, ``(AbiType.I64, "stride.1")``.
+    ``name`` is the kernel parameter's name. ``dtype`` is an array's element type or a scalar's type. ``leaves`` are the
+    members of a dynamic tensor in C's order, as in :class:`silo.core.launch_info.LayoutSlot`: ``(AbiType.POINTER,
+    "")``, ``(AbiType.I32, "shape.0")``, ``(AbiType.I64, "stride.1")``.
     """
 
     name: str
@@ -63,9 +64,9 @@ class Wrapper:
         parameters: if ``written``, the parameters of the device function in its order, without constants: it has
             no others. Else the parameters of the author's host function, without constants and the stream; the
             artifact determines which of them reach the device function.
-        written: Silo wrote it: one launch of one device function, with the grid of each call.
+        written: Silo wrote the function: it makes one launch of one device function, with the grid of each call.
         stream: one argument is a stream.
-        block, cluster, smem: the author's values for this variant; None: the artifact decides.
+        block, cluster, smem: the author's values for this variant; None if the artifact decides.
         text: the wrapper's text; "" for an author's host function.
     """
 
@@ -80,16 +81,16 @@ class Wrapper:
     text: str = ""
 
 
-# ---- Functions of the DSL made of text that Silo writes: the host functions of wrappers and of launches ----
+# ---- Functions of the DSL made from text that Silo writes: host functions of wrappers and of launches ----
 
 
 def function_of_text(file: str, text: str, name: str, annotations: Mapping[str, Any], namespace: dict[str, Any]) -> Any:  # noqa: ANN401  # a function of the DSL
-    """Returns the function ``name`` that a text defines, decorated with ``@cute.jit``; runs nothing else of the text.
+    """Returns the function ``name`` that a text defines, decorated with ``@cute.jit``. Runs nothing else of the text.
 
     ``file`` names the text in tracebacks and has no path: the DSL reads the source again, from ``linecache``. Called
     while ``silo.kinds.cute.front.cute_installation.FRONT_END`` is held. Raises ToolchainError.
     """
-    # With None as its time the entry is not looked up on the disk.
+    # The time None keeps linecache from looking for the file on disk.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     defined = (one for one in compile(text, file, "exec").co_consts if isinstance(one, CodeType))
     (code,) = (one for one in defined if one.co_name == name)
@@ -98,7 +99,7 @@ def function_of_text(file: str, text: str, name: str, annotations: Mapping[str, 
     return dsl_module().jit(function)
 
 
-# ---- Making wrappers: fake arguments for tracing, and the host function that Silo writes for a ``@cute.kernel`` ----
+# ---- Making wrappers: fake arguments for tracing, and Silo's host function for a ``@cute.kernel`` ----
 
 _AXES = "xyz"
 _LAUNCH = "silo_launch"
@@ -109,7 +110,7 @@ class Wrapped:
     """The members of a :class:`silo.kinds.cute.front.cute_source.CuteSource` from which its wrapper is made.
 
     ``written_by_silo``: Silo writes the host function for the author's kernel. ``in_library``: the DSL's host code
-    launches the device function, otherwise the driver does.
+    launches the device function; otherwise Silo's driver does.
     """
 
     name: str
@@ -130,7 +131,7 @@ def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
         **constants_of(f"{source.name} ({source.location})", variant.signature, variant),
     }
     launch = source.options.values(source.name, constants)
-    given = {name: _dsl_value(value) for name, value in constants.items()}
+    values = {name: _dsl_value(value) for name, value in constants.items()}
     arguments: dict[str, Any] = {}
     parameters: list[WrapperParameter] = []
     for one in source.passed:
@@ -139,7 +140,7 @@ def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
             continue
         parameter = variant.signature[one.name]
         if parameter.kind is ParameterKind.CONSTEXPR:
-            arguments[one.name] = given[one.name]
+            arguments[one.name] = values[one.name]
         elif Fact.NONE in variant.specialization.facts_of(one.name):
             arguments[one.name] = None
         else:
@@ -149,9 +150,9 @@ def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
         return _written(source, arguments, tuple(parameters), launch)
     function = source.function
     if source.init_names:
-        function = _made(source, {name: given[name] for name in source.init_names})
+        function = _made(source, {name: values[name] for name in source.init_names})
     elif hasattr(function, "__dict__") and not hasattr(function, "__code__"):
-        function = copy.copy(function)  # tracing leaves values of the trace in the object's attributes
+        function = copy.copy(function)  # a copy, because tracing leaves values of the trace in the object's attributes
     return Wrapper(
         function,
         tuple(arguments.values()),
@@ -165,7 +166,7 @@ def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
 
 
 def _dsl_value(value: Value) -> Any:  # noqa: ANN401
-    """Returns a constant as a value for the author's code."""
+    """Returns a constant in the form in which the author's code gets it."""
     if isinstance(value, DType):
         return dsl_type(value)
     if isinstance(value, FunctionValue):
@@ -178,14 +179,14 @@ def _dsl_value(value: Value) -> Any:  # noqa: ANN401
 def _made(source: Wrapped, constants: Mapping[str, Any]) -> Any:  # noqa: ANN401
     try:
         return source.function(**constants)
-    except Exception as error:  # the author's own code, which may refuse a config
+    except Exception as error:  # the author's own code raised it, and may refuse a config in this way
         said = ", ".join(f"{name}={value}" for name, value in constants.items())
         raise CompileError(f"{source.name}({said}): {type(error).__name__}: {error}") from error
 
 
 def _argument(source: Wrapped, variant: Variant, parameter: Parameter, passed: Passed) -> tuple[Any, WrapperParameter]:
     element = parameter.dtype
-    assert element is not None  # in a typed signature only constants lack it
+    assert element is not None  # in a typed signature only constants have no dtype
     kind = dsl_type(element)
     if parameter.kind is not ParameterKind.POINTER:
         value = {ParameterKind.BOOL: True, ParameterKind.FLOAT: 1.0}.get(parameter.kind, 1)
@@ -194,8 +195,8 @@ def _argument(source: Wrapped, variant: Variant, parameter: Parameter, passed: P
     alignment = ALIGNMENT if aligned else element.itemsize
     runtime, cute = dsl_module("cutlass.cute.runtime"), dsl_module()
     if passed.pointer:
-        made = runtime.make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=alignment)
-        return made, WrapperParameter(parameter.name, Form.POINTER, element)
+        pointer = runtime.make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=alignment)
+        return pointer, WrapperParameter(parameter.name, Form.POINTER, element)
     extents = dict(variant.specialization.extents).get(parameter.name)
     if extents is None:
         raise SourceError(
@@ -208,20 +209,21 @@ def _argument(source: Wrapped, variant: Variant, parameter: Parameter, passed: P
             f"{source.name} ({source.location}): {parameter.name} is an array without axes (rank 0), which no "
             f"cute.Tensor can index: pass {parameter.name}.reshape(1)"
         )
-    made = runtime.make_fake_tensor(kind, shape, strides, assumed_align=alignment)
+    pointer = runtime.make_fake_tensor(kind, shape, strides, assumed_align=alignment)
     form = Form.TENSOR if leaves else Form.POINTER
-    return made, WrapperParameter(parameter.name, form, element, leaves)
+    return pointer, WrapperParameter(parameter.name, form, element, leaves)
 
 
-_ROUND = 16  # elements: a stride that is a multiple of this keeps every alignment, and suits tensor maps
+_ROUND = 16  # in elements: a stride that is a multiple of this keeps every alignment, and suits tensor maps
 
 
 def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[AbiType, str], ...]]:
-    """Returns shape and strides. No element is reached by the stride of an axis of size 1, which counts as 1 in facts.
+    """Returns shape and strides for the code; on an axis of size 1 the stride may be any number.
 
-    The code gets the next free stride there: after a stride of 1 the DSL would take no element of a batch as aligned.
+    Such an axis gets the next stride behind all elements. With a stride of 1 there, which facts of a call have, the DSL
+    would assume no alignment for the elements of a batch.
     """
-    assert extents.strides is not None  # a CuTe source holds the layout
+    assert extents.strides is not None  # a CuTe source is compiled for layouts, which have strides
     pairs = list(zip(extents.shape, extents.strides, strict=True))
     whole = max((size * abs(step) for size, step in pairs if size != 1), default=1)
     free = -(-whole // _ROUND) * _ROUND
@@ -229,7 +231,7 @@ def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[t
 
 
 def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[AbiType, str], ...]]:  # noqa: ANN401
-    """Returns symbols for dynamic sizes and strides, with their known divisors; and the leaves of the struct."""
+    """Returns symbols for dynamic sizes and strides, with their known divisors, and the members of the struct."""
     sizes = (cute.sym_int32, AbiType.I32) if layout.size_bits == 32 else (cute.sym_int64, AbiType.I64)
     steps = (cute.sym_int32, AbiType.I32) if layout.offset_bits == 32 else (cute.sym_int64, AbiType.I64)
     shape = tuple(sizes[0](divisibility=axis.divisor) for axis in layout.axes)
@@ -245,16 +247,16 @@ def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[Ab
 def _written(
     source: Wrapped, arguments: Mapping[str, Any], parameters: tuple[WrapperParameter, ...], launch: LaunchValues
 ) -> Wrapper:
-    """Returns a host function with one launch of the author's device function and the grid of each call."""
+    """Returns Silo's host function, which launches the author's device function once with the grid of each call."""
     forms = {one.name: one for one in parameters}
     constants = {name: value for name, value in arguments.items() if name not in forms}
     cutlass = dsl_module("cutlass")
     grid = [cutlass.Int32(1) for _ in _AXES]
-    stream = source.in_library  # the host function is run, and not only read
+    stream = source.in_library  # the host function itself runs in this case; otherwise it is only read
     if stream:
         grid.append(dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True))
-    # For the driver's launch the artifact has the bytes that the kernel allocates, and launch_info() compares them with
-    # the author's value: the code is the same.
+    # For Silo's driver: the artifact has the bytes that the kernel allocates, and launch_info() compares them with the
+    # author's value, which does not affect the code.
     smem = launch.smem if source.in_library else None
     values = {"block": launch.block, "cluster": launch.cluster, "smem": smem}
     options = {name: value for name, value in values.items() if value is not None}
@@ -288,12 +290,12 @@ def _text(source: Wrapped, taken: Sequence[str], options: Sequence[str]) -> str:
         f"{one.name}=" * one.keyword + (one.name if one.name in taken else f'silo_constants["{one.name}"]')
         for one in source.passed
     ]
-    said = [f"grid=({', '.join(f'silo_grid_{axis}' for axis in _AXES)})"]
-    said += [f'{name}=silo_options["{name}"]' for name in options]
-    said += ["stream=silo_stream"] * ("silo_stream" in taken)
+    launch_options = [f"grid=({', '.join(f'silo_grid_{axis}' for axis in _AXES)})"]
+    launch_options += [f'{name}=silo_options["{name}"]' for name in options]
+    launch_options += ["stream=silo_stream"] * ("silo_stream" in taken)
     return (
         f"@cute.jit\ndef {_LAUNCH}({', '.join(taken)}):\n"
-        f"    silo_kernel({', '.join(handed)}).launch({', '.join(said)})\n"
+        f"    silo_kernel({', '.join(handed)}).launch({', '.join(launch_options)})\n"
     )
 
 

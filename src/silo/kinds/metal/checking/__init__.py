@@ -1,1 +1,1 @@
-"""Checking of Metal kernels: instrumented code that checks its own accesses, run in several schedules."""
+"""Checks Metal kernels: compiles them to code that checks its own accesses, and runs it in several schedules."""

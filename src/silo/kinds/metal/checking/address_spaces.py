@@ -1,7 +1,7 @@
-"""Finds pointers of one address space used as another's, which Metal's compiler refuses and a CPU does not notice.
+"""Finds pointers of one address space used as another's: an error in Metal that CPU code would not show.
 
-Clang checks types alone, with Metal's address spaces distinguished. The classes of the emulator's library do not
-support them, so only clang's messages about pointers count.
+Clang only checks the types here, compiled with Metal's address spaces. The classes of the emulator's library do not
+support address spaces, so of clang's messages only those about pointers count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from silo.settings import child_environment
 
 __all__ = ["Mixed", "mixed_spaces"]
 
-# Clang's names of its numbered address spaces, as the headers number them.
+# Metal's words for clang's numbered address spaces; the headers define the numbers.
 _NAMES = (
     ("address space '1'", "device memory"),
     ("address space '2'", "constant memory"),
@@ -48,7 +48,7 @@ class Mixed:
 
 
 def mixed_spaces(source: str, file: str, target: Target, clang: CCompiler) -> Mixed | None:
-    """Returns the first mixed pointer in a text of C++, which messages call ``file``; None if clang finds none."""
+    """Returns the first mixed pointer in a C++ text called ``file`` in messages; None if clang finds none."""
     flags = (*code_flags(target), "-DSILO_METAL_STRICT")
     header = precompiled_header(clang, flags, HEADER)
     command = [*clang.command, *flags, "-fno-color-diagnostics", "-fno-caret-diagnostics", "-fsyntax-only"]
@@ -62,7 +62,7 @@ def mixed_spaces(source: str, file: str, target: Target, clang: CCompiler) -> Mi
 
 
 def found_in(log: str, file: str) -> Iterator[Mixed]:
-    r"""Yields the errors about pointers in clang's messages; the notes of an error have the reason.
+    r"""Yields the errors about pointers in clang's messages; the notes after an error contain the reason.
 
     >>> log = "k.metal:9:10: error: no matching function for call to 'first'\n"
     >>> log += "k.metal:3:7: note: candidate function not viable: cannot pass pointer to address space '1' as a pointer"
@@ -75,12 +75,12 @@ def found_in(log: str, file: str) -> Iterator[Mixed]:
         kind = next((one for one in _KINDS if one in line), None)
         if kind is None:
             continue
-        where, _, said = line.partition(kind)
+        where, _, text = line.partition(kind)
         if kind == _KINDS[0]:
             place = where.rpartition(":")[0] if where.startswith(f"{file}:") else ""
             candidates = 0
-        candidates += "candidate" in said
-        reason = said.rpartition("not viable: ")[2]
+        candidates += "candidate" in text
+        reason = text.rpartition("not viable: ")[2]
         if place and candidates <= 1 and _mixes(reason):
             for name, words in _NAMES:
                 reason = reason.replace(name, words)

@@ -1,4 +1,4 @@
-"""Compilation of a job of the emulator to code that checks itself."""
+"""Compiles a job of the emulator to code that checks itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORDS = Words("threadgroup", "simdgroup", "threadgroup memory")
 def compile_checked(
     kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], *, target: Target, clang: CCompiler
 ) -> NativeKernel:
-    """Compiles for checking. Equal kernels are compiled once in a process.
+    """Compiles a kernel to code that checks itself. Equal kernels are compiled once in a process.
 
     Args:
         kernel: its name.
@@ -57,7 +57,7 @@ def compile_checked(
 
 @frozen
 class _Code:
-    """A loaded object: its runs and its launch info."""
+    """A loaded kernel: its checked runs and its launch info."""
 
     runs: CheckedRuns
     launch: LaunchInfo
@@ -70,7 +70,7 @@ def _mixed(job: EmulatorJob, target: Target, clang: CCompiler) -> Mixed | None:
 
 @lru_cache(maxsize=64)
 def _compiled(kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], target: Target, clang: CCompiler) -> _Code:
-    job = replace(job, waits=True)  # threads need stacks of their own, to run in any order
+    job = replace(job, waits=True)  # each thread needs its own stack, so that threads can run in any order
     x, y, z = job.group
     launch = LaunchInfo(
         entry=_ENTRY,

@@ -1,1 +1,1 @@
-"""Kernels in Metal Shading Language: their text, and ``silo.metal``."""
+"""Reads kernels in Metal Shading Language, and defines ``silo.metal``."""

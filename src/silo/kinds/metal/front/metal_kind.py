@@ -14,7 +14,7 @@ from silo.sources.kernel_source import KernelSource
 __all__ = ["MetalKind", "findings"]
 
 
-# ---- The source plug-in metal ----
+# ---- The source plug-in ----
 
 
 class MetalKind:
@@ -24,7 +24,7 @@ class MetalKind:
 
     @property
     def define(self) -> Callable[..., object]:
-        """The function behind ``silo.metal``."""
+        """The function that users call as ``silo.metal``."""
         from silo.kinds.metal.front.metal_source import metal  # noqa: PLC0415  # few programs have Metal kernels
 
         return metal
@@ -40,11 +40,11 @@ class MetalKind:
 
     @property
     def selftest(self) -> str:
-        """The function behind ``silo selftest metal``."""
+        """The function that ``silo selftest metal`` runs, as ``module:function``."""
         return "silo.kinds.metal.programs.metal_selftest:selftest"
 
     def reads(self, value: object) -> Decision:
-        """Accepts a definition of a Metal kernel."""
+        """Accepts definitions made by ``silo.metal``."""
         if isinstance(value, Declaration) and value.source.kind == "metal":
             return Accepted("a Metal kernel")
         return Rejected("not a Metal kernel, which silo.metal(...) makes")
@@ -55,15 +55,15 @@ class MetalKind:
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Returns a plain callable: only Python code calls a Metal kernel."""
+        """Returns a plain callable, because only Python code calls a Metal kernel."""
         return plain_callable(source, launcher, members)
 
 
-# ---- The findings of silo doctor on Metal kernels ----
+# ---- Findings for silo doctor ----
 
 
 def findings() -> Sequence[Finding]:
-    """Returns a finding on MLX, whose arrays launches on a Mac accept beside torch's."""
+    """Returns a finding about MLX: on a Mac, launches accept its arrays as well as torch's."""
     try:
         return (Finding("mlx", "ok", importlib.metadata.version("mlx")),)
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""``silo.metal``: kernels in Metal Shading Language, and these kernels as sources."""
+"""``silo.metal``, and kernels in Metal Shading Language as sources."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from silo.sources.written_values import LaunchOption, evaluated, read_axes
 
 __all__ = ["MOST_GROUP_BYTES", "MOST_THREADS", "SCALARS", "MetalSource", "element_of", "metal", "scalar_of"]
 
-# ---- Metal's types by Silo's dtypes ----
+# ---- Metal's types for Silo's dtypes ----
 
 
 _NAMES = {
@@ -58,7 +58,7 @@ _WRAPPED = ("atomic", "_atomic", "vec", "packed_vec")
 
 
 def scalar_of(text: str) -> DType | None:
-    """Returns the dtype of a scalar type, None for any other type.
+    """Returns the dtype of a scalar type; None for any other type.
 
     >>> scalar_of("uint").short, scalar_of("float4")
     ('u32', None)
@@ -67,19 +67,19 @@ def scalar_of(text: str) -> DType | None:
 
 
 def element_of(text: str) -> DType | None:
-    """Returns the element dtype of an array with elements of that type; None for a struct.
+    """Returns the element dtype of an array with elements of this type; None if the elements are structs.
 
     >>> element_of("packed_half3").short, element_of("atomic_uint").short, element_of("vec<float, 4>").short
     ('fp16', 'u32', 'fp32')
     """
     plain = text.removeprefix("metal::").removeprefix("packed_").removeprefix("atomic_")
-    found = SCALARS.get(plain)
-    if found is None and plain[-1:] in "234":
-        found = SCALARS.get(plain[:-1])
+    scalar = SCALARS.get(plain)
+    if scalar is None and plain[-1:] in "234":
+        scalar = SCALARS.get(plain[:-1])
     name, bracket, rest = plain.partition("<")
-    if found is None and bracket and name.strip() in _WRAPPED:
-        found = element_of(rest.rpartition(">")[0].partition(",")[0].strip())
-    return found
+    if scalar is None and bracket and name.strip() in _WRAPPED:
+        scalar = element_of(rest.rpartition(">")[0].partition(",")[0].strip())
+    return scalar
 
 
 # ---- Kernels in Metal Shading Language as sources ----
@@ -93,7 +93,7 @@ MOST_GROUP_BYTES = 32768
 class MetalSource(TextSource):
     """One kernel of a text. ``group`` is the shape of a threadgroup, ``memory`` the threadgroup memory of a launch.
 
-    The signature has the buffers by rising index, then constants.
+    The signature has the buffers in order of their indices, then constants.
     """
 
     text: MslText
@@ -101,11 +101,12 @@ class MetalSource(TextSource):
     group: tuple[Node, ...]
     memory: tuple[tuple[str, Node], ...] = ()
     kind: str = "metal"
-    cut: bool = False  # the grid may end within a threadgroup: a call passes its threads after the buffers
+    # whether the grid may end within a threadgroup; then a call passes the grid's threads after the buffers
+    cut: bool = False
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the kernel's text and parameters; contains no paths."""
+        """A digest of the kernel's text and parameters; it contains no paths."""
         return digest(
             "metal-source/1",
             [
@@ -122,7 +123,7 @@ class MetalSource(TextSource):
     def _typed(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
         if parameter.kind is ParameterKind.POINTER:
             return self._array(parameter, given)
-        assert parameter.dtype is not None  # read from the text
+        assert parameter.dtype is not None  # the dtype was read from the text
         self._check_scalar(parameter.name, parameter.dtype, str(parameter.dtype), given)
         return parameter
 
@@ -143,7 +144,7 @@ class MetalSource(TextSource):
         return replace(parameter, dtype=given.dtype)
 
     def ending_within_groups(self) -> MetalSource:
-        """Returns the kernel for grids that end within a threadgroup. A call passes the grid's threads as well."""
+        """Returns the kernel for grids that end within a threadgroup. Calls of it also pass the grid's threads."""
         parameters = self.signature.parameters
         passed = [one for one in parameters if one.kind is not ParameterKind.CONSTEXPR]
         threads = [Parameter(f"threads_{axis}", ParameterKind.INTEGER, dtype("uint32")) for axis in "xyz"]
@@ -151,7 +152,10 @@ class MetalSource(TextSource):
         return dataclasses.replace(self, cut=True, signature=Signature((*passed, *threads, *folded)))
 
     def group_size(self, constants: Mapping[str, Value]) -> tuple[int, int, int]:
-        """Returns threads of a threadgroup. Raises CompileError, which rejects only this config, for invalid sizes."""
+        """Returns the threads of a threadgroup along each axis.
+
+        Raises CompileError for invalid sizes, which rejects only this config.
+        """
         sizes = [evaluated(self.name, "group_size", one, constants) for one in self.group]
         x, y, z = (*sizes, *[1] * (3 - len(sizes)))
         if min(x, y, z) < 1 or x * y * z > self.kernel.most_threads:
@@ -163,19 +167,19 @@ class MetalSource(TextSource):
         return x, y, z
 
     def memory_bytes(self, constants: Mapping[str, Value]) -> dict[str, int]:
-        """Returns bytes of threadgroup memory that a launch provides, by parameter. Raises CompileError."""
-        found = {name: evaluated(self.name, "threadgroup_bytes", one, constants) for name, one in self.memory}
-        for name, size in found.items():
+        """Returns the bytes of threadgroup memory that a launch provides, by parameter. Raises CompileError."""
+        sizes = {name: evaluated(self.name, "threadgroup_bytes", one, constants) for name, one in self.memory}
+        for name, size in sizes.items():
             if not 0 < size <= MOST_GROUP_BYTES:
                 raise CompileError(f"{self.name}: {name} has {size} bytes of threadgroup memory, of {MOST_GROUP_BYTES}")
-        if sum(found.values()) > MOST_GROUP_BYTES:
+        if sum(sizes.values()) > MOST_GROUP_BYTES:
             raise CompileError(
-                f"{self.name}: it takes {sum(found.values())} bytes of threadgroup memory, of {MOST_GROUP_BYTES}"
+                f"{self.name}: it takes {sum(sizes.values())} bytes of threadgroup memory, of {MOST_GROUP_BYTES}"
             )
-        return found
+        return sizes
 
     def metal(self, constants: Mapping[str, Value]) -> str:
-        """Returns the text for Metal, without ``[[threadgroup(n)]]`` parameters of the kernel. Raises CompileError."""
+        """Returns the text for Metal, without the kernel's ``[[threadgroup(n)]]`` parameters. Raises CompileError."""
         return metal_text(self.text, self.kernel, constants, self.memory_bytes(constants))
 
 
@@ -198,7 +202,7 @@ def metal(
     name: str | None = None,
     release_gil: bool = True,
 ) -> Any:  # noqa: ANN401  # a kernel, called with its buffers by rising index
-    """Make a Silo kernel of a kernel in Metal Shading Language.
+    """Makes a Silo kernel from a kernel in Metal Shading Language.
 
     Args:
         source: the text, or the path of a file that ends in ``.metal``.
@@ -210,9 +214,9 @@ def metal(
         threadgroup_bytes: bytes of each ``[[threadgroup(n)]]`` parameter, by its name; a number for a single one.
         effects: ``in``, ``out`` or ``inout`` by parameter. By default ``const`` parameters that no cast makes writable
             are read, others are read and written.
-        include: folders that are searched for the files which the text includes, after the folder of ``source``. If
-            the text includes files, or its macros make kernels, the preprocessor runs first: conditions hold for Metal
-            3.1, and nothing outside of these folders is read.
+        include: folders that are searched for the files that the text includes, after the folder of ``source``. If
+            the text includes files, or its macros make kernels, the preprocessor runs first: conditions are evaluated
+            for Metal 3.1, and nothing outside of these folders is read.
         space: as for :func:`silo.kernel`; its values are constants.
         grid: as for :func:`silo.kernel`; it counts threadgroups.
         key: as for :func:`silo.kernel`.
@@ -220,7 +224,7 @@ def metal(
         release_gil: as for :func:`silo.kernel`.
 
     Raises:
-        SourceError: no kernel has that name, several kernels and no name given, or a kernel that cannot be launched;
+        SourceError: no kernel has that name, several kernels but no name is given, or a kernel that cannot be launched;
             with file and line.
         SpaceError: the space is invalid.
         TraceError: the grid, or a size, cannot be traced to an expression.
@@ -249,7 +253,7 @@ def metal(
                 f"{where}: {one} is {'both a parameter and a constant' if one in passed else 'no buffer'}"
             )
     folded = [Parameter(one, ParameterKind.CONSTEXPR, default=values.get(one, NO_DEFAULT)) for one in names]
-    made = MetalSource(
+    metal_kernel = MetalSource(
         name=made_name,
         signature=Signature((*parameters, *folded)),
         text=text,
@@ -258,7 +262,7 @@ def metal(
         group=_group(where, chosen, group_size, names),
         memory=_memory(where, chosen, threadgroup_bytes, names),
     )
-    return Declaration(source=made, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
+    return Declaration(source=metal_kernel, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
 
 
 def _read(source: str | Path, caller: str, folders: Sequence[Path], given: Collection[str]) -> MslText:
@@ -281,13 +285,13 @@ def _read(source: str | Path, caller: str, folders: Sequence[Path], given: Colle
 
 @cache
 def _library() -> frozenset[str]:
-    """The headers of Metal's library that the emulator has."""
+    """Returns the names of the headers of Metal's library that the emulator has."""
     files = (one.relative_to(FOLDER) for one in FOLDER.rglob("*") if one.is_file())
     return frozenset(one.as_posix() for one in files if one.parts[0] != "emulator" and one.suffix in ("", ".h"))
 
 
 def _chosen(text: MslText, name: str | None) -> MslKernel:
-    known = ", ".join(one.name for one in text.kernels)
+    names = ", ".join(one.name for one in text.kernels)
     for refused, reason in text.refused:
         if refused == name or (name is None and len(text.refused) == 1 and not text.kernels):
             raise SourceError(reason)
@@ -296,16 +300,16 @@ def _chosen(text: MslText, name: str | None) -> MslKernel:
     if name is None:
         if len(text.kernels) + len(text.refused) > 1:
             others = "".join(f"; {reason}" for _, reason in text.refused)
-            raise SourceError(f"{text.file}: which kernel? Give kernel= one of {known or 'none'}{others}")
+            raise SourceError(f"{text.file}: which kernel? Give kernel= one of {names or 'none'}{others}")
         return next(iter(text.kernels))
     for one in text.kernels:
         if one.name == name:
             return one
-    raise SourceError(f"{text.file}: there is no kernel {name!r}; {_listed(text, known)}")
+    raise SourceError(f"{text.file}: there is no kernel {name!r}; {_listed(text, names)}")
 
 
 def _listed(text: MslText, known: str) -> str:
-    """The kernels that were found, and those that cannot be launched with their reasons."""
+    """Lists, for a message, the kernels of a text and the reasons why others cannot be launched."""
     refused = "; ".join(reason for _, reason in text.refused[:3])
     more = f"; and {len(text.refused) - 3} more" if len(text.refused) > 3 else ""
     cannot = f"{len(text.refused)} cannot be launched: {refused}{more}" if text.refused else ""
@@ -315,19 +319,19 @@ def _listed(text: MslText, known: str) -> str:
 
 
 def _parameter(where: str, one: MslParameter, effects: Mapping[str, str], cast: Collection[str]) -> Parameter:
-    said = effects.get(one.name)
-    if said is not None and said not in _EFFECTS:
-        raise SourceError(f"{where}: the effect {said!r} of {one.name}; it is in, out or inout")
+    effect = effects.get(one.name)
+    if effect is not None and effect not in _EFFECTS:
+        raise SourceError(f"{where}: the effect {effect!r} of {one.name}; it is in, out or inout")
     scalar = scalar_of(one.type)
     if one.space is AddressSpace.CONSTANT and one.form == "&" and scalar is not None:
-        if said is not None:
+        if effect is not None:
             raise SourceError(f"{where}: {one.name} is a number, which has no effect")
         return Parameter(one.name, _KINDS.get(scalar.kind, ParameterKind.INTEGER), scalar)
     const = one.const and one.name not in cast
-    if const and said in ("out", "inout"):
+    if const and effect in ("out", "inout"):
         raise SourceError(f"{where}: {one.name} is const, so it is not written")
     default = Effect.READ if const else Effect.BOTH
-    return Parameter(one.name, ParameterKind.POINTER, effect=default if said is None else _EFFECTS[said])
+    return Parameter(one.name, ParameterKind.POINTER, effect=default if effect is None else _EFFECTS[effect])
 
 
 def _group(where: str, kernel: MslKernel, given: LaunchOption | None, names: tuple[str, ...]) -> tuple[Node, ...]:
@@ -358,10 +362,10 @@ def _memory(
             f"{where}: threadgroup_bytes= has {', '.join(sizes) or 'nothing'}, and the kernel takes "
             f"{', '.join(needed) or 'nothing'} as [[threadgroup(n)]]"
         )
-    found: list[tuple[str, Node]] = []
+    memory: list[tuple[str, Node]] = []
     for one in needed:
         axes = read_axes(where, "threadgroup_bytes", sizes[one], names)
         if len(axes) != 1:
             raise SourceError(f"{where}: threadgroup_bytes of {one} is one number, not {len(axes)}")
-        found.append((one, axes[0]))
-    return tuple(found)
+        memory.append((one, axes[0]))
+    return tuple(memory)

@@ -26,7 +26,7 @@ __all__ = [
     "written_by_cast",
 ]
 
-# ---- Metal's text as tokens: words, numbers, strings, signs, preprocessor lines. Comments are skipped ----
+# ---- Tokens: words, numbers, strings, signs, preprocessor lines. Comments are skipped ----
 
 _WORD_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _DIGITS = frozenset("0123456789")
@@ -41,14 +41,14 @@ class TokenKind(Enum):
 
     WORD = "word"
     NUMBER = "number"
-    TEXT = "text"  # a string or a character
+    TEXT = "text"  # a string or a character literal
     SIGN = "sign"  # one or two characters; `>>` is two tokens, and `]]` one token only if a `[[` is open
-    DIRECTIVE = "directive"  # a line of the preprocessor, with its continuation lines
+    DIRECTIVE = "directive"  # a preprocessor line, with its continuation lines
 
 
 @frozen
 class Token:
-    """A token and its place: from ``begin`` up to ``end`` of the text, on ``line``, counted from 1."""
+    """A token: the text from ``begin`` up to ``end``, on ``line``, counted from 1."""
 
     kind: TokenKind
     text: str
@@ -58,32 +58,35 @@ class Token:
 
     @property
     def is_word(self) -> bool:
-        """Whether it is a name or a keyword."""
+        """Whether the token is a name or a keyword."""
         return self.kind is TokenKind.WORD
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
-    """Returns the tokens of any text: an unknown character is a sign of one character.
+    """Returns the tokens of any text; an unknown character becomes a sign of one character.
 
     >>> [one.text for one in tokens_of("device float *x [[buffer(0)]] // the input")]
     ['device', 'float', '*', 'x', '[[', 'buffer', '(', '0', ')', ']]']
     """
-    found: list[Token] = []
+    tokens: list[Token] = []
     at, line, fresh, attributes = 0, 1, True, 0
     while at < len(text):
         kind, end = _piece(text, at, attributes, fresh=fresh)
         piece = text[at:end]
         if kind is not None:
             attributes += (piece == "[[") - (piece == "]]")
-            found.append(Token(kind, piece, at, end, line))
+            tokens.append(Token(kind, piece, at, end, line))
         fresh = piece.endswith("\n") or (fresh and kind in (None, TokenKind.DIRECTIVE))
         line += piece.count("\n")
         at = end
-    return tuple(found)
+    return tuple(tokens)
 
 
 def _piece(text: str, at: int, attributes: int, *, fresh: bool) -> tuple[TokenKind | None, int]:
-    """Returns the kind of the token at ``at`` (None: blank) and its end. ``fresh``: it is the first on its line."""
+    """Returns the kind of the token at ``at`` (None for a blank) and its end.
+
+    ``fresh``: it is the first on its line.
+    """
     first, two = text[at], text[at : at + 2]
     if first.isspace():
         return None, at + 1
@@ -110,7 +113,7 @@ def _while(text: str, at: int, kept: frozenset[str]) -> int:
 
 
 def _line_end(text: str, at: int) -> int:
-    """Returns the end of a line; a backslash continues it."""
+    """Returns the end of a line, including continuation lines after a backslash."""
     while True:
         close = text.find("\n", at)
         if close < 0:
@@ -139,7 +142,7 @@ def _number_end(text: str, at: int) -> int:
 
 # ---- The declarations of a text: kernels with their parameters, function constants ----
 
-Span = tuple[int, int]  # from a character up to another
+Span = tuple[int, int]  # the index of the first character, and the index after the last one
 
 
 class AddressSpace(Enum):
@@ -148,15 +151,15 @@ class AddressSpace(Enum):
     DEVICE = "device"
     CONSTANT = "constant"
     THREADGROUP = "threadgroup"
-    NONE = ""  # a value: a position, a size
+    NONE = ""  # for a value: a position or a size
 
 
 @frozen
 class MslParameter:
-    """One parameter of a kernel. ``type`` is its own or its target's, as in the text (``float4``).
+    """A parameter of a kernel. ``type`` is its type, or the type that it points to, as written (``float4``).
 
     ``attribute`` is Metal's (``buffer``, ``threadgroup``, ``thread_position_in_grid``), with its ``index`` if it has
-    one; ``form`` is ``*``, ``&`` or ""; ``span`` is its place in the text.
+    one; ``form`` is ``*``, ``&`` or ""; ``span`` is the parameter's place in the text.
     """
 
     name: str
@@ -171,16 +174,16 @@ class MslParameter:
 
     @property
     def is_buffer(self) -> bool:
-        """Whether a call passes it."""
+        """Whether a call passes the parameter."""
         return self.attribute == "buffer"
 
 
 @frozen
 class MslKernel:
-    """One kernel function.
+    """A kernel function.
 
-    ``name`` is the name for programs: its ``host_name`` if it is the instance of a template; ``function`` is its C++
-    expression (``add<float>``). ``body`` is between its braces. ``group`` is the threadgroup that it requires.
+    ``name`` is the name for programs: its ``host_name`` if it is an instance of a template; ``function`` is its C++
+    expression (``add<float>``). ``body`` is the span between its braces. ``group`` is the threadgroup that it requires.
     """
 
     name: str
@@ -190,17 +193,18 @@ class MslKernel:
     line: int
     group: tuple[int, ...] = ()
     most_threads: int = 1024
-    template: bool = False  # its parameters belong to one instance, its text to all
+    # whether it is a template's instance: its parameters are the instance's, its text is shared by all instances
+    template: bool = False
 
     @property
     def buffers(self) -> tuple[MslParameter, ...]:
-        """The parameters that a call passes, by rising index, as in torch and MLX."""
+        """The parameters that a call passes, in order of their indices, as in torch and MLX."""
         return tuple(sorted((one for one in self.parameters if one.is_buffer), key=lambda one: one.index))
 
 
 @frozen
 class FunctionConstant:
-    """``constant type name [[function_constant(index)]];`` and its place: ``span`` is from the type to the ``;``."""
+    """A declaration ``constant type name [[function_constant(index)]];``. ``span`` is from the type to the ``;``."""
 
     name: str
     type: str
@@ -211,17 +215,17 @@ class FunctionConstant:
 
 @frozen
 class ArrayDeclaration:
-    """``threadgroup type a[n], b[m];`` within a function: ``arrays`` are names with their dimensions."""
+    """A declaration ``threadgroup type a[n], b[m];`` in a function. ``arrays`` are the names with their dimensions."""
 
     type: str
     arrays: tuple[tuple[str, str], ...]
-    span: Span  # the ; too
+    span: Span  # including the ;
     line: int
 
 
 @frozen
 class MslText:
-    """A parsed text; ``file`` is for messages.
+    """A parsed text; ``file`` is its name in messages.
 
     ``refused`` are kernels that cannot be launched, each with the reason.
     """
@@ -231,22 +235,22 @@ class MslText:
     kernels: tuple[MslKernel, ...]
     constants: tuple[FunctionConstant, ...]
     arrays: tuple[ArrayDeclaration, ...]
-    instances: tuple[tuple[str, Span], ...]  # explicit instances of templates: the name for programs, the statement
+    instances: tuple[tuple[str, Span], ...]  # explicit instances of templates: the name for programs, and the statement
     words: frozenset[str]
     refused: tuple[tuple[str, str], ...] = ()
 
 
-# ---- Casts that remove ``const`` from a parameter: the kernel may write that array, against its declaration ----
+# ---- Casts that remove ``const`` from a parameter, so that a kernel may write an array that it declares const ----
 
 _CASTS = frozenset({"const_cast", "reinterpret_cast", "static_cast"})
 _BEFORE_A_NAME = frozenset({"(", "&"})
 
 
 def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
-    """Return the ``names`` that a kernel's body casts to a pointer or a reference without ``const``.
+    """Returns the ``names`` that a kernel's body casts to a pointer or a reference without ``const``.
 
     C casts and C++ casts are found if the name is the first word of the operand. A cast within a function that the
-    kernel calls, or to a type alias, is not found: declare the parameter without ``const``.
+    kernel calls, or to a type alias, is not found: declare such a parameter without ``const``.
 
     >>> sorted(written_by_cast("((device float*)x)[i] = *(device const float*)z;", ["x", "z"]))
     ['x']
@@ -254,7 +258,7 @@ def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
     ['x']
     """
     tokens = tokens_of(body)
-    found: set[str] = set()
+    written: set[str] = set()
     for place, token in enumerate(tokens):
         if token.text == "(":
             end = _end(tokens, place, "(", ")")
@@ -269,12 +273,12 @@ def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
         while end < len(tokens) and tokens[end].text in _BEFORE_A_NAME:
             end += 1
         if end < len(tokens) and tokens[end].text in names:
-            found.add(tokens[end].text)
-    return frozenset(found)
+            written.add(tokens[end].text)
+    return frozenset(written)
 
 
 def _end(tokens: Sequence[Token], place: int, opening: str, closing: str) -> int:
-    """Returns the place of the bracket that closes the one at ``place``; the number of tokens if it is missing."""
+    """Returns the index of the bracket that closes the bracket at ``place``; the number of tokens if there is none."""
     depth = 0
     for at in range(place, len(tokens)):
         depth += (tokens[at].text == opening) - (tokens[at].text == closing)
@@ -283,7 +287,7 @@ def _end(tokens: Sequence[Token], place: int, opening: str, closing: str) -> int
     return len(tokens)
 
 
-# ---- The parser: from tokens to declarations ----
+# ---- The parser ----
 
 _OPEN = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
 _CLOSE = frozenset(_OPEN.values())
@@ -344,8 +348,8 @@ class _Parser:
         return self._tokens[place].text if 0 <= place < len(self._tokens) else ""
 
     def _paired(self) -> dict[int, int]:
-        """Returns the place of the matching bracket for each bracket."""
-        found: dict[int, int] = {}
+        """Returns for the index of each bracket the index of the matching one."""
+        pairs: dict[int, int] = {}
         stack: list[int] = []
         for place, token in enumerate(self._tokens):
             if token.text in _OPEN:
@@ -353,12 +357,12 @@ class _Parser:
             elif token.text in _CLOSE:
                 if not stack or _OPEN[self._tokens[stack[-1]].text] != token.text:
                     self._refuse(token.line, f"{token.text!r} closes nothing")
-                found[stack[-1]] = place
-                found[place] = stack.pop()
+                pairs[stack[-1]] = place
+                pairs[place] = stack.pop()
         if stack:
             last = self._tokens[stack[-1]]
             self._refuse(last.line, f"{last.text!r} is never closed")
-        return found
+        return pairs
 
     def _slice(self, begin: int, end: int) -> str:
         """Returns the text of the tokens from ``begin`` up to ``end``."""
@@ -378,7 +382,7 @@ class _Parser:
         while self._at(begin) == "static":
             begin += 1
         if self._at(begin) != "constant" or self._at(opening) != "[[" or self._at(place + 1) != "(":
-            return  # an attribute of a parameter, or an unrelated word
+            return  # an attribute of a parameter, or an unrelated use of the word
         name = self._tokens[opening - 1]
         end = self._pairs[opening] + 1
         if self._at(end) != ";":
@@ -390,7 +394,7 @@ class _Parser:
         self._constants.append(FunctionConstant(name.text, kind, index, span, name.line))
 
     def _index(self, written: str, line: int, what: str) -> int:
-        """Returns the value of an index: a number, a macro that is one, or a sum of these."""
+        """Returns the value of an index: a number, a macro for a number, or a sum of these."""
         parts = [(self._macros.get(part.strip()) or part).strip() for part in written.split("+")]
         if not all(part.isdigit() for part in parts):
             self._refuse(line, f"{what} has the index {written!r}; write a number, or a macro that is one")
@@ -401,7 +405,7 @@ class _Parser:
         while self._at(end) not in (";", "", "="):
             end = self._pairs[end] + 1 if self._at(end) in _OPEN else end + 1
         if self._at(end) != ";":
-            return  # a pointer with a value, or no declaration
+            return  # a pointer with a value, or not a declaration
         parts = self._split(place + 1, end)
         first = parts[0]
         if any(self._at(one) in ("*", "&", "(") for one in range(*first)):
@@ -414,16 +418,16 @@ class _Parser:
         self._arrays.append(ArrayDeclaration(kind, tuple(arrays), span, self._tokens[place].line))
 
     def _declared(self, begin: int, end: int) -> int:
-        """Returns the place of the declared name: the last word outside of brackets."""
-        found = begin
+        """Returns the index of the declared name: the last word outside of brackets."""
+        name = begin
         place = begin
         while place < end:
             if self._at(place) in _OPEN:
                 place = self._pairs[place]
             elif self._tokens[place].is_word:
-                found = place
+                name = place
             place += 1
-        return found
+        return name
 
     def _split(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Returns the parts between commas outside of brackets; ``<`` and ``>`` count as brackets of templates."""
@@ -446,7 +450,7 @@ class _Parser:
     # Kernels
 
     def _kernel(self, place: int) -> None:
-        """Reads the declaration at ``place``, the word ``kernel``, alone or within ``[[ ]]``."""
+        """Reads the declaration around the word ``kernel`` at ``place``, which may be inside ``[[ ]]``."""
         begin = place
         while begin and self._at(begin - 1) not in (";", "}", "{"):
             begin -= 1
@@ -467,7 +471,7 @@ class _Parser:
         while self._at(body) == "[[":
             body = self._pairs[body] + 1
         if self._at(body) != "{":
-            return  # declared here, defined elsewhere
+            return  # only a declaration; the definition is elsewhere
         span = (self._tokens[body].end, self._tokens[self._pairs[body]].begin)
         host = _literal(attributes.get("host_name", "")) or name.text
         try:
@@ -475,7 +479,7 @@ class _Parser:
         except SourceError as error:
             self._refused.append((host, str(error)))
             return
-        made = MslKernel(
+        kernel = MslKernel(
             host,
             name.text,
             parameters,
@@ -485,12 +489,12 @@ class _Parser:
             (_numbers(attributes.get("max_total_threads_per_threadgroup", "")) or (1024,))[0],
         )
         if self._at(begin) == "template":
-            self._templates[name.text] = (self._template_names(begin), replace(made, template=True))
+            self._templates[name.text] = (self._template_names(begin), replace(kernel, template=True))
             return
-        self._keep(made)
+        self._keep(kernel)
 
     def _after_name(self, place: int) -> int:
-        """Returns the place behind a name and the arguments of its template, which may hold brackets: ``(bool)0``."""
+        """Returns the index after a name and its template arguments, which may contain brackets: ``(bool)0``."""
         depth = 0
         while self._at(place) not in (";", "(", "") or (depth and self._at(place) == "("):
             depth += (self._at(place) == "<") - (self._at(place) == ">")
@@ -498,19 +502,19 @@ class _Parser:
         return place
 
     def _within_attribute(self, place: int) -> bool:
-        """Whether a token is within ``[[ ]]``."""
+        """Whether a token is inside ``[[ ]]``."""
         while place and self._at(place) not in (";", "{", "}", "]]", "[["):
             place -= 1
         return self._at(place) == "[["
 
     def _attribute_end(self, place: int) -> int:
-        """Returns the place behind the ``]]`` of the attribute that holds a token."""
+        """Returns the index after the ``]]`` of the attribute around a token."""
         while self._at(place) != "[[":
             place -= 1
         return self._pairs[place] + 1
 
     def _keep(self, kernel: MslKernel) -> None:
-        """Keeps a valid kernel and records an invalid one in ``refused``; others can still be launched."""
+        """Adds a valid kernel, or adds an invalid one to ``refused``, so that the others can still be launched."""
         try:
             self._check(kernel)
         except SourceError as error:
@@ -519,18 +523,18 @@ class _Parser:
             self._kernels.append(kernel)
 
     def _attributes(self, begin: int, end: int) -> dict[str, str]:
-        """Returns the attributes between two places: name and the text in its parentheses."""
-        found: dict[str, str] = {}
+        """Returns the attributes between two indices: the name of each, and the text in its parentheses."""
+        attributes: dict[str, str] = {}
         place = begin
         while place < end:
             if self._at(place) == "[[":
                 close = self._pairs[place]
                 for first, last in self._split(place + 1, close):
                     inner = self._slice(first + 2, last - 1) if self._at(first + 1) == "(" else ""
-                    found[self._at(first)] = inner
+                    attributes[self._at(first)] = inner
                 place = close
             place += 1
-        return found
+        return attributes
 
     def _template_names(self, begin: int) -> tuple[str, ...]:
         end = begin + 2
@@ -549,7 +553,7 @@ class _Parser:
             if depth == 0:
                 break
             place = self._pairs[place] - 1 if self._at(place) == ")" else place - 1
-        written = self._at(at - 1) == ">"  # else the instance has the types of the parameters
+        written = self._at(at - 1) == ">"  # otherwise the template arguments follow from the types of the parameters
         name = self._tokens[place - 1 if written else at - 1]
         host = _literal(attributes.get("host_name", ""))
         template = self._templates.get(name.text)
@@ -561,15 +565,15 @@ class _Parser:
         names, kernel = template
         try:
             if written:
-                given = [self._slice(*part) for part in self._split(place + 1, at - 1)]
+                template_arguments = [self._slice(*part) for part in self._split(place + 1, at - 1)]
             else:
-                given = self._deduced(at, names, kernel)
+                template_arguments = self._deduced(at, names, kernel)
         except SourceError as error:
             self._refused.append((host, str(error)))
             return
-        values = dict(zip(names, given, strict=False))
+        values = dict(zip(names, template_arguments, strict=False))
         parameters = tuple(replace(one, type=_substituted(one.type, values)) for one in kernel.parameters)
-        function = f"{name.text}<{', '.join(given)}>"
+        function = f"{name.text}<{', '.join(template_arguments)}>"
         made = replace(kernel, name=host, function=function, parameters=parameters, line=name.line)
         self._keep(made)
         end = at
@@ -578,23 +582,24 @@ class _Parser:
         self._instances.append((host, (self._tokens[begin].begin, self._tokens[min(end, len(self._tokens) - 1)].end)))
 
     def _deduced(self, at: int, names: Sequence[str], kernel: MslKernel) -> list[str]:
-        """Returns the arguments of a template, from the types of an instance's parameters. Raises SourceError."""
+        """Returns a template's arguments, deduced from the types of an instance's parameters. Raises SourceError."""
         parts = self._split(at + 1, self._pairs[at])
         types = [self._parameter(*part, kernel.name).type for part in parts]
         values: dict[str, str] = {}
         for wanted, given in zip(kernel.parameters, types, strict=False):
             values = _matched(wanted.type, given, names) | values
-        known = [values[name] for name in names if name in values]
-        if [name for name in names if name in values] != list(names[: len(known)]) or not known:
+        deduced = [values[name] for name in names if name in values]
+        if [name for name in names if name in values] != list(names[: len(deduced)]) or not deduced:
             line = self._tokens[at].line
             self._refuse(
                 line, f"the types of this instance of {kernel.name} do not name {', '.join(names)}: write <...>"
             )
-        return known
+        return deduced
 
     def _parameter(self, begin: int, end: int, kernel: str) -> MslParameter:
         attributes = self._attributes(begin, end)
-        attributes.pop("function_constant", None)  # whether Metal's own launch passes it; Silo's always does
+        # it decides whether Metal's own launch passes the parameter; Silo's launch always does
+        attributes.pop("function_constant", None)
         plain: list[Token] = []
         place = begin
         while place < end:
@@ -628,8 +633,8 @@ class _Parser:
         return MslParameter(name.text, kind, space, form, const, attribute, index, span, line)
 
     def _expanded(self, plain: Sequence[Token], kernel: str) -> list[Token]:
-        """Returns the tokens of a parameter with macros expanded."""
-        found: list[Token] = []
+        """Returns the tokens of a parameter, with macros expanded."""
+        tokens: list[Token] = []
         for one in plain:
             text = self._macros.get(one.text, one.text)
             if text is None:
@@ -638,8 +643,8 @@ class _Parser:
                     f"{kernel}: {one.text}(...) is a macro in the parameters, which are read without the preprocessor: "
                     "write out what it stands for",
                 )
-            found += [replace(part, line=one.line) for part in tokens_of(text)] if text != one.text else [one]
-        return found
+            tokens += [replace(part, line=one.line) for part in tokens_of(text)] if text != one.text else [one]
+        return tokens
 
     def _check(self, kernel: MslKernel) -> None:
         used: dict[tuple[str, int], str] = {}
@@ -688,26 +693,26 @@ def _numbered(parameters: Sequence[MslParameter]) -> tuple[MslParameter, ...]:
     """Returns the parameters; a buffer without an index gets the lowest free index, in order, as in Metal."""
     taken = {one.index for one in parameters if one.attribute == "buffer"}
     free = (index for index in range(len(parameters) + len(taken)) if index not in taken)
-    found: list[MslParameter] = []
+    numbered: list[MslParameter] = []
     for one in parameters:
         if not one.attribute and one.form and one.space in (AddressSpace.DEVICE, AddressSpace.CONSTANT):
-            found.append(replace(one, attribute="buffer", index=next(free)))
+            numbered.append(replace(one, attribute="buffer", index=next(free)))
         else:
-            found.append(one)
-    return tuple(found)
+            numbered.append(one)
+    return tuple(numbered)
 
 
 def _literal(text: str) -> str:
-    """Returns the joined text of adjacent string literals."""
+    """Returns the text of adjacent string literals, joined."""
     return "".join(one.text[1:-1] for one in tokens_of(text) if one.kind is TokenKind.TEXT)
 
 
 def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
     """Returns the text of each macro that ``#define`` sets; None for macros with arguments. The last definition counts.
 
-    A definition within ``#if`` may be a default that a constant of a launch replaces: the word is not expanded.
+    Definitions within ``#if`` are left out: such a definition may be a default that a constant of a launch replaces.
     """
-    found: dict[str, str | None] = {}
+    macros: dict[str, str | None] = {}
     depth = 0
     for one in tokens:
         if one.kind is not TokenKind.DIRECTIVE:
@@ -717,12 +722,12 @@ def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
         if words[:1] != ["define"] or len(words) < 2 or depth:
             continue
         name, opened, _ = words[1].partition("(")
-        found[name] = None if opened else words[2] if len(words) > 2 else ""
-    return found
+        macros[name] = None if opened else words[2] if len(words) > 2 else ""
+    return macros
 
 
 def _spelled(tokens: Sequence[Token]) -> str:
-    """Returns a type in the usual spelling: one space between words and after commas."""
+    """Returns a type in normal form: one space between words and after commas."""
     text = ""
     for one in tokens:
         joined = text and text[-1] not in "<:(" and one.text not in ("<", ">", "::", ",", "(", ")")
@@ -731,18 +736,18 @@ def _spelled(tokens: Sequence[Token]) -> str:
 
 
 def _substituted(kind: str, values: dict[str, str]) -> str:
-    """Returns a type of a template with an instance's values."""
+    """Returns a template's type with an instance's values in it."""
     return "".join(values.get(one, one) for one in _pieces(kind))
 
 
 def _matched(wanted: str, given: str, names: Collection[str]) -> dict[str, str]:
-    """Returns the values of a template's parameters with which its type ``wanted`` is ``given``; {} if none are.
+    """Returns the values of a template's parameters that turn its type ``wanted`` into ``given``; {} if there are none.
 
     >>> _matched("Params<T, N>", "Params<float, 2>", ["T", "N"]), _matched("uint", "uint", ["T"])
     ({'T': 'float', 'N': '2'}, {})
     """
     pattern, pieces = [one.text for one in tokens_of(wanted)], [one.text for one in tokens_of(given)]
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     at = 0
     for place, word in enumerate(pattern):
         end, depth = at + 1, 0
@@ -752,24 +757,24 @@ def _matched(wanted: str, given: str, names: Collection[str]) -> dict[str, str]:
             while end < len(pieces) and (depth or pieces[end : end + 1] != behind):
                 depth += (pieces[end] in ("<", "(")) - (pieces[end] in (">", ")"))
                 end += 1
-            found[word] = " ".join(pieces[at:end])
+            values[word] = " ".join(pieces[at:end])
         elif pieces[at:end] != [word]:
             return {}
         at = end
-    return found if at == len(pieces) else {}
+    return values if at == len(pieces) else {}
 
 
 def _pieces(text: str) -> list[str]:
-    """Returns words and the text between them."""
-    found: list[str] = []
+    """Returns the tokens of a text and the text between them, alternately."""
+    pieces: list[str] = []
     at = 0
     for one in tokens_of(text):
-        found += [text[at : one.begin], one.text]
+        pieces += [text[at : one.begin], one.text]
         at = one.end
-    return [*found, text[at:]]
+    return [*pieces, text[at:]]
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Returns the numbers of an attribute; () if it holds an expression, as in templates."""
+    """Returns the numbers in an attribute; () if it contains an expression, as in templates."""
     parts = [part.strip() for part in text.split(",")]
     return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()

@@ -1,7 +1,7 @@
-"""The preprocessor for texts whose macros make kernels, or that include files of named folders.
+"""A preprocessor for texts whose macros make kernels, or that include files from named folders.
 
-Directives are carried out and macros of the text are expanded, so that the parser finds the kernels. Includes of
-Metal's own library stay, and so do their macros. ``#line`` keeps the line numbers of the files.
+It carries out directives and expands the text's macros, so that the parser finds the kernels. Includes of Metal's own
+library and its macros stay. ``#line`` directives keep the line numbers of the files.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from silo.plain_files import read_plain
 __all__ = ["METAL_VERSION", "makes_kernels", "preprocess"]
 
 METAL_VERSION = 310
-"""``__METAL_VERSION__`` in conditions of a text: Metal 3.1, the first version with bfloat."""
+"""The value of ``__METAL_VERSION__`` in conditions: Metal 3.1, the first version with bfloat."""
 
 _PREDEFINED = {"__METAL__": "1", "__METAL_VERSION__": str(METAL_VERSION), "__HAVE_BFLOAT__": "1"}
-_MOST_NESTED = 64  # files that include each other; macros that expand to each other
+_MOST_NESTED = 64  # depth of files that include each other, and of macros that expand to each other
 _MOST_TEXT = 64 << 20  # characters of the expanded text
-_MOST_WORDS = 1 << 20  # of one use of a macro, which can double its text again and again
+_MOST_WORDS = 1 << 20  # words from one use of a macro, whose text may double at each level
 _INCLUDE = re.compile(r'\s*(?:"([^"]+)"|<([^>]+)>)')
 _HEAD = re.compile(r"\s*([A-Za-z_]\w*)(\(([^)]*)\))?\s*(.*)", re.DOTALL)
 _KERNEL_WORDS = frozenset({"kernel", "host_name", "[["})
@@ -32,7 +32,7 @@ _KERNEL_WORDS = frozenset({"kernel", "host_name", "[["})
 
 @dataclass(frozen=True, slots=True)
 class _Macro:
-    """``parameters`` is None for a macro without arguments; the last is ``__VA_ARGS__`` for a variadic macro."""
+    """A macro. ``parameters`` is None if it has no parameter list; ``__VA_ARGS__`` is last for a variadic macro."""
 
     body: tuple[str, ...]
     parameters: tuple[str, ...] | None = None
@@ -40,7 +40,7 @@ class _Macro:
 
 
 def makes_kernels(text: str) -> bool:
-    r"""Whether the parser needs the preprocessor: a macro's text has kernels or attributes, or a file is included.
+    r"""Whether a text needs the preprocessor: a macro contains kernels or attributes, or a file is included.
 
     >>> makes_kernels("#define K(T) kernel void f_##T() {}"), makes_kernels("#define N 4\nkernel void f() {}")
     (True, False)
@@ -56,16 +56,16 @@ def makes_kernels(text: str) -> bool:
 
 
 def preprocess(text: str, file: str, folders: Sequence[Path], given: Collection[str] = ()) -> str:
-    """Returns the text with the included files of ``folders`` in it, and with its macros expanded.
+    """Returns the text with files of ``folders`` included, and with its macros expanded.
 
     Args:
         text: the text.
         file: its name, for messages.
         folders: the folders that are searched for included files, in this order. Nothing outside of them is read.
-        given: names that a launch defines. They count as defined, stay as they are, and no condition reads their value.
+        given: names that a launch defines. They count as defined, stay unexpanded, and no condition reads their value.
 
     Raises:
-        SourceError: a file is missing, a directive or a macro's use is malformed, or ``#error`` is met.
+        SourceError: a file is missing, a directive or a use of a macro is malformed, or ``#error`` is reached.
     """
     run = _Run([one.resolve() for one in folders], frozenset(given))
     run.macros.update({name: _Macro((value,)) for name, value in _PREDEFINED.items()})
@@ -74,7 +74,7 @@ def preprocess(text: str, file: str, folders: Sequence[Path], given: Collection[
 
 
 def _directive(text: str) -> tuple[str, str]:
-    """The name of a directive, and its rest without comments and line ends."""
+    """Returns the name of a directive, and the text after it without comments and line ends."""
     joined = text[1:].replace("\\\n", " ").strip()
     joined = re.sub(r"/\*.*?\*/|//[^\n]*", " ", joined, flags=re.DOTALL)
     name = re.match(r"\w*", joined)
@@ -84,8 +84,8 @@ def _directive(text: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class _Condition:
-    active: bool  # the lines that follow count
-    taken: bool  # a branch was taken already, or none can be
+    active: bool  # whether the lines that follow are kept
+    taken: bool  # whether a branch was taken already, or no branch can be taken
     line: int
 
 
@@ -97,7 +97,7 @@ class _Run:
     parts: list[str] = field(default_factory=list[str])
     once: set[Path] = field(default_factory=set[Path])
     size: int = 0
-    words: int = 0  # made by the macro that is being expanded
+    words: int = 0  # number of words made so far by the macro that is being expanded
 
     def put(self, text: str) -> None:
         self.size += len(text)
@@ -106,7 +106,7 @@ class _Run:
         self.parts.append(text)
 
     def file(self, text: str, name: str, depth: int, path: Path | None = None) -> None:
-        """One file: its directives in order, and the text between them."""
+        """Processes one file: its directives in order, and the text between them."""
         if depth > _MOST_NESTED:
             raise SourceError(f"{name}: more than {_MOST_NESTED} files include each other")
         stack: list[_Condition] = []
@@ -151,7 +151,7 @@ class _Run:
                 self.once.add(path)
         elif word in ("pragma", "line"):
             words = _words(tokens_of(rest))
-            if any(part in self.macros for part in words):  # the text that follows has no definitions any more
+            if any(part in self.macros for part in words):  # expand now, because the output has no #define for them
                 self.words = 0
                 self.put(f"#{word} {' '.join(self._expand(words, frozenset(), 0, f'{name}:{one.line}'))}")
             else:
@@ -206,16 +206,18 @@ class _Run:
             raise SourceError(f"{name}:{line}: the condition #if{rest} is not understood") from error
 
     def _define(self, rest: str, name: str, line: int) -> None:
-        found = _HEAD.match(rest)
-        if found is None:
+        head = _HEAD.match(rest)
+        if head is None:
             raise SourceError(f"{name}:{line}: #define without a name")
-        word, listed, inner, body = found.groups()
+        word, listed, inner, body = head.groups()
         if word in self.given:
-            return  # the launch's definition counts
+            return  # the launch defines this name
         if listed is not None and not rest.strip().startswith(f"{word}("):
-            listed, inner, body = None, None, f"{found.group(2)} {body}"  # a blank before the bracket: no arguments
+            # with a blank before the bracket, the macro has no parameters
+            listed, inner, body = None, None, f"{head.group(2)} {body}"
         flat = body.replace("\n", " ")
-        tokens = tuple(_words(tokens_of(f"_ {flat}")[1:]))  # after _ a # is not a directive
+        # the _ keeps a # at the beginning from being read as a directive
+        tokens = tuple(_words(tokens_of(f"_ {flat}")[1:]))
         tokens = tuple(_pasted(tokens))
         if listed is None or inner is None:
             self.macros[word] = _Macro(tokens)
@@ -227,7 +229,7 @@ class _Run:
         self.macros[word] = _Macro(tokens, tuple(names), variadic)
 
     def _include(self, rest: str, name: str, line: int, depth: int) -> bool:
-        """Puts an included file in. False: a header of Metal's library, whose directive stays."""
+        """Inserts an included file. Returns False for a header of Metal's library, whose directive stays."""
         found = _INCLUDE.match(rest)
         if found is None:
             raise SourceError(f"{name}:{line}: #include{rest.rstrip()} names no file")
@@ -274,100 +276,100 @@ class _Run:
             self.put(text[at : one.begin])
             words = _words(tokens[place:end])
             self.words = 0
-            made = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
-            last = self.macros.get(made[-1]) if made else None
+            expanded = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
+            last = self.macros.get(expanded[-1]) if expanded else None
             if last is not None and last.parameters is not None and end < len(tokens) and tokens[end].text == "(":
                 end = _closing([part.text for part in tokens], end, f"{name}:{line + one.line - 1}") + 1
                 words = _words(tokens[place:end])
-                made = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
-            self.put(f" {' '.join(made)} " + "\n" * text.count("\n", one.begin, tokens[end - 1].end))
+                expanded = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
+            self.put(f" {' '.join(expanded)} " + "\n" * text.count("\n", one.begin, tokens[end - 1].end))
             at, place = tokens[end - 1].end, end
         self.put(text[at:])
 
     # Macros
 
     def _expand(self, words: Sequence[str], hidden: frozenset[str], depth: int, place: str) -> list[str]:
-        """Expands every macro in ``words`` that is not ``hidden``, which it was made of."""
+        """Expands the macros in ``words``. ``hidden`` are the macros whose expansion made these words; they stay."""
         if depth > _MOST_NESTED:
             raise SourceError(f"{place}: macros expand to each other more than {_MOST_NESTED} times")
         self.words += len(words)
         if self.words > _MOST_WORDS:
             raise SourceError(f"{place}: a macro expands to more than {_MOST_WORDS} words")
-        found: list[str] = []
+        expanded: list[str] = []
         at = 0
         while at < len(words):
             word = words[at]
             macro = None if word in hidden else self.macros.get(word)
             if macro is None:
-                found.append(word)
+                expanded.append(word)
                 at += 1
                 continue
             if macro.parameters is None:
-                found += self._expand(_joined(macro.body), hidden | {word}, depth + 1, place)
+                expanded += self._expand(_joined(macro.body), hidden | {word}, depth + 1, place)
                 at += 1
-                last = self.macros.get(found[-1]) if found else None
+                last = self.macros.get(expanded[-1]) if expanded else None
                 if last is not None and last.parameters is not None and words[at : at + 1] == ["("]:
                     stop = _closing(words, at, place)
-                    found += self._expand([found.pop(), *words[at : stop + 1]], hidden | {word}, depth + 1, place)
+                    expanded += self._expand([expanded.pop(), *words[at : stop + 1]], hidden | {word}, depth + 1, place)
                     at = stop + 1
                 continue
             if words[at + 1 : at + 2] != ["("]:
-                found.append(word)
+                expanded.append(word)
                 at += 1
                 continue
             end = _closing(words, at + 1, place)
             given = _arguments(words[at + 2 : end], macro, word, place)
-            made = self._substituted(macro, given, hidden, depth, place)
-            # A function-like macro at the end of the text takes its arguments from behind it.
+            body = self._substituted(macro, given, hidden, depth, place)
+            # A function-like macro at the end of an expansion takes its arguments from the text after it.
             rest = list(words[end + 1 :])
-            last = self.macros.get(made[-1]) if made else None
-            if last is not None and last.parameters is not None and rest[:1] == ["("] and made[-1] not in hidden:
+            last = self.macros.get(body[-1]) if body else None
+            if last is not None and last.parameters is not None and rest[:1] == ["("] and body[-1] not in hidden:
                 stop = _closing(rest, 0, place)
-                made += rest[: stop + 1]
+                body += rest[: stop + 1]
                 end += stop + 1
-            found += self._expand(made, hidden | {word}, depth + 1, place)
+            expanded += self._expand(body, hidden | {word}, depth + 1, place)
             at = end + 1
-        return found
+        return expanded
 
     def _substituted(
         self, macro: _Macro, given: dict[str, list[str]], hidden: frozenset[str], depth: int, place: str
     ) -> list[str]:
-        body, made = macro.body, list[str]()
+        body, words = macro.body, list[str]()
         at = 0
         while at < len(body):
             word = body[at]
             if word == "#" and at + 1 < len(body) and body[at + 1] in given:
-                made.append('"' + " ".join(given[body[at + 1]]).replace("\\", "\\\\").replace('"', '\\"') + '"')
+                words.append('"' + " ".join(given[body[at + 1]]).replace("\\", "\\\\").replace('"', '\\"') + '"')
                 at += 2
-            elif word == "##" and made and at + 1 < len(body):
+            elif word == "##" and words and at + 1 < len(body):
                 right = given.get(body[at + 1], [body[at + 1]])
-                if made[-1] == "," and not right:
-                    made.pop()  # , ## __VA_ARGS__ without arguments
-                elif made[-1] == "," and body[at + 1] == "__VA_ARGS__":
-                    made += right
+                if words[-1] == "," and not right:
+                    words.pop()  # drop the comma in ", ## __VA_ARGS__" if there are no arguments
+                elif words[-1] == "," and body[at + 1] == "__VA_ARGS__":
+                    words += right
                 elif right:
-                    made[-1:] = [made[-1] + right[0], *right[1:]]
+                    words[-1:] = [words[-1] + right[0], *right[1:]]
                 at += 2
             elif word in given:
                 pasted = body[at + 1 : at + 2] == ("##",)
                 part = given[word] if pasted else self._expand(given[word], hidden, depth + 1, place)
-                made += part or ([""] if pasted else [])
+                words += part or ([""] if pasted else [])
                 at += 1
             else:
-                made.append(word)
+                words.append(word)
                 at += 1
-        return [word for word in made if word]
+        return [word for word in words if word]
 
 
 def _words(tokens: Sequence[Token]) -> list[str]:
-    """Returns the texts of tokens. ``>>`` and ``>>=`` are one word: blanks between them would change their meaning."""
-    found: list[str] = []
+    """Returns the texts of tokens. ``>>`` and ``>>=`` become one word, as blanks inside would change their meaning."""
+    words: list[str] = []
     for at, one in enumerate(tokens):
-        if at and one.text in (">", ">=") and found[-1] == ">" and tokens[at - 1].end == one.begin:
-            found[-1] += one.text
+        if at and one.text in (">", ">=") and words[-1] == ">" and tokens[at - 1].end == one.begin:
+            words[-1] += one.text
         else:
-            found.append(one.text)
-    return found
+            words.append(one.text)
+    return words
 
 
 def _active(stack: Sequence[_Condition]) -> bool:
@@ -375,7 +377,7 @@ def _active(stack: Sequence[_Condition]) -> bool:
 
 
 def _pasted(words: Sequence[str]) -> Iterator[str]:
-    """Tokens of a macro's text: ``##`` is one."""
+    """Yields the tokens of a macro's text; ``##`` becomes one token."""
     at = 0
     while at < len(words):
         if words[at] == "#" and words[at + 1 : at + 2] == ("#",):
@@ -387,21 +389,21 @@ def _pasted(words: Sequence[str]) -> Iterator[str]:
 
 
 def _joined(body: Sequence[str]) -> list[str]:
-    """The text of a macro without arguments: the words beside ``##`` are one."""
-    made: list[str] = []
+    """Returns the text of a macro without parameters, with the words beside ``##`` joined."""
+    joined: list[str] = []
     at = 0
     while at < len(body):
-        if body[at] == "##" and made and at + 1 < len(body):
-            made[-1] += body[at + 1]
+        if body[at] == "##" and joined and at + 1 < len(body):
+            joined[-1] += body[at + 1]
             at += 2
         else:
-            made.append(body[at])
+            joined.append(body[at])
             at += 1
-    return made
+    return joined
 
 
 def _closing(words: Sequence[str], at: int, place: str) -> int:
-    """The place of the bracket that closes the one at ``at``."""
+    """Returns the index of the bracket that closes the bracket at ``at``."""
     depth = 0
     for end in range(at, len(words)):
         depth += (words[end] == "(") - (words[end] == ")")
@@ -434,7 +436,7 @@ _SUMS, _PRODUCTS = ("+", "-"), ("*", "/", "%")
 
 
 class _Expression:
-    """The integer expression of an ``#if``; a name without a macro is 0."""
+    """Evaluates the integer expression of an ``#if``; a name that is not a macro is 0."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = list(_shifts(words))
@@ -460,14 +462,14 @@ class _Expression:
         return ""
 
     def _choice(self) -> int:
-        found = self._level(0)
+        value = self._level(0)
         if not self._take("?"):
-            return found
+            return value
         first = self._choice()
         if not self._take(":"):
             self._fail()
         second = self._choice()
-        return first if found else second
+        return first if value else second
 
     def _level(self, level: int) -> int:
         signs = (*_LEVELS, _SUMS, _PRODUCTS)
@@ -481,13 +483,13 @@ class _Expression:
     def _unary(self) -> int:
         sign = self._take("!", "-", "+", "~")
         if sign:
-            found = self._unary()
-            return {"!": int(not found), "-": -found, "+": found, "~": ~found}[sign]
+            value = self._unary()
+            return {"!": int(not value), "-": -value, "+": value, "~": ~value}[sign]
         if self._take("("):
-            found = self._choice()
+            value = self._choice()
             if not self._take(")"):
                 self._fail()
-            return found
+            return value
         word = self._next()
         self._at += 1
         if word[:1].isdigit():
@@ -498,7 +500,7 @@ class _Expression:
 
 
 def _shifts(words: Sequence[str]) -> Iterator[str]:
-    """``>>`` is two tokens for the parser."""
+    """Yields the words with two ``>`` tokens joined to ``>>``."""
     at = 0
     while at < len(words):
         double = words[at : at + 2] == [">", ">"]

@@ -1,4 +1,4 @@
-"""A kernel's text with a variant's values, for Metal, MLX and the emulator. Line numbers stay the same."""
+"""Puts a variant's values into a kernel's text, for Metal, MLX and the emulator. Line numbers stay the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from silo.kinds.metal.front.parser import MslKernel, MslText, tokens_of
 
 __all__ = ["MLX_POSITIONS", "SMALL", "metal_text"]
 
-# ---- A kernel's text with a variant's values, for Metal and the emulator. Line numbers stay the same ----
 
 _Edit = tuple[int, int, str]
 
@@ -26,21 +25,21 @@ def metal_text(
 ) -> str:
     """Returns the text for Metal: constants have their values, and the launch's threadgroup memory is declared.
 
-    Of the instances of templates this kernel alone is left, or none if ``instances`` is False.
+    Of the instances of templates, only this kernel stays, or none if ``instances`` is False.
 
     Raises:
         CompileError: a constant without a value, or threadgroup memory of a template's instance.
     """
     edits = [*_constants(text, constants), *_questions(text), *_conditional(text)]
     edits += [(*span, "") for name, span in text.instances if name != kernel.name or not instances]
-    given = [one for one in kernel.parameters if one.attribute == "threadgroup"]
-    if given and kernel.template:
+    group_parameters = [one for one in kernel.parameters if one.attribute == "threadgroup"]
+    if group_parameters and kernel.template:
         raise CompileError(
             f"{text.file}:{kernel.line}: {kernel.name} is the instance of a template, whose threadgroup memory cannot "
             "be given by a launch of torch or MLX: declare it in the kernel"
         )
     declared = ""
-    for one in given:
+    for one in group_parameters:
         edits.append((*_with_comma(text.text, kernel, one.span), ""))
         count = f"{group_bytes[one.name]} / sizeof({one.type})"
         declared += f" threadgroup {one.type} {one.name}_given[{count}];"
@@ -61,7 +60,7 @@ def _constants(text: MslText, constants: Mapping[str, Value]) -> Iterable[_Edit]
 
 
 def _questions(text: MslText) -> Iterable[_Edit]:
-    """Yields replacements of ``is_function_constant_defined(N)``, because no function constants are left."""
+    """Yields replacements for ``is_function_constant_defined(N)``, as no function constants are left in the text."""
     words = tokens_of(text.text)
     defined = {one.name for one in text.constants}
     for at, word in enumerate(words):
@@ -115,7 +114,7 @@ def _prologue(text: MslText, constants: Mapping[str, Value]) -> str:
 
 
 def _with_comma(text: str, kernel: MslKernel, span: tuple[int, int]) -> tuple[int, int]:
-    """Returns the span of a parameter with one of the commas beside it."""
+    """Returns the span of a parameter, extended by a comma before or after it."""
     begin, end = span
     after = next((at for at in range(end, kernel.body[0]) if not text[at].isspace()), end)
     if text[after] == ",":
@@ -131,12 +130,12 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
     return text
 
 
-# ---- MLX's declarations in the signature that it writes for the body of a kernel ----
+# ---- What MLX declares in the signature that it writes for the body of a kernel ----
 
-# An input with fewer elements is passed in constant memory, whatever the kernel declares.
+# MLX passes an input with fewer elements in constant memory, whatever the kernel declares.
 SMALL = 8
 
-# MLX declares these, with their types, if the body contains the word.
+# The thread positions that MLX declares, with their types, if the body contains the word.
 MLX_POSITIONS: dict[str, str] = {
     "dispatch_quadgroups_per_threadgroup": "uint",
     "dispatch_simdgroups_per_threadgroup": "uint",

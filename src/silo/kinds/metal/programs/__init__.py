@@ -1,1 +1,1 @@
-"""Metal's libraries for programs without a Mac: replacements of their calls, which run on the emulator."""
+"""Runs programs for Metal's libraries without a Mac: replaces the libraries' calls by the emulator."""

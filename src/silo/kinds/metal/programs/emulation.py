@@ -17,11 +17,12 @@ from silo.kinds.metal.programs.shader_library import EmulatedLibrary
 __all__ = ["EmulatedMetal", "EmulatedMlxKernel", "MlxTexts", "emulated_metal"]
 
 
-# ---- A replacement of mlx.core.fast.metal_kernel's kernels ----
+# ---- A replacement for the kernels of mlx.core.fast.metal_kernel ----
 
 
 _AXES = 3
-# MLX's names of Metal's types in the signatures that it writes, and its declarations before every text.
+# Metal's types, by MLX's names of dtypes, in the signatures that MLX writes; and the text that MLX puts before every
+# kernel.
 _TYPES = {"bool_": "bool", "bool": "bool", "float32": "float", "float16": "float16_t", "bfloat16": "bfloat16_t"}
 _BEFORE = "#include <metal_stdlib>\nusing namespace metal;\ntypedef half float16_t;\ntypedef bfloat bfloat16_t;\n"
 _LAYOUT = ("_shape", "_strides", "_ndim")
@@ -40,7 +41,7 @@ class MlxTexts:
 
 
 class EmulatedMlxKernel:
-    """A kernel like MLX's own ``metal_kernel``, with the same call: all arguments by keyword; returns new arrays.
+    """A kernel that is called like MLX's own ``metal_kernel``: all arguments by keyword; returns new arrays.
 
     Arrays are MLX's, on the CPU. Floats that the kernel does not write are NaN, other numbers have bytes 0x55; with MLX
     itself they are undefined. ``texts`` has the full text of each call, as MLX would have compiled it.
@@ -70,15 +71,15 @@ class EmulatedMlxKernel:
 
         Raises:
             ValueError: counts, a grid or a threadgroup that MLX refuses.
-            ArgumentError: an input whose layout differs from the kernel's.
+            ArgumentError: an input has another layout than the kernel reads.
             CompileError: clang refuses the text.
         """
         del verbose, stream
-        mx, given = self._mx, self._given
+        mx, texts = self._mx, self._given
         for what, values, names in (
-            ("inputs", inputs, given.input_names),
-            ("output_shapes", output_shapes, given.output_names),
-            ("output_dtypes", output_dtypes, given.output_names),
+            ("inputs", inputs, texts.input_names),
+            ("output_shapes", output_shapes, texts.output_names),
+            ("output_dtypes", output_dtypes, texts.output_names),
         ):
             if len(values) != len(names):
                 raise ValueError(
@@ -91,8 +92,10 @@ class EmulatedMlxKernel:
         arrays = [one if isinstance(one, mx.array) else mx.array(one) for one in inputs]
         if self._contiguous:
             arrays = [mx.contiguous(one) for one in arrays]
-        made = [self._fresh(shape, kind, init_value) for shape, kind in zip(output_shapes, output_dtypes, strict=True)]
-        mx.async_eval(arrays, made)
+        results = [
+            self._fresh(shape, kind, init_value) for shape, kind in zip(output_shapes, output_dtypes, strict=True)
+        ]
+        mx.async_eval(arrays, results)
         mx.synchronize()
         passed: list[Any] = []
         text = self._text(arrays, [_type(one) for one in output_dtypes], passed)
@@ -101,8 +104,8 @@ class EmulatedMlxKernel:
         if library is None:
             library = self._libraries[text] = EmulatedLibrary(text)
         group = tuple(min(most, count) for most, count in zip(threadgroup, grid, strict=True))
-        getattr(library, self._name)(*passed, *made, threads=grid, group_size=group)
-        return made
+        getattr(library, self._name)(*passed, *results, threads=grid, group_size=group)
+        return results
 
     @property
     def _name(self) -> str:
@@ -119,31 +122,31 @@ class EmulatedMlxKernel:
         return mx.full((*shape[:-1], (shape[-1] if shape else 1) * kind.size), 0x55, mx.uint8).view(kind).reshape(shape)
 
     def _text(self, arrays: Sequence[Any], results: Sequence[str], passed: list[Any]) -> str:
-        """Returns the whole text, with MLX's signature; ``passed`` gets the inputs and their shapes and strides."""
-        given = self._given
+        """Returns the whole text, with MLX's signature; adds the inputs, their shapes and strides to ``passed``."""
+        texts = self._given
         parameters: list[str] = []
 
         def add(kind: str, name: str, value: object = None) -> None:
             parameters.append(f"  {kind} {name} [[buffer({len(parameters)})]]")
             passed.append(value)
 
-        for name, array in zip(given.input_names, arrays, strict=True):
+        for name, array in zip(texts.input_names, arrays, strict=True):
             space = "constant" if array.size < SMALL else "device"
             add(f"const {space} {_type(array.dtype)}{'*' if array.ndim else '&'}", name, array)
             if not array.ndim:
                 continue
             facts = ((tuple(array.shape), "int*"), (_strides(array), "int64_t*"), (array.ndim, "int&"))
             for suffix, (value, kind) in zip(_LAYOUT, facts, strict=True):
-                if f"{name}{suffix}" in given.source:
+                if f"{name}{suffix}" in texts.source:
                     add(f"const constant {kind}", f"{name}{suffix}", self._numbers(value, kind))
         inputs = len(passed)
-        for name, kind in zip(given.output_names, results, strict=True):
-            add(f"device {f'atomic<{kind}>' if given.atomic_outputs else kind}*", name)
+        for name, kind in zip(texts.output_names, results, strict=True):
+            add(f"device {f'atomic<{kind}>' if texts.atomic_outputs else kind}*", name)
         del passed[inputs:]
-        words = [word for word in MLX_POSITIONS if word in given.source]
+        words = [word for word in MLX_POSITIONS if word in texts.source]
         parameters += [f"  {MLX_POSITIONS[word]} {word} [[{word}]]" for word in words]
         listed = ",\n".join(parameters)
-        return f"{_BEFORE}{given.header}[[kernel]] void {self._name}(\n{listed}) {{\n{given.source}\n}}\n"
+        return f"{_BEFORE}{texts.header}[[kernel]] void {self._name}(\n{listed}) {{\n{texts.source}\n}}\n"
 
     def _numbers(self, value: object, kind: str) -> Any:  # noqa: ANN401
         return self._mx.array(value, self._mx.int64 if kind.startswith("int64") else self._mx.int32)
@@ -155,13 +158,13 @@ def _type(kind: Any) -> str:  # noqa: ANN401  # a dtype of MLX
 
 
 def _strides(array: Any) -> tuple[int, ...]:  # noqa: ANN401
-    """Returns the strides of a row-major array: MLX does not expose an array's own."""
-    found: list[int] = []
+    """Returns the strides of a row-major array of this shape: MLX does not expose an array's own strides."""
+    strides: list[int] = []
     step = 1
     for extent in reversed(array.shape):
-        found.insert(0, step)
+        strides.insert(0, step)
         step *= extent
-    return tuple(found)
+    return tuple(strides)
 
 
 # ---- silo.emulated_metal ----
@@ -173,7 +176,7 @@ NAME = "Silo's emulator of Metal"
 
 
 class EmulatedMetal:
-    """The results of the block of :func:`emulated_metal`: ``libraries`` of torch, ``kernels`` of MLX, in order."""
+    """What the block of :func:`emulated_metal` has made: ``libraries`` of torch and ``kernels`` of MLX, in order."""
 
     def __init__(self) -> None:
         self.libraries: list[EmulatedLibrary] = []
@@ -196,7 +199,7 @@ class EmulatedMetal:
         atomic_outputs: bool = False,  # noqa: FBT001, FBT002
         compile_options: Mapping[str, str] | None = None,
     ) -> EmulatedMlxKernel:
-        """Replaces ``mlx.core.fast.metal_kernel``. Raises ValueError, as MLX does."""
+        """Replaces ``mlx.core.fast.metal_kernel``. Raises ValueError for the same arguments as MLX."""
         if unknown := sorted({*(compile_options or {})} - {"math_mode"}):
             raise ValueError(f"[metal_kernel] Unknown compile option `{unknown[0]}`.")
         texts = MlxTexts(name, tuple(input_names), tuple(output_names), source, header, atomic_outputs)
@@ -216,8 +219,8 @@ def emulated_metal() -> Generator[EmulatedMetal]:
     Raises:
         ToolchainError: neither torch nor MLX is available.
     """
-    made = EmulatedMetal()
-    places = [*_torch_places(made), *_mlx_places(made)]
+    emulated = EmulatedMetal()
+    places = [*_torch_places(emulated), *_mlx_places(emulated)]
     if not places:
         raise ToolchainError(
             "torch, whose compile_shader is emulated, is not installed, and mlx.core, whose metal_kernel is, is not "
@@ -227,7 +230,7 @@ def emulated_metal() -> Generator[EmulatedMetal]:
     for module, name, value in places:
         setattr(module, name, value)
     try:
-        yield made
+        yield emulated
     finally:
         for module, name, value, was_there in before:
             if was_there:

@@ -1,4 +1,4 @@
-"""``silo selftest metal``: small kernels, each with its expected results, as a report to paste."""
+"""``silo selftest metal``: runs small kernels, compares their results, and prints a report to share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CONSTANTS", "PROBES", "TEXT", "Probe", "Runner", "selftest"]
 
-# ---- Small Metal kernels, in ``probes.metal``: the feature that each tests, and its expected results ----
+# ---- The kernels, in ``probes.metal``: the feature that each tests, and its expected results ----
 
 TEXT = Path(__file__).with_name("probes.metal")
 CONSTANTS: dict[str, bool | int | float] = {"TIMES": 3, "PLUS": 0.25, "TURN": True}
@@ -30,11 +30,11 @@ CONSTANTS: dict[str, bool | int | float] = {"TIMES": 3, "PLUS": 0.25, "TURN": Tr
 
 @frozen
 class Probe:
-    """One kernel, launched as ``grid`` of threadgroups of ``group`` threads.
+    """A kernel to test, launched with ``grid`` threadgroups of ``group`` threads.
 
     ``arguments`` takes the module numpy and returns the arguments; ``expected`` takes numpy and the arguments, and
-    returns the expected contents of the array ``out``. ``bound`` is the relative error that results may have: 0 is
-    every bit.
+    returns the expected contents of the array ``out``. ``bound`` is the relative error that results may have; 0
+    requires equal bits.
     """
 
     kernel: str
@@ -52,22 +52,26 @@ def _values(np: Any, count: int, dtype: str = "float32") -> Any:  # noqa: ANN401
 
 def _sums(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
     x = given[0]
-    made = x.copy().reshape(-1, 32)
-    for v, row in zip(x.reshape(-1, 32), made, strict=True):
+    sums = x.copy().reshape(-1, 32)
+    for v, row in zip(x.reshape(-1, 32), sums, strict=True):
         before = np.cumsum(v) - v
         row[:] = v.sum() * 3 + v[np.arange(32) ^ 5] * 7 + before + v[31] * 11 + np.arange(32)
-    return made.reshape(-1)
+    return sums.reshape(-1)
 
 
 def _fragment(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
-    """Lane ``l`` holds two neighbours of row ``4 (l/16) + (l/2) % 4``, in the half of columns that bit 3 selects."""
+    """Returns the 8 x 8 matrix in the order of simdgroup matrices.
+
+    Lane ``l`` holds two neighbours of row ``4 (l/16) + (l/2) % 4``, in the half of the columns that bit 3 of ``l``
+    selects.
+    """
     del given
-    made = np.zeros((8, 8), np.float32)
+    matrix = np.zeros((8, 8), np.float32)
     for lane in range(32):
         quad = lane // 4
         row, column = (quad & 4) + (lane // 2) % 4, (quad & 2) * 2 + (lane % 2) * 2
-        made[row, column : column + 2] = lane * 2, lane * 2 + 1
-    return made.reshape(-1)
+        matrix[row, column : column + 2] = lane * 2, lane * 2 + 1
+    return matrix.reshape(-1)
 
 
 def _groups(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
@@ -175,7 +179,7 @@ PROBES: tuple[Probe, ...] = (
 )
 
 
-# ---- ``silo selftest metal``: checks that Metal kernels run correctly here, as a report to paste ----
+# ---- Running the kernels, and the report ----
 
 
 @frozen
@@ -188,10 +192,10 @@ class Runner:
 
 
 def selftest(probes: Sequence[Probe] = PROBES) -> SelfTestReport:
-    """Run every probe on a Mac's GPU, through the installed torch and MLX; elsewhere on the emulator.
+    """Runs every probe: on a Mac on its GPU, through the installed torch and MLX; elsewhere on the emulator.
 
     Raises:
-        ToolchainError: numpy is missing, or on a Mac both torch and MLX are.
+        ToolchainError: numpy is missing, or both torch and MLX are missing on a Mac.
         CompilerMissingError: clang is missing on a machine other than a Mac.
     """
     try:
@@ -207,8 +211,8 @@ def selftest(probes: Sequence[Probe] = PROBES) -> SelfTestReport:
 
 
 def _run(probe: Probe, runner: Runner, np: Any) -> SelfTestResult:  # noqa: ANN401
-    given = probe.arguments(np)
-    passed = [runner.make(one) if isinstance(one, np.ndarray) else one for one in given]
+    arguments = probe.arguments(np)
+    passed = [runner.make(one) if isinstance(one, np.ndarray) else one for one in arguments]
     try:
         declared = metal(
             TEXT,
@@ -219,14 +223,14 @@ def _run(probe: Probe, runner: Runner, np: Any) -> SelfTestResult:  # noqa: ANN4
             grid=probe.grid,
         )
         make_kernel(declared)(*passed)
-        found = runner.read(passed[declared.source.signature.names.index("out")])
+        actual = runner.read(passed[declared.source.signature.names.index("out")])
     except SiloError as error:
         wrong = f"{type(error).__name__}: {error}".replace("\n", " ")
         return SelfTestResult(probe.kernel, probe.asks, runner.name, wrong)
-    expected = probe.expected(np, given)
-    off = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+    expected = probe.expected(np, arguments)
+    off = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
     error = float((off / np.maximum(np.abs(expected.astype(np.float64)), 1)).max())
-    wrong = "" if error <= probe.bound else _first(found, expected, off)
+    wrong = "" if error <= probe.bound else _first(actual, expected, off)
     return SelfTestResult(probe.kernel, probe.asks, runner.name, wrong, error)
 
 
@@ -237,13 +241,13 @@ def _first(found: NDArray[Any], expected: NDArray[Any], off: NDArray[Any]) -> st
 
 
 def _runners_of_mac(np: Any) -> list[Runner]:  # noqa: ANN401
-    found: list[Runner] = []
+    runners: list[Runner] = []
     for package, make in (("torch", _torch_runner), ("mlx.core", _mlx_runner)):
         try:
-            found += make(import_module(package), np)
+            runners += make(import_module(package), np)
         except ImportError:
             continue
-    return found if devices_of_kind("metal") else []
+    return runners if devices_of_kind("metal") else []
 
 
 def _torch_runner(torch: Any, np: Any) -> list[Runner]:  # noqa: ANN401
@@ -258,12 +262,12 @@ def _mlx_runner(mx: Any, np: Any) -> list[Runner]:  # noqa: ANN401
 
 
 def _facts() -> tuple[tuple[str, str], ...]:
-    found = [("system", f"{platform.system()} {platform.mac_ver()[0] or platform.release()} {platform.machine()}")]
-    found += [("device", f"{device.model}, Metal {device.target.arch}") for device in devices_of_kind("metal")]
-    found.append(("Python", sys.version.split()[0]))
+    facts = [("system", f"{platform.system()} {platform.mac_ver()[0] or platform.release()} {platform.machine()}")]
+    facts += [("device", f"{device.model}, Metal {device.target.arch}") for device in devices_of_kind("metal")]
+    facts.append(("Python", sys.version.split()[0]))
     for package in ("kernel-silo", "torch", "mlx", "numpy"):
         try:
-            found.append((package, importlib.metadata.version(package)))
+            facts.append((package, importlib.metadata.version(package)))
         except importlib.metadata.PackageNotFoundError:
             continue
-    return tuple(found)
+    return tuple(facts)

@@ -1,4 +1,4 @@
-"""A replacement of ``torch.mps.compile_shader``'s libraries: the same calls, run by the emulator on the CPU."""
+"""A replacement for the libraries of ``torch.mps.compile_shader``: the same calls, run by the emulator on the CPU."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from silo.kinds.metal.front.parser import MslKernel, MslParameter, parse_metal
 __all__ = ["CASTS", "EmulatedFunction", "EmulatedLibrary", "RecordedCall", "cast_of", "number_read", "packed"]
 
 
-# ---- Packs the arguments of a shader as torch does, and computes the value that a ----
+# ---- Packing the arguments of a shader as torch does, and the values that a kernel reads from them ----
 
 
-# The values of ``arg_casts``, as formats of Python's struct; a number without a cast is an int64 or a float32.
+# Formats of Python's struct for the values of ``arg_casts``; a number without a cast is an int64 or a float32.
 CASTS = {"int32": "<i", "int16": "<h", "int8": "<b", "uint8": "<B", "fp16": "<e", "bf16": "bf16"}
 _PLAIN = {int: "<q", bool: "<q", float: "<f"}
 _FORMS = {
@@ -43,7 +43,7 @@ _FORMS = {
 
 
 def cast_of(casts: str | Mapping[int, str] | None, index: int) -> str | None:
-    """Returns the cast of one argument. Raises ValueError if the cast is unknown, as torch does."""
+    """Returns the cast for one argument. Raises ValueError if the cast is unknown, as torch does."""
     found = casts if isinstance(casts, str) or casts is None else casts.get(index)
     if found is not None and found not in CASTS:
         raise ValueError(f"argument {index} is cast to {found!r}; torch casts to {', '.join(CASTS)}")
@@ -51,7 +51,7 @@ def cast_of(casts: str | Mapping[int, str] | None, index: int) -> str | None:
 
 
 def packed(value: bool | float, cast: str | None) -> bytes:  # noqa: FBT001  # a number of any kind
-    """Returns the bytes of a number for the kernel. Raises ValueError: it does not fit."""
+    """Returns the bytes that the kernel gets for a number. Raises ValueError if it does not fit."""
     form = _PLAIN[type(value)] if cast is None else CASTS[cast]
     try:
         if form == "bf16":
@@ -73,18 +73,18 @@ def number_read(kernel: str, parameter: MslParameter, value: Any, cast: str | No
     """Returns the number that a kernel reads if a call passes ``value``.
 
     Raises:
-        ArgumentError: it would read a different number, or read past the end of its bytes.
+        ArgumentError: it would read another number, or read past the end of the bytes.
     """
     if hasattr(value, "item"):
         return value.item()
     wanted = scalar_of(parameter.type)
     assert wanted is not None  # only parameters with a scalar type are numbers
-    given = packed(value, cast)
+    data = packed(value, cast)
     what = f"{kernel}: {parameter.name} is a {parameter.type}, and the call passes {describe(value)}"
     passed = cast or ("fp32" if isinstance(value, float) else "int64")
-    if len(given) < wanted.itemsize:
-        raise ArgumentError(f"{what} as {passed}, of {len(given)} bytes: the kernel reads {wanted.itemsize}")
-    read = _read(given, wanted)
+    if len(data) < wanted.itemsize:
+        raise ArgumentError(f"{what} as {passed}, of {len(data)} bytes: the kernel reads {wanted.itemsize}")
+    read = _read(data, wanted)
     if read != value and not _rounded(read, value, wanted):
         hint = _cast_for(wanted)
         raise ArgumentError(
@@ -100,11 +100,12 @@ def _read(data: bytes, wanted: DType) -> bool | float:
 
 
 def _rounded(read: float, value: float, wanted: DType) -> bool:
-    """Whether ``read`` is ``value`` rounded to the wanted float type."""
+    """Whether ``read`` is ``value``, rounded to the wanted float type."""
     if wanted.kind.value != "float" or not isinstance(value, float):
         return wanted.kind.value == "float" and abs(read - value) <= abs(value) * 2**-7
     both_nan = read != read and value != value  # noqa: PLR0124
-    return both_nan or abs(read - value) <= abs(value) * 2**-7 or abs(value) < 1e-30  # a subnormal
+    # the last condition is for subnormal numbers
+    return both_nan or abs(read - value) <= abs(value) * 2**-7 or abs(value) < 1e-30
 
 
 def _cast_for(wanted: DType) -> str | None:
@@ -113,7 +114,7 @@ def _cast_for(wanted: DType) -> str | None:
     )
 
 
-# ---- A replacement of torch.mps.compile_shader's libraries ----
+# ---- A replacement for the libraries of torch.mps.compile_shader ----
 
 
 _AXES = 3
@@ -131,12 +132,12 @@ class RecordedCall:
 
 
 class EmulatedFunction:
-    """A kernel of a library, called like torch's: arguments by the index of their buffer.
+    """A kernel of a library, called like torch's: arguments in the order of their buffer indices.
 
     ``threads`` counts threads, not threadgroups; ``group_size`` has as many axes. Arguments are tensors on the CPU (or
     arrays of another library), numbers, or sequences of numbers. A number without an entry in ``arg_casts`` is passed
-    as an integer of 8 bytes or a float of 4; it is an error here if the kernel reads a different number from these
-    bytes.
+    as an integer of 8 bytes or a float of 4 bytes. It is an error here, unlike in torch, if the kernel reads another
+    number from these bytes.
     """
 
     thread_execution_width = 32
@@ -149,7 +150,7 @@ class EmulatedFunction:
 
     @property
     def max_threads_per_threadgroup(self) -> int:
-        """The limit in the text, else Metal's; hardware may allow fewer."""
+        """The limit in the text, or else Metal's limit; hardware may allow fewer threads."""
         return self._kernel.most_threads
 
     def __call__(
@@ -164,7 +165,7 @@ class EmulatedFunction:
 
         Raises:
             ValueError: threads or a group that torch refuses.
-            ArgumentError: an argument is missing, or the kernel would read a different value.
+            ArgumentError: an argument is missing, or the kernel would read another value than it is passed.
             CompileError: clang refuses the text.
         """
         if error_buf_idx is not None:
@@ -200,29 +201,29 @@ class EmulatedFunction:
             if self._kernel.group:
                 return self._kernel.group
             return (max(min(most, total[0]), 1), *[1] * (len(total) - 1))
-        found = (group_size,) if isinstance(group_size, int) else tuple(group_size)
-        if len(found) != len(total):
-            raise ValueError(f"{name}: threads has {len(total)} axes and group_size {len(found)}")
-        if min(found) < 1 or math.prod(found) > most:
+        sizes = (group_size,) if isinstance(group_size, int) else tuple(group_size)
+        if len(sizes) != len(total):
+            raise ValueError(f"{name}: threads has {len(total)} axes and group_size {len(sizes)}")
+        if min(sizes) < 1 or math.prod(sizes) > most:
             raise ValueError(f"{name}: group_size={group_size!r}; a threadgroup has 1 to {most} threads")
-        return found
+        return sizes
 
     def _arguments(self, args: tuple[object, ...], casts: str | Mapping[int, str] | None) -> list[object]:
         name = self._kernel.name
-        taken = {one.index: one for one in self._kernel.buffers}
-        if missing := [one.name for index, one in taken.items() if index >= len(args)]:
+        parameters = {one.index: one for one in self._kernel.buffers}
+        if missing := [one.name for index, one in parameters.items() if index >= len(args)]:
             raise ArgumentError(f"{name}: {', '.join(missing)} is missing: {len(args)} arguments were passed")
-        found: list[object] = []
-        for index, parameter in sorted(taken.items()):
+        values: list[object] = []
+        for index, parameter in sorted(parameters.items()):
             value = args[index]
             number = self._source_parameter(parameter.name).kind is not ParameterKind.POINTER
             if number and isinstance(value, bool | int | float):
-                found.append(number_read(name, parameter, value, cast_of(casts, index)))
+                values.append(number_read(name, parameter, value, cast_of(casts, index)))
             elif number:
-                found.append(cast("Any", value).reshape(-1)[0].item())
+                values.append(cast("Any", value).reshape(-1)[0].item())
             else:
-                found.append(_array(name, parameter.name, value))
-        return found
+                values.append(_array(name, parameter.name, value))
+        return values
 
     def _source_parameter(self, name: str) -> Parameter:
         return self._declared.source.signature[name]
@@ -234,18 +235,18 @@ class EmulatedFunction:
     def _serving(self, group: Counts, *, cut: bool) -> Any:  # noqa: ANN401  # the type that silo.metal returns
         key = (group, cut)
         with self._lock:
-            found = self._made.get(key)
-            if found is None:
+            kernel = self._made.get(key)
+            if kernel is None:
                 declared = metal(self._text, kernel=self._kernel.name, group_size=group)
                 source = declared.source
                 if cut:
                     source = source.ending_within_groups()
-                found = self._made[key] = make_kernel(dataclasses.replace(declared, source=source))
-        return found
+                kernel = self._made[key] = make_kernel(dataclasses.replace(declared, source=source))
+        return kernel
 
 
 def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401
-    """Returns memory that the kernel reads and writes, in its own layout, whatever its shape."""
+    """Returns an argument's memory as one axis, in its own order, for the kernel to read and write."""
     if isinstance(value, list | tuple):
         import numpy as np  # noqa: PLC0415  # few calls pass sequences
 
@@ -257,7 +258,7 @@ def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401
 
 
 class EmulatedLibrary:
-    """A text in Metal Shading Language as a library: its kernels are attributes. ``calls`` are recorded.
+    """A library made from a text in Metal Shading Language: its kernels are attributes. ``calls`` are recorded.
 
     >>> library = EmulatedLibrary("float half_of(float x) { return 0.5 * x; }")
     Traceback (most recent call last):

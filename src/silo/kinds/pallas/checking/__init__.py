@@ -1,1 +1,1 @@
-"""``silo.check`` of Pallas kernels: jax interprets a TPU, with its memory, copies and semaphores."""
+"""``silo.check`` for Pallas kernels: jax interprets a TPU, with its memory, copies and semaphores."""

@@ -1,4 +1,4 @@
-"""The runs of a Pallas kernel that is checked: interpreted in each mode, over copies of the arguments."""
+"""The runs of a checked Pallas kernel: it is interpreted in each mode, with copies of the arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckedProgram", "PallasLaunch"]
 
-# Begins the interpreter's errors for an access, and for a block of an index map, out of bounds.
+# The beginning of the interpreter's errors for an access, or a block of an index map, out of bounds.
 _OUTSIDE = "Out-of-bounds "
 _NOWHERE = "a line that jax does not tell"
 
@@ -42,7 +42,7 @@ _NOWHERE = "a line that jax does not tell"
 class CheckedProgram:
     """A Pallas kernel to be checked: its interpreted programs, each compiled when first needed."""
 
-    def __init__(  # the parts of a launch
+    def __init__(  # the parameters are the parts of a launch
         self,
         source: PallasSource,
         blocked: BlockedLaunch,
@@ -57,7 +57,7 @@ class CheckedProgram:
         self.arrays = Arrays(entry, source.signature.names, device)
 
     def program(self, mode: CheckMode) -> Interpreted:
-        """Returns the program interpreted in ``mode``."""
+        """Returns the program, interpreted in ``mode``."""
         if mode not in self._modes:
             self._modes[mode] = interpreted(self.source, self._blocked, self._constants, mode)
         return self._modes[mode]
@@ -65,7 +65,7 @@ class CheckedProgram:
     def begin(
         self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
     ) -> Callable[[tuple[Any, ...]], PallasLaunch]:
-        """Returns a function that makes a launch from a call's arguments, which each run copies."""
+        """Returns a function that makes a launch from a call's arguments; each run copies them."""
         del arguments
         if limits.memory:
             notes.append("memory= is not looked at: a Pallas kernel's arrays are its arguments")
@@ -73,7 +73,7 @@ class CheckedProgram:
 
 
 class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]]):
-    """One launch: the program interpreted in each mode over copies of the arguments."""
+    """One launch: the program, interpreted in each mode with copies of the arguments."""
 
     def __init__(
         self, program: CheckedProgram, arguments: tuple[Any, ...], limits: CheckLimits, notes: list[str]
@@ -88,7 +88,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
 
     @property
     def schedules(self) -> Sequence[CheckMode]:
-        """One mode, if the results cannot depend on the time of a copy or on the order of programs."""
+        """The modes to run in: only one, if neither the time of copies nor the order of programs affects results."""
         return (
             (CheckMode.EAGER, CheckMode.LATE)
             if self._program.program(CheckMode.EAGER).schedules
@@ -97,11 +97,11 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
 
     @property
     def unseen(self) -> Sequence[Unseen[str]]:
-        """Jax does not report reads of memory that was never written."""
+        """Memory that was never written: jax does not report reads of it."""
         return (Unseen(Doubt("memory to which nothing was written", (0,))),)
 
     def run(self, schedule: CheckMode, exchange: Exchange[str] | None = None) -> Ran[CheckFinding, str]:
-        """Interprets the program."""
+        """Interprets the program once."""
         mode = schedule if exchange is None else CheckMode.ZERO
         function = self._program.program(mode).function
         given = [self._operand(one, self._arguments[one.parameter], mode) for one in self._plan.operands]
@@ -117,11 +117,11 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         return Ran(self._race(captured) if captured.races and mode is CheckMode.EAGER else None, comparable=True)
 
     def results(self) -> tuple[Any, ...]:
-        """Returns arrays of jax, which are never written to."""
+        """Returns the results as arrays of jax, which are never written to."""
         return self._results
 
     def difference(self, results: tuple[Any, ...]) -> Difference | None:
-        """Returns the first byte of a result that differs."""
+        """Returns the first byte of a result that differs from the last run's."""
         import numpy as np  # noqa: PLC0415  # jax needs it
 
         for number, (one, other) in enumerate(zip(results, self._results, strict=True)):
@@ -131,12 +131,12 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         return None
 
     def fault_finding(self, fault: CheckFinding, schedule: CheckMode) -> CheckFinding:
-        """Returns the fault itself, which is a finding."""
+        """Returns ``fault`` unchanged, because it is already a finding."""
         del schedule
         return fault
 
     def order_finding(self, difference: Difference, schedule: CheckMode) -> CheckFinding:
-        """Returns a finding for the first element that differs."""
+        """Returns a finding for the first element of a result that differs between the modes."""
         del schedule
         why = "it depends on when copies move, or in which order programs run"
         return self._element("race", "a race", difference, why)
@@ -144,16 +144,16 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
     def doubt_finding(
         self, doubt: Doubt[str], other: int, effect: CheckFinding | Difference | None, schedule: CheckMode
     ) -> CheckFinding:
-        """Returns the first element that differs, or the fault that occurs, if unwritten memory holds zeros."""
+        """Returns a finding for the first element that differs, or the fault, when unwritten memory reads as zeros."""
         del doubt, other, schedule
         if isinstance(effect, CheckFinding):
             return effect
-        assert effect is not None  # None needs several doubts, and here is one
+        assert effect is not None  # None is only for effects of several doubts together, and there is one doubt
         why = "it depends on memory to which nothing was written, or is not written itself"
         return self._element("uninitialized", "a value of memory that was never written", effect, why)
 
     def results_finding(self, results: tuple[Any, ...]) -> CheckFinding | None:
-        """Returns a finding for a NaN, if the caller asked for these and no argument has a NaN."""
+        """Returns a finding for a NaN, if the caller enabled this check and no argument contains a NaN."""
         import numpy as np  # noqa: PLC0415
 
         if not self._limits.nan:
@@ -171,7 +171,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         return None
 
     def publish(self, results: tuple[Any, ...]) -> None:
-        """Write the results to the caller's arrays."""
+        """Writes the results to the caller's arrays."""
         for one, result in zip(self._plan.results, results, strict=True):
             self._arrays.put(self._arguments[one.parameter], result)
 
@@ -179,17 +179,17 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         """Does nothing, because the program has copies of the arguments."""
 
     def _operand(self, one: ArrayPlace | ScalarPlace, value: Any, mode: CheckMode) -> Any:  # noqa: ANN401
-        """Returns a copy; an argument in ``uninitialized`` gets the same fill as unwritten memory."""
+        """Returns a copy of an argument. One in ``uninitialized`` gets the same fill as unwritten memory."""
         import numpy as np  # noqa: PLC0415  # jax needs it
 
         jnp = jax_module("jax.numpy")
         if isinstance(one, ScalarPlace):
             return jnp.asarray(given_scalar(value, jnp.dtype(one.dtype.name)))
-        held: NDArray[Any] = np.array(library_of(value).read(value), copy=True)
+        copied: NDArray[Any] = np.array(library_of(value).read(value), copy=True)
         if self._arrays.name(one) in self._limits.uninitialized:
-            unset = float("nan") if jnp.issubdtype(held.dtype, jnp.floating) else jnp.iinfo(held.dtype).max
-            held[...] = 0 if mode is CheckMode.ZERO else unset
-        return jnp.asarray(held)
+            unset = float("nan") if jnp.issubdtype(copied.dtype, jnp.floating) else jnp.iinfo(copied.dtype).max
+            copied[...] = 0 if mode is CheckMode.ZERO else unset
+        return jnp.asarray(copied)
 
     def _fault_of(self, error: Exception, captured: CapturedReports) -> CheckFinding | None:
         """Returns the finding for an error of jax; None if it is not an error of the kernel."""
@@ -213,7 +213,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
                 self._source.location,
                 f" ({self._source.location})",
             )
-        if races := races_in(text):  # some versions of jax raise races
+        if races := races_in(text):  # some versions of jax raise an error for races
             captured.races.extend(races)
             return self._race(captured)
         at = text.find(_OUTSIDE)

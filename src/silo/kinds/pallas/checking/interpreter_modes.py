@@ -1,7 +1,7 @@
-"""Jax's interpreter of TPUs for checks: modes whose results differ, reports of races, and waits without end.
+"""Jax's interpreter of TPUs for checks: its modes, its reports of races, and endless waits.
 
-A check interprets one core. While it waits, nothing else runs: if the count is too low and no copy is pending that
-would add to it, the wait never ends, and raises.
+A check interprets one core. While that core waits for a semaphore, nothing else runs. If the count is too low and no
+copy that would add to it is pending, the wait can never end, so it raises an error.
 """
 
 from __future__ import annotations
@@ -43,21 +43,22 @@ __all__ = [
 
 
 class CheckMode(Enum):
-    """When copies move data, the value of unwritten memory, and the order in which programs run."""
+    """A mode of the interpreter: when copies move data, what unwritten memory contains, the order of programs."""
 
     EAGER = "eager"  # copies move data when they are started; races are detected
-    LATE = "late"  # copies move data when they are waited for, and programs along parallel axes run in another order
+    # copies move data when they are waited for, and programs along parallel axes run in a different order
+    LATE = "late"
     ZERO = "zero"  # like LATE, but memory that was never written reads as zero instead of NaN
 
 
 _SEED = 1
-# Prefixes of the primitives that move memory or wait.
+# Prefixes of the names of primitives that move memory or wait.
 _SCHEDULED = ("dma_", "semaphore_", "get_barrier_semaphore")
 
 
 @frozen
 class Interpreted:
-    """``function`` takes the operands of a program and returns its results; compiled for this machine's CPU.
+    """A program for this machine's CPU: ``function`` takes the program's operands and returns its results.
 
     ``schedules``: whether results may depend on when copies move data, or on the order of programs.
     """
@@ -69,9 +70,9 @@ class Interpreted:
 def interpreted(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], mode: CheckMode
 ) -> Interpreted:
-    """Returns the program as jax interprets it in ``mode``.
+    """Returns the program, interpreted by jax in ``mode``.
 
-    Raises CompileError: jax refuses the kernel.
+    Raises CompileError if jax refuses the kernel.
     """
     jax, pltpu = jax_module(), jax_module("jax.experimental.pallas.tpu")
     options: dict[str, Any] = {
@@ -97,7 +98,7 @@ def _has_schedules(launch: BlockedLaunch, jaxpr: Any) -> bool:  # noqa: ANN401  
     if any(extent > 1 and semantics != "arbitrary" for extent, semantics in axes):
         return True
     used = set(_primitives(jaxpr))
-    # Without a pallas_call in the jaxpr, the body's primitives are unknown.
+    # If the jaxpr has no pallas_call, the primitives of the body are unknown.
     return "pallas_call" not in used or any(name.startswith(_SCHEDULED) for name in used)
 
 
@@ -113,14 +114,14 @@ def _primitives(jaxpr: Any) -> Generator[str]:  # noqa: ANN401
 
 
 def forget() -> None:
-    """Resets jax's interpreter to its initial state, after a kernel that failed in it."""
+    """Resets jax's interpreter to its initial state, after a kernel has failed in it."""
     jax_module("jax.experimental.pallas.tpu").reset_tpu_interpret_mode_state()
 
 
 _MARK = "RACE DETECTED"
-# Logs the errors of callbacks; the place in the body is the cause of the error.
+# The logger of errors in callbacks; such an error contains the line in the body that caused it.
 _LOGGER = "jax._src.callback"
-_FIRST_DMA = 100  # from here on numbers of "devices" are copies
+_FIRST_DMA = 100  # "devices" with this number or a higher one are copies
 
 
 @frozen
@@ -140,7 +141,7 @@ class Access:
 
 @frozen
 class Race:
-    """Two accesses without a fixed order, of which at least one writes."""
+    """Two accesses in no fixed order, at least one of which writes."""
 
     first: Access
     second: Access
@@ -148,7 +149,7 @@ class Race:
 
 @frozen
 class CapturedReports:
-    """``races`` in the order of their reports; ``places``: the author's lines at which callbacks failed."""
+    """What jax reported: ``races`` in order, and ``places``, the author's lines at which callbacks failed."""
 
     races: list[Race]
     places: list[str]
@@ -156,14 +157,14 @@ class CapturedReports:
 
 @contextmanager
 def listening() -> Generator[CapturedReports]:
-    """Collects races that jax prints within the block instead of printing them; other output is printed."""
+    """Collects the races that jax prints within the block, instead of printing them. Other output is printed."""
     captured = CapturedReports([], [])
     out, logger = sys.stdout, logging.getLogger(_LOGGER)
     handler = _Handler(captured)
     was = logger.propagate
     sys.stdout = _Tee(out, captured)
     logger.addHandler(handler)
-    logger.propagate = False  # the raised error has the same text
+    logger.propagate = False  # not logged, because the raised error has the same text
     try:
         yield captured
     finally:
@@ -173,19 +174,19 @@ def listening() -> Generator[CapturedReports]:
 
 
 def races_in(text: str) -> list[Race]:
-    r"""Returns the races that a text of jax reports.
+    r"""Returns the races that are reported in a text printed by jax.
 
     >>> said = "RACE DETECTED\n  read of ('vmem', 102, 0, 0)[()] from 0, 0, k.py:15:6 (k)\n  clock: [4 0]\n"
     >>> (race,) = races_in(said + "  write of ('vmem', 102, 0, 0)[()] from 100, 0 k.py:14:40 (k)\n  clock: [1 3]\n")
     >>> race.first.place, race.second.by_copy
     ('k.py:15', True)
     """
-    found: list[Race] = []
+    races: list[Race] = []
     for part in text.split(_MARK)[1:]:
         accesses = [one for line in part.splitlines() if (one := _access(line.strip())) is not None]
         if len(accesses) >= 2:  # a race needs two accesses
-            found.append(Race(accesses[0], accesses[1]))
-    return found
+            races.append(Race(accesses[0], accesses[1]))
+    return races
 
 
 def _access(line: str) -> Access | None:
@@ -207,7 +208,7 @@ def _access(line: str) -> Access | None:
 class _Tee(io.TextIOBase):
     def __init__(self, out: TextIO, captured: CapturedReports) -> None:
         self._out, self._captured = out, captured
-        self._swallows = False  # the end of the line that print writes by itself
+        self._swallows = False  # whether to drop the line end that print writes after a dropped text
 
     def write(self, text: str) -> int:
         if text.startswith(_MARK):
@@ -236,7 +237,7 @@ class _Handler(logging.Handler):
 
 
 def _failed_place(error: BaseException) -> str:
-    """Returns the innermost line of the author's own code, in the traceback of an error or of its causes."""
+    """Returns the innermost line of the author's own code in the traceback of an error, or of its causes."""
     folder = str(Path(str(jax_module().__file__)).parent)
     while True:
         frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
@@ -256,7 +257,7 @@ _NONE_LEFT = "no copy or signal is left to add to it"
 
 @contextmanager
 def endless_waits_raise(notes: list[str]) -> Generator[None]:
-    """Makes waits that cannot end raise RuntimeError within the block, with a text that :func:`stuck_in` finds.
+    """Makes waits that cannot end raise RuntimeError within the block, with a text that :func:`stuck_in` recognizes.
 
     ``notes`` gets a line if this version of jax waits in an unknown way: then an endless wait hangs.
     """
@@ -271,7 +272,7 @@ def endless_waits_raise(notes: list[str]) -> Generator[None]:
         condition: Any = self.cv
         if self.num_cores == 1:
             place = _place(options.get("logging_info"))
-            # jax waits for the condition if the count is too low and no task is left.
+            # jax calls condition.wait only if the count is too low and no task is left.
 
             def stuck(timeout: float) -> None:
                 del timeout
@@ -282,7 +283,7 @@ def endless_waits_raise(notes: list[str]) -> Generator[None]:
         try:
             return plain(self, value, global_core_id, **options)
         finally:
-            if "wait" in vars(condition):  # the class has its own
+            if "wait" in vars(condition):  # removes the replacement, so that the class's own method is used again
                 del condition.wait
 
     kind.wait = wait
@@ -301,7 +302,7 @@ def _place(information: Any) -> str:  # noqa: ANN401  # jax's, or None
 
 
 def stuck_in(text: str) -> tuple[str, str] | None:
-    r"""Returns the place and the reason in the text of an endless wait's error; None for another error.
+    r"""Returns the place and the reason from the text of an endless wait's error; None for any other error.
 
     >>> stuck_in("INTERNAL: SILO: a wait that does not end at k.py:8: It needs 8, the semaphore has 0\nTraceback")
     ('k.py:8', 'It needs 8, the semaphore has 0')

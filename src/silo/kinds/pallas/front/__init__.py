@@ -1,1 +1,1 @@
-"""Source plug-in ``pallas``: Pallas bodies, with the descriptions of their launches."""
+"""The source plug-in ``pallas``: reads Pallas bodies and the descriptions of their launches."""

@@ -1,4 +1,4 @@
-"""The author's description of a launch and its parameters, as expressions over constants and shapes; read once."""
+"""Reads the author's description of a launch and its parameters, as expressions over constants and shapes."""
 
 from __future__ import annotations
 
@@ -32,29 +32,31 @@ __all__ = [
     "size_value",
 ]
 
-# ---- The author's description of a body's parameters, and of its scratch memory ----
+# ---- The author's description of a body's parameters and of its scratch memory ----
 
 Size: TypeAlias = "int | str | Node | Callable[[Any], object]"
 """A number, the name of a constant, or a function of constants and of the arguments' shapes and values."""
 
 Dim: TypeAlias = "int | tuple[int, int, int] | None"
-"""The block of a program along one axis: ``n``: its index along the grid's axis ``n``; ``(axis, stride, blocks)``: the
-block ``(index // stride) % blocks``, if one axis of the grid covers several of the array's; None: the first block."""
+"""The block of a program along one axis.
+
+``n``: the program's index along the grid's axis ``n``. ``(axis, stride, blocks)``: the block ``(index // stride) %
+blocks``, if one axis of the grid covers several axes of the array. None: the first block."""
 
 Pad: TypeAlias = "tuple[int, int, int]"
-"""``(axis, multiple, extra)``: the axis is padded to a multiple, and then by ``extra`` elements."""
+"""``(axis, multiple, extra)``: the axis is padded to a multiple of ``multiple``, and then by ``extra`` elements."""
 
 
 class MemorySpace(Enum):
     """The memory in which a program sees an array."""
 
-    VMEM = "vmem"  # a block of it, copied in before the program runs and out afterwards
-    SMEM = "smem"  # the same, in the memory of scalars
-    HBM = "hbm"  # the whole array in place: the body copies the parts it needs
+    VMEM = "vmem"  # a block of the array, copied in before the program runs and out afterwards
+    SMEM = "smem"  # a block, like VMEM, but in the memory of scalars
+    HBM = "hbm"  # the whole array in place; the body copies the parts that it needs
 
 
 class ArgumentRole(Enum):
-    """The effect of a body on an array."""
+    """Whether a body reads or writes an array, or both."""
 
     IN = "in"
     OUT = "out"
@@ -64,10 +66,11 @@ class ArgumentRole(Enum):
 class Scheme(Enum):
     """How a body accesses its arrays."""
 
-    DEFAULT = "default"  # blocks, one program of the grid after the other
-    PIPELINE = "pipeline"  # arrays in HBM, over which it runs ``emit_pipeline``
-    FORI = "fori"  # arrays in HBM, which it copies itself, with semaphores
-    MOSAIC_GPU = "mosaic_gpu"  # on NVIDIA GPUs: arrays in GPU memory, which it copies itself, with barriers
+    DEFAULT = "default"  # it gets blocks; the programs of the grid run one after the other
+    PIPELINE = "pipeline"  # it gets arrays in HBM and runs ``emit_pipeline`` over them
+    FORI = "fori"  # it gets arrays in HBM and copies their parts itself, with semaphores
+    # on NVIDIA GPUs: it gets arrays in GPU memory and copies their parts itself, with barriers
+    MOSAIC_GPU = "mosaic_gpu"
 
 
 class ScratchKind(Enum):
@@ -82,16 +85,16 @@ class ScratchKind(Enum):
 
 @frozen
 class ArgSpec:
-    """One array of a Pallas body.
+    """The description of one array of a Pallas body.
 
     Attributes:
-        block: the part that a program sees, an entry for each axis: a :data:`Size`, or None for the whole axis. None:
-            the whole array.
-        dims: the block of a program, an entry for each axis: :data:`Dim`. Missing entries are None.
+        block: the part that a program sees: for each axis a :data:`Size`, or None for the whole axis. None: the whole
+            array.
+        dims: which block a program sees: a :data:`Dim` for each axis. Missing entries are None.
         space: ``vmem``, ``smem`` or ``hbm``; by default VMEM, or HBM for an array without a block that the body copies.
         role: ``in``, ``out`` or ``inout``. The parts of an ``out`` array that no program writes are undefined.
         pad: axes that are padded, for ``pl.ds`` beyond the end: :data:`Pad`. The padding is zero, and is cut off
-            results.
+            from results.
         prefetch: the whole array is in SMEM before the grid begins; index maps may read it.
         index: an index map, in place of ``dims``: takes the program's indices along the grid, then the arrays with
             ``prefetch``, and returns the block's index for each axis.
@@ -115,7 +118,7 @@ class ArgSpec:
 
 @frozen
 class Scratch:
-    """Memory or semaphores for a body, after its arguments: one for each of its last parameters.
+    """Memory or semaphores for a body; each is passed as one of the body's last parameters.
 
     Attributes:
         kind: ``vmem``, ``smem``, ``dma_semaphore``, ``semaphore`` or ``barrier``.
@@ -128,7 +131,7 @@ class Scratch:
     dtype: str = "fp32"
 
 
-# ---- The author's description of a launch: expressions over constants and shapes ----
+# ---- The description of a launch after reading: sizes are expressions over constants and shapes ----
 
 _MOST_BUFFERS = 16
 
@@ -137,7 +140,7 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 @frozen
 class ArraySpec:
-    """An :class:`ArgSpec` with its name; its sizes are expressions and its strings are enumeration members.
+    """An :class:`ArgSpec` after reading: with its name, sizes as expressions and words as enumeration members.
 
     An array that a call leaves out gets the shape and dtype of the argument named by ``like``, or else the shape
     ``made``.
@@ -157,12 +160,12 @@ class ArraySpec:
 
     @property
     def may_be_left_out(self) -> bool:
-        """Whether calls may leave it out, because its shape is known; they return it."""
+        """Whether calls may leave the array out, because its shape is known. They then return it."""
         return bool(self.like) or self.made is not None
 
     @property
     def sizes(self) -> tuple[Node, ...]:
-        """All expressions of its sizes."""
+        """The expressions of all its sizes."""
         return (*(one for one in self.block or () if one is not None), *(self.made or ()))
 
     def to_json(self) -> JSON:
@@ -170,7 +173,7 @@ class ArraySpec:
         block = (
             None if self.block is None else [None if one is None else expressions.to_json(one) for one in self.block]
         )
-        made = None if self.made is None else [expressions.to_json(one) for one in self.made]
+        sizes = None if self.made is None else [expressions.to_json(one) for one in self.made]
         dims: list[JSON] = [list(one) if isinstance(one, tuple) else one for one in self.dims]
         return {
             "name": self.name,
@@ -182,13 +185,16 @@ class ArraySpec:
             "prefetch": self.prefetch,
             "buffers": self.buffers,
             "like": self.like,
-            "made": made,
+            "made": sizes,
         }
 
 
 @frozen
 class ScratchSpec:
-    """A :class:`Scratch` with expressions; ``dtype`` is None for semaphores, and if ``like`` names an argument."""
+    """A :class:`Scratch` with sizes as expressions.
+
+    ``dtype`` is None for semaphores, and if ``like`` names an argument.
+    """
 
     kind: ScratchKind
     shape: tuple[Node, ...] = ()
@@ -202,7 +208,7 @@ class ScratchSpec:
 
 
 def constants_read(arrays: Sequence[ArraySpec], scratch: Sequence[ScratchSpec]) -> tuple[str, ...]:
-    """Returns the constants that expressions read, each once, in order."""
+    """Returns the constants that the expressions read, each once, in order."""
     sizes = [size for one in arrays for size in one.sizes] + [size for one in scratch for size in one.shape]
     found = [leaf.name for size in sizes for leaf in leaves(size) if isinstance(leaf, ConfigValue)]
     return tuple(dict.fromkeys(name for name in found if not is_option(name)))
@@ -211,16 +217,16 @@ def constants_read(arrays: Sequence[ArraySpec], scratch: Sequence[ScratchSpec]) 
 def size_value(where: str, what: str, size: Node, bindings: Bindings, least: int = 1) -> int:
     """Returns a size's value in one variant. Raises CompileError, which rejects only this config, if it is invalid."""
     try:
-        found = expressions.evaluate(size, bindings)
+        value = expressions.evaluate(size, bindings)
     except ExpressionError as error:
         raise CompileError(f"{where}: {what} is {size}: {error}") from None
-    if found < least:
-        raise CompileError(f"{where}: {what} is {size} = {found}; it is {least} or more")
-    return found
+    if value < least:
+        raise CompileError(f"{where}: {what} is {size} = {value}; it is {least} or more")
+    return value
 
 
 class SpecReader:
-    """Reads the author's description. ``where`` names the kernel in messages; raises SourceError and TraceError.
+    """Reads the author's description. ``where`` names the kernel in messages; methods raise SourceError and TraceError.
 
     ``arrays`` names the arguments whose shapes expressions may read, ``constants`` the constants, and ``taken`` the
     other parameters; any further name becomes a constant of the kernel, which a config sets.
@@ -263,9 +269,9 @@ class SpecReader:
             raise SourceError(f'{what} has a shape=, which is for arrays with role="out" that calls leave out')
         if like and like not in self._arrays:
             raise SourceError(f"{what} is to have the shape of {like}, which is none of {', '.join(self._arrays)}")
-        made = None
+        sizes = None
         if given.shape is not None and not isinstance(given.shape, str):
-            made = tuple(self._size(name, "shape", one) for one in given.shape)
+            sizes = tuple(self._size(name, "shape", one) for one in given.shape)
         return ArraySpec(
             name=name,
             role=role,
@@ -277,7 +283,7 @@ class SpecReader:
             index=given.index,
             buffers=given.buffers,
             like=like,
-            made=made,
+            made=sizes,
         )
 
     def scratch(self, name: str, given: Scratch) -> ScratchSpec:
@@ -293,7 +299,7 @@ class SpecReader:
 
     @staticmethod
     def dtype(what: str, word: str) -> DType:
-        """Returns the dtype of a name."""
+        """Returns the dtype with this name."""
         try:
             return dtype(word.removeprefix("*"))
         except KeyError as error:
@@ -360,7 +366,10 @@ def choice(where: str, what: str, kind: type[_Choice], given: object) -> _Choice
 
 
 def read_named(given: Sequence[Any] | Mapping[str, Any], names: Sequence[str], where: str, what: str) -> dict[str, Any]:
-    """Returns the entry for each of ``names``, given in their order or by name; None for names without an entry."""
+    """Returns an entry for each of ``names``; ``given`` has the entries in their order, or by name.
+
+    None for no entry.
+    """
     if isinstance(given, Mapping):
         if unknown := [one for one in given if one not in names]:
             raise SourceError(f"{where}: {what} names {', '.join(unknown)}; there are {', '.join(names) or 'none'}")

@@ -50,7 +50,7 @@ def pallas(
     name: str | None = None,
     release_gil: bool = True,
 ) -> Any:  # noqa: ANN401  # a kernel, called like the body
-    """Make a Silo kernel of a Pallas body.
+    """Makes a Silo kernel from a Pallas body.
 
     Args:
         body: the code of one program. It takes its arguments by position, then one reference for each scratch buffer;
@@ -59,8 +59,8 @@ def pallas(
             for a scalar its dtype (``"fp32"``, ``"i32"``), or None if each call decides; ``"constexpr"``. A scalar
             reaches the body as a value that a call passes: another value needs no compilation.
         scheme: ``default``: the body sees blocks. ``pipeline`` and ``fori``: arrays without a block stay in HBM, and
-            the body runs ``pltpu.emit_pipeline`` over them, or copies itself. ``mosaic_gpu``: the body is written for
-            ``plgpu.kernel``, for NVIDIA's GPUs alone; the axes of its grid are x, y and z.
+            the body runs ``pltpu.emit_pipeline`` over them, or copies parts itself. ``mosaic_gpu``: the body is written
+            for ``plgpu.kernel``, only for NVIDIA's GPUs; the axes of its grid are x, y and z.
         scratch: memory and semaphores, passed as the last parameters of the body.
         dimension_semantics: ``parallel`` or ``arbitrary`` for each axis of the grid: the programs of a parallel axis
             may run in any order, on several cores. Arbitrary by default.
@@ -95,27 +95,30 @@ def pallas(
     positional, constants = _parameters(where, body)
     if len(scratch) > len(positional):
         raise SourceError(f"{where}: {len(scratch)} pieces of scratch for {len(positional)} parameters")
-    passed, held = positional[: len(positional) - len(scratch)], positional[len(positional) - len(scratch) :]
-    said = read_named(args, [one.name for one in passed], where, "args")
-    arrays = [one for one, given in said.items() if isinstance(given, ArgSpec)]
-    folded = [*(one.name for one in constants), *(one for one, given in said.items() if given == "constexpr")]
-    others = [one for one in said if one not in arrays and one not in folded]
+    passed, scratch_parameters = (
+        positional[: len(positional) - len(scratch)],
+        positional[len(positional) - len(scratch) :],
+    )
+    descriptions = read_named(args, [one.name for one in passed], where, "args")
+    arrays = [one for one, given in descriptions.items() if isinstance(given, ArgSpec)]
+    folded = [*(one.name for one in constants), *(one for one, given in descriptions.items() if given == "constexpr")]
+    others = [one for one in descriptions if one not in arrays and one not in folded]
     try:
         made_space = space if space is None or isinstance(space, DeclaredSpace) else Space.of(space)
         configs = () if made_space is None else space_of(made_space).configs()
     except SpaceError as error:
         raise SpaceError(f"{where}: {error}") from error
     chosen = tuple(dict.fromkeys(name for config in configs for name, _ in config.values))
-    taken = (*others, *(one.name for one in held))
-    named = [one for one in _named_sizes(said.values(), scratch) if one not in (*arrays, *taken)]
+    taken = (*others, *(one.name for one in scratch_parameters))
+    named = [one for one in _named_sizes(descriptions.values(), scratch) if one not in (*arrays, *taken)]
     reader = SpecReader(where, made_scheme, arrays, tuple(dict.fromkeys((*folded, *chosen, *named))), taken)
-    specs = tuple(reader.array(one, said[one]) for one in arrays)
-    pieces = tuple(reader.scratch(one.name, given) for one, given in zip(held, scratch, strict=True))
+    specs = tuple(reader.array(one, descriptions[one]) for one in arrays)
+    pieces = tuple(reader.scratch(one.name, given) for one, given in zip(scratch_parameters, scratch, strict=True))
     axes = _axes(grid)
     _check_axes(where, specs, axes, dimension_semantics)
     outer = _outer(where, grid, made_scheme)
     by_name = {one.name: one for one in specs}
-    parameters = [_parameter(where, one, said[one.name], by_name.get(one.name), reader) for one in passed]
+    parameters = [_parameter(where, one, descriptions[one.name], by_name.get(one.name), reader) for one in passed]
     parameters += [_constant(where, one) for one in constants]
     names = {one.name for one in parameters}
     own = [one for one in constants_read(specs, pieces) if one not in names]
@@ -140,12 +143,12 @@ def pallas(
 
 def _parameters(where: str, body: Callable[..., object]) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
     """Returns the positional and the keyword-only parameters."""
-    found = list(inspect.signature(body).parameters.values())
-    for one in found:
+    parameters = list(inspect.signature(body).parameters.values())
+    for one in parameters:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             raise SourceError(f"{where}: its parameter *{one.name} stands for any number of them; name each")
-    by_keyword = [one for one in found if one.kind is one.KEYWORD_ONLY]
-    return [one for one in found if one.kind is not one.KEYWORD_ONLY], by_keyword
+    by_keyword = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
+    return [one for one in parameters if one.kind is not one.KEYWORD_ONLY], by_keyword
 
 
 def _parameter(
@@ -185,12 +188,12 @@ def _parameter(
 
 
 def _named_sizes(specs: Iterable[object], scratch: Sequence[Scratch]) -> list[str]:
-    """Returns the names among the sizes, which functions among the sizes may read too."""
-    found: list[object] = [size for one in scratch for size in one.shape]
+    """Returns the names that are used as sizes; size functions may read them too."""
+    sizes: list[object] = [size for one in scratch for size in one.shape]
     for one in specs:
         if isinstance(one, ArgSpec):
-            found += [*(one.block or ()), *(() if one.shape is None or isinstance(one.shape, str) else one.shape)]
-    return [size for size in found if isinstance(size, str)]
+            sizes += [*(one.block or ()), *(() if one.shape is None or isinstance(one.shape, str) else one.shape)]
+    return [size for size in sizes if isinstance(size, str)]
 
 
 def _constant(where: str, one: inspect.Parameter) -> Parameter:
@@ -202,13 +205,13 @@ def _constant(where: str, one: inspect.Parameter) -> Parameter:
 
 
 def _axes(grid: object) -> int:
-    """Returns the number of axes of a grid that a body may read: a tuple's length; 3 for a function or None."""
+    """Returns how many axes of a grid a body may read: a tuple's length; 3 for a function or None."""
     axes = len(cast("Sequence[object]", grid)) if isinstance(grid, tuple | list) else 0
     return axes or _AXES
 
 
 def _outer(where: str, grid: object, scheme: Scheme) -> tuple[int, ...]:
-    """Returns the outermost sizes of a grid with over three axes, which a launch merges into one axis; else ()."""
+    """Returns the outermost sizes of a grid of more than three axes, which a launch merges into one axis; else ()."""
     sizes = tuple(cast("Sequence[object]", grid)) if isinstance(grid, tuple | list) else ()
     if len(sizes) <= _AXES:
         return ()

@@ -1,4 +1,4 @@
-"""The installed jax: its version, the one lock for tracing, and missing parts for ``doctor``."""
+"""The installed jax: its version, the lock for tracing, and missing parts for ``doctor``."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = [
     "versions",
 ]
 
-# ---- The installed version of jax. jax is imported only when needed, which takes two to four seconds ----
+# ---- The installed version. jax is imported only when needed, because importing takes two to four seconds ----
 
 PACKAGE = "jax"
 PACKAGES = (PACKAGE, "jaxlib", "flatbuffers", "ml_dtypes")
 OLDEST = (0, 10)
 """The first release whose Pallas has the names that Silo uses."""
 NEWEST = (0, 12)
-"""The last tested release; programs exported by a later one may have a later calling convention."""
+"""The last tested release; programs exported by a later release may have a later calling convention."""
 
 INSTALL = "pip install 'kernel-silo[pallas]'"
-"""The cure if a part of it is missing."""
+"""What to run if a part of jax is missing."""
 
 
 def jax_version() -> str | None:
@@ -44,7 +44,7 @@ def jax_version() -> str | None:
 
 
 def versions() -> Mapping[str, str]:
-    """Returns versions by package, for installed packages only."""
+    """Returns the versions of the installed packages, by package."""
     return {name: version for name in PACKAGES if (version := version_of(name)) is not None}
 
 
@@ -63,7 +63,7 @@ def usable() -> Decision:
 
 
 def jax_module(name: str = PACKAGE) -> Any:  # noqa: ANN401  # a module of a package that may be missing
-    """Returns a module of jax. Raises ToolchainError if jax is absent, of an unsupported version, or does not load."""
+    """Returns a module of jax. Raises ToolchainError if jax is missing, of an unsupported version, or does not load."""
     decision = usable()
     if isinstance(decision, Rejected):
         raise ToolchainError(decision.reason)
@@ -73,14 +73,14 @@ def jax_module(name: str = PACKAGE) -> Any:  # noqa: ANN401  # a module of a pac
         raise ToolchainError(f"{PACKAGE} {jax_version()} is installed and does not load: {error}") from error
 
 
-# ---- Silo traces under one lock, because settings of jax belong to the whole process or to a thread ----
+# ---- The lock for tracing: settings of jax belong to the whole process or to a thread ----
 
-# A trace switches source locations off by a setting of the process, which two threads would restore for each other.
+# A trace turns off source locations, which is a setting of the process; two threads at once would restore it wrongly.
 FRONT_END = Mutex()
 """Held while a body is traced."""
 
 
-# ---- Findings of ``silo doctor`` on the packages that Pallas kernels need. Imports none of them ----
+# ---- Findings of ``silo doctor`` on the packages that Pallas kernels need. None of them is imported ----
 
 _OPTIONAL = "optional"
 _TPU_COMPILER = "the compiler for TPUs"

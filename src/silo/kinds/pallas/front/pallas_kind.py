@@ -26,13 +26,13 @@ class PallasKind:
 
     @property
     def define(self) -> Callable[..., object]:
-        """The function behind ``silo.pallas``."""
+        """The function that users call as ``silo.pallas``."""
         from silo.kinds.pallas.front.pallas_definition import pallas  # noqa: PLC0415  # few have Pallas kernels
 
         return pallas
 
     def reads(self, value: object) -> Decision:
-        """Accepts a definition of a Pallas kernel. Imports nothing."""
+        """Accepts definitions made by ``silo.pallas``. Imports nothing."""
         if isinstance(value, Declaration) and value.source.kind == "pallas":
             return Accepted("a Pallas kernel")
         return Rejected("not a Pallas kernel, which silo.pallas(...) makes")
@@ -43,7 +43,7 @@ class PallasKind:
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Returns a plain callable: only Python code calls a Pallas kernel."""
+        """Returns a plain callable, because only Python code calls a Pallas kernel."""
         return plain_callable(source, launcher, members)
 
     def versions(self) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Pallas kernels as sources: their fingerprints, and Silo's dtypes from objects of jax and numpy, by their names."""
+"""Pallas kernels as sources: their fingerprints, and Silo's dtypes for objects of jax and numpy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MODULES = ("jax", "numpy", "ml_dtypes", "jaxlib")
 
 
 def dtype_of(value: Any) -> DType | None:  # noqa: ANN401
-    """Returns the dtype of a library's object: ``jnp.float32``, ``np.dtype("int8")``, ``ml_dtypes.bfloat16``; or None.
+    """Returns the dtype for an object of a library, such as ``jnp.float32`` or ``np.dtype("int8")``; or None.
 
     >>> import numpy as np
     >>> str(dtype_of(np.float32)), str(dtype_of(np.dtype("int8"))), dtype_of(np), dtype_of(np.float32(1))
@@ -57,7 +57,7 @@ def dtype_of(value: Any) -> DType | None:  # noqa: ANN401
 
 
 def refuse_wide(kernel: str, name: str, element: DType) -> None:
-    """Raises ArgumentError for a dtype of 64 bits."""
+    """Raises ArgumentError if a dtype has 64 bits."""
     if element.name in WIDE:
         narrow = element.name.replace("64", "32")
         raise ArgumentError(
@@ -67,7 +67,7 @@ def refuse_wide(kernel: str, name: str, element: DType) -> None:
 
 
 def reached_from(function: Any) -> JSON:  # noqa: ANN401
-    """Returns all code and values that a body or an index map reaches, as data.
+    """Returns, as data, all code and values that a body or an index map reaches.
 
     Raises:
         SourceError: a source is not available, or a value that is read has no canonical form.
@@ -76,7 +76,7 @@ def reached_from(function: Any) -> JSON:  # noqa: ANN401
 
 
 def constant_value(candidate: Any) -> Value:  # noqa: ANN401
-    """Returns the value of a constant: plain values, dtypes, functions. Raises TypeError for others."""
+    """Returns the value of a constant: a plain value, a dtype, or a function. Raises TypeError for others."""
 
     def special(one: Any) -> Value | NotSpecial:  # noqa: ANN401
         if (element := dtype_of(one)) is not None:
@@ -96,7 +96,7 @@ def plain_function(function: Any) -> Any:  # noqa: ANN401
 
 
 class _Reached(ReachedObjects):
-    """Reached objects. jax's own functions count by name only, as its version is part of the compiler's identity."""
+    """Describes reached objects. jax's own functions count by name: its version is part of the compiler's identity."""
 
     libraries = ("jax", "jaxlib", "numpy", "ml_dtypes", *ReachedObjects.libraries)
 
@@ -113,9 +113,9 @@ class PallasSource:
     """A Pallas kernel. Implements :class:`silo.sources.kernel_source.KernelSource`.
 
     ``signature`` has the body's positional parameters without scratch (``passed``), then its keyword-only parameters
-    (``keywords``), then the names that only sizes read; all but arrays and scalars among the first are constants.
-    ``axes`` is the number of axes of the grid that the body may read. A launch has three: of a grid of more, ``outer``
-    has the sizes of the outermost axes, which the launch merges into one.
+    (``keywords``), then the names that only sizes read. All of them are constants, except the arrays and scalars among
+    the positional ones. ``axes`` is the number of axes of the grid that the body may read. A launch has three axes; for
+    a grid with more, ``outer`` has the sizes of the outermost axes, which the launch merges into one.
     """
 
     name: str
@@ -177,11 +177,11 @@ class PallasSource:
 
     @property
     def exact(self) -> frozenset[str]:
-        """Empty: a value that decides the code is a constexpr."""
+        """Empty: only values of constexprs decide the code."""
         return frozenset()
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """Returns an empty mapping."""
+        """Returns an empty mapping: no constant follows from the config alone."""
         del config, specialization
         return {}
 
@@ -198,7 +198,7 @@ class PallasSource:
     def index_axes(self) -> Mapping[str, int]:
         """The number of grid indices that each index map takes; its other parameters are prefetched arrays."""
         prefetched = sum(one.prefetch for one in self.arrays)
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for one in self.arrays:
             if one.index is None:
                 continue
@@ -208,8 +208,8 @@ class PallasSource:
                     f"{self}: the index map of {one.name} takes {count + prefetched} values; it gets an index for each "
                     f"axis of the grid, up to {self.axes}, and {prefetched} prefetched arrays"
                 )
-            found[one.name] = count
-        return found
+            counts[one.name] = count
+        return counts
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """Returns the typed signature of one call, and its constants. Raises ArgumentError.
@@ -223,23 +223,23 @@ class PallasSource:
         parameters: list[Parameter] = []
         constants: list[tuple[str, Value]] = []
         for one in signature.parameters:
-            given = arguments.get(one.name)
+            argument = arguments.get(one.name)
             if one.kind is ParameterKind.CONSTEXPR:
-                if given is not None:
-                    if given.is_pointer:
+                if argument is not None:
+                    if argument.is_pointer:
                         raise ArgumentError(f"{name}: {one.name} is a constexpr, so it takes a value, not an array")
-                    constants.append((one.name, given.value))
+                    constants.append((one.name, argument.value))
                 parameters.append(one)
                 continue
-            if given is None:
+            if argument is None:
                 if isinstance(one.default, NoDefault):
                     raise ArgumentError(f"{name}: the argument {one.name} is missing")
-                given = ArgumentFacts(one.default)
+                argument = ArgumentFacts(one.default)
             spec = specs.get(one.name)
-            if spec is not None and spec.may_be_left_out and not given.is_pointer and given.value is None:
+            if spec is not None and spec.may_be_left_out and not argument.is_pointer and argument.value is None:
                 parameters.append(_left_out(name, one, spec, arguments))
             else:
-                parameters.append(_scalar(name, one, given) if spec is None else _array(name, one, spec, given))
+                parameters.append(_scalar(name, one, argument) if spec is None else _array(name, one, spec, argument))
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
     def constant(self, value: object) -> Value:
@@ -282,7 +282,7 @@ def _array(kernel: str, parameter: Parameter, spec: ArraySpec, given: ArgumentFa
 
 
 def _left_out(kernel: str, parameter: Parameter, spec: ArraySpec, arguments: Mapping[str, ArgumentFacts]) -> Parameter:
-    """Returns the parameter of an array that is made: of its declared dtype, else the dtype of ``spec.like``."""
+    """Returns the parameter of an array that a call leaves out, with its own dtype or the dtype of ``spec.like``."""
     like = arguments.get(spec.like)
     element = parameter.dtype or (None if like is None else like.dtype)
     if element is None:

@@ -1,4 +1,4 @@
-"""The headers that a kernel's text is compiled against for the CPU: CUDA's language and its headers by their own names.
+"""The headers against which a kernel's text is compiled for the CPU: CUDA's language, and headers named as in CUDA.
 
 The headers include no part of the C++ library, so the host needs none.
 """

@@ -1,4 +1,4 @@
-// Cooperative groups of a block and its warps.
+// Cooperative groups: a block, and the lanes of a warp.
 #pragma once
 
 #include <silo_cuda.h>
@@ -58,7 +58,7 @@ inline grid_group this_grid() {
 }
 
 struct thread_group {
-    unsigned mask; // of its lanes; 0: a whole block
+    unsigned mask; // of its lanes; 0 for a whole block
     SILO_LANES void sync(SILO_HERE) const {
         if (mask)
             silo_cuda::meet_lanes(silo_cuda::Kind::sync, mask, silo_cuda::all_memory, place);
@@ -104,7 +104,7 @@ struct thread_block : thread_group {
 inline thread_block this_thread_block() {
     return {};
 }
-// Memory for tiles that are larger than a warp, which do not run on the CPU.
+// Memory for tiles larger than a warp. Such tiles are not supported on the CPU.
 template <unsigned threads> struct block_tile_memory {};
 template <unsigned threads> inline thread_block this_thread_block(block_tile_memory<threads> &) {
     return {};
@@ -143,7 +143,7 @@ struct lanes_group : thread_group {
     SILO_LANES int all(int predicate, SILO_HERE) const {
         return __all_sync(mask, predicate, place);
     }
-    // Returns the bits of `lanes` in the order of ranks.
+    // Returns the bits of `lanes`, reordered by rank.
     unsigned by_rank(unsigned lanes) const {
         unsigned bits = 0, rank = 0;
         for (unsigned rest = mask; rest; rest &= rest - 1, rank++)

@@ -1,5 +1,5 @@
-// Floats of 8 bits: headers may declare them and functions of them; a launch that converts one
-// fails.
+// Floats of 8 bits. Headers may declare them and functions that take them; a launch that converts
+// one fails.
 #pragma once
 #include <cuda_fp16.h>
 

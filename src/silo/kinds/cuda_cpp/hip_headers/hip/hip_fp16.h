@@ -1,4 +1,4 @@
-/* The same under the name that HIP has. */
+/* The header cuda_fp16.h under HIP's name. */
 #pragma once
 
 #include <cuda_fp16.h>

@@ -1,6 +1,7 @@
-/* The part of HIP's and CUDA's language that kernels need, over clang's own headers: no ROCm is
- * read. Functions with CUDA's names (..._sync) treat 32 lanes as a warp on every chip, so kernels
- * that assume 32 stay right where a wavefront has 64. HIP's own names take whole wavefronts. */
+/* The part of HIP's and CUDA's language that kernels need, on top of clang's own headers; ROCm is
+ * not read. Functions with CUDA's names (..._sync) treat 32 lanes as a warp on every chip, so
+ * kernels that assume 32 stay correct if a wavefront has 64. HIP's own names work on whole
+ * wavefronts. */
 #pragma once
 
 #define __HIPCC_RTC__ 1
@@ -42,7 +43,7 @@ struct dim3 {
         : x(x), y(y), z(z) {}
 };
 
-/* threadIdx.x and its like: objects without memory whose members call a builtin. */
+/* threadIdx.x and the like: objects without memory, whose members call a builtin. */
 #define SILO_AXIS(name, axis, value)                                                               \
     struct name##_##axis {                                                                         \
         __device__ operator unsigned() const {                                                     \
@@ -92,13 +93,13 @@ __device__ inline void __threadfence_block() {
     __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup");
 }
 
-/* ---- shuffles and votes ---- */
+/* ---- Shuffles and votes ---- */
 
 __device__ inline unsigned __lane_id() {
     return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
 }
 
-/* The value that lane `lane` of the wavefront has. */
+/* Returns the value of lane `lane` of the wavefront. */
 template <class T> __device__ inline T silo_of_lane(T value, unsigned lane) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle takes values of 4 or 8 bytes");
     int words[sizeof(T) / 4];
@@ -138,7 +139,7 @@ template <class T>
 __device__ inline T __shfl_up_sync(unsigned, T value, unsigned by, int width = 32) {
     return __shfl_up(value, by, width);
 }
-/* The lanes of the own 32 for which `set` holds. */
+/* Returns those lanes, of the caller's group of 32, for which `set` is not 0. */
 __device__ inline unsigned __ballot_sync(unsigned mask, int set) {
 #if SILO_WARP_SIZE == 64
     return unsigned(__builtin_amdgcn_ballot_w64(set != 0) >> (__lane_id() & 32u)) & mask;
@@ -156,7 +157,7 @@ __device__ inline unsigned __activemask() {
     return __ballot_sync(~0u, 1);
 }
 
-/* ---- atomics: at the scope of the device, relaxed, as CUDA's ---- */
+/* ---- Atomics, with the scope of the device and relaxed order, as in CUDA ---- */
 
 #define SILO_ATOMIC(type)                                                                          \
     __device__ inline type atomicAdd(type *at, type value) {                                       \
@@ -198,7 +199,7 @@ SILO_ATOMIC_INTEGER(unsigned long long)
 #undef SILO_ATOMIC_INTEGER
 #undef SILO_ATOMIC
 
-/* ---- small functions and vectors ---- */
+/* ---- Small functions and vectors ---- */
 
 __device__ inline int __float_as_int(float x) {
     return __builtin_bit_cast(int, x);

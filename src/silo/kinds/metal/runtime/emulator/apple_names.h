@@ -1,4 +1,4 @@
-// Internal functions of Apple's headers that some texts call; their last argument selects fast
+// Internal functions of Apple's headers that some texts call. Their last argument selects fast
 // math.
 #pragma once
 

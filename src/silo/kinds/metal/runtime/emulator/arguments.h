@@ -6,7 +6,7 @@
 
 namespace silo_metal {
 
-// An array; converts to a pointer.
+// An array; converts to a pointer of any type.
 struct Pointer {
     void *address;
     template <class T> operator T *() const {
@@ -14,7 +14,7 @@ struct Pointer {
     }
 };
 
-// The first element of an array; converts to a reference.
+// The first element of an array; converts to a reference of any type.
 struct Reference {
     void *address;
     template <class T> operator T &() const {
@@ -36,7 +36,7 @@ struct Position {
 };
 
 // The position of a thread. `X`, `Y`, `Z` are the threads of a whole threadgroup along each axis.
-// If the grid's last groups may be partial (`cut`), `in.shape` are the threads of this group.
+// If the grid's last groups may be partial (`cut`), `in.shape` has the threads of this group.
 template <uint X, uint Y, uint Z, bool cut> struct At {
     const Group &in;
     uint x, y, z, index;

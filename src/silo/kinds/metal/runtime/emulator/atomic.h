@@ -1,4 +1,4 @@
-// <metal_atomic>. Threads of a group never run at once, but groups do, on threads of the host.
+// <metal_atomic>. Threads of a group never run at the same time, but groups do, on host threads.
 #pragma once
 
 #include "arguments.h"
@@ -25,7 +25,7 @@ template <class T> struct atomic {
     T value;
     using value_type = T;
 };
-// As large as the hardware's.
+// As large as on the hardware.
 template <> struct alignas(4) atomic<bool> {
     bool value;
     using value_type = bool;
@@ -65,7 +65,7 @@ template <class P> inline bool may_access(P pointer, AtomicUse use, Place place)
 #endif
 }
 
-// Replaces the value at `pointer` by `change` of it, and returns the old value.
+// Replaces the value at `pointer` by the result of `change` for it, and returns the old value.
 template <class P, class F>
 inline value_at<P> update(P pointer, AtomicUse use, F change, Place place) {
     using T = value_at<P>;
@@ -135,8 +135,8 @@ SILO_ATOMIC void atomic_min_explicit(P pointer, SILO_VALUE value, memory_order o
     atomic_fetch_min_explicit(pointer, value, order, place);
 }
 
-// Orders accesses between groups, which run on threads of the host; within a group all accesses are
-// in order.
+// Orders accesses between groups, which run on host threads. Within a group, all accesses are in
+// order anyway.
 inline void atomic_thread_fence(mem_flags, memory_order = memory_order_seq_cst,
                                 thread_scope = thread_scope_device) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -1,4 +1,4 @@
-// bfloat: the compiler's own type if the compiler has its arithmetic (clang 18 and later), else a
+// bfloat: the compiler's own type if it supports arithmetic (clang 18 and later), otherwise a
 // class.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace silo_metal {
 
-// To the nearest, ties to even; NaN stays NaN.
+// Rounds to the nearest, ties to even; NaN stays NaN.
 constexpr ushort round_to_bfloat(float value) {
     uint bits = __builtin_bit_cast(uint, value);
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -20,7 +20,7 @@ constexpr ushort round_to_bfloat(float value) {
 
 typedef __bf16 bfloat;
 
-// Functions that the compiler calls on CPUs without bfloat16 instructions; not every libgcc defines
+// Functions that the compiler calls on CPUs without bfloat16 instructions. Not every libgcc defines
 // them.
 extern "C" __attribute__((weak, visibility("hidden"), used)) inline __bf16
 __truncsfbf2(float value) {
@@ -64,7 +64,7 @@ struct bfloat {
     }
 };
 
-// For two bfloats only, so that an operation on a bfloat and a float is computed in float.
+// Only for two bfloats: an operation on a bfloat and a float is computed in float.
 template <class T>
     requires __is_same
 (T, bfloat) constexpr bfloat operator+(T a, T b) {
@@ -94,12 +94,12 @@ template <class T>
 #endif
 
 namespace silo_metal {
-// Functions of bfloats are templates over it, so that a text may define its own in the namespace
-// metal.
+// Functions of bfloats are templates over the type, so that a text may define its own functions in
+// the namespace metal.
 template <class T>
 concept Bfloat = __is_same(T, bfloat);
 
-// static_cast, and from half to bfloat by way of float.
+// Like static_cast, but converts half to bfloat through float.
 template <class T, class U> [[gnu::always_inline]] constexpr T cast(U &&value) {
     if constexpr (__is_same(T, bfloat) && __is_same(__remove_cvref(U), half))
         return bfloat(float(value));

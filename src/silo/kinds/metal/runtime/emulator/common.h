@@ -39,8 +39,8 @@ namespace metal {
     }
 #define SILO_PLAIN_MIN_MAX(T) SILO_MIN_MAX(T, )
 SILO_NUMBERS(SILO_PLAIN_MIN_MAX)
-// A template, so that a text may define functions of bfloats in the namespace metal, which then are
-// preferred.
+// A template, so that a text may define functions of bfloats in the namespace metal, which then
+// take precedence.
 SILO_MIN_MAX(T, template <silo_metal::Bfloat T>)
 #undef SILO_PLAIN_MIN_MAX
 

@@ -1,12 +1,12 @@
-// The entry of an object, which runs a range of the threadgroups of a launch.
+// The entry function of an object, which runs a range of the threadgroups of a launch.
 #pragma once
 
 #include "arguments.h"
 
 namespace silo_metal {
 
-// Runs threads that never wait for each other: one after another, in a loop that the compiler may
-// vectorize, because these threads may run in any order.
+// Runs threads that never wait for each other: one after another, in a loop. The compiler may
+// vectorize it, because these threads may run in any order.
 template <uint X, uint Y, uint Z, bool cut, class Body>
 [[gnu::always_inline]] inline int run_plain(const Body &body, const uint *grid, const uint *threads,
                                             unsigned long begin, unsigned long end, void *,
@@ -15,7 +15,7 @@ template <uint X, uint Y, uint Z, bool cut, class Body>
     place_grid<X, Y, Z>(in, grid, threads, context);
     for (unsigned long program = begin; program < end; program++) {
         place_group<X, Y, Z>(in, program, cut ? threads : nullptr);
-        const Group here = in; // a copy, which no store of a thread can change
+        const Group here = in; // a copy, which a thread's stores cannot change
         __builtin_assume(here.position[0] <= (~0u - X) / X);
         const uint sx = cut ? here.shape[0] : X, sy = cut ? here.shape[1] : Y,
                    sz = cut ? here.shape[2] : Z;

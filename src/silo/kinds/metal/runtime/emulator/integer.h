@@ -38,7 +38,7 @@ template <class T> constexpr T subtract_saturated(T a, T b) {
         return difference;
     return b < 0 || !is_signed<T> ? (is_signed<T> ? most<T> : T(0)) : least<T>;
 }
-// The high half of a product.
+// Returns the high half of a product.
 template <class T> constexpr T multiply_high(T a, T b) {
     using Wide = metal::conditional_t<is_signed<T>, __int128, unsigned __int128>;
     return T(Wide(a) * Wide(b) >> bits_of<T>);
@@ -66,7 +66,7 @@ template <class T> constexpr T take_bits(T x, uint offset, uint count) {
     if (count == 0)
         return 0;
     const unsigned_of<T> u = unsigned_of<T>(unsigned_of<T>(x) << (bits_of<T> - offset - count));
-    return T(T(u) >> (bits_of<T> - count)); // repeats the sign of a signed value
+    return T(T(u) >> (bits_of<T> - count)); // for a signed type, repeats the sign bit
 }
 template <class T> constexpr T put_bits(T base, T insert, uint offset, uint count) {
     if (count == 0)
@@ -132,7 +132,7 @@ namespace metal {
         return silo_metal::put_bits(base, insert, offset, count);                                  \
     }
 SILO_INTEGERS(SILO_INTEGER)
-// Products of the low 24 bits. Metal requires that x and y are in the range of 24-bit integers.
+// The product of the low 24 bits. Metal requires that x and y are in the range of 24-bit integers.
 constexpr int mul24(int x, int y) {
     return int(uint(x << 8 >> 8) * uint(y << 8 >> 8));
 }

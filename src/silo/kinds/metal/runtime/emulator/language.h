@@ -105,7 +105,8 @@ typedef _Float16 half;
 #define M_SQRT2_H half(M_SQRT2_F)
 #define M_SQRT1_2_H half(M_SQRT1_2_F)
 
-// 1.0h. 1.0bf is not valid in C++: in the text that is compiled it is bfloat(1.0).
+// The literal 1.0h. The literal 1.0bf is not valid C++; the translated text has bfloat(1.0)
+// instead.
 constexpr half operator""h(long double value) {
     return half(value);
 }

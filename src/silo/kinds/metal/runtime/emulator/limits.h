@@ -5,7 +5,7 @@
 
 namespace metal {
 
-// The name by which Apple's header lets texts specialize it.
+// Apple's name of the template, for texts that specialize it.
 template <class T> struct _numeric_limits_impl {
     static constexpr bool is_specialized = false;
 };

@@ -1,5 +1,5 @@
 // <metal_math>: functions of real numbers. For half and bfloat they are computed in float and
-// rounded once. precise:: and fast:: have the same functions here.
+// rounded once. The namespaces precise and fast have the same functions here.
 #pragma once
 
 #include "common.h"
@@ -46,8 +46,8 @@ namespace silo_metal {
 
 constexpr double pi = 3.14159265358979323846L;
 
-// Reduces x by a multiple of 2 before it is multiplied by pi: the float product of a large x would
-// be inexact.
+// Reduces x by a multiple of 2 before it is multiplied by pi, because the float product would be
+// inexact for a large x.
 inline float turns(float x) {
     return x - 2.0f * __builtin_rintf(x * 0.5f);
 }
@@ -83,7 +83,7 @@ SILO_REAL1(exp2, __builtin_exp2f(x))
 SILO_REAL1(exp10, __builtin_powf(10.0f, x))
 SILO_REAL1(fabs, __builtin_fabsf(x))
 SILO_REAL1(floor, __builtin_floorf(x))
-// The result is below 1 even if x is a little below 0.
+// The minimum keeps the result below 1 for an x slightly below 0.
 SILO_REAL1(fract, __builtin_fminf(x - __builtin_floorf(x), 0x1.fffffep-1f))
 SILO_REAL1(log, __builtin_logf(x))
 SILO_REAL1(log2, __builtin_log2f(x))
@@ -169,7 +169,7 @@ template <class T, int n> inline vec<int, n> ilogb(vec<T, n> x) {
     return result;
 }
 
-// Functions with a second result, which they store through a reference.
+// Functions that store a second result through a reference.
 inline float frexp(float x, thread int &exponent) {
     return __builtin_frexpf(x, &exponent);
 }
@@ -217,14 +217,14 @@ inline half abs(half x) {
 template <silo_metal::Bfloat T> inline T abs(T x) {
     return fabs(x);
 }
-// The lowest value of a signed type is returned unchanged: its absolute value is out of range.
+// The lowest value of a signed type is returned unchanged, as its absolute value is out of range.
 template <silo_metal::Integer T> constexpr T abs(T x) {
     return x < 0 ? T(-ulong(x)) : x;
 }
 SILO_VECTOR1(abs)
 
-// Using declarations beside the using directive: a text may define functions of bfloats in these
-// namespaces, which would hide the functions of the directive, so that a call with a float would
+// Using declarations in addition to the using directive. A text may define functions of bfloats in
+// these namespaces. They would hide the functions of the directive, and a call with a float would
 // call the text's function.
 #define SILO_MATH_NAMES                                                                            \
     using metal::abs;                                                                              \

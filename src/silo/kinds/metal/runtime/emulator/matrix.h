@@ -1,4 +1,4 @@
-// <metal_matrix>: small matrices of columns.
+// <metal_matrix>: small matrices, stored as columns.
 #pragma once
 
 #include "geometric.h"
@@ -9,7 +9,7 @@ template <class T, int columns, int rows> struct matrix {
     vec<T, rows> column[columns];
 
     matrix() = default;
-    // A diagonal matrix.
+    // Makes a diagonal matrix.
     constexpr explicit matrix(T value) {
         for (int c = 0; c < columns; c++) {
             column[c] = vec<T, rows>(T(0));

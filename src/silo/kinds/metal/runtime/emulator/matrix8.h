@@ -1,6 +1,6 @@
-// <metal_simdgroup_matrix>: matrices of 8 x 8 that the lanes of a simdgroup hold between them. A
-// lane holds two neighbours of a row. Apple does not document the order; it is the order that
-// libraries rely on.
+// <metal_simdgroup_matrix>: matrices of 8 x 8, distributed over the lanes of a simdgroup. A lane
+// holds two neighbours of a row. Apple does not document the order; this is the order on which
+// libraries rely.
 #pragma once
 
 #include "simd.h"
@@ -99,7 +99,8 @@ struct Product {
     float at[8][8];
 };
 
-// The product of two matrices, computed in float by the first lane that goes on.
+// Returns the caller's part of the product of two matrices, which the first lane that goes on
+// computes in float.
 template <class A, class B>
 SILO_LANES metal::vec<float, 2> matrix_product(const metal::simdgroup_matrix<A> &a,
                                                const metal::simdgroup_matrix<B> &b, Place place) {
@@ -156,7 +157,8 @@ SILO_LANES void simdgroup_multiply(thread simdgroup_matrix<D> &to,
     to.own = vec<D, 2>(D(product.x), D(product.y));
 }
 
-// An operator has no place of its caller: all products of operators meet here.
+// An operator cannot take its caller's place as a default argument, so all products by operators
+// share one place.
 template <class T>
 SILO_LANES simdgroup_matrix<T> operator*(simdgroup_matrix<T> a, simdgroup_matrix<T> b) {
     simdgroup_matrix<T> product;

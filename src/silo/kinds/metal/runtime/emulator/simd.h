@@ -35,14 +35,15 @@ SILO_LANES void simdgroup_barrier(mem_flags flags, SILO_HERE) {
 
 namespace silo_metal {
 
-// The lanes that an operation is over: all lanes of the simdgroup, or the lane's quad.
+// The lanes that take part in an operation: all lanes of the simdgroup, or the four lanes of a
+// quad.
 enum class Over : unsigned { simd = 32, quad = 4 };
 
 constexpr unsigned first_of(Over over, unsigned lane) {
     return lane / unsigned(over) * unsigned(over);
 }
 
-// Combines the values of neighbours first, then the results of neighbouring pairs, and so on.
+// Combines neighbouring values in pairs, then neighbouring results, and so on.
 template <class T, class F>
 inline T combine_lanes(const Brought<T> &all, unsigned from, unsigned count, F combine) {
     T part[simd_width];
@@ -82,8 +83,8 @@ template <class T> SILO_LANES T take(T value, unsigned from, T other, Place plac
     return all.has(from) ? all[from] : other;
 }
 
-// Returns the value of the lane `delta` before (`up`) or after the caller, within runs of `modulo`
-// lanes. The position wraps around at the ends of a run, and then the result is that lane's
+// Returns the value of the lane that is `delta` lanes before (`up`) or after the caller, in runs of
+// `modulo` lanes. Beyond an end of a run the position wraps around, and the result is that lane's
 // `filling`.
 template <bool up, class T>
 SILO_LANES T take_or_fill(T value, T filling, unsigned delta, unsigned modulo, Place place) {

@@ -57,7 +57,7 @@ template <class T, class E, class K = tensor_handle> struct tensor {
     long steps[axes > 0 ? axes : 1] = {};
 
     tensor() = default;
-    // Packed: the stride of an axis is the number of elements of the axes before it.
+    // Makes a packed tensor: the stride of an axis is the number of elements of the axes before it.
     tensor(T *memory, E given) : memory(memory) {
         long step = 1;
         for (size_t i = 0; i < axes; i++) {
@@ -85,7 +85,8 @@ template <class T, class E, class K = tensor_handle> struct tensor {
     T *data_handle() const {
         return memory;
     }
-    // The part from these positions on, up to the end of each axis or of the given lengths.
+    // Returns the part that starts at these positions, up to the end of each axis or of the given
+    // lengths.
     template <long... lengths, class... A> tensor slice(A... from) const {
         const long at[] = {long(from)...};
         const long wanted[] = {lengths..., 0};
@@ -106,7 +107,7 @@ template <class T, class E, class K = tensor_handle> struct tensor {
             offset += long(at[i]) * steps[i];
         return memory[offset];
     }
-    // For tensors of two axes.
+    // These two are for tensors with two axes.
     bool holds(long x, long y) const {
         return x >= 0 && y >= 0 && x < sizes[0] && y < sizes[1];
     }

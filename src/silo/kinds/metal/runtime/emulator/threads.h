@@ -1,4 +1,4 @@
-// The threads on the CPU that all kinds of kernels share, with Metal's names.
+// The threads that all kinds of kernels share on the CPU, under Metal's names.
 #pragma once
 
 #define SILO_THREADS_GROUP "threadgroup"
@@ -6,7 +6,7 @@
 #define SILO_THREADS_GROUP_BYTES 32768
 #define SILO_THREADS_MASKED 0
 
-// Metal's `thread` is a macro here; in those headers it is a name.
+// In Metal `thread` is a macro; in the shared headers it is an ordinary name.
 #pragma push_macro("thread")
 #undef thread
 #include <silo_threads/groups.h>

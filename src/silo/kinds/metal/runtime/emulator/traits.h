@@ -93,7 +93,7 @@ template <class T> struct remove_addrspace { // the emulator's types have no add
 };
 template <class T> using remove_addrspace_t = typename remove_addrspace<T>::type;
 template <class T>
-using uniform = T; // of <metal_uniform>: a promise that all threads have the same value
+using uniform = T; // from <metal_uniform>: a promise that all threads have the same value
 template <class T> constexpr T make_uniform(T value) {
     return value;
 }
@@ -138,7 +138,7 @@ namespace silo_metal {
 
 using metal::type_identity_t;
 
-template <class T> struct Shape { // of a scalar
+template <class T> struct Shape { // the shape of a scalar
     using element = T;
     static constexpr int length = 1;
     static constexpr bool vector = false;
@@ -173,7 +173,7 @@ concept Integer = is_integer<T>;
 
 namespace metal {
 
-// For a vector, these are properties of its elements.
+// For a vector, these traits describe its elements.
 template <class T>
 constexpr bool is_floating_point_v = silo_metal::is_real<silo_metal::element_of<T>>;
 template <class T> constexpr bool is_integral_v = silo_metal::is_integer<silo_metal::element_of<T>>;

@@ -1,4 +1,4 @@
-// Vectors: classes with constructors, operators element by element and swizzles.
+// Vectors: classes with constructors, elementwise operators and swizzles.
 #pragma once
 
 #include "swizzles.h"
@@ -46,7 +46,7 @@ template <class V, class A> constexpr int put_component(V &to, int at, const A &
         for (int i = 0; i < n; i++)                                                                \
             e[i] = T(other.e[i]);                                                                  \
     }                                                                                              \
-    /* {a, b} sets the first elements, the others to zero. */                                      \
+    /* {a, b} sets the first elements and makes the others zero. */                                \
     template <class... A>                                                                          \
         requires(sizeof...(A) > 1 && silo_metal::components<A...> < n)                             \
     constexpr vec(const A &...parts) {                                                             \
@@ -159,7 +159,7 @@ namespace silo_metal {
 
 template <class A> constexpr bool is_vector = Shape<A>::vector;
 
-// The vector type of an operator's two operands; one operand may be a scalar, which is used for
+// The vector type of an operator with two operands. One of them may be a scalar, which is used for
 // every element.
 template <class A, class B> struct Operands;
 template <class A, class B>
@@ -180,7 +180,7 @@ struct Operands<A, B> {
 };
 template <class A, class B> using operands = typename Operands<A, B>::type;
 
-// The same for three operands, any of which may be the vector.
+// The vector type for three operands, any of which may be the vector.
 template <class A, class B, class C> struct Operands3 {};
 template <class A, class B, class C>
     requires(is_vector<A> || is_vector<B>)
@@ -316,7 +316,7 @@ SILO_VECTOR_USING(bfloat)
 SILO_VECTOR_USING(float)
 } // namespace metal
 
-// The bits of one value as another type of the same size.
+// Returns the bits of a value as another type of the same size.
 template <class T, class U>
     requires(sizeof(T) == sizeof(U))
 inline constexpr T as_type(const U &value) {

@@ -1,6 +1,6 @@
-// Primitives of cub for a block and its warps, written from their documentation. As there, a result
-// that only the first thread has is the caller's own value in all others, and a block synchronizes
-// before it uses a TempStorage again.
+// Primitives of cub for a block and its warps, written from cub's documentation. As in cub, a
+// result that only the first thread has is the caller's own value in all other threads, and a block
+// must synchronize before it uses a TempStorage again.
 #pragma once
 
 #include <silo_cuda.h>
@@ -50,7 +50,7 @@ namespace silo {
 
 using namespace silo_cuda;
 
-// A value, or none yet.
+// The result of folding values so far; `any` is false before the first value.
 template <class T> struct Fold {
     T value{};
     bool any = false;
@@ -61,7 +61,8 @@ template <class T> struct Fold {
     }
 };
 
-// Lanes of the caller's warp that belong to a logical warp of `count` threads, and exist.
+// Returns the lanes of the caller's warp that exist and are in the same logical warp of `count`
+// threads.
 inline unsigned lanes_of(unsigned count) {
     const unsigned own = lane_now(), first = own / count * count;
     const unsigned all = blockDim.x * blockDim.y * blockDim.z - (thread_rank() - own);
@@ -74,8 +75,8 @@ template <unsigned threads> inline void check_block(Place place) {
         stop("the block has another number of threads than the primitive of cub", place);
 }
 
-// The memory of a block's primitive: a value of each warp, and a prefix. Its type is trivial, as
-// variables in shared memory and members of unions have to be.
+// The memory of a block's primitive: a value for each warp, and a prefix. Its type is trivial,
+// because it must be usable in shared memory and in unions.
 template <class T, unsigned warps> struct Parts {
     alignas(T) char bytes[sizeof(T) * (warps + 1)];
 
@@ -86,7 +87,7 @@ template <class T, unsigned warps> struct Parts {
 
 } // namespace silo
 
-// ---- warps
+// ---- Primitives of a warp
 
 template <class T, int LOGICAL_WARP_THREADS = 32, int = 0> class WarpReduce {
     static_assert(LOGICAL_WARP_THREADS >= 1 && LOGICAL_WARP_THREADS <= 32);
@@ -121,7 +122,8 @@ template <class T, int LOGICAL_WARP_THREADS = 32, int = 0> class WarpReduce {
 template <class T, int LOGICAL_WARP_THREADS = 32, int = 0> class WarpScan {
     static_assert(LOGICAL_WARP_THREADS >= 1 && LOGICAL_WARP_THREADS <= 32);
 
-    // The values before the caller's, with it if `inclusive`; `aggregate` is of all values.
+    // Returns the fold of the values before the caller's, including the caller's if `inclusive`.
+    // `aggregate` becomes the fold of all values.
     template <bool inclusive, class F>
     SILO_LANES silo::Fold<T> scan(T input, F &function, T &aggregate, silo_threads::Place place) {
         const unsigned own = silo_cuda::lane_now(), mask = silo::lanes_of(LOGICAL_WARP_THREADS);
@@ -181,7 +183,7 @@ template <class T, int LOGICAL_WARP_THREADS = 32, int = 0> class WarpScan {
     }
 };
 
-// ---- blocks
+// ---- Primitives of a block
 
 template <class T, int BLOCK_DIM_X, BlockReduceAlgorithm = BLOCK_REDUCE_WARP_REDUCTIONS,
           int BLOCK_DIM_Y = 1, int BLOCK_DIM_Z = 1, int = 0>
@@ -254,7 +256,8 @@ class BlockScan {
         return storage;
     }
 
-    // The values of the threads before the caller; `aggregate` is of the block.
+    // Returns the fold of the values of all threads before the caller. `aggregate` becomes the fold
+    // of the whole block.
     template <class F>
     SILO_LANES silo::Fold<T> before(T input, F &function, T &aggregate, silo_threads::Place place) {
         silo::check_block<threads>(place);
@@ -284,7 +287,8 @@ class BlockScan {
         return result;
     }
 
-    // The prefix that a callback of the first warp returns in its first lane.
+    // Returns, in all threads, the prefix that the callback returns in the first lane of the first
+    // warp.
     template <class Callback>
     SILO_LANES T prefix_of(Callback &callback, T aggregate, silo_threads::Place place) {
         if (silo_cuda::thread_rank() < 32) {
@@ -302,7 +306,7 @@ class BlockScan {
             part = function(part, inputs[at]);
         return part;
     }
-    // Writes the scan of one thread's values after the values before them.
+    // Writes the scan of one thread's values; `at` is the fold of all values before them.
     template <bool inclusive, int count, class F>
     static void spread(T (&inputs)[count], T (&outputs)[count], silo::Fold<T> at, F &function) {
         for (int index = 0; index < count; index++) {
@@ -341,7 +345,7 @@ class BlockScan {
     BlockScan() : parts(own()) {}
     explicit BlockScan(TempStorage &storage) : parts(storage) {}
 
-    // Each of cub's methods for several values of a thread, and for one.
+    // Defines one of cub's scans, for several values in each thread and for one value.
 #define SILO_SCANS(name, inclusive, parameters, initial, arguments)                                \
     template <int count, class F>                                                                  \
     SILO_LANES void name(T(&inputs)[count], T(&outputs)[count], parameters F function,             \
@@ -376,7 +380,7 @@ class BlockScan {
 #undef SILO_GIVEN
 #undef SILO_NONE
 
-    // As with cub, a callback has a type of its own, not T.
+    // As in cub, the type of the callback is a template parameter, so that it differs from T.
 #define SILO_AFTER(name, inclusive)                                                                \
     template <int count, class F, class Callback>                                                  \
     SILO_LANES void name(T(&inputs)[count], T(&outputs)[count], F function, Callback &callback,    \
@@ -420,8 +424,8 @@ class BlockScan {
 #undef SILO_SUMS
 };
 
-// ---- loads and stores: every algorithm but the striped one gives a thread values that follow each
-// other.
+// ---- Loads and stores. With every algorithm except the striped one, a thread gets consecutive
+// values.
 
 template <class T, int BLOCK_DIM_X, int ITEMS, BlockLoadAlgorithm algorithm = BLOCK_LOAD_DIRECT,
           int BLOCK_DIM_Y = 1, int BLOCK_DIM_Z = 1, int = 0>
@@ -476,7 +480,7 @@ class BlockStore {
     }
 };
 
-// ---- other primitives
+// ---- Primitives that are not supported
 
 #define SILO_NO_CUB(name)                                                                          \
     template <class T, auto A = 0, auto B = 0, class V = void, auto... C>                          \

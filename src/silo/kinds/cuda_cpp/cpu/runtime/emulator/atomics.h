@@ -1,4 +1,4 @@
-// Atomic operations. Threads of a block never run at once, but blocks do, on threads of the host.
+// Atomic operations. Threads of a block never run at the same time, but blocks do, on host threads.
 #pragma once
 
 #include "math.h"
@@ -20,8 +20,8 @@ template <> struct Word<8> {
     using type = unsigned long;
 };
 
-// Replaces the value at `pointer` by `change` of it, and returns the old value. If an exchange
-// leaves the value unchanged, the thread may be polling, so another thread goes on.
+// Replaces the value at `pointer` by the result of `change` for it, and returns the old value. If
+// an exchange leaves the value unchanged, the thread may be polling, so another thread runs next.
 template <class T, class F> inline T update(T *pointer, AtomicUse use, F change, Place place) {
     using W = typename Word<sizeof(T)>::type;
     T *const at = const_cast<T *>(pointer);
@@ -60,7 +60,7 @@ template <class T> inline T exchange_if(T *pointer, T expected, T value, Place p
 
 } // namespace silo_cuda
 
-// The scopes of block, device and system are the same here.
+// The scopes block, device and system are the same on the CPU.
 #define SILO_ATOMIC(name, use, expression)                                                         \
     template <class T> inline T name(T *to, silo_cuda::same<T> y, SILO_HERE) {                     \
         return silo_cuda::update(                                                                  \

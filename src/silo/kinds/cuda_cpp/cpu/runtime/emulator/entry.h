@@ -1,11 +1,11 @@
-// The entry of an object, which runs a range of the blocks of a launch.
+// The entry function of an object, which runs a range of the blocks of a launch.
 #pragma once
 
 #include "threads.h"
 
 namespace silo_cuda {
 
-// The types of a kernel's parameters, and their values in a launch's parameters.
+// The types of a kernel's parameters, and reading their values from a launch's parameters.
 template <class F> struct Kernel;
 template <class... A> struct Kernel<void(A...)> {
     static constexpr unsigned count = sizeof...(A);
@@ -33,8 +33,8 @@ inline int run_blocks(const Body &body, const unsigned *grid, unsigned long begi
 
 #else
 
-// Runs threads that never wait for each other: one after another, in a loop that the compiler may
-// vectorize, because these threads may run in any order.
+// Runs threads that never wait for each other: one after another, in a loop. The compiler may
+// vectorize it, because these threads may run in any order.
 template <unsigned X, unsigned Y, unsigned Z, class Body>
 [[gnu::always_inline]] inline int run_blocks(const Body &body, const unsigned *grid,
                                              unsigned long begin, unsigned long end, void *,

@@ -1,4 +1,4 @@
-// std::initializer_list, whose members clang fills.
+// std::initializer_list; clang sets its members.
 #pragma once
 #include "traits.h"
 

@@ -1,4 +1,4 @@
-// Intrinsics of bits, integers, conversions and memory.
+// Intrinsics for bits, integers, conversions and memory.
 #pragma once
 
 #include "math.h"
@@ -95,7 +95,7 @@ inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
     return c;
 }
 
-// ---- bits as other types
+// ---- Reinterpreting bits as another type
 
 inline int __float_as_int(float x) {
     return silo_cuda::bits_as<int>(x);
@@ -125,7 +125,8 @@ inline double __hiloint2double(int high, int low) {
     return silo_cuda::bits_as<double>((unsigned long long)unsigned(high) << 32 | unsigned(low));
 }
 
-// ---- conversions, as on the hardware: a value out of range becomes the nearest in range, NaN 0
+// ---- Conversions, as on the hardware: a value out of range becomes the nearest value in range,
+// NaN becomes 0
 
 namespace silo_cuda {
 
@@ -178,7 +179,7 @@ inline float __double2float_rn(double x) {
     return float(x);
 }
 
-// ---- memory: hints that change no value
+// ---- Loads and stores with cache hints, which do not change the value
 
 #define SILO_LOAD(name)                                                                            \
     template <class T> inline T name(const T *from) {                                              \

@@ -1,4 +1,4 @@
-// Functions of numbers. Fast ones (__expf) are as exact as the others here.
+// Mathematical functions. Fast ones (__expf) are as exact as the others here.
 #pragma once
 
 #include "vectors.h"
@@ -27,7 +27,7 @@
 #define CUDART_NAN __builtin_nan("")
 #define CUDART_PI 3.1415926535897931e+0
 
-// name(float), name(double), name(an integer) and namef(float).
+// Defines name(float), name(double), name(integer) and namef(float).
 #define SILO_REAL1(name)                                                                           \
     inline float name##f(float x) {                                                                \
         return __builtin_##name##f(x);                                                             \
@@ -140,7 +140,7 @@ SILO_REAL_TO(long long, llround)
         return __builtin_modf##f(x, whole);                                                        \
     }                                                                                              \
     inline void sincos(T x, T *s, T *c) {                                                          \
-        const T angle = x; /* s may be where x was read */                                         \
+        const T angle = x; /* a copy: s may point to the memory that x was read from */            \
         *s = __builtin_sin##f(angle);                                                              \
         *c = __builtin_cos##f(angle);                                                              \
     }                                                                                              \
@@ -197,7 +197,7 @@ inline float fdividef(float x, float y) {
     return x / y;
 }
 
-// The lowest value of a signed type is returned unchanged: its absolute value is out of range.
+// The lowest value of a signed type is returned unchanged, as its absolute value is out of range.
 inline int abs(int x) {
     return x < 0 ? int(-unsigned(x)) : x;
 }
@@ -242,7 +242,7 @@ SILO_LEAST_MOST(unsigned, umax, umin)
 SILO_LEAST_MOST(long long, llmax, llmin)
 SILO_LEAST_MOST(unsigned long long, ullmax, ullmin)
 
-// ---- fast functions, and functions with a rounding mode in the name: all round to nearest
+// ---- Fast functions, and functions with a rounding mode in the name; all of them round to nearest
 
 #define SILO_FAST(name, parameters, expression)                                                    \
     inline float name parameters {                                                                 \

@@ -1,4 +1,4 @@
-// Names of CUDA that are not emulated on the CPU: using one is a compile error with its line.
+// Names of CUDA that are not supported on the CPU: using one is a compile error with its line.
 #pragma once
 
 #include "threads.h"

@@ -1,4 +1,4 @@
-// half and bfloat16: numbers of two bytes. An operation is computed in float and rounded once.
+// The types half and bfloat16, of two bytes. An operation is computed in float and rounded once.
 #pragma once
 
 #include "atomics.h"
@@ -12,7 +12,7 @@ inline unsigned short half_bits(float value) {
 inline float half_value(unsigned short bits) {
     return float(bits_as<_Float16>(bits));
 }
-// To the nearest, ties to even; NaN stays NaN.
+// Rounds to the nearest, ties to even; NaN stays NaN.
 inline unsigned short bfloat_bits(float value) {
     const unsigned bits = bits_as<unsigned>(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -22,8 +22,8 @@ inline unsigned short bfloat_bits(float value) {
 inline float bfloat_value(unsigned short bits) {
     return bits_as<float>(unsigned(bits) << 16);
 }
-// A double or a wide integer is first rounded to odd, so that rounding twice gives the same result
-// as rounding once.
+// Rounds a double or a wide integer to odd in float, so that rounding the result again gives the
+// same value as rounding once.
 inline float once(double value) {
     float near = float(value);
     if (double(near) == value || near != near || near - near != 0.0f)
@@ -36,7 +36,8 @@ inline float once(double value) {
 
 } // namespace silo_cuda
 
-// NUMBER: the type; PAIR: the type of two; f(x): converts from a float; v(bits): to a float.
+// NUMBER: the type; PAIR: the type of a pair; f(x): converts a float to bits; v(bits): converts
+// bits to a float.
 #define SILO_SMALL(NUMBER, PAIR, RAW, RAWPAIR, f, v)                                               \
     struct RAW {                                                                                   \
         unsigned short x;                                                                          \
@@ -220,7 +221,7 @@ SILO_SMALL(__nv_bfloat16, __nv_bfloat162, __nv_bfloat16_raw, __nv_bfloat162_raw,
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 
-// ---- conversions
+// ---- Conversions
 
 #define SILO_SMALL_CONVERSIONS(NUMBER, PAIR, RAW, name)                                            \
     inline NUMBER __float2##name(float x) {                                                        \

@@ -2,9 +2,9 @@
 //
 // Code whose threads wait for each other is compiled with SILO_CUDA_WAITS: each thread has a stack,
 // and a __shared__ variable is a __thread variable that clang emulates, so that its address can be
-// in the block's memory. All other code runs the threads in a plain loop. An object that cannot run
-// that way is recognized: code that waits does not link, and a __shared__ variable is a __thread
-// variable besides `here_now`.
+// in the block's memory. All other code runs the threads in a plain loop. An object whose threads
+// cannot run in a plain loop is recognized in one of two ways: code that waits does not link, and a
+// __shared__ variable makes a further thread-local variable beside `here_now`.
 #pragma once
 
 #define SILO_THREADS_GROUP "block"
@@ -40,7 +40,7 @@ namespace silo_cuda {
 
 using namespace silo_threads;
 
-// Threads of a block along each axis; the entry of an object defines these functions.
+// The threads of a block along each axis. The entry of an object defines these functions.
 #define SILO_CUDA_PLAIN __attribute__((always_inline, internal_linkage)) inline
 SILO_CUDA_PLAIN unsigned block_x();
 SILO_CUDA_PLAIN unsigned block_y();
@@ -70,7 +70,7 @@ inline unsigned thread_rank() {
     return here().current;
 }
 
-// Ends the block, and so the launch, with a message.
+// Ends the block, and with it the launch, with a message.
 [[noreturn]] inline void stop(const char *text, Place place) {
     fail(Fault::bad_argument, place, text);
 }
@@ -81,7 +81,7 @@ struct Here {
     unsigned thread[3], block[3], grid[3];
     Group *group;
 };
-static_assert(sizeof(Here) == 48); // as in cpu_build.py
+static_assert(sizeof(Here) == 48); // cpu_build.py has the same number
 static __thread Here here_now;
 
 inline unsigned thread_x() {
@@ -103,7 +103,7 @@ inline unsigned thread_rank() {
     return thread_x() + block_x() * (thread_y() + block_y() * thread_z());
 }
 
-// Records that the launch has failed. The thread goes on, because it runs on the caller's stack.
+// Records that the launch has failed. The thread continues, because it runs on the caller's stack.
 [[gnu::noinline, gnu::cold]] inline void stop(const char *text, Place place) {
     here_now.group->current = thread_rank();
     note_fault(*here_now.group, Fault::bad_argument, place, text);
@@ -145,7 +145,7 @@ inline constexpr silo_cuda::BlockDim blockDim{};
 inline constexpr silo_cuda::GridDim gridDim{};
 inline constexpr int warpSize = 32;
 
-// ---- memory that a block shares
+// ---- Memory that the threads of a block share
 
 #ifdef SILO_CUDA_WAITS
 
@@ -154,7 +154,7 @@ namespace silo_cuda {
 // Clang's descriptor of an emulated __thread variable.
 struct Control {
     unsigned long bytes, align;
-    unsigned long place; // in the block's memory, plus 1; 0: not claimed yet
+    unsigned long place; // offset in the block's memory, plus 1; 0 if not claimed yet
     const void *initial;
 };
 
@@ -194,7 +194,7 @@ struct Control {
 
 #endif
 
-// ---- barriers of a block
+// ---- Barriers of a block
 
 #define SILO_LANES [[gnu::always_inline, clang::convergent]] inline
 
@@ -202,7 +202,7 @@ namespace silo_cuda {
 
 constexpr unsigned all_memory = 3, no_memory = ~0u;
 
-// Waits at the barrier, and returns the sum of the `value`s of all threads.
+// Waits at the barrier, and returns the sum of `value` over all threads.
 SILO_LANES unsigned vote(unsigned value, Place place) {
     Runner &run = runner();
     const unsigned turn = run.turn;
@@ -226,7 +226,7 @@ SILO_LANES int __syncthreads_and(int predicate, SILO_HERE) {
     return silo_cuda::vote(predicate == 0, place) == 0;
 }
 
-// Real fences, because blocks run concurrently on threads of the host.
+// Real fences, because blocks run concurrently on host threads.
 inline void __threadfence() {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
@@ -237,7 +237,7 @@ inline void __threadfence_system() {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-// Programmatic dependent launch: launches run one after another.
+// Nothing to do for programmatic dependent launch, because launches run one after another.
 inline void cudaGridDependencySynchronize() {}
 inline void cudaTriggerProgrammaticLaunchCompletion() {}
 

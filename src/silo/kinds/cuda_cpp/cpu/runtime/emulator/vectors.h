@@ -1,4 +1,4 @@
-// CUDA's vector types, and the types that its headers have.
+// CUDA's vector types, and other types that CUDA's headers define.
 #pragma once
 
 typedef unsigned long size_t;
@@ -71,7 +71,7 @@ namespace silo_cuda {
 template <class T> struct Same {
     using type = T;
 };
-// A parameter type from which no template argument is deduced.
+// A parameter type that takes no part in template argument deduction.
 template <class T> using same = typename Same<T>::type;
 
 template <class T> struct Plain {

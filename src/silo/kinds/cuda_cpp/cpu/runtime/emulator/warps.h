@@ -1,5 +1,5 @@
 // Operations between the lanes of a warp. As on the hardware, lanes meet if they call the same kind
-// of operation with the same mask, at any place in the code.
+// of operation with the same mask, even at different places in the code.
 #pragma once
 
 #include "threads.h"
@@ -20,7 +20,7 @@ SILO_LANES Lanes &meet_lanes(Kind kind, unsigned mask, unsigned flags, Place pla
     return meet(run, site, flags, place, mask, false);
 }
 
-// Passes `value` to the other lanes in `mask`, meets them, and returns the values of all.
+// Passes `value` to the other lanes in `mask`, meets them, and returns the values of all lanes.
 template <class T>
 SILO_LANES Brought<T> exchange(Kind kind, unsigned mask, const T &value, Place place) {
     static_assert(sizeof(T) <= slot_bytes);
@@ -35,7 +35,7 @@ inline unsigned lane_now() {
     return own_lane();
 }
 
-// Returns the value of lane `from`, or the caller's own if lane `from` takes no part.
+// Returns the value of lane `from`, or the caller's own value if lane `from` takes no part.
 template <class T> SILO_LANES T take(unsigned mask, T value, int from, Place place) {
     const Brought<T> all = exchange(Kind::shuffle, mask, value, place);
     return from >= 0 && all.has(unsigned(from)) ? all[unsigned(from)] : value;
@@ -136,7 +136,8 @@ SILO_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
 
 namespace silo_cuda {
 
-// Returns the lanes that arrive here together. The hardware may return fewer, without slow lanes.
+// Returns the lanes that arrive here together. The hardware may return fewer, without lanes that
+// are late.
 [[gnu::noinline, clang::convergent, clang::nomerge]] inline unsigned active_lanes(Place place) {
     return meet(runner(), __builtin_return_address(0), no_memory, place).active;
 }
