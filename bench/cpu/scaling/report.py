@@ -18,7 +18,7 @@ TURNS_COST_TORCH = 1.05
 # Of Silo's time over torch's: the geometric mean over all rows, and the worst row.
 MEAN_ONE, MEAN_MOST, MEAN_TURNS, WORST = 0.85, 0.7, 0.65, 1.5
 TURNS_COST_ROW = 1.15  # of Silo's time alone
-TURNS_COST_COLD = 1.15  # of the slower of Silo's times alone and over other arrays in between
+TURNS_COST_COLD = 1.15  # of Silo's slowest time without torch's calls: alone, or in turns with itself
 LONG_US = 1000.0  # a row that takes longer alone
 TURNS_COST_LONG = 1.1
 # Of small rows: microseconds, or Silo's time over torch's, at the most threads.
@@ -45,6 +45,7 @@ class Cell:
     torch_turns: float
     turns_ratio: float
     silo_twice: float | None  # in turns with itself over other arrays
+    team_twice: float | None  # likewise, on the OpenMP threads that torch has loaded
     torch_twice: float | None
     silo_efficiency: float  # the time of one thread over that of n, n times; 1 is perfect
     torch_efficiency: float
@@ -63,18 +64,20 @@ class Cell:
 
     @property
     def cold_cost(self) -> float | None:
-        """Silo's time in turns with torch over its time in turns with itself over other arrays; None if not measured.
+        """Silo's time in turns with torch over its slowest time without torch's calls; None if not measured.
 
-        The other arrays leave as little in the caches as torch's do, so the rest of the cost is that of the threads. A
-        row that is slower alone counts by that time.
+        Other arrays leave as little in the caches as torch's do, and a launch on the OpenMP threads waits for all of
+        them. The rest of the cost is that of the wrong threads.
         """
-        return None if self.silo_twice is None else self.silo_turns / max(self.silo, self.silo_twice)
+        if self.silo_twice is None or self.team_twice is None:
+            return None
+        return self.silo_turns / max(self.silo, self.silo_twice, self.team_twice)
 
 
 Line = Mapping[str, Any]
 HEAD = (
     "| row | threads | Silo, us | torch, us | ratio | in turns: Silo, us | torch, us | ratio | over alone"
-    " | with itself: Silo, us | torch, us | over cold | efficiency | torch's | in turns, on |"
+    " | with itself: Silo, us | on the team, us | torch, us | over these | efficiency | torch's | in turns, on |"
 )
 
 
@@ -82,15 +85,19 @@ def cells(
     alone: Sequence[Line],
     torch: Sequence[Line],
     turns: Sequence[Line],
-    twice: Sequence[Sequence[Line] | None] = (None, None),
+    silo_twice: Sequence[Line] | None = None,
+    team_twice: Sequence[Line] | None = None,
+    torch_twice: Sequence[Line] | None = None,
 ) -> list[Cell]:
     """The lines of processes of each kind, joined by row and threads.
 
-    Rows that a process lacks are left out. ``twice``: Silo, and torch, in turns with itself, if that was measured.
+    Rows that a process lacks are left out. ``_twice``: in turns with itself, ``team`` on OpenMP threads, if measured.
     """
     ours, theirs, both = kinds = [_by_row_and_threads(lines) for lines in (alone, torch, turns)]
-    silo_same, torch_same = (None if lines is None else _by_row_and_threads(lines) for lines in twice)
-    kinds += [lines for lines in (silo_same, torch_same) if lines is not None]
+    silo_same, team_same, torch_same = (
+        None if lines is None else _by_row_and_threads(lines) for lines in (silo_twice, team_twice, torch_twice)
+    )
+    kinds += [lines for lines in (silo_same, team_same, torch_same) if lines is not None]
     made: list[Cell] = []
     for (row, threads), line in ours.items():
         if any((row, threads) not in others for others in kinds):
@@ -109,6 +116,7 @@ def cells(
                 torch_turns=pair["torch"]["us"],
                 turns_ratio=pair["ratio"],
                 silo_twice=silo_same[row, threads]["silo"]["us"] if silo_same is not None else None,
+                team_twice=team_same[row, threads]["silo"]["us"] if team_same is not None else None,
                 torch_twice=torch_same[row, threads]["torch"]["us"] if torch_same is not None else None,
                 silo_efficiency=one_silo / us / threads,
                 torch_efficiency=one_torch / other / threads,
@@ -209,7 +217,7 @@ def judge(found: Sequence[Cell]) -> list[Bar]:
         cold = {cell.row: cost for cell in several if (cost := cell.cold_cost) is not None}
         if cold:
             row = max(cold, key=cold.__getitem__)
-            bars.append(Bar(f"turns over cold caches, dearest row: {row}", cold[row], TURNS_COST_COLD))
+            bars.append(Bar(f"turns over cold caches and the team, dearest row: {row}", cold[row], TURNS_COST_COLD))
     mean = geometric_mean(cell.turns_cost for cell in several)
     bars.append(Bar(f"turns over alone, Silo, {most} threads, geometric mean", mean, TURNS_COST_SILO))
     mean = geometric_mean(cell.torch_turns / cell.torch for cell in several)
@@ -237,12 +245,12 @@ def table(found: Sequence[Cell]) -> str:
     """Markdown, a line for each row and number of threads."""
     lines = [
         HEAD,
-        "| --- " * 15 + "|",
+        "| --- " * 16 + "|",
     ]
     lines += [
         f"| {cell.row} | {cell.threads} | {cell.silo:.4g} | {cell.torch:.4g} | {cell.ratio:.2f} |"
         f" {cell.silo_turns:.4g} | {cell.torch_turns:.4g} | {cell.turns_ratio:.2f} |"
-        f" {cell.turns_cost:.2f} | {_shown(cell.silo_twice)} | {_shown(cell.torch_twice)} |"
+        f" {cell.turns_cost:.2f} | {_shown(cell.silo_twice)} | {_shown(cell.team_twice)} | {_shown(cell.torch_twice)} |"
         f" {_ratio(cell.cold_cost)} | {cell.silo_efficiency:.2f} | {cell.torch_efficiency:.2f} |"
         f" {_listed(cell.picks)} |" + ("" if cell.right else " WRONG")
         for cell in found
