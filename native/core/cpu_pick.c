@@ -19,6 +19,9 @@
 #define LATE_TIMES 3
 #define LATE_NANOSECONDS UINT64_C(200000)
 #define LATE_LAUNCHES 3
+/* A launch that lost more than this waited for a thread that did not run. To spread the threads of
+ * a team over CPUs that are free costs a tenth of it. */
+#define SPREAD_FROM UINT64_C(1000000)
 /* A team whose threads came late is left for this many times the lost time, so that the launches
  * that find out cost a twentieth of the time at most. Each late launch after that doubles the time,
  * to MOST_TIMES_LOST of its own loss. Without these limits, launches that
@@ -94,20 +97,38 @@ static uint64_t at_most(uint64_t nanoseconds, uint64_t limit) {
     return nanoseconds < limit ? nanoseconds : limit;
 }
 
-void silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now) {
-    if (took <= LATE_TIMES * worked + LATE_NANOSECONDS) {
-        stay->late = 0;
-        stay->away = stay->lost = 0;
-        return;
-    }
-    const uint64_t lost = at_most(took - worked, MOST_AWAY); /* no product of it overflows */
-    stay->lost += lost;
+/* Count a launch that its team's threads were late for, and leave the team after several. */
+static void count_late(struct silo_cpu_stay *stay, uint64_t now) {
     if (++stay->late < LATE_LAUNCHES)
         return;
     stay->late = LATE_LAUNCHES - 1; /* the next one that is late is enough */
     stay->away = stay->away == 0
                      ? at_most(TIMES_LOST * stay->lost, AWAY)
-                     : at_most(2 * stay->away, at_most(MOST_TIMES_LOST * lost, MOST_AWAY));
+                     : at_most(2 * stay->away, at_most(MOST_TIMES_LOST * stay->last, MOST_AWAY));
     stay->lost = 0;
     stay->away_until = now + stay->away;
+    stay->spread = false; /* the launch that tries the team again may spread it again */
+}
+
+bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now) {
+    if (took <= LATE_TIMES * worked + LATE_NANOSECONDS) {
+        stay->late = 0;
+        stay->away = stay->lost = 0;
+        stay->spread = false;
+        return false;
+    }
+    stay->last = at_most(took - worked, MOST_AWAY); /* no product of it overflows */
+    stay->lost += stay->last;
+    if (!stay->spread && stay->last > SPREAD_FROM)
+        return true;
+    count_late(stay, now);
+    return false;
+}
+
+void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t took, uint64_t now) {
+    stay->spread = true;
+    stay->last += at_most(took, MOST_AWAY);
+    stay->lost += at_most(took, MOST_AWAY);
+    if (!apart)
+        count_late(stay, now);
 }

@@ -64,7 +64,9 @@ struct silo_cpu_stay {
     uint64_t away_until; /* 0: its threads did not come late */
     uint64_t away;       /* how long the team was left because its threads came late; 0: never */
     uint64_t lost;       /* time lost by the launches in a row that its threads were late for */
-    int late;            /* the number of these launches */
+    uint64_t last;       /* by the last of these */
+    int late;            /* their number */
+    bool spread;         /* its threads were spread over the CPUs since they last came on time */
 };
 
 /* For a launch at `now`, `gap` nanoseconds after the one before: whether the team rests, which is
@@ -75,7 +77,13 @@ bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, u
 bool silo_cpu_stay_late(const struct silo_cpu_stay *stay, uint64_t now);
 
 /* Note a launch that ran on the team: it took `took` nanoseconds, and each thread that came worked
- * on its programs for `worked` of these. */
-void silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now);
+ * on its programs for `worked` of these. Returns whether to spread the team's threads over the CPUs
+ * (silo_cpu_watch_spread): two of them may share a CPU, and the system moves neither as long as
+ * both spin. */
+bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now);
+
+/* Note that the team's threads were spread, which took `took` nanoseconds; `apart`: each has a CPU
+ * of its own now. */
+void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t took, uint64_t now);
 
 #endif

@@ -38,6 +38,7 @@
  * of both threads. */
 #define GRAIN_AWAKE 2500
 #define GRAIN_ASLEEP 12000
+#define GRAIN_CONTENDED 50000 /* on CPUs that a team's threads spin on */
 /* The most nanoseconds that fetching the launch, its code and its arrays from other CPUs' caches
  * may take of the time that a thread spends in the programs of a launch. */
 #define MOST_JOINING 4000
@@ -268,6 +269,11 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
     return facts;
 }
 
+/* Whether the pool's threads run while a team spins on their CPUs. */
+static bool beside_team(enum silo_cpu_reason reason) {
+    return reason == SILO_CPU_OWN_LATE || reason == SILO_CPU_OWN_RESTS;
+}
+
 /* Plans a launch that may have several threads; `known` is the known time of a program. */
 static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int threads) {
     const uint64_t total = job->launch->total;
@@ -289,7 +295,9 @@ static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int 
     }
     const bool awake = plan.team != 0 ? plan.reason != SILO_CPU_TEAM_ASKED || plan.gap < TEAM_LOOKS
                                       : plan.gap < silo_cpu_workers_looking();
-    if (!awake)
+    if (beside_team(plan.reason))
+        plan.threads = worth(total, known, GRAIN_CONTENDED, threads);
+    else if (!awake)
         plan.threads = worth(total, known, GRAIN_ASLEEP, threads);
     return plan;
 }
@@ -318,9 +326,13 @@ static void run_here(struct silo_cpu_job *job) {
 }
 
 /* How long threads look for the next launch. Caller holds pool.launch. */
-static void choose_look(uint64_t gap) {
+static void choose_look(const struct plan *plan) {
     const uint64_t spin = silo_cpu_workers_spinning();
-    if (gap <= spin)
+    /* A team that is awake, or was a moment ago, needs the CPUs for its next region: a thread of it
+     * that wakes while the pool's threads look may share a CPU with another of its threads. */
+    if (plan->reason == SILO_CPU_TEAM_AWAKE || beside_team(plan->reason))
+        pool.late = LATE_LAUNCHES;
+    else if (plan->gap <= spin)
         pool.late = 0;
     else if (pool.late < LATE_LAUNCHES)
         pool.late++;
@@ -336,7 +348,7 @@ static uint64_t worked(const struct silo_cpu_job *job) {
 
 /* On several threads. Caller holds pool.launch. */
 static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
-    choose_look(plan->gap);
+    choose_look(plan);
     atomic_fetch_add_explicit(&pool.picks[plan->reason], 1, memory_order_relaxed);
     if (plan->team == 0) {
         silo_cpu_workers_run(job, plan->threads - 1, 1, run_here);
@@ -351,7 +363,11 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
         run_on_team(job);
     if (plan->reason != SILO_CPU_TEAM_ASKED) {
         const uint64_t ended = silo_cpu_now();
-        silo_cpu_stay_tell(&stay, ended - begun, worked(job), ended);
+        if (silo_cpu_stay_tell(&stay, ended - begun, worked(job), ended) && !job->alone) {
+            const bool apart = silo_cpu_watch_spread();
+            const uint64_t after = silo_cpu_now();
+            silo_cpu_stay_spread(&stay, apart, after - ended, after);
+        }
     }
     job->team = 0;
 }

@@ -34,10 +34,14 @@ class Facts(ctypes.Structure):
     ]
 
 
+NANOSECONDS = ("since", "apart", "hold", "rests_from", "away_until", "away", "lost", "last")
+
+
 class Stay(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_uint64) for name in ("since", "apart", "hold", "rests_from", "away_until", "away", "lost")),
+        *((name, ctypes.c_uint64) for name in NANOSECONDS),
         ("late", ctypes.c_int),
+        ("spread", ctypes.c_bool),
     ]
 
 
@@ -53,7 +57,9 @@ def library(tmp_path_factory):
     loaded.silo_cpu_stay_rests.argtypes = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64]
     loaded.silo_cpu_stay_late.restype = ctypes.c_bool
     loaded.silo_cpu_stay_late.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    loaded.silo_cpu_stay_tell.restype = ctypes.c_bool
     loaded.silo_cpu_stay_tell.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 3]
+    loaded.silo_cpu_stay_spread.argtypes = [ctypes.c_void_p, ctypes.c_bool, *[ctypes.c_uint64] * 2]
     return loaded
 
 
@@ -132,8 +138,12 @@ def test_a_team_that_never_sleeps_is_used_after_all(library):
     assert len(said) < 0.03 * 60 * S / MS
 
 
-def tell(library, stay, took, worked, now):
-    library.silo_cpu_stay_tell(ctypes.byref(stay), took, worked, now)
+def tell(library, stay, took, worked, now, *, apart=False, spreading=MS // 10):
+    """Whether the team was spread, which took ``spreading``; ``apart``: its threads got CPUs of their own by that."""
+    spread = library.silo_cpu_stay_tell(ctypes.byref(stay), took, worked, now)
+    if spread:
+        library.silo_cpu_stay_spread(ctypes.byref(stay), apart, spreading, now)
+    return spread
 
 
 def late(library, stay, now):
@@ -187,6 +197,49 @@ def test_a_launch_that_lost_years_overflows_nothing(library):
     assert not late(library, stay, MS + 500 * MS)
 
 
+def test_a_launch_that_lost_milliseconds_spreads_the_team_at_once(library):
+    """Two threads of the team that share a CPU are moved apart, and the team is not left for it."""
+    stay = Stay()
+    for turn in range(20):
+        assert tell(library, stay, 8 * MS, 10_000, MS * turn, apart=True)
+        assert not tell(library, stay, 20_000, 10_000, MS * turn)
+    assert not late(library, stay, 20 * MS)
+
+
+def test_a_team_that_is_late_although_it_was_spread_is_left(library):
+    """On a busy machine no CPU is free for a thread that wakes."""
+    stay = Stay()
+    assert [tell(library, stay, 8 * MS, 10_000, MS * turn, apart=True) for turn in range(4)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert late(library, stay, 5 * MS)
+
+
+def test_a_team_that_was_left_is_spread_again_when_it_is_tried(library):
+    stay = Stay()
+    assert [tell(library, stay, 8 * MS, 10_000, 0) for _ in range(3)] == [True, False, False]
+    assert late(library, stay, 1)
+    assert tell(library, stay, 8 * MS, 10_000, 300 * MS, apart=True)
+    assert not late(library, stay, 301 * MS)
+
+
+def test_the_time_of_spreading_counts_as_lost(library):
+    stay, slow = Stay(), Stay()
+    for one, spreading in ((stay, MS // 10), (slow, 5 * MS)):
+        for turn in range(3):
+            tell(library, one, 2 * MS, 10_000, MS * turn, spreading=spreading)
+    assert [late(library, one, 130 * MS) for one in (stay, slow)] == [False, True]
+
+
+def test_launches_that_lost_less_than_spreading_is_worth_do_not_spread_the_team(library):
+    stay = Stay()
+    assert not any(tell(library, stay, 600_000, 10_000, MS * turn) for turn in range(4))
+    assert late(library, stay, 5 * MS)
+
+
 def test_a_long_launch_is_not_a_late_one(library):
     stay = Stay()
     for turn in range(100):
@@ -209,6 +262,8 @@ CASES = {
     "never_used": "active",
     "another_thread": "active",
     "fewer_threads": "active",
+    "spread": "active",
+    "on_one_cpu": "passive",
     "launches": "active",
     "launches_asleep": "passive",
     "forked": "active",
@@ -225,7 +280,7 @@ def watch_check(tmp_path_factory):
 
 @pytest.mark.parametrize("case", CASES)
 def test_whether_the_threads_of_a_team_are_awake(watch_check, case, monkeypatch):
-    needed = 3 if case == "fewer_threads" else 1 if case == "asleep" else 2
+    needed = 3 if case == "fewer_threads" else 1 if case in ("asleep", "on_one_cpu") else 2
     if len(os.sched_getaffinity(0)) < needed:
         pytest.skip(f"needs {needed} CPUs, or a team's threads cannot all be awake")
     monkeypatch.setenv("OMP_WAIT_POLICY", CASES[case])
