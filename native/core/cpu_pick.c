@@ -20,13 +20,15 @@
 #define LATE_NANOSECONDS UINT64_C(200000)
 #define LATE_LAUNCHES 3
 /* A launch that lost more than this waited for a thread that did not run. To spread the threads of
- * a team over CPUs that are free costs a tenth of it. */
+ * a team over CPUs that are free costs a tenth of it, and never more than QUICK. */
 #define SPREAD_FROM UINT64_C(1000000)
-/* A team whose threads came late is left for this many times the lost time, so that the launches
- * that find out cost a twentieth of the time at most. Each late launch after that doubles the time,
- * to MOST_TIMES_LOST of its own loss. Without these limits, launches that
- * lost a fraction of a millisecond would leave the team for seconds, and share its CPUs meanwhile.
- */
+#define QUICK UINT64_C(500000)
+/* A team whose threads came late is left, and tried soon: launches beside its spinning threads take
+ * several times as long. If its threads are late once more, it is left for TIMES_LOST the lost
+ * time, so that the launches that find out cost a twentieth of the time at most. Each late launch
+ * after that doubles the time, to MOST_TIMES_LOST of its own loss. Without these limits, launches
+ * that lost a fraction of a millisecond would leave the team for seconds. */
+#define SOON UINT64_C(4000000)
 #define TIMES_LOST 20
 #define MOST_TIMES_LOST 400
 #define AWAY UINT64_C(250000000)
@@ -89,8 +91,12 @@ bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, u
     return stay->rests_from != 0;
 }
 
-bool silo_cpu_stay_late(const struct silo_cpu_stay *stay, uint64_t now) {
-    return now < stay->away_until;
+bool silo_cpu_stay_late(const struct silo_cpu_stay *stay) {
+    return stay->try_at != 0;
+}
+
+bool silo_cpu_stay_tries(const struct silo_cpu_stay *stay, uint64_t now) {
+    return stay->try_at != 0 && now >= stay->try_at;
 }
 
 static uint64_t at_most(uint64_t nanoseconds, uint64_t limit) {
@@ -102,19 +108,23 @@ static void count_late(struct silo_cpu_stay *stay, uint64_t now) {
     if (++stay->late < LATE_LAUNCHES)
         return;
     stay->late = LATE_LAUNCHES - 1; /* the next one that is late is enough */
-    stay->away = stay->away == 0
-                     ? at_most(TIMES_LOST * stay->lost, AWAY)
-                     : at_most(2 * stay->away, at_most(MOST_TIMES_LOST * stay->last, MOST_AWAY));
-    stay->lost = 0;
-    stay->away_until = now + stay->away;
-    stay->spread = false; /* the launch that tries the team again may spread it again */
+    const uint64_t by_loss = at_most(TIMES_LOST * stay->lost, AWAY);
+    if (!stay->vain) {
+        stay->try_at = now + at_most(by_loss, SOON);
+    } else {
+        stay->away = stay->away == 0 ? by_loss
+                                     : at_most(2 * stay->away,
+                                               at_most(MOST_TIMES_LOST * stay->last, MOST_AWAY));
+        stay->try_at = now + stay->away;
+        stay->lost = 0;
+    }
 }
 
 bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now) {
     if (took <= LATE_TIMES * worked + LATE_NANOSECONDS) {
         stay->late = 0;
         stay->away = stay->lost = 0;
-        stay->spread = false;
+        stay->spread = stay->vain = false;
         return false;
     }
     stay->last = at_most(took - worked, MOST_AWAY); /* no product of it overflows */
@@ -126,9 +136,16 @@ bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t work
 }
 
 void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t took, uint64_t now) {
+    took = at_most(took, MOST_AWAY);
     stay->spread = true;
-    stay->last += at_most(took, MOST_AWAY);
-    stay->lost += at_most(took, MOST_AWAY);
-    if (!apart)
+    stay->lost += took;
+    if (stay->try_at != 0 && (!apart || took > QUICK)) {
+        stay->try_at = now + at_most(TIMES_LOST * took, MOST_AWAY);
+    } else if (stay->try_at != 0) {
+        stay->try_at = 0;
+        stay->vain = true;
+    } else if (!apart) {
+        stay->last += took;
         count_late(stay, now);
+    }
 }

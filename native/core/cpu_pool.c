@@ -38,7 +38,7 @@
  * of both threads. */
 #define GRAIN_AWAKE 2500
 #define GRAIN_ASLEEP 12000
-#define GRAIN_CONTENDED 50000 /* on CPUs that a team's threads spin on */
+#define GRAIN_CONTENDED 100000 /* on CPUs that a team's threads spin on */
 /* The most nanoseconds that fetching the launch, its code and its arrays from other CPUs' caches
  * may take of the time that a thread spends in the programs of a launch. */
 #define MOST_JOINING 4000
@@ -241,6 +241,14 @@ static uint64_t guess(uint64_t total, uint64_t known, int threads) {
     return __builtin_mul_overflow(total, known, &work) ? UINT64_MAX : work / 16 / (uint64_t)threads;
 }
 
+/* Move the threads of this thread's team apart, and note what became of it. */
+static void spread_team(void) {
+    const uint64_t begun = silo_cpu_now();
+    const bool apart = silo_cpu_watch_spread();
+    const uint64_t ended = silo_cpu_now();
+    silo_cpu_stay_spread(&stay, apart, ended - begun, ended);
+}
+
 /* The facts about an OpenMP runtime, as far as the setting uses them. Programs that may wait
  * for each other, and a thread that holds Python's lock, which another may need, cannot run on a
  * team: until the end of a parallel region this thread cannot release the lock. */
@@ -264,7 +272,9 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
         facts.awake = facts.team <= facts.cpus &&
                       silo_cpu_watch_awake(facts.team, about, plan->gap, plan->now);
         facts.rests = silo_cpu_stay_rests(&stay, facts.awake, plan->gap, plan->now);
-        facts.late = silo_cpu_stay_late(&stay, plan->now);
+        if (facts.awake && silo_cpu_stay_tries(&stay, plan->now))
+            spread_team();
+        facts.late = silo_cpu_stay_late(&stay);
     }
     return facts;
 }
@@ -363,11 +373,8 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
         run_on_team(job);
     if (plan->reason != SILO_CPU_TEAM_ASKED) {
         const uint64_t ended = silo_cpu_now();
-        if (silo_cpu_stay_tell(&stay, ended - begun, worked(job), ended) && !job->alone) {
-            const bool apart = silo_cpu_watch_spread();
-            const uint64_t after = silo_cpu_now();
-            silo_cpu_stay_spread(&stay, apart, after - ended, after);
-        }
+        if (silo_cpu_stay_tell(&stay, ended - begun, worked(job), ended) && !job->alone)
+            spread_team();
     }
     job->team = 0;
 }
