@@ -34,6 +34,12 @@
 #define AWAY UINT64_C(250000000)
 #define MOST_AWAY UINT64_C(8000000000)
 
+/* A launch ends with its last thread, and with more threads the last one comes later. Waking a
+ * sleeping thread costs time of both threads, and on a CPU that another thread spins on it takes
+ * the longest. */
+#define GRAIN_ASLEEP UINT64_C(12000)
+#define GRAIN_BESIDE UINT64_C(100000)
+
 const char *const silo_cpu_reason_names[SILO_CPU_REASONS] = {
     [SILO_CPU_OWN_ASKED] = "own_asked",     [SILO_CPU_OWN_NEEDED] = "own_needed",
     [SILO_CPU_OWN_ALONE] = "own_alone",     [SILO_CPU_OWN_NO_TEAM] = "own_no_team",
@@ -67,6 +73,16 @@ enum silo_cpu_reason silo_cpu_pick(const struct silo_cpu_facts *facts) {
 
 bool silo_cpu_picks_team(enum silo_cpu_reason reason) {
     return reason >= SILO_CPU_TEAM_ASKED;
+}
+
+bool silo_cpu_beside_team(enum silo_cpu_reason reason) {
+    return reason == SILO_CPU_OWN_LATE || reason == SILO_CPU_OWN_RESTS;
+}
+
+uint64_t silo_cpu_grain(enum silo_cpu_reason reason, bool awake) {
+    if (silo_cpu_beside_team(reason))
+        return GRAIN_BESIDE;
+    return awake ? SILO_CPU_LEAST_GRAIN : GRAIN_ASLEEP;
 }
 
 bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, uint64_t now) {

@@ -53,6 +53,14 @@ enum silo_cpu_reason silo_cpu_pick(const struct silo_cpu_facts *facts);
 /* Whether a team runs the launch, alone or beside the pool's threads. */
 bool silo_cpu_picks_team(enum silo_cpu_reason reason);
 
+/* Whether the pool's threads run the launch while a team spins on their CPUs. */
+bool silo_cpu_beside_team(enum silo_cpu_reason reason);
+
+/* Each thread of a launch gets at least this many nanoseconds of work; `awake`: the threads look
+ * for it now. */
+uint64_t silo_cpu_grain(enum silo_cpu_reason reason, bool awake);
+#define SILO_CPU_LEAST_GRAIN 2500 /* the least of them */
+
 /* The launches of one thread on its team, for the facts `late` and `rests`. Begins as 0. Times are
  * by silo_cpu_now. */
 struct silo_cpu_stay {

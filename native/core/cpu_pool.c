@@ -33,12 +33,6 @@
 /* A launch of fewer nanoseconds stays on its thread: an awake thread needs a microsecond or two to
  * join and leave. */
 #define LEAST_SHARED 5000
-/* Each thread of a launch gets at least this many nanoseconds of work: the launch ends with its
- * last thread, and with more threads the last one comes later. Waking a sleeping thread costs time
- * of both threads. */
-#define GRAIN_AWAKE 2500
-#define GRAIN_ASLEEP 12000
-#define GRAIN_CONTENDED 100000 /* on CPUs that a team's threads spin on */
 /* The most nanoseconds that fetching the launch, its code and its arrays from other CPUs' caches
  * may take of the time that a thread spends in the programs of a launch. */
 #define MOST_JOINING 4000
@@ -279,11 +273,6 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
     return facts;
 }
 
-/* Whether the pool's threads run while a team spins on their CPUs. */
-static bool beside_team(enum silo_cpu_reason reason) {
-    return reason == SILO_CPU_OWN_LATE || reason == SILO_CPU_OWN_RESTS;
-}
-
 /* Plans a launch that may have several threads; `known` is the known time of a program. */
 static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int threads) {
     const uint64_t total = job->launch->total;
@@ -305,10 +294,7 @@ static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int 
     }
     const bool awake = plan.team != 0 ? plan.reason != SILO_CPU_TEAM_ASKED || plan.gap < TEAM_LOOKS
                                       : plan.gap < silo_cpu_workers_looking();
-    if (beside_team(plan.reason))
-        plan.threads = worth(total, known, GRAIN_CONTENDED, threads);
-    else if (!awake)
-        plan.threads = worth(total, known, GRAIN_ASLEEP, threads);
+    plan.threads = worth(total, known, silo_cpu_grain(plan.reason, awake), threads);
     return plan;
 }
 
@@ -340,7 +326,7 @@ static void choose_look(const struct plan *plan) {
     const uint64_t spin = silo_cpu_workers_spinning();
     /* A team that is awake, or was a moment ago, needs the CPUs for its next region: a thread of it
      * that wakes while the pool's threads look may share a CPU with another of its threads. */
-    if (plan->reason == SILO_CPU_TEAM_AWAKE || beside_team(plan->reason))
+    if (plan->reason == SILO_CPU_TEAM_AWAKE || silo_cpu_beside_team(plan->reason))
         pool.late = LATE_LAUNCHES;
     else if (plan->gap <= spin)
         pool.late = 0;
@@ -445,10 +431,10 @@ static void count_absence(const struct silo_cpu_job *job, int threads) {
 static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     const uint64_t total = job->launch->total;
     const uint64_t known = __atomic_load_n(cost, __ATOMIC_RELAXED);
-    const bool small = worth(total, known, GRAIN_AWAKE, threads) == 1;
+    const bool small = worth(total, known, SILO_CPU_LEAST_GRAIN, threads) == 1;
     struct plan plan = {.threads = 1};
     if (!small)
-        plan = plan_for(job, known, worth(total, known, GRAIN_AWAKE, threads));
+        plan = plan_for(job, known, worth(total, known, SILO_CPU_LEAST_GRAIN, threads));
     threads = plan.threads;
     if (threads > 1 && pthread_mutex_trylock(&pool.launch) == 0) {
         divide(job, known, threads);

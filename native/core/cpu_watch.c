@@ -48,6 +48,11 @@
  * thread's team was awake. */
 #define MOST_IN_VAIN 2
 
+/* How long threads sleep so that the system finds a CPU for them when they wake: long enough that
+ * all of them sleep at some moment, also two that share a CPU. */
+#define INSTANT 20000
+#define CPU_WORDS 16 /* of 64 CPUs each */
+
 static _Atomic int in_vain;
 
 /* The calling thread's own. */
@@ -133,9 +138,6 @@ static void call_roll(int size) {
     watch.size = watch.known[0] != 0 ? size : 0;
     watch.clock[0] = watch.clock[1] = 0;
 }
-
-#define CPU_WORDS 16
-#define INSTANT 20000
 
 struct places {
     _Atomic uint64_t used[CPU_WORDS]; /* a bit for each CPU */

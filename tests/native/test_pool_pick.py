@@ -54,6 +54,8 @@ def library(tmp_path_factory):
     subprocess.run([found, "-std=c11", "-shared", "-fPIC", *source, "-o", str(built)], check=True)
     loaded = ctypes.CDLL(str(built))
     loaded.silo_cpu_picks_team.restype = ctypes.c_bool
+    loaded.silo_cpu_grain.restype = ctypes.c_uint64
+    loaded.silo_cpu_grain.argtypes = [ctypes.c_int, ctypes.c_bool]
     loaded.silo_cpu_stay_rests.restype = ctypes.c_bool
     loaded.silo_cpu_stay_rests.argtypes = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64]
     loaded.silo_cpu_stay_late.restype = ctypes.c_bool
@@ -99,6 +101,14 @@ def picked(library, setting="auto", **facts):
 )
 def test_the_choice_follows_from_the_facts(library, setting, facts, reason):
     assert picked(library, setting, **facts) == (reason, reason.startswith("team"))
+
+
+def test_launches_beside_a_team_that_spins_have_few_threads(library):
+    names = (ctypes.c_char_p * 12).in_dll(library, "silo_cpu_reason_names")
+    few = {name.decode() for reason, name in enumerate(names) if library.silo_cpu_grain(reason, True) == 100_000}
+    assert few == {"own_late", "own_rests"}
+    own_asleep = list(names).index(b"own_asleep")
+    assert [library.silo_cpu_grain(own_asleep, awake) for awake in (True, False)] == [2500, 12_000]
 
 
 def rests(library, stay, until, *, awake=True, gap=MS // 2, begin=MS, step=MS):
