@@ -19,15 +19,26 @@
 #define LATE_TIMES 3
 #define LATE_NANOSECONDS UINT64_C(200000)
 #define LATE_LAUNCHES 3
-/* A team whose threads came late is left for this many times the lost time, so that the launches
- * that find out cost a twentieth of the time at most. Each late launch after that doubles the time,
- * to MOST_TIMES_LOST of its own loss. Without these limits, launches that
- * lost a fraction of a millisecond would leave the team for seconds, and share its CPUs meanwhile.
- */
+/* A launch that lost more than this waited for a thread that did not run. To spread the threads of
+ * a team over CPUs that are free costs a tenth of it, and never more than QUICK. */
+#define SPREAD_FROM UINT64_C(1000000)
+#define QUICK UINT64_C(500000)
+/* A team whose threads came late is left, and tried soon: launches beside its spinning threads take
+ * several times as long. If its threads are late once more, it is left for TIMES_LOST the lost
+ * time, so that the launches that find out cost a twentieth of the time at most. Each late launch
+ * after that doubles the time, to MOST_TIMES_LOST of its own loss. Without these limits, launches
+ * that lost a fraction of a millisecond would leave the team for seconds. */
+#define SOON UINT64_C(4000000)
 #define TIMES_LOST 20
 #define MOST_TIMES_LOST 400
 #define AWAY UINT64_C(250000000)
 #define MOST_AWAY UINT64_C(8000000000)
+
+/* A launch ends with its last thread, and with more threads the last one comes later. Waking a
+ * sleeping thread costs time of both threads, and on a CPU that another thread spins on it takes
+ * the longest. */
+#define GRAIN_ASLEEP UINT64_C(12000)
+#define GRAIN_BESIDE UINT64_C(100000)
 
 const char *const silo_cpu_reason_names[SILO_CPU_REASONS] = {
     [SILO_CPU_OWN_ASKED] = "own_asked",     [SILO_CPU_OWN_NEEDED] = "own_needed",
@@ -64,6 +75,16 @@ bool silo_cpu_picks_team(enum silo_cpu_reason reason) {
     return reason >= SILO_CPU_TEAM_ASKED;
 }
 
+bool silo_cpu_beside_team(enum silo_cpu_reason reason) {
+    return reason == SILO_CPU_OWN_LATE || reason == SILO_CPU_OWN_RESTS;
+}
+
+uint64_t silo_cpu_grain(enum silo_cpu_reason reason, bool awake) {
+    if (silo_cpu_beside_team(reason))
+        return GRAIN_BESIDE;
+    return awake ? SILO_CPU_LEAST_GRAIN : GRAIN_ASLEEP;
+}
+
 bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, uint64_t now) {
     if (gap >= CLOSE)
         stay->apart = now;
@@ -86,28 +107,61 @@ bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, u
     return stay->rests_from != 0;
 }
 
-bool silo_cpu_stay_late(const struct silo_cpu_stay *stay, uint64_t now) {
-    return now < stay->away_until;
+bool silo_cpu_stay_late(const struct silo_cpu_stay *stay) {
+    return stay->try_at != 0;
+}
+
+bool silo_cpu_stay_tries(const struct silo_cpu_stay *stay, uint64_t now) {
+    return stay->try_at != 0 && now >= stay->try_at;
 }
 
 static uint64_t at_most(uint64_t nanoseconds, uint64_t limit) {
     return nanoseconds < limit ? nanoseconds : limit;
 }
 
-void silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now) {
-    if (took <= LATE_TIMES * worked + LATE_NANOSECONDS) {
-        stay->late = 0;
-        stay->away = stay->lost = 0;
-        return;
-    }
-    const uint64_t lost = at_most(took - worked, MOST_AWAY); /* no product of it overflows */
-    stay->lost += lost;
+/* Count a launch that its team's threads were late for, and leave the team after several. */
+static void count_late(struct silo_cpu_stay *stay, uint64_t now) {
     if (++stay->late < LATE_LAUNCHES)
         return;
     stay->late = LATE_LAUNCHES - 1; /* the next one that is late is enough */
-    stay->away = stay->away == 0
-                     ? at_most(TIMES_LOST * stay->lost, AWAY)
-                     : at_most(2 * stay->away, at_most(MOST_TIMES_LOST * lost, MOST_AWAY));
-    stay->lost = 0;
-    stay->away_until = now + stay->away;
+    const uint64_t by_loss = at_most(TIMES_LOST * stay->lost, AWAY);
+    if (!stay->vain) {
+        stay->try_at = now + at_most(by_loss, SOON);
+    } else {
+        stay->away = stay->away == 0 ? by_loss
+                                     : at_most(2 * stay->away,
+                                               at_most(MOST_TIMES_LOST * stay->last, MOST_AWAY));
+        stay->try_at = now + stay->away;
+        stay->lost = 0;
+    }
+}
+
+bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now) {
+    if (took <= LATE_TIMES * worked + LATE_NANOSECONDS) {
+        stay->late = 0;
+        stay->away = stay->lost = 0;
+        stay->spread = stay->vain = false;
+        return false;
+    }
+    stay->last = at_most(took - worked, MOST_AWAY); /* no product of it overflows */
+    stay->lost += stay->last;
+    if (!stay->spread && stay->last > SPREAD_FROM)
+        return true;
+    count_late(stay, now);
+    return false;
+}
+
+void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t took, uint64_t now) {
+    took = at_most(took, MOST_AWAY);
+    stay->spread = true;
+    stay->lost += took;
+    if (stay->try_at != 0 && (!apart || took > QUICK)) {
+        stay->try_at = now + at_most(TIMES_LOST * took, MOST_AWAY);
+    } else if (stay->try_at != 0) {
+        stay->try_at = 0;
+        stay->vain = true;
+    } else if (!apart) {
+        stay->last += took;
+        count_late(stay, now);
+    }
 }

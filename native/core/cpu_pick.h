@@ -53,6 +53,14 @@ enum silo_cpu_reason silo_cpu_pick(const struct silo_cpu_facts *facts);
 /* Whether a team runs the launch, alone or beside the pool's threads. */
 bool silo_cpu_picks_team(enum silo_cpu_reason reason);
 
+/* Whether the pool's threads run the launch while a team spins on their CPUs. */
+bool silo_cpu_beside_team(enum silo_cpu_reason reason);
+
+/* Each thread of a launch gets at least this many nanoseconds of work; `awake`: the threads look
+ * for it now. */
+uint64_t silo_cpu_grain(enum silo_cpu_reason reason, bool awake);
+#define SILO_CPU_LEAST_GRAIN 2500 /* the least of them */
+
 /* The launches of one thread on its team, for the facts `late` and `rests`. Begins as 0. Times are
  * by silo_cpu_now. */
 struct silo_cpu_stay {
@@ -61,21 +69,34 @@ struct silo_cpu_stay {
                        call */
     uint64_t hold;  /* how long a series may last until the team is left for a while; 0: as usual */
     uint64_t rests_from; /* 0: it is not left */
-    uint64_t away_until; /* 0: its threads did not come late */
-    uint64_t away;       /* how long the team was left because its threads came late; 0: never */
-    uint64_t lost;       /* time lost by the launches in a row that its threads were late for */
-    int late;            /* the number of these launches */
+    uint64_t try_at; /* when to try a team that was left because its threads came late; 0: it was
+                        not left */
+    uint64_t away;   /* how long it is left if spreading it was in vain; 0: not decided */
+    uint64_t lost;   /* time lost by the launches in a row that its threads were late for */
+    uint64_t last;   /* by the last of these */
+    int late;        /* their number */
+    bool spread;     /* its threads were spread over the CPUs since they last came on time */
+    bool vain;       /* they were spread, launches came back, and did not come on time since */
 };
 
 /* For a launch at `now`, `gap` nanoseconds after the one before: whether the team rests, which is
  * `awake` or not. */
 bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, uint64_t now);
 
-/* Whether the team's threads came late, so that it is left. */
-bool silo_cpu_stay_late(const struct silo_cpu_stay *stay, uint64_t now);
+/* Whether the team was left because its threads came late. */
+bool silo_cpu_stay_late(const struct silo_cpu_stay *stay);
+
+/* Whether to try a team that was left: to spread its threads over the CPUs. */
+bool silo_cpu_stay_tries(const struct silo_cpu_stay *stay, uint64_t now);
 
 /* Note a launch that ran on the team: it took `took` nanoseconds, and each thread that came worked
- * on its programs for `worked` of these. */
-void silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now);
+ * on its programs for `worked` of these. Returns whether to spread the team's threads over the CPUs
+ * (silo_cpu_watch_spread): two of them may share a CPU, and the system moves neither as long as
+ * both spin. */
+bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now);
+
+/* Note that the team's threads were spread, which took `took` nanoseconds; `apart`: each has a CPU
+ * of its own now. Launches come back to a team that was left if it is, and took no long time. */
+void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t took, uint64_t now);
 
 #endif

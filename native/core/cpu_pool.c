@@ -33,11 +33,6 @@
 /* A launch of fewer nanoseconds stays on its thread: an awake thread needs a microsecond or two to
  * join and leave. */
 #define LEAST_SHARED 5000
-/* Each thread of a launch gets at least this many nanoseconds of work: the launch ends with its
- * last thread, and with more threads the last one comes later. Waking a sleeping thread costs time
- * of both threads. */
-#define GRAIN_AWAKE 2500
-#define GRAIN_ASLEEP 12000
 /* The most nanoseconds that fetching the launch, its code and its arrays from other CPUs' caches
  * may take of the time that a thread spends in the programs of a launch. */
 #define MOST_JOINING 4000
@@ -240,6 +235,14 @@ static uint64_t guess(uint64_t total, uint64_t known, int threads) {
     return __builtin_mul_overflow(total, known, &work) ? UINT64_MAX : work / 16 / (uint64_t)threads;
 }
 
+/* Move the threads of this thread's team apart, and note what became of it. */
+static void spread_team(void) {
+    const uint64_t begun = silo_cpu_now();
+    const bool apart = silo_cpu_watch_spread();
+    const uint64_t ended = silo_cpu_now();
+    silo_cpu_stay_spread(&stay, apart, ended - begun, ended);
+}
+
 /* The facts about an OpenMP runtime, as far as the setting uses them. Programs that may wait
  * for each other, and a thread that holds Python's lock, which another may need, cannot run on a
  * team: until the end of a parallel region this thread cannot release the lock. */
@@ -263,7 +266,9 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
         facts.awake = facts.team <= facts.cpus &&
                       silo_cpu_watch_awake(facts.team, about, plan->gap, plan->now);
         facts.rests = silo_cpu_stay_rests(&stay, facts.awake, plan->gap, plan->now);
-        facts.late = silo_cpu_stay_late(&stay, plan->now);
+        if (facts.awake && silo_cpu_stay_tries(&stay, plan->now))
+            spread_team();
+        facts.late = silo_cpu_stay_late(&stay);
     }
     return facts;
 }
@@ -289,8 +294,7 @@ static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int 
     }
     const bool awake = plan.team != 0 ? plan.reason != SILO_CPU_TEAM_ASKED || plan.gap < TEAM_LOOKS
                                       : plan.gap < silo_cpu_workers_looking();
-    if (!awake)
-        plan.threads = worth(total, known, GRAIN_ASLEEP, threads);
+    plan.threads = worth(total, known, silo_cpu_grain(plan.reason, awake), threads);
     return plan;
 }
 
@@ -318,9 +322,13 @@ static void run_here(struct silo_cpu_job *job) {
 }
 
 /* How long threads look for the next launch. Caller holds pool.launch. */
-static void choose_look(uint64_t gap) {
+static void choose_look(const struct plan *plan) {
     const uint64_t spin = silo_cpu_workers_spinning();
-    if (gap <= spin)
+    /* A team that is awake, or was a moment ago, needs the CPUs for its next region: a thread of it
+     * that wakes while the pool's threads look may share a CPU with another of its threads. */
+    if (plan->reason == SILO_CPU_TEAM_AWAKE || silo_cpu_beside_team(plan->reason))
+        pool.late = LATE_LAUNCHES;
+    else if (plan->gap <= spin)
         pool.late = 0;
     else if (pool.late < LATE_LAUNCHES)
         pool.late++;
@@ -336,7 +344,7 @@ static uint64_t worked(const struct silo_cpu_job *job) {
 
 /* On several threads. Caller holds pool.launch. */
 static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
-    choose_look(plan->gap);
+    choose_look(plan);
     atomic_fetch_add_explicit(&pool.picks[plan->reason], 1, memory_order_relaxed);
     if (plan->team == 0) {
         silo_cpu_workers_run(job, plan->threads - 1, 1, run_here);
@@ -351,7 +359,8 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
         run_on_team(job);
     if (plan->reason != SILO_CPU_TEAM_ASKED) {
         const uint64_t ended = silo_cpu_now();
-        silo_cpu_stay_tell(&stay, ended - begun, worked(job), ended);
+        if (silo_cpu_stay_tell(&stay, ended - begun, worked(job), ended) && !job->alone)
+            spread_team();
     }
     job->team = 0;
 }
@@ -422,10 +431,10 @@ static void count_absence(const struct silo_cpu_job *job, int threads) {
 static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     const uint64_t total = job->launch->total;
     const uint64_t known = __atomic_load_n(cost, __ATOMIC_RELAXED);
-    const bool small = worth(total, known, GRAIN_AWAKE, threads) == 1;
+    const bool small = worth(total, known, SILO_CPU_LEAST_GRAIN, threads) == 1;
     struct plan plan = {.threads = 1};
     if (!small)
-        plan = plan_for(job, known, worth(total, known, GRAIN_AWAKE, threads));
+        plan = plan_for(job, known, worth(total, known, SILO_CPU_LEAST_GRAIN, threads));
     threads = plan.threads;
     if (threads > 1 && pthread_mutex_trylock(&pool.launch) == 0) {
         divide(job, known, threads);

@@ -23,6 +23,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,11 @@
 /* The most teams that are made for threads without one, because the roll call ran while another
  * thread's team was awake. */
 #define MOST_IN_VAIN 2
+
+/* How long threads sleep so that the system finds a CPU for them when they wake: long enough that
+ * all of them sleep at some moment, also two that share a CPU. */
+#define INSTANT 20000
+#define CPU_WORDS 16 /* of 64 CPUs each */
 
 static _Atomic int in_vain;
 
@@ -114,19 +120,43 @@ static void answer(void *argument) {
         atomic_store(&roll->last, own);
 }
 
+static void run_on_whole_team(void (*body)(void *), void *argument) {
+    sigset_t before;
+    silo_cpu_block_signals(&before); /* a handler that forks would leave the child in the region */
+    silo_cpu_team_run(body, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* Learn the numbers of the team's threads. */
 static void call_roll(int size) {
     struct roll roll = {.size = size};
-    sigset_t before;
-    silo_cpu_block_signals(&before); /* a handler that forks would leave the child in the region */
-    silo_cpu_team_run(answer, &roll);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    run_on_whole_team(answer, &roll);
     watch.known[0] = atomic_load(&roll.second);
     watch.known[1] = atomic_load(&roll.last);
     if (watch.known[1] == 0)
         watch.known[1] = watch.known[0]; /* the runtime gave it fewer */
     watch.size = watch.known[0] != 0 ? size : 0;
     watch.clock[0] = watch.clock[1] = 0;
+}
+
+struct places {
+    _Atomic uint64_t used[CPU_WORDS]; /* a bit for each CPU */
+    _Atomic int doubled;              /* threads on a CPU that another was found on */
+};
+
+static void sleep_and_wake(void *argument) {
+    struct places *places = argument;
+    nanosleep(&(struct timespec){0, INSTANT}, NULL);
+    const unsigned cpu = (unsigned)sched_getcpu() % (64 * CPU_WORDS);
+    const uint64_t bit = UINT64_C(1) << cpu % 64;
+    if ((atomic_fetch_or(&places->used[cpu / 64], bit) & bit) != 0)
+        atomic_fetch_add(&places->doubled, 1);
+}
+
+bool silo_cpu_watch_spread(void) {
+    struct places places = {.doubled = 0};
+    run_on_whole_team(sleep_and_wake, &places);
+    return atomic_load(&places.doubled) == 0;
 }
 
 /* The clocks of the process's threads when they were last looked through; for the thread that has
@@ -243,6 +273,10 @@ void silo_cpu_watch_forget(void) {
 
 bool silo_cpu_watch_awake(int size, uint64_t about, uint64_t gap, uint64_t now) {
     (void)size, (void)about, (void)gap, (void)now;
+    return false;
+}
+
+bool silo_cpu_watch_spread(void) {
     return false;
 }
 

@@ -15,6 +15,11 @@
  * never called the runtime gets no team by it. */
 bool silo_cpu_watch_awake(int size, uint64_t about, uint64_t gap, uint64_t now);
 
+/* Have all threads of the calling thread's team sleep for an instant and wake: the system gives
+ * each that wakes a CPU that is free, while it seldom moves a thread that spins. Returns whether
+ * each is on a CPU of its own. */
+bool silo_cpu_watch_spread(void);
+
 /* In a child made by fork: all results are forgotten. */
 void silo_cpu_watch_forget(void);
 

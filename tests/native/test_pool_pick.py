@@ -34,10 +34,15 @@ class Facts(ctypes.Structure):
     ]
 
 
+NANOSECONDS = ("since", "apart", "hold", "rests_from", "try_at", "away", "lost", "last")
+
+
 class Stay(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_uint64) for name in ("since", "apart", "hold", "rests_from", "away_until", "away", "lost")),
+        *((name, ctypes.c_uint64) for name in NANOSECONDS),
         ("late", ctypes.c_int),
+        ("spread", ctypes.c_bool),
+        ("vain", ctypes.c_bool),
     ]
 
 
@@ -49,11 +54,17 @@ def library(tmp_path_factory):
     subprocess.run([found, "-std=c11", "-shared", "-fPIC", *source, "-o", str(built)], check=True)
     loaded = ctypes.CDLL(str(built))
     loaded.silo_cpu_picks_team.restype = ctypes.c_bool
+    loaded.silo_cpu_grain.restype = ctypes.c_uint64
+    loaded.silo_cpu_grain.argtypes = [ctypes.c_int, ctypes.c_bool]
     loaded.silo_cpu_stay_rests.restype = ctypes.c_bool
     loaded.silo_cpu_stay_rests.argtypes = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64]
     loaded.silo_cpu_stay_late.restype = ctypes.c_bool
-    loaded.silo_cpu_stay_late.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    loaded.silo_cpu_stay_late.argtypes = [ctypes.c_void_p]
+    loaded.silo_cpu_stay_tries.restype = ctypes.c_bool
+    loaded.silo_cpu_stay_tries.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    loaded.silo_cpu_stay_tell.restype = ctypes.c_bool
     loaded.silo_cpu_stay_tell.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 3]
+    loaded.silo_cpu_stay_spread.argtypes = [ctypes.c_void_p, ctypes.c_bool, *[ctypes.c_uint64] * 2]
     return loaded
 
 
@@ -90,6 +101,14 @@ def picked(library, setting="auto", **facts):
 )
 def test_the_choice_follows_from_the_facts(library, setting, facts, reason):
     assert picked(library, setting, **facts) == (reason, reason.startswith("team"))
+
+
+def test_launches_beside_a_team_that_spins_have_few_threads(library):
+    names = (ctypes.c_char_p * 12).in_dll(library, "silo_cpu_reason_names")
+    few = {name.decode() for reason, name in enumerate(names) if library.silo_cpu_grain(reason, True) == 100_000}
+    assert few == {"own_late", "own_rests"}
+    own_asleep = list(names).index(b"own_asleep")
+    assert [library.silo_cpu_grain(own_asleep, awake) for awake in (True, False)] == [2500, 12_000]
 
 
 def rests(library, stay, until, *, awake=True, gap=MS // 2, begin=MS, step=MS):
@@ -132,59 +151,124 @@ def test_a_team_that_never_sleeps_is_used_after_all(library):
     assert len(said) < 0.03 * 60 * S / MS
 
 
-def tell(library, stay, took, worked, now):
-    library.silo_cpu_stay_tell(ctypes.byref(stay), took, worked, now)
+def spread(library, stay, now, *, apart=True, took=MS // 10):
+    library.silo_cpu_stay_spread(ctypes.byref(stay), apart, took, now)
 
 
-def late(library, stay, now):
-    return library.silo_cpu_stay_late(ctypes.byref(stay), now)
+def tell(library, stay, took, worked, now, **spreading):
+    """Whether the team was spread after that launch."""
+    if wanted := library.silo_cpu_stay_tell(ctypes.byref(stay), took, worked, now):
+        spread(library, stay, now, **spreading)
+    return wanted
 
 
-def test_a_team_whose_threads_come_late_is_left_after_three_launches(library):
+def late(library, stay):
+    return library.silo_cpu_stay_late(ctypes.byref(stay))
+
+
+def tries(library, stay, now):
+    return library.silo_cpu_stay_tries(ctypes.byref(stay), now)
+
+
+def left(library, lost=8 * MS):
+    """A team that three launches were late for at 0, although it was spread."""
     stay = Stay()
-    for turn in range(3):
-        assert not late(library, stay, MS * turn)
-        tell(library, stay, 20 * MS, MS // 5, MS * (turn + 1))
-    assert late(library, stay, 4 * MS)
-    assert late(library, stay, 250 * MS)
-    assert not late(library, stay, 254 * MS)
-    tell(library, stay, 20 * MS, MS // 5, 300 * MS)
-    assert late(library, stay, 700 * MS)
-    assert not late(library, stay, 900 * MS)
+    for _ in range(3):
+        assert not late(library, stay)
+        tell(library, stay, lost + 10_000, 10_000, 0, apart=False)
+    assert late(library, stay)
+    return stay
+
+
+def test_a_launch_that_lost_milliseconds_spreads_the_team_at_once(library):
+    """Two threads of the team that share a CPU are moved apart, and the team is not left for it."""
+    stay = Stay()
+    for turn in range(20):
+        assert tell(library, stay, 8 * MS, 10_000, MS * turn)
+        assert not tell(library, stay, 20_000, 10_000, MS * turn)
+        assert not late(library, stay)
+
+
+def test_a_team_that_is_late_although_it_was_spread_is_left(library):
+    """On a busy machine no CPU is free for a thread that wakes."""
+    stay = Stay()
+    assert [tell(library, stay, 8 * MS, 10_000, MS * turn) for turn in range(4)] == [True, False, False, False]
+    assert late(library, stay)
+
+
+def test_launches_that_lost_less_than_spreading_is_worth_do_not_spread_the_team(library):
+    stay = Stay()
+    assert not any(tell(library, stay, 600_000, 10_000, MS * turn) for turn in range(4))
+    assert late(library, stay)
+
+
+def test_a_team_that_was_left_is_tried_by_spreading_it(library):
+    """Soon: launches beside its spinning threads take several times as long."""
+    stay = left(library)
+    assert not tries(library, stay, 3 * MS)
+    assert tries(library, stay, 5 * MS)
+    spread(library, stay, 5 * MS)
+    assert not late(library, stay)
+    assert not tries(library, stay, 9 * S)
+
+
+@pytest.mark.parametrize(("apart", "took"), [(False, MS // 10), (True, 8 * MS)])
+def test_a_try_that_fails_costs_a_twentieth_of_the_time_until_the_next(library, apart, took):
+    stay = left(library)
+    spread(library, stay, 5 * MS, apart=apart, took=took)
+    assert late(library, stay)
+    assert not tries(library, stay, 5 * MS + 19 * took)
+    assert tries(library, stay, 5 * MS + 20 * took)
+
+
+def test_a_launch_that_is_late_after_a_try_leaves_the_team_for_long(library):
+    """Ever longer, until a launch is on time; then it is tried soon again."""
+    stay, now, waits = left(library), 5 * MS, []
+    for _ in range(4):
+        spread(library, stay, now)
+        tell(library, stay, 8 * MS, 10_000, now)
+        waits.append(next(wait for wait in range(0, 9 * S, MS) if tries(library, stay, now + wait)) // MS)
+        now += waits[-1] * MS
+    assert waits == [250, 500, 1000, 2000]
+    spread(library, stay, now)
+    tell(library, stay, 20_000, 10_000, now)
+    for _ in range(3):
+        assert not late(library, stay)
+        tell(library, stay, 8 * MS, 10_000, now, apart=False)
+    assert tries(library, stay, now + 5 * MS)
 
 
 def test_a_team_is_left_for_as_long_as_its_lateness_is_worth(library):
     """Launches of 10 us that lose a quarter of a millisecond leave it for milliseconds, not for seconds."""
-    stay = Stay()
-    for _ in range(3):
-        tell(library, stay, 260_000, 10_000, MS)
-    assert late(library, stay, MS + 14 * MS)
-    assert not late(library, stay, MS + 16 * MS)
+    stay = left(library, MS // 4)
+    spread(library, stay, 5 * MS)
+    tell(library, stay, MS // 4 + 10_000, 10_000, 5 * MS)
+    assert not tries(library, stay, (5 + 21) * MS)
+    assert tries(library, stay, (5 + 23) * MS)  # 4 launches and one try, twenty times
 
 
 def test_the_launches_that_find_a_late_team_cost_little(library):
-    """Over ten seconds in which it is late each time, and the first launch after them finds it on time."""
+    """Over ten seconds in which it is late each time although it can be spread, and after them it is on time."""
     for lost in (MS // 4, MS, 4 * MS):
         stay, now, tried = Stay(), 0, 0
         while now < 10 * S:
-            if not late(library, stay, now):
+            if tries(library, stay, now):
+                spread(library, stay, now)
+            if not late(library, stay):
                 tell(library, stay, lost + 10_000, 10_000, now)
                 tried += 1
             now += MS // 10
         assert tried > 3  # it is looked at again
-        assert tried * lost <= 10 * S / 20
-        assert not late(library, stay, now + 400 * lost)
-        tell(library, stay, 20_000, 10_000, now + 400 * lost)
-        tell(library, stay, lost + 10_000, 10_000, now + 401 * lost)
-        assert not late(library, stay, now + 402 * lost)
+        assert tried * (lost + MS // 10) <= 10 * S / 20
+        assert tries(library, stay, now + 400 * lost + 40 * MS)
 
 
 def test_a_launch_that_lost_years_overflows_nothing(library):
-    stay = Stay()
-    for _ in range(4):
-        tell(library, stay, 2**63, 0, MS)
-    assert late(library, stay, 400 * MS)
-    assert not late(library, stay, MS + 500 * MS)
+    stay = left(library, 2**63)
+    spread(library, stay, 5 * MS)
+    tell(library, stay, 2**63, 0, 5 * MS)
+    assert not tries(library, stay, 200 * MS)
+    assert tries(library, stay, 300 * MS)
 
 
 def test_a_long_launch_is_not_a_late_one(library):
@@ -192,14 +276,14 @@ def test_a_long_launch_is_not_a_late_one(library):
     for turn in range(100):
         tell(library, stay, 20 * MS, 19 * MS, MS * turn)
         tell(library, stay, MS // 5, MS // 100, MS * turn)
-    assert not late(library, stay, 100 * MS)
+    assert not late(library, stay)
 
 
 def test_single_late_launches_do_not_count(library):
     stay = Stay()
     for turn in range(100):
-        tell(library, stay, 20 * MS if turn % 2 else MS, MS, MS * turn)
-    assert not late(library, stay, 100 * MS)
+        tell(library, stay, 20 * MS if turn % 2 else MS, MS, MS * turn, apart=False)
+    assert not late(library, stay)
 
 
 # Each case of watch_check.c, and how long idle threads of the runtime spin in it.
@@ -209,6 +293,8 @@ CASES = {
     "never_used": "active",
     "another_thread": "active",
     "fewer_threads": "active",
+    "spread": "active",
+    "on_one_cpu": "passive",
     "launches": "active",
     "launches_asleep": "passive",
     "forked": "active",
@@ -225,7 +311,7 @@ def watch_check(tmp_path_factory):
 
 @pytest.mark.parametrize("case", CASES)
 def test_whether_the_threads_of_a_team_are_awake(watch_check, case, monkeypatch):
-    needed = 3 if case == "fewer_threads" else 1 if case == "asleep" else 2
+    needed = 3 if case == "fewer_threads" else 1 if case in ("asleep", "on_one_cpu") else 2
     if len(os.sched_getaffinity(0)) < needed:
         pytest.skip(f"needs {needed} CPUs, or a team's threads cannot all be awake")
     monkeypatch.setenv("OMP_WAIT_POLICY", CASES[case])

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <omp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -111,6 +112,26 @@ static const char *fewer_threads(void) {
     return becomes(true, 2) ? NULL : "a team of two is not seen";
 }
 
+/* The thread that waits for a CPU behind one that spins gets it at once, since that one sleeps. */
+static const char *spread(void) {
+    use_the_team();
+    const uint64_t until = silo_cpu_now() + PATIENCE;
+    while (!silo_cpu_watch_spread())
+        if (silo_cpu_now() > until)
+            return "two threads never had two CPUs";
+    return threads_now() == 2 ? NULL : "threads were made";
+}
+
+static const char *on_one_cpu(void) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((unsigned)sched_getcpu(), &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0)
+        return "the thread was not pinned";
+    use_the_team(); /* its threads are pinned likewise */
+    return silo_cpu_watch_spread() ? "two threads have two CPUs of one" : NULL;
+}
+
 static int32_t work(void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t end,
                     void *scratch, void *context) {
     (void)grid, (void)context, (void)scratch;
@@ -196,6 +217,8 @@ int main(int count, char **words) {
                  {"never_used", never_used},
                  {"another_thread", another_thread},
                  {"fewer_threads", fewer_threads},
+                 {"spread", spread},
+                 {"on_one_cpu", on_one_cpu},
                  {"launches", launches},
                  {"launches_asleep", launches_asleep},
                  {"forked", forked}};

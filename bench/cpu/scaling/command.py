@@ -3,8 +3,10 @@
     python -m bench.cpu.scaling [--threads 1 2 4 8 16] [--rows "add 10,000" ...] [--json FILE] [--no-sweep]
     python -m bench.cpu.scaling --bars [--json FILE] [--page FILE] [--readme FILE]
 
-``--bars`` measures on one thread and on all, each library alone and both in turns: three minutes on 16 cores. Without
-it, each also takes turns with itself over other arrays, which shows how much of a turn's cost is that of cold caches.
+``--bars`` measures on one thread and on all, each library alone, both in turns, and Silo in turns with itself over
+other arrays, on its own threads and on the OpenMP threads that torch has loaded: that shows how much of a turn's cost
+is that of cold caches and of a region of all OpenMP threads. Four minutes on 16 cores. Without it, torch also takes
+turns with itself.
 Every call is timed by itself; a figure is the median of those of three processes (``--repeats``), each the median of
 its calls. The sweep repeats the short rows with Silo's own threads, on the OpenMP threads that torch has loaded, and as
 ``auto`` chooses, with several lengths of spinning: alone, in turns with torch, and apart (the caller does 100
@@ -56,25 +58,33 @@ def measured(asked: Round, home: str, variables: Mapping[str, str]) -> list[dict
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-KINDS = (("silo",), ("torch",), ("silo", "torch"))
-TWICE = (("silo", "silo too"), ("torch", "torch too"))
+# Of processes: their sides and variables.
+KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "silo": (("silo",), {}),
+    "torch": (("torch",), {}),
+    "turns": (("silo", "torch"), {}),
+    "silo twice": (("silo", "silo too"), {}),
+    "team twice": (("silo", "silo too"), {"SILO_POOL": "openmp"}),
+    "torch twice": (("torch", "torch too"), {}),
+}
 BARS_SECONDS = 0.05
 
 
 def measured_in_turns(
-    kinds: Sequence[tuple[str, ...]],
+    kinds: Sequence[str],
     threads: tuple[int, ...],
     rows: tuple[str, ...],
     seconds: float,
     repeats: int,
     home: str,
-) -> dict[tuple[str, ...], list[report.Line]]:
+) -> dict[str, list[report.Line]]:
     """The merged lines of each kind of process, which take turns."""
-    found: dict[tuple[str, ...], list[list[dict[str, Any]]]] = {sides: [] for sides in kinds}
+    found: dict[str, list[list[dict[str, Any]]]] = {kind: [] for kind in kinds}
     for _ in range(repeats):
-        for sides in kinds:
-            found[sides].append(measured(Round(sides, threads, rows, seconds), home, {}))
-    return {sides: report.merged(several) for sides, several in found.items()}
+        for kind in kinds:
+            sides, variables = KINDS[kind]
+            found[kind].append(measured(Round(sides, threads, rows, seconds), home, variables))
+    return {kind: report.merged(several) for kind, several in found.items()}
 
 
 def swept(threads: Sequence[int], seconds: float, home: str, rows: Sequence[str]) -> list[dict[str, Any]]:
@@ -106,7 +116,7 @@ def main() -> None:
     parser.add_argument("--no-sweep", action="store_true", help="only the default settings")
     parser.add_argument("--only-sweep", action="store_true", help="only the sweep over pools")
     parser.add_argument("--sweep-all", action="store_true", help="the sweep over every row, not the short ones alone")
-    parser.add_argument("--bars", action="store_true", help="one thread and the most, without turns with itself")
+    parser.add_argument("--bars", action="store_true", help="one thread and the most, torch not in turns with itself")
     parser.add_argument("--json", type=Path, help="where to keep the results")
     parser.add_argument("--page", type=Path, help="the page of the documentation whose table to bring up to date")
     parser.add_argument("--readme", type=Path, help="a page whose table gets few rows")
@@ -115,7 +125,7 @@ def main() -> None:
     threads, rows = tuple(options.threads), tuple(options.rows)
     if options.bars:
         threads = tuple(dict.fromkeys((1, max(threads))))
-    kinds = KINDS if options.bars else KINDS + TWICE
+    kinds = [kind for kind in KINDS if kind != "torch twice" or not options.bars]
     seconds = options.seconds or (BARS_SECONDS if options.bars else 0.1)
     found: list[report.Cell] = []
     sweep: list[dict[str, Any]] = []
@@ -124,10 +134,12 @@ def main() -> None:
         if not options.only_sweep:
             lines = measured_in_turns(kinds, threads, rows, seconds, options.repeats, home)
             found = report.cells(
-                lines["silo",],
-                lines["torch",],
-                lines["silo", "torch"],
-                twice=None if options.bars else (lines[TWICE[0]], lines[TWICE[1]]),
+                lines["silo"],
+                lines["torch"],
+                lines["turns"],
+                silo_twice=lines["silo twice"],
+                team_twice=lines["team twice"],
+                torch_twice=lines.get("torch twice"),
             )
             bars = report.judge(found)
             print(report.table(found), report.bar_lines(bars), sep="\n\n", flush=True)

@@ -17,7 +17,8 @@ TURNS_COST_SILO = 1.2
 TURNS_COST_TORCH = 1.05
 # Of Silo's time over torch's: the geometric mean over all rows, and the worst row.
 MEAN_ONE, MEAN_MOST, MEAN_TURNS, WORST = 0.85, 0.7, 0.65, 1.5
-TURNS_COST_ROW = 1.15  # of Silo's time alone, or over other arrays if that costs more
+TURNS_COST_ROW = 1.15  # of Silo's time alone
+TURNS_COST_COLD = 1.15  # of Silo's slowest time without torch's calls: alone, or in turns with itself
 LONG_US = 1000.0  # a row that takes longer alone
 TURNS_COST_LONG = 1.1
 # Of small rows: microseconds, or Silo's time over torch's, at the most threads.
@@ -44,6 +45,7 @@ class Cell:
     torch_turns: float
     turns_ratio: float
     silo_twice: float | None  # in turns with itself over other arrays
+    team_twice: float | None  # likewise, on the OpenMP threads that torch has loaded
     torch_twice: float | None
     silo_efficiency: float  # the time of one thread over that of n, n times; 1 is perfect
     torch_efficiency: float
@@ -60,11 +62,22 @@ class Cell:
         """Silo's time in turns with torch over its time alone."""
         return self.silo_turns / self.silo
 
+    @property
+    def cold_cost(self) -> float | None:
+        """Silo's time in turns with torch over its slowest time without torch's calls; None if not measured.
+
+        Other arrays leave as little in the caches as torch's do, and a launch on the OpenMP threads waits for all of
+        them. The rest of the cost is that of the wrong threads.
+        """
+        if self.silo_twice is None or self.team_twice is None:
+            return None
+        return self.silo_turns / max(self.silo, self.silo_twice, self.team_twice)
+
 
 Line = Mapping[str, Any]
 HEAD = (
     "| row | threads | Silo, us | torch, us | ratio | in turns: Silo, us | torch, us | ratio | over alone"
-    " | with itself: Silo, us | torch, us | efficiency | torch's | in turns, on |"
+    " | with itself: Silo, us | on the team, us | torch, us | over these | efficiency | torch's | in turns, on |"
 )
 
 
@@ -72,14 +85,19 @@ def cells(
     alone: Sequence[Line],
     torch: Sequence[Line],
     turns: Sequence[Line],
-    twice: tuple[Sequence[Line], Sequence[Line]] | None = None,
+    silo_twice: Sequence[Line] | None = None,
+    team_twice: Sequence[Line] | None = None,
+    torch_twice: Sequence[Line] | None = None,
 ) -> list[Cell]:
     """The lines of processes of each kind, joined by row and threads.
 
-    Rows that a process lacks are left out. ``twice``: each side in turns with itself, if that was measured.
+    Rows that a process lacks are left out. ``_twice``: in turns with itself, ``team`` on OpenMP threads, if measured.
     """
-    kinds = [{(one["row"], one["threads"]): one for one in lines} for lines in (alone, torch, turns, *(twice or ()))]
-    ours, theirs, both, *same = kinds
+    ours, theirs, both = kinds = [_by_row_and_threads(lines) for lines in (alone, torch, turns)]
+    silo_same, team_same, torch_same = (
+        None if lines is None else _by_row_and_threads(lines) for lines in (silo_twice, team_twice, torch_twice)
+    )
+    kinds += [lines for lines in (silo_same, team_same, torch_same) if lines is not None]
     made: list[Cell] = []
     for (row, threads), line in ours.items():
         if any((row, threads) not in others for others in kinds):
@@ -97,8 +115,9 @@ def cells(
                 silo_turns=pair["silo"]["us"],
                 torch_turns=pair["torch"]["us"],
                 turns_ratio=pair["ratio"],
-                silo_twice=same[0][row, threads]["silo"]["us"] if same else None,
-                torch_twice=same[1][row, threads]["torch"]["us"] if same else None,
+                silo_twice=silo_same[row, threads]["silo"]["us"] if silo_same is not None else None,
+                team_twice=team_same[row, threads]["silo"]["us"] if team_same is not None else None,
+                torch_twice=torch_same[row, threads]["torch"]["us"] if torch_same is not None else None,
                 silo_efficiency=one_silo / us / threads,
                 torch_efficiency=one_torch / other / threads,
                 right=line["right"] and pair["right"],
@@ -106,6 +125,10 @@ def cells(
             )
         )
     return made
+
+
+def _by_row_and_threads(lines: Sequence[Line]) -> dict[tuple[str, int], Line]:
+    return {(one["row"], one["threads"]): one for one in lines}
 
 
 def merged(repeats: Sequence[Sequence[Line]]) -> list[Line]:
@@ -191,6 +214,10 @@ def judge(found: Sequence[Cell]) -> list[Bar]:
             if those:
                 dearest = max(those, key=lambda cell: cell.turns_cost)
                 bars.append(Bar(f"turns over alone, dearest {name}: {dearest.row}", dearest.turns_cost, limit))
+        cold = {cell.row: cost for cell in several if (cost := cell.cold_cost) is not None}
+        if cold:
+            row = max(cold, key=cold.__getitem__)
+            bars.append(Bar(f"turns over cold caches and the team, dearest row: {row}", cold[row], TURNS_COST_COLD))
     mean = geometric_mean(cell.turns_cost for cell in several)
     bars.append(Bar(f"turns over alone, Silo, {most} threads, geometric mean", mean, TURNS_COST_SILO))
     mean = geometric_mean(cell.torch_turns / cell.torch for cell in several)
@@ -218,14 +245,14 @@ def table(found: Sequence[Cell]) -> str:
     """Markdown, a line for each row and number of threads."""
     lines = [
         HEAD,
-        "| --- " * 14 + "|",
+        "| --- " * 16 + "|",
     ]
     lines += [
         f"| {cell.row} | {cell.threads} | {cell.silo:.4g} | {cell.torch:.4g} | {cell.ratio:.2f} |"
         f" {cell.silo_turns:.4g} | {cell.torch_turns:.4g} | {cell.turns_ratio:.2f} |"
-        f" {cell.turns_cost:.2f} | {_shown(cell.silo_twice)} | {_shown(cell.torch_twice)} |"
-        f" {cell.silo_efficiency:.2f} | {cell.torch_efficiency:.2f} | {_listed(cell.picks)} |"
-        + ("" if cell.right else " WRONG")
+        f" {cell.turns_cost:.2f} | {_shown(cell.silo_twice)} | {_shown(cell.team_twice)} | {_shown(cell.torch_twice)} |"
+        f" {_ratio(cell.cold_cost)} | {cell.silo_efficiency:.2f} | {cell.torch_efficiency:.2f} |"
+        f" {_listed(cell.picks)} |" + ("" if cell.right else " WRONG")
         for cell in found
     ]
     return "\n".join(lines)
@@ -244,29 +271,37 @@ def _shown(us: float | None) -> str:
     return "-" if us is None else f"{us:.4g}"
 
 
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
 def page_table(found: Sequence[Cell], only: Sequence[str] = ()) -> str:
     """Markdown for a page: the rows, or ``only`` these, on one thread and on the most; geometric means of all rows."""
     most = max(cell.threads for cell in found)
     one = {cell.row: cell for cell in found if cell.threads == 1}
     several = [cell for cell in found if cell.threads == most]
-    head = f"1 thread | {most} threads | {most} threads, in turns | us, {most} threads, in turns | over alone"
-    made = [f"| Silo's time over torch's | {head} |", "| --- " * 6 + "|"]
+    head = (
+        f"1 thread | {most} threads | {most} threads, in turns | us, {most} threads, in turns | over alone | over cold"
+    )
+    made = [f"| Silo's time over torch's | {head} |", "| --- " * 7 + "|"]
     for cell in several:
         if only and cell.row not in only:
             continue
         alone = f"{one[cell.row].ratio:.2f}" if cell.row in one else "-"
         made.append(
             f"| {cell.row} | {alone} | {cell.ratio:.2f} | {cell.turns_ratio:.2f} | {cell.silo_turns:.4g}"
-            f" | {cell.turns_cost:.2f} |"
+            f" | {cell.turns_cost:.2f} | {_ratio(cell.cold_cost)} |"
         )
     means = [
         geometric_mean(cell.ratio for cell in one.values()) if one else None,
         geometric_mean(cell.ratio for cell in several),
         geometric_mean(cell.turns_ratio for cell in several),
     ]
-    shown = " | ".join("-" if mean is None else f"{mean:.2f}" for mean in means)
+    shown = " | ".join(_ratio(mean) for mean in means)
     cost = geometric_mean(cell.turns_cost for cell in several)
-    return "\n".join([*made, f"| geometric mean of {len(several)} rows | {shown} | | {cost:.2f} |"])
+    colds = [cell.cold_cost for cell in several if cell.cold_cost is not None]
+    cold = _ratio(geometric_mean(colds) if colds else None)
+    return "\n".join([*made, f"| geometric mean of {len(several)} rows | {shown} | | {cost:.2f} | {cold} |"])
 
 
 def updated(page: str, table: str) -> str:
@@ -305,7 +340,10 @@ def document(found: Sequence[Cell], bars: Sequence[Bar], sweep: Sequence[Line]) 
     """What the JSON has besides the machine."""
     return {
         "unit": "us",
-        "rows": [{**asdict(cell), "ratio": cell.ratio, "turns_cost": cell.turns_cost} for cell in found],
+        "rows": [
+            {**asdict(cell), "ratio": cell.ratio, "turns_cost": cell.turns_cost, "cold_cost": cell.cold_cost}
+            for cell in found
+        ],
         "bars": [{**asdict(bar), "passed": bar.passed} for bar in bars],
         "sweep": list(sweep),
     }

@@ -19,8 +19,8 @@ def lines(side, times, **more):
 
 def cells(silo, torch, both, right=True):
     turns = [line("add", n, right, ratio=a / b, silo=a, torch=b) for n, (a, b) in both.items()]
-    twice = lines("silo", silo), lines("torch", torch)
-    return report.cells(lines("silo", silo), lines("torch", torch), turns, twice=twice)
+    same = {"silo_twice": lines("silo", silo), "team_twice": lines("silo", silo), "torch_twice": lines("torch", torch)}
+    return report.cells(lines("silo", silo), lines("torch", torch), turns, **same)
 
 
 def test_efficiency_is_the_time_of_one_thread_over_that_of_all():
@@ -63,6 +63,7 @@ def test_turns_and_wrong_rows_are_judged():
         "rows that are wrong",
         "4 threads in turns: geometric mean of 1 rows to torch",
         "turns over alone, dearest row: add",
+        "turns over cold caches and the team, dearest row: add",
         "turns over alone, Silo, 4 threads, geometric mean",
         "turns over alone, torch, 4 threads, geometric mean",
         "turns over turns with itself, Silo, 4 threads, geometric mean",
@@ -87,14 +88,31 @@ def test_without_turns_with_itself_their_bars_are_left_out():
     times = {1: 80.0, 4: 18.0}, {1: 100.0, 4: 30.0}
     turns = [line("add", n, ratio=0.8, silo=times[0][n], torch=times[1][n]) for n in (1, 4)]
     found = report.cells(lines("silo", times[0]), lines("torch", times[1]), turns)
-    assert not [bar for bar in report.judge(found) if "itself" in bar.what]
-    assert " - | - |" in report.table(found)
+    assert not [bar for bar in report.judge(found) if "itself" in bar.what or "cold" in bar.what]
+    assert " - | - | - | - |" in report.table(found)
+
+
+def test_a_row_in_turns_is_judged_by_its_slowest_time_without_torch_too():
+    times = {1: 80.0, 4: 18.0}, {1: 100.0, 4: 30.0}
+    turns = [line("add", n, ratio=0.6, silo=1.2 * times[0][n], torch=times[1][n]) for n in (1, 4)]
+
+    def found(cold, team):
+        same = {"silo_twice": lines("silo", cold), "team_twice": lines("silo", team)}
+        return report.cells(lines("silo", times[0]), lines("torch", times[1]), turns, **same)
+
+    one, four = found({1: 84.0, 4: 20.0}, {1: 70.0, 4: 10.0})
+    assert [one.cold_cost, four.cold_cost] == [pytest.approx(96.0 / 84.0), pytest.approx(1.08)]
+    assert (four.silo_twice, four.team_twice, four.torch_twice) == (20.0, 10.0, None)
+    assert failed([one, four]) == ["turns over alone, dearest row: add"]
+    assert "| 1.20 | 1.08 |" in report.page_table([one, four])
+    assert [cell.cold_cost for cell in found({4: 9.0}, {4: 20.0})] == [pytest.approx(1.08)]
+    assert [cell.cold_cost for cell in found({4: 9.0}, {4: 10.0})] == [pytest.approx(1.2)]
 
 
 def test_a_page_gets_the_table_between_its_marks():
     found = cells({1: 80.0, 4: 18.0}, {1: 100.0, 4: 30.0}, {1: (80.0, 100.0), 4: (21.6, 27.0)})
     text = report.page_table(found)
-    assert "| add | 0.80 | 0.60 | 0.80 | 21.6 | 1.20 |" in text.splitlines()
+    assert "| add | 0.80 | 0.60 | 0.80 | 21.6 | 1.20 | 1.20 |" in text.splitlines()
     assert "| add |" not in report.page_table(found, ["another"])
     assert "geometric mean of 1 rows" in report.page_table(found, ["another"])
     page = f"before\n{report.BEGIN}old\n{report.END}after\n"
