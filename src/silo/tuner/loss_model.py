@@ -205,7 +205,7 @@ class LossModel:
             return self._drawn([process.joint(points, self._known, own) for process in self._processes])
 
     def held_out_draws(self, number: int) -> tuple[tuple[Config, ...], Array]:
-        """Returns the configs of one sample, and draws of their regrets at its size, predicted from the other samples."""
+        """Returns the configs of one sample, and draws of their regrets at its size, made from the other samples."""
         import numpy as np  # noqa: PLC0415
 
         rows = np.flatnonzero(self._sample_of == number)
@@ -214,7 +214,7 @@ class LossModel:
             return configs, self._drawn([process.joint_left_out(rows) for process in self._processes])
 
     def _own_nearness(self, bucket: Bucket) -> Array:
-        """Returns the correlation of each config's unexplained loss at a size with each observation; 0 for other configs."""
+        """Returns the correlation of each config's unexplained loss at a size with that of each observation."""
         import numpy as np  # noqa: PLC0415
 
         near = np.array([_nearness(bucket, sample.bucket) for sample in self.samples])[self._sample_of]

@@ -142,7 +142,9 @@ class _Searched:
         if isinstance(searcher, str):
             ahead = ahead_of(searcher, space, budget.evaluations) if ahead is None else ahead
             first = None if search.early is None else search.early.first
-            searcher = make_searcher(searcher, space, study.key, search.seeds, first=first)
+            searcher = make_searcher(
+                searcher, space, study.key, search.seeds, first=first, evaluations=budget.evaluations
+            )
         return cls(space, searcher, budget, AHEAD if ahead is None else ahead)
 
 
