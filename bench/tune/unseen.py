@@ -230,16 +230,24 @@ def _ratio(sample: Any, configs: Sequence[Any]) -> float:  # a sample and config
 
 
 def replay_models(folder: Path) -> dict[str, dict[str, list[float]]]:
-    """For each recorded space of a kernel with several: the best time over the optimum after 1 to 8 measurements."""
+    """For each recorded space of a kernel with several: the best time over the optimum after 1 to 8 measurements.
+
+    The others are of the same vendor, because trials of another kind of target are no seeds
+    (:func:`silo.tuner.seeds.differences`).
+    """
     from silo.core.config import ConfigSet
     from silo.tuner.replay import RecordedSpace, replay_search
     from silo.tuner.search.searchers import make_searcher
     from silo.tuner.seeds import seeds
 
     spaces = {path.name.removesuffix(".json.gz"): RecordedSpace.load(path) for path in sorted(folder.glob("*.json.gz"))}
-    found: dict[str, dict[str, list[float]]] = {}
+    best_ratios: dict[str, dict[str, list[float]]] = {}
     for name, space in spaces.items():
-        others = [other for key, other in spaces.items() if key != name and key.split("-")[0] == name.split("-")[0]]
+        others = [
+            other
+            for key, other in spaces.items()
+            if key != name and key.split("-")[0] == name.split("-")[0] and _is_nvidia(other) == _is_nvidia(space)
+        ]
         if not others:
             continue
         row: dict[str, list[float]] = {}
@@ -253,8 +261,12 @@ def replay_models(folder: Path) -> dict[str, dict[str, list[float]]]:
             for time in times:
                 best = best if time is None else min(best, time)
                 row[label].append(round(best / space.best_average_ns, 4))
-        found[name] = row
-    return found
+        best_ratios[name] = row
+    return best_ratios
+
+
+def _is_nvidia(space: Any) -> bool:  # a recorded space; the files' other devices are AMD's, one without a name
+    return "NVIDIA" in space.device
 
 
 def _neighbour(space: Any, other: Any) -> Any:  # recorded spaces

@@ -162,7 +162,7 @@ class CovarianceKernel:
 
 
 def _matern(left: Array, right: Array) -> Array:
-    """Returns the Matern covariance of each row of ``left`` with each row of ``right``, for points in units of the length."""
+    """Returns the Matern covariance of each row of ``left`` with each row of ``right``, in units of the length."""
     import numpy as np  # noqa: PLC0415
 
     squared = (left * left).sum(1)[:, None] + (right * right).sum(1)[None, :] - 2 * left @ right.T

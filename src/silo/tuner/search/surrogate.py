@@ -184,16 +184,16 @@ class Surrogate:
             early = dict(list(times.items())[:fitted])
             if len({time for time in early.values() if time is not None}) < _TOO_FEW:
                 early = times
-            known = _representative(early)
-            points, values = self._points[list(known)], _standardised(times, known)
+            observed = _representative(early)
+            points, values = self._points[list(observed)], _standardised(times, observed)
             kernel = fit_kernel(points, values, self._axes, additive=self._has_few_evaluations)
-            foretold = rank_correlation(left_out(kernel, points, values), _costs(times, known))
-            doubt = (len(known) - 1) ** -0.5  # the standard error of the rank correlation of unrelated values
-            trust = min(max((foretold + doubt) / _TRUSTED, 0.0), 1.0) if fitted >= _JUDGED else 1.0
-            candidates = self._candidates(known)
+            correlation = rank_correlation(left_out(kernel, points, values), _costs(times, observed))
+            doubt = (len(observed) - 1) ** -0.5  # the standard error of the rank correlation of unrelated values
+            trust = min(max((correlation + doubt) / _TRUSTED, 0.0), 1.0) if fitted >= _JUDGED else 1.0
+            candidates = self._candidates(observed)
             posterior = Posterior(kernel, self._points[candidates])
             places = {index: at for at, index in enumerate(candidates)}
-            self._model = _Model(fitted, trust, known, kernel, candidates, places, posterior, [])
+            self._model = _Model(fitted, trust, observed, kernel, candidates, places, posterior, [])
         return self._model
 
     def _known(self, model: _Model) -> list[int]:
