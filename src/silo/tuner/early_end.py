@@ -90,7 +90,7 @@ def known_well_enough(
 def shortlist_measured(
     configs: Sequence[Config], costs: Mapping[bytes, float | None], rule: EarlyEnd = EarlyEnd()
 ) -> Decision:
-    """Decides whether the shortlist ends the search: all of it that is among ``configs`` is measured, and works. Pure.
+    """Decides whether the shortlist ends the search: its configs among ``configs`` are measured, and one works. Pure.
 
     ``configs`` and ``costs`` are as in :func:`known_well_enough`.
     """

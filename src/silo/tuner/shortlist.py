@@ -1,12 +1,12 @@
-"""The shortlist of a size that was not measured: the few configs among which some launches find a good config.
+"""The shortlist of an unmeasured size: a few configs, one of which is good if the other sizes predict well.
 
-A single prediction is wrong now and then, and then a config may be many times as slow as the best. A first call that
-may measure tries a few configs instead. The first is the choice of the dispatch rules. The others are chosen in turns:
-a config that is fast where those before it may be slow, by joint draws of all losses from the loss model
-(:mod:`silo.tuner.loss_model`), and the config with the least expected loss. Each size of which many configs were
-measured shows how much the best of its shortlist, made from the other sizes alone, would have lost; the mean decides
-whether a search may end after the shortlist. Sizes of which few configs were measured, such as those of earlier
-shortlists, show nothing: their true winner is unknown.
+A single prediction is sometimes wrong, and a config that was chosen by it may be many times as slow as the best. So a
+first call that may measure tries a few configs. The first is the choice of the dispatch rules. The others are chosen in
+turns: a config that is fast where those before it may be slow, by joint draws of all losses from the loss model
+(:mod:`silo.tuner.loss_model`), and the config with the least expected loss. For each size with many measured configs, a
+shortlist is made from the other sizes alone, and the loss of its best config is computed. The mean of these losses
+decides whether a search may end after the shortlist. Sizes with few measured configs, for example because their search
+ended after a shortlist, do not count: their true winner is unknown.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["Shortlist", "shortlist"]
 
 _MOST = 5  # configs
 _MANY = 12  # configs: the winner of so many is close to the best of the space
-_FEWEST = 4  # sizes that show what shortlists lose
+_FEWEST = 4  # sizes with many measured configs
 # No further config joins if the best of the present ones is expected to lose less than this.
 _WORTH_PPM = 2_000
-# To cover the draws, a config that won nowhere needs a tenth of the lead that it needs to be the only choice: if it is
-# slow, another config is used.
+# A config that won nowhere needs a lead over winners to be the only choice. To cover the draws it needs this share of
+# that lead, because another config is used if it turns out to be slow.
 _UNPROVEN_SHARE = 0.1
 
 
@@ -43,8 +43,8 @@ _UNPROVEN_SHARE = 0.1
 class Shortlist:
     """The configs to measure at a size, the dispatch rules' choice first.
 
-    ``held_out_ppm`` is the mean regret, in millionths, of the best config of such a list at each size that shows it;
-    None if too few do.
+    ``held_out_ppm`` is the mean regret, in millionths, of the best config of the shortlists of measured sizes, each
+    made from the other sizes; None if too few sizes have many measured configs.
     """
 
     configs: tuple[Config, ...]
@@ -52,16 +52,16 @@ class Shortlist:
 
     @property
     def reason(self) -> str:
-        """The source of the configs, for the reason of a seed."""
+        """A phrase for seeds: where the configs come from, and the mean loss of shortlists."""
         lost = "" if self.held_out_ppm is None else f", whose shortlists lost {self.held_out_ppm / 10_000:.1f} %"
         return f"predicted from other sizes{lost}"
 
 
 def shortlist(generalization: Generalization, values: Bucket, space_size: int) -> Shortlist | None:
-    """The shortlist of a size; None if there is no model of the sizes, or if the size was measured. Pure.
+    """Returns the shortlist of a size, or None without a model of the sizes or if the size was measured. Pure.
 
-    ``space_size`` is the number of configs of the space: a size shows what a shortlist loses if all of them worked
-    there, or at least ``_MANY``.
+    ``space_size`` is the number of configs of the space. A size has many measured configs if all of them worked there,
+    or at least ``_MANY``.
     """
     model = generalization.fitted.model
     bucket = bucket_of(values)
@@ -84,7 +84,7 @@ def shortlist(generalization: Generalization, values: Bucket, space_size: int) -
 
 
 def _held_out_ppm(model: LossModel, number: int) -> int:
-    """The regret at one measured size of the best config of the shortlist that the other sizes give."""
+    """Returns the regret, at one measured size, of the best config of a shortlist made from the other sizes."""
     sample = model.samples[number]
     others = [other for at, other in enumerate(model.samples) if at != number]
     tried = {config for other in others for config, _ in other.times}
@@ -105,7 +105,7 @@ def _unproven(configs: Sequence[Config], winners: set[Config]) -> list[int]:
 
 
 def _chosen(draws: Array, expected_ppm: Sequence[int], unproven_ppm: Sequence[int], first: int) -> list[int]:
-    """The places of at most ``_MOST`` configs, ``first`` first, then in turns a covering one and the expected best.
+    """Returns the places of at most ``_MOST`` configs: ``first``, then in turns a covering one and the expected best.
 
     ``draws`` are logarithms of regrets, a row each draw and a column each config.
     """

@@ -1,6 +1,7 @@
 """The first call of a key: what is measured, kept and reused, by processes of their own."""
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 
+import itertools
 import json
 import math
 import os
@@ -166,7 +167,6 @@ def test_a_first_call_of_another_size_measures_the_shortlist_that_measured_sizes
         grid = {"grid": lambda a: (silo.cdiv(a.n, a.BLOCK * a.PARTS),)}
         launch = silo.kernel(space=space, key=["n"], **grid)(tiled)
         kernel = launch.kernel
-        configs = kernel.space.configs()
         for n in (
             1 << power for power in (6, 7, 8, 9, 10, 12, 13, 14, 15)
         ):  # made up: blocks of a sixteenth of the array are best
@@ -175,7 +175,10 @@ def test_a_first_call_of_another_size_measures_the_shortlist_that_measured_sizes
             )
             problem = kernel.resolver.problem(situation)
             study = problem.study(situation.specialization, situation.bucket)
-            off = {one: abs(math.log2(one.as_dict()["BLOCK"] * 16 / n)) + one.as_dict()["PARTS"] / 4 for one in configs}
+            off = {
+                Config.of(BLOCK=block, PARTS=parts): abs(math.log2(block * 16 / n)) + parts / 4
+                for block, parts in itertools.product(*space.values())
+            }
             trials = [study.trial(one, Status.OK, [round(1000 * (1 + steps))] * 9) for one, steps in off.items()]
             Ledger(study, problem.records).keep(trials)
         x = np.zeros(2048, np.float32)
