@@ -201,7 +201,7 @@ class LiveSearch:
         return {config.order_key: float(count) for config in space.listed if (count := counted(config))}
 
     def _shortlist(self, space: SearchSpace) -> Shortlist | None:
-        """Returns the shortlist that other sizes predict; None without a model, or if ``space`` lacks one of its configs."""
+        """Returns the shortlist that other sizes predict; None without a model, or if ``space`` lacks a config of it."""
         generalization = self.study_key.generalization(self.context.specialization, self.context.reach)
         if generalization is None:
             return None
@@ -261,8 +261,8 @@ def early_end_of(target: Target, effort: TimeSpent, predicted: Shortlist | None 
     """Returns when a call's search may end early; None if it has to use its budget.
 
     Searches end early only on a CPU, where compiling takes most of the time. They do so once for a study: the next
-    search measures the rest. A shortlist ends a search if the shortlists of the measured sizes lost no more than the limit
-    of the expected gain.
+    search measures the rest. A shortlist ends a search if the shortlists of the measured sizes lost no more than the
+    limit of the expected gain.
     """
     if target.kind != "cpu" or effort.ended_early:
         return None
