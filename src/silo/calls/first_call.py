@@ -201,7 +201,7 @@ class LiveSearch:
         return {config.order_key: float(count) for config in space.listed if (count := counted(config))}
 
     def _shortlist(self, space: SearchSpace) -> Shortlist | None:
-        """Returns the shortlist that other sizes predict; None without a model, or if ``space`` lacks a config of it."""
+        """Returns the shortlist that other sizes predict; None without a model, or if ``space`` lacks a config."""
         generalization = self.study_key.generalization(self.context.specialization, self.context.reach)
         if generalization is None:
             return None
