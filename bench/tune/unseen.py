@@ -5,11 +5,12 @@
 ``--record`` measures every config of the kernels of ``unseen_kernels.py`` at all of their sizes, on one thread of the
 CPU, with an empty store, and keeps the times in the JSON file (about seven minutes). Without it the times that the file
 holds are replayed: some sizes count as measured, two of them by chance (and once those at both ends) and the others as
-``silo tune --suggest`` names them, and the rest are predicted. ``--measure`` tunes seven of the nineteen sizes of the
-row kernel, from both ends, with the default searcher in one store and the other twelve in a second store, and runs the
-predicted config of each beside its own winner, in pairs. ``--spaces`` is a folder of Kernel Tuner cache files: for
-each GPU model of a kernel with several, the first eight measurements of a search that starts from the other models'
-trials.
+``silo tune --suggest`` names them. The rest are predicted, and a first call would find the best config of their
+shortlist. ``--measure`` tunes seven of the nineteen sizes of the row kernel, from both ends, with the default searcher
+in one store and the other twelve in a second store, and then makes a first call of each of the twelve with a copy of
+the first store. The predicted config and that of the first call run beside the size's own winner, in pairs.
+``--spaces`` is a folder of Kernel Tuner cache files: for each GPU model of a kernel with several, the first eight
+measurements of a search that starts from the other models' trials.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 import math
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -37,6 +39,7 @@ RESULTS = ROOT / "bench" / "results" / "tune-unseen.json"
 KERNELS_MEASURED = ("row_norm", "column_sum", "product", "row_softmax", "transposed", "row_most", "biased_gelu")
 SIZES_MEASURED = {19: 7, 16: 6, 12: 5, 10: 4}  # of so many sizes
 STARTS = 12
+SHORTLIST_ROWS = ("shortlist", "first three", "configs", "shown to lose")
 ROUNDS = 60
 EVALUATIONS = 8
 GEOMEAN_BAR, WORST_BAR, MODEL_BAR = 1.03, 1.15, 1.05
@@ -46,6 +49,7 @@ def in_process(role: str, home: Path, *arguments: str) -> Any:  # JSON
     """Run one role of this file in a process of its own with a store in ``home``; what it printed."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     folders = {"SILO_HOME": str(home / "silo"), "TRITON_CACHE_DIR": str(home / "triton"), "SILO_THREADS": "1"}
+    folders |= {"SILO_TUNE_BUDGET": "60"}  # seconds of a first call: a loaded machine does not cut it
     command = [sys.executable, "-m", "bench.tune.unseen", "--role", role, *arguments]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": path, **folders}, check=True, stdout=subprocess.PIPE, text=True
@@ -95,6 +99,19 @@ def predict(kernel: str) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def first_call(kernel: str, size: Sequence[int]) -> dict[str, Any]:
+    """The config that a first call of a size finds with this process's store, and how many configs it measured."""
+    from silo.tuning.case_tuning import call_arguments, case_studies
+
+    study = next(study for study in case_studies(_kernel(kernel), None) if list(study.bucket) == list(size))
+    study.kernel.launcher(**call_arguments(study.kernel, study.case))
+    key, context = study.kernel.resolver.problem(study.situation), study.situation
+    winner = key.winner(context.specialization, context.bucket)
+    assert winner is not None
+    trials = key.trials(context.specialization, context.bucket)
+    return {"config": str(winner.config), "measured": len({trial.config for trial in trials})}
 
 
 def pair(kernel: str, jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -165,46 +182,72 @@ def replay_sizes(rows: Sequence[dict[str, Any]], *, from_ends: bool = False) -> 
     """
     from silo.core.config import ConfigSet
     from silo.core.dispatch import DispatchRules
-    from silo.tuner.generalization import generalize, regret_ppm, suggest
+    from silo.tuner.generalization import generalize, suggest
+    from silo.tuner.shortlist import shortlist
 
     samples = samples_of(rows)
     count = SIZES_MEASURED[len(samples)]
     key = [f"size{number}" for number in range(len(samples[0].bucket))]
-    found: dict[str, list[list[float]]] = {"learnt": [], "nearest": [], "expected": []}
-    ordered = sorted(samples, key=lambda one: tuple(one.bucket))
+    ratios: dict[str, list[list[float]]] = {rule: [] for rule in ("learnt", "nearest", "expected", *SHORTLIST_ROWS)}
+    ordered = sorted(samples, key=lambda sample: tuple(sample.bucket))
     drawn = [random.Random(start).sample(samples, 2) for start in range(STARTS)]
     for start in [[ordered[0], ordered[-1]]] if from_ends else drawn:
         measured = list(start)
         while True:
-            tried = ConfigSet(config for one in measured for config, _ in one.times)
+            tried = ConfigSet(config for sample in measured for config, _ in sample.times)
             learnt = generalize(key, measured, measured[0].winner, tried.listed)
             if len(measured) == count:
                 break
-            wanted = [one.bucket for one in samples if one not in measured]
+            wanted = [sample.bucket for sample in samples if sample not in measured]
             chosen = suggest(learnt, wanted, 1)[0].bucket
-            measured.append(next(one for one in samples if one.bucket == chosen))
-        nearest = DispatchRules.of(key, {one.bucket: one.winner for one in measured}, measured[0].winner)
-        rest = [one for one in samples if one not in measured]
-        expected = [learnt.expect(one.bucket) for one in rest]
-        found["learnt"].append(
-            [1 + regret_ppm(one, said.config) / 1e6 for one, said in zip(rest, expected, strict=True)]
-        )
-        found["nearest"].append([1 + regret_ppm(one, nearest.lookup(one.bucket).config) / 1e6 for one in rest])
-        found["expected"].append([1 + (said.regret_ppm or 0) / 1e6 for said in expected])
-    return found
+            measured.append(next(sample for sample in samples if sample.bucket == chosen))
+        nearest = DispatchRules.of(key, {sample.bucket: sample.winner for sample in measured}, measured[0].winner)
+        rest = [sample for sample in samples if sample not in measured]
+        expected = [learnt.expect(sample.bucket) for sample in rest]
+        predicted = [
+            few for s in rest if (few := shortlist(learnt, s.bucket, len(s.times))) and few.held_out_ppm is not None
+        ]
+        assert len(predicted) == len(rest), "every recorded size has the times of all configs"
+        rows_of_start = {
+            "learnt": [_ratio(sample, [choice.config]) for sample, choice in zip(rest, expected, strict=True)],
+            "nearest": [_ratio(sample, [nearest.lookup(sample.bucket).config]) for sample in rest],
+            "expected": [1 + (choice.regret_ppm or 0) / 1e6 for choice in expected],
+            "shortlist": [_ratio(sample, few.configs) for sample, few in zip(rest, predicted, strict=True)],
+            "first three": [_ratio(sample, few.configs[:3]) for sample, few in zip(rest, predicted, strict=True)],
+            "configs": [float(len(few.configs)) for few in predicted],
+            "shown to lose": [1 + (few.held_out_ppm or 0) / 1e6 for few in predicted],
+        }
+        for rule, values in rows_of_start.items():
+            ratios[rule].append(values)
+    return ratios
+
+
+def _ratio(sample: Any, configs: Sequence[Any]) -> float:  # a sample and configs
+    """The time of the fastest of some configs over the winner's."""
+    from silo.tuner.generalization import regret_ppm
+
+    return 1 + min(regret_ppm(sample, config) for config in configs) / 1e6
 
 
 def replay_models(folder: Path) -> dict[str, dict[str, list[float]]]:
-    """For each recorded space of a kernel with several: the best time over the optimum after 1 to 8 measurements."""
+    """For each recorded space of a kernel with several: the best time over the optimum after 1 to 8 measurements.
+
+    The others are of the same vendor, because trials of another kind of target are no seeds
+    (:func:`silo.tuner.seeds.differences`).
+    """
     from silo.core.config import ConfigSet
     from silo.tuner.replay import RecordedSpace, replay_search
     from silo.tuner.search.searchers import make_searcher
     from silo.tuner.seeds import seeds
 
     spaces = {path.name.removesuffix(".json.gz"): RecordedSpace.load(path) for path in sorted(folder.glob("*.json.gz"))}
-    found: dict[str, dict[str, list[float]]] = {}
+    best_ratios: dict[str, dict[str, list[float]]] = {}
     for name, space in spaces.items():
-        others = [other for key, other in spaces.items() if key != name and key.split("-")[0] == name.split("-")[0]]
+        others = [
+            other
+            for key, other in spaces.items()
+            if key != name and key.split("-")[0] == name.split("-")[0] and _is_nvidia(other) == _is_nvidia(space)
+        ]
         if not others:
             continue
         row: dict[str, list[float]] = {}
@@ -218,8 +261,12 @@ def replay_models(folder: Path) -> dict[str, dict[str, list[float]]]:
             for time in times:
                 best = best if time is None else min(best, time)
                 row[label].append(round(best / space.best_average_ns, 4))
-        found[name] = row
-    return found
+        best_ratios[name] = row
+    return best_ratios
+
+
+def _is_nvidia(space: Any) -> bool:  # a recorded space; the files' other devices are AMD's, one without a name
+    return "NVIDIA" in space.device
 
 
 def _neighbour(space: Any, other: Any) -> Any:  # recorded spaces
@@ -263,6 +310,12 @@ def measured_row_kernel() -> dict[str, Any]:
             {"size": row["size"], "configs": [own[tuple(row["size"])], row["config"], row["nearest"]]}
             for row in predicted
         ]
+        for job, row in zip(jobs, predicted, strict=True):
+            copied = Path(folder) / "first"
+            shutil.copytree(home, copied)
+            row["first call"] = in_process("first_call", copied, kernel, json.dumps(row["size"]))
+            job["configs"].append(row["first call"]["config"])
+            shutil.rmtree(copied)
         pairs = in_process("pair", other, kernel, json.dumps(jobs))
     rows = [{**row, "own": job["configs"][0], **one} for row, job, one in zip(predicted, jobs, pairs, strict=True)]
     return {"measured": chosen, "rows": rows}
@@ -284,7 +337,7 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--spaces", type=Path, default=os.environ.get("SEARCH_SPACES"))
     parser.add_argument("--json", type=Path, default=RESULTS)
-    parser.add_argument("--role", choices=("tune", "predict", "pair", "suggest"), help=argparse.SUPPRESS)
+    parser.add_argument("--role", choices=("tune", "predict", "first_call", "pair", "suggest"), help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.role:
@@ -302,22 +355,26 @@ def main() -> None:
     failed: list[str] = []
     document["sizes"] = {}
     for kernel, rows in document.get("recorded", {}).items():
-        found = replay_sizes(rows)
-        flat = {rule: [one for start in starts for one in start] for rule, starts in found.items()}
+        flat = {rule: [ratio for start in starts for ratio in start] for rule, starts in replay_sizes(rows).items()}
         document["sizes"][kernel] = {rule: summary(values) for rule, values in flat.items()}
-        document["sizes"][kernel]["learnt from both ends"] = summary(replay_sizes(rows, from_ends=True)["learnt"][0])
+        ends = replay_sizes(rows, from_ends=True)
+        for rule in ("learnt", "shortlist"):
+            document["sizes"][kernel][f"{rule} from both ends"] = summary(ends[rule][0])
         for rule, values in document["sizes"][kernel].items():
             print(f"{kernel}, {len(rows)} sizes, {SIZES_MEASURED[len(rows)]} measured, {rule}: {values}")
-        learnt = document["sizes"][kernel]["learnt"]  # the bars are about all starts; the ends are one more
-        if learnt["geomean"] > GEOMEAN_BAR or learnt["worst"] > WORST_BAR:
-            failed.append(kernel)
+        for rule in ("learnt", "shortlist"):  # the bars are about all starts; the ends are one more
+            figures = document["sizes"][kernel][rule]
+            if figures["geomean"] > GEOMEAN_BAR or figures["worst"] > WORST_BAR:
+                failed.append(f"{kernel} ({rule})")
     if options.measure:
         document["row kernel"] = {"machine": describe(), **measured_row_kernel()}
-    for rule, at in (("learnt", 1), ("nearest", 2)) if "row kernel" in document else ():
-        ratios = [row["ratios"][at][0] for row in document["row kernel"]["rows"]]
+    for rule, at in (("learnt", 1), ("nearest", 2), ("first call", 3)) if "row kernel" in document else ():
+        ratios = [row["ratios"][at][0] for row in document["row kernel"]["rows"] if at < len(row["ratios"])]
+        if not ratios:  # measured before first calls were
+            continue
         print(f"row kernel in pairs, {len(ratios)} sizes, {rule}: {summary(ratios)}")
-        if rule == "learnt" and (summary(ratios)["geomean"] > GEOMEAN_BAR or max(ratios) > WORST_BAR):
-            failed.append("row kernel in pairs")
+        if rule != "nearest" and (summary(ratios)["geomean"] > GEOMEAN_BAR or max(ratios) > WORST_BAR):
+            failed.append(f"row kernel in pairs ({rule})")
     if options.spaces:
         document["models"] = replay_models(Path(options.spaces))
         for name, row in document["models"].items():
@@ -336,6 +393,8 @@ def _role(role: str, kernel: str, rest: Sequence[str]) -> Any:  # JSON
         return predict(kernel)
     if role == "suggest":
         return suggested(kernel)
+    if role == "first_call":
+        return first_call(kernel, json.loads(rest[0]))
     return pair(kernel, json.loads(rest[0]))
 
 

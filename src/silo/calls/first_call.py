@@ -34,6 +34,8 @@ from silo.tuner.policy import BEGUN, TimeSpent, note_effort, read_effort
 from silo.tuner.search.search_state import Seed
 from silo.tuner.session import tune
 from silo.tuner.session_values import Budget, Progress, SearchOptions, SessionScope, SessionWatch, TuneOutcome, note_of
+from silo.tuner.shortlist import Shortlist, shortlist
+from silo.tuner.statistics import PPM
 
 if TYPE_CHECKING:
     from silo.building.call_context import CallContext
@@ -157,7 +159,8 @@ class LiveSearch:
         # must run before the call of _note() below records that this study has begun
         space, scope = _scope(self.kernel, self.context, study_key, study, self.variant_of)
         objective = wanted_objective()
-        early = early_end_of(self.context.device.target, read_effort(study, study_key.records))
+        predicted = self._shortlist(space)
+        early = early_end_of(self.context.device.target, read_effort(study, study_key.records), predicted)
         begin, ended = time.monotonic(), "interrupted"
         _note(study, study_key, BEGUN)
         try:
@@ -172,7 +175,7 @@ class LiveSearch:
                     evaluator,
                     study_key.records,
                     SearchOptions(
-                        seeds=self._seeds(space),
+                        seeds=self._seeds(space, predicted),
                         budget=budget,
                         early=early,
                         estimates=None if early is None else self._programs(space),
@@ -197,12 +200,23 @@ class LiveSearch:
         counted = programs_of(self.kernel, self.context, self.variant_of)
         return {config.order_key: float(count) for config in space.listed if (count := counted(config))}
 
-    def _seeds(self, space: SearchSpace) -> tuple[Seed, ...]:
+    def _shortlist(self, space: SearchSpace) -> Shortlist | None:
+        """Returns the shortlist that other sizes predict; None without a model, or if ``space`` lacks a config."""
+        generalization = self.study_key.generalization(self.context.specialization, self.context.reach)
+        if generalization is None:
+            return None
+        values = tuple(self.context.values[name] for name in self.study_key.key)
+        predicted = shortlist(generalization, values, space.size)
+        return predicted if predicted and all(config in space for config in predicted.configs) else None
+
+    def _seeds(self, space: SearchSpace, predicted: Shortlist | None) -> tuple[Seed, ...]:
         """Returns the configs to try first: those that earlier studies suggest; else, on a CPU, by their grids."""
         locked = lock_of(self.kernel)
-        found = study_seeds(self.study, space, self.study_key.records, locked[0] if locked else None)
-        if found:
-            return found
+        near = study_seeds(self.study, space, self.study_key.records, locked[0] if locked else None)
+        if predicted is not None:
+            return (*(Seed(config, reason=predicted.reason) for config in predicted.configs), *near)
+        if near:
+            return near
         promising = most_promising(self.kernel, self.context, space, self.variant_of, _PROMISING)
         # The space's first config comes first, because the results of the others are compared with its result.
         order = dict.fromkeys((space.listed[0], *promising)) if promising else ()
@@ -243,13 +257,18 @@ def programs_of(
     return counted
 
 
-def early_end_of(target: Target, effort: TimeSpent) -> EarlyEnd | None:
+def early_end_of(target: Target, effort: TimeSpent, predicted: Shortlist | None = None) -> EarlyEnd | None:
     """Returns when a call's search may end early; None if it has to use its budget.
 
     Searches end early only on a CPU, where compiling takes most of the time. They do so once for a study: the next
-    search measures the rest.
+    search measures the rest. A shortlist ends a search if the shortlists of the measured sizes lost no more than the
+    limit of the expected gain.
     """
-    return None if target.kind != "cpu" or effort.ended_early else EarlyEnd()
+    if target.kind != "cpu" or effort.ended_early:
+        return None
+    if predicted is None or predicted.held_out_ppm is None or predicted.held_out_ppm > EarlyEnd().gain * PPM:
+        return EarlyEnd()
+    return EarlyEnd(first=len(predicted.configs), shortlist=predicted.configs)
 
 
 def _scope(

@@ -3,6 +3,9 @@
 A model of the measured times (:mod:`silo.tuner.search.model`) predicts the time of every other config, with its
 uncertainty. The sum of their expected gains is an upper bound of the gain to expect from the best of them, however
 their times are correlated.
+
+If other sizes of the kernel were measured, their trials may predict a shortlist well enough to end the search after it
+(:mod:`silo.tuner.shortlist`).
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.host_arrays import has_numpy
 
-__all__ = ["MOST_CONFIGS", "EarlyEnd", "known_well_enough", "unconfirmed"]
+__all__ = ["MOST_CONFIGS", "EarlyEnd", "known_well_enough", "shortlist_measured", "unconfirmed"]
 
 # In a larger space, computing the features of the configs takes longer than measuring a config.
 MOST_CONFIGS = 1024
@@ -35,12 +38,14 @@ class EarlyEnd:
         gain: The search ends if the unmeasured configs are expected to gain less than this fraction of the best time.
             Measured times whose logarithms have a smaller standard deviation count as equal.
         noisy_gain: The same limit on a machine so noisy that smaller gains could not be seen.
+        shortlist: Configs after which the search ends, however few they are, if one of them works; empty without any.
     """
 
     first: int = 8
     least: int = 12
     gain: float = 0.03
     noisy_gain: float = 0.1
+    shortlist: tuple[Config, ...] = ()
 
 
 def known_well_enough(
@@ -80,6 +85,24 @@ def known_well_enough(
     if gain < min(noise, rule.noisy_gain):
         return Accepted(f"{expected}, and the best time is known to {100 * noise:.0f} %")
     return Rejected(expected)
+
+
+def shortlist_measured(
+    configs: Sequence[Config], costs: Mapping[bytes, float | None], rule: EarlyEnd = EarlyEnd()
+) -> Decision:
+    """Decides whether the shortlist ends the search: its configs among ``configs`` are measured, and one works. Pure.
+
+    ``configs`` and ``costs`` are as in :func:`known_well_enough`.
+    """
+    if not rule.shortlist:
+        return Rejected("other sizes predict no shortlist")
+    wanted = {config.order_key for config in rule.shortlist} & {config.order_key for config in configs}
+    if left := sum(key not in costs for key in wanted):
+        return Rejected(f"{left} of the {len(rule.shortlist)} configs that other sizes predict are not measured")
+    if all(costs[key] is None for key in wanted):
+        return Rejected("no config that other sizes predict works")
+    rest = len(configs) - len(wanted)
+    return Accepted(f"other sizes predict that one of {len(wanted)} configs is as fast as the other {rest}, or nearly")
 
 
 def unconfirmed(

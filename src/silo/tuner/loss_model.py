@@ -65,6 +65,8 @@ _NODES = 9  # the number of nodes of the Gauss-Hermite quadrature that averages 
 _MOST_LOSS = 0.9  # losses are clipped to this, the loss of a config ten times as slow as the best
 # the least error of a process on held-out sizes that its weight is computed from, as a logarithm of times
 _LEAST_ERROR = 0.001
+_DRAWS = 256  # joint draws of the losses of all configs at one size
+_JITTER = 1e-6  # variance added to a joint covariance, so that it stays positive after rounding
 # The shares to choose among for the third prediction, the mean of the regrets at near sizes; and the power of the
 # distance by which the weights of these sizes fall.
 _SHARES = (0.0, 0.1, 0.2, 0.4, 0.7)
@@ -188,12 +190,47 @@ class LossModel:
         """
         import numpy as np  # noqa: PLC0415
 
-        near = np.array([_nearness(bucket, sample.bucket) for sample in self.samples])[self._sample_of]
-        own = (np.arange(len(self.configs))[:, None] == self._config_of[None, :]) * near[None, :]
-        points = self._points(bucket)
+        own, points = self._own_nearness(bucket), self._points(bucket)
         with one_thread():
-            found = [process.predict(points, self._known, own) for process in self._processes]
-        return _millionths(_mixed(self._shares @ np.stack(found), self._near_logs(bucket), self._share))
+            regrets = [process.predict(points, self._known, own) for process in self._processes]
+        return _millionths(_mixed(self._shares @ np.stack(regrets), self._near_logs(bucket), self._share))
+
+    def draws(self, bucket: Bucket) -> Array:
+        """Returns random logarithms of the regrets of ``configs`` at a size, a row each draw; equal in every process.
+
+        The regrets of similar configs are correlated in these draws; separate expectations do not show that.
+        """
+        own, points = self._own_nearness(bucket), self._points(bucket)
+        with one_thread():
+            return self._drawn([process.joint(points, self._known, own) for process in self._processes])
+
+    def held_out_draws(self, number: int) -> tuple[tuple[Config, ...], Array]:
+        """Returns the configs of one sample, and draws of their regrets at its size, made from the other samples."""
+        import numpy as np  # noqa: PLC0415
+
+        rows = np.flatnonzero(self._sample_of == number)
+        configs = tuple(self.configs[int(place)] for place in self._config_of[rows])
+        with one_thread():
+            return configs, self._drawn([process.joint_left_out(rows) for process in self._processes])
+
+    def _own_nearness(self, bucket: Bucket) -> Array:
+        """Returns the correlation of each config's unexplained loss at a size with that of each observation."""
+        import numpy as np  # noqa: PLC0415
+
+        near = np.array([_nearness(bucket, sample.bucket) for sample in self.samples])[self._sample_of]
+        return (np.arange(len(self.configs))[:, None] == self._config_of[None, :]) * near[None, :]
+
+    def _drawn(self, joints: Sequence[tuple[Array, Array]]) -> Array:
+        """Draws from the processes; the share of a process in the mean is its share of the draws."""
+        import numpy as np  # noqa: PLC0415
+
+        generator = np.random.default_rng(0)
+        logs: list[Array] = []
+        for share, process, (means, covariance) in zip(self._shares, self._processes, joints, strict=True):
+            factor = np.linalg.cholesky(covariance + _JITTER * np.eye(len(means)))
+            normal = generator.standard_normal((max(round(share * _DRAWS), 1), len(means)))
+            logs.append(np.log1p(process.regrets(means + normal @ factor.T)))
+        return np.vstack(logs)
 
     def held_out(self, number: int) -> dict[Config, int]:
         """Returns the expected regret of each config of one sample, in millionths, predicted from the other samples."""
@@ -333,24 +370,41 @@ class _Process:
         """
         covariance = self._kernel.between(points, known) + self._own * own
         explained = ((covariance @ self._inverse) * covariance).sum(1)
-        return self._expected(covariance @ self._weights, 1 + self._own - explained)
+        return self._expected(covariance @ self._weights, (1 + self._own - explained) * self._deviation**2)
+
+    def joint(self, points: Array, known: Array, own: Array) -> tuple[Array, Array]:
+        """Returns the means and the covariance of the values at ``points``, one point of each config."""
+        import numpy as np  # noqa: PLC0415
+
+        covariance = self._kernel.between(points, known) + self._own * own
+        prior = self._kernel.between(points, points) + self._own * np.eye(len(points))
+        explained = covariance @ self._inverse @ covariance.T
+        return covariance @ self._weights, (prior - explained) * self._deviation**2
 
     def left_out(self, rows: Places) -> Array:
         """Returns the expected regret of the observations ``rows``, predicted from all others."""
+        means, covariance = self.joint_left_out(rows)
+        return self._expected(means, covariance.diagonal())
+
+    def joint_left_out(self, rows: Places) -> tuple[Array, Array]:
+        """Returns the means and the covariance of the values of one size's observations, predicted from all others."""
         import numpy as np  # noqa: PLC0415
 
         covariance = np.linalg.inv(self._inverse[np.ix_(rows, rows)])
         means = self._values[rows] - covariance @ self._weights[rows]
-        return self._expected(means, np.diag(covariance) - _OFFSET - self._kernel.noise)
+        return means, (covariance - _OFFSET - self._kernel.noise * np.eye(len(rows))) * self._deviation**2
+
+    def regrets(self, values: Array) -> Array:
+        """Returns the regret for each value."""
+        return _regrets(self._scale.losses(values * self._spread + self._mean))
 
     def _expected(self, means: Array, variances: Array) -> Array:
         """Returns the mean regrets of losses whose values are normally distributed with these means and variances."""
         import numpy as np  # noqa: PLC0415
 
         places, weights = np.polynomial.hermite_e.hermegauss(_NODES)
-        deviations = np.sqrt(np.maximum(variances, 0)) * self._deviation
-        values = (means[:, None] + deviations[:, None] * places[None, :]) * self._spread + self._mean
-        return _regrets(self._scale.losses(values)) @ (weights / weights.sum())
+        deviations = np.sqrt(np.maximum(variances, 0))
+        return self.regrets(means[:, None] + deviations[:, None] * places[None, :]) @ (weights / weights.sum())
 
     def _fit(self, known: Array, groups: Places, offsets: Array, own: Array) -> Array:
         """Chooses the kernel by likelihood, and returns the covariance of the observations."""

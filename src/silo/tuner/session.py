@@ -19,7 +19,7 @@ from silo.errors import (
     SiloError,
     TuneError,
 )
-from silo.tuner.early_end import known_well_enough, unconfirmed
+from silo.tuner.early_end import known_well_enough, shortlist_measured, unconfirmed
 from silo.tuner.failures import fault_of
 from silo.tuner.lanes import Evaluator, InlineLane, Lanes
 from silo.tuner.ledger import Ledger, catch_up
@@ -142,7 +142,9 @@ class _Searched:
         if isinstance(searcher, str):
             ahead = ahead_of(searcher, space, budget.evaluations) if ahead is None else ahead
             first = None if search.early is None else search.early.first
-            searcher = make_searcher(searcher, space, study.key, search.seeds, first=first)
+            searcher = make_searcher(
+                searcher, space, study.key, search.seeds, first=first, evaluations=budget.evaluations
+            )
         return cls(space, searcher, budget, AHEAD if ahead is None else ahead)
 
 
@@ -252,6 +254,9 @@ class _Session:
         if self._asked >= self._total:
             return False
         configs = tuple(config for config in self._space.listed if config.order_key not in self._aside)
+        if predicted := shortlist_measured(configs, costs, self._early):
+            self._to_confirm, self._early_end = (), predicted.reason
+            return True
         decision = known_well_enough(configs, costs, self._early, self._estimates, self._noise)
         self._to_confirm = unconfirmed(configs, costs, self._early) if decision else ()
         if decision and not self._to_confirm:

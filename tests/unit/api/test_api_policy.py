@@ -1,7 +1,9 @@
 """The first call of a key: what is measured, kept and reused, by processes of their own."""
 # pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 
+import itertools
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -25,7 +27,8 @@ from silo.launch.runtime import inspect_call
 from silo.machine.device_plugins import device_named
 from silo.machine.process_session import session
 from silo.settings import override
-from silo.tuner.policy import Origin, TuneMode
+from silo.tuner.ledger import Ledger
+from silo.tuner.policy import Origin, TuneMode, read_effort
 from silo.tuner.trial import Status, trials_to_record
 from silo.tuning.case_tuning import case_studies
 
@@ -149,6 +152,45 @@ def test_a_space_of_one_config_is_used_as_a_refinement_of_it_was_measured(tmp_pa
             decision = resolver.decide(situation, mode=mode)
             assert (decision.config, decision.origin) == (form, Origin.BUCKET)
         assert resolver.decide(situation, mode=TuneMode.OFF).config == only
+
+
+@triton.jit
+def tiled(x, n, BLOCK: tl.constexpr, PARTS: tl.constexpr):
+    for part in range(PARTS):
+        i = (tl.program_id(0) * PARTS + part) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+
+def test_a_first_call_of_another_size_measures_the_shortlist_that_measured_sizes_predict(tmp_path):
+    space = {"BLOCK": [16, 64, 256, 1024], "PARTS": [1, 2, 4]}
+    with override(home=tmp_path, tune="auto", tune_budget_s=60.0):
+        grid = {"grid": lambda a: (silo.cdiv(a.n, a.BLOCK * a.PARTS),)}
+        launch = silo.kernel(space=space, key=["n"], **grid)(tiled)
+        kernel = launch.kernel
+        for n in (
+            1 << power for power in (6, 7, 8, 9, 10, 12, 13, 14, 15)
+        ):  # made up: blocks of a sixteenth of the array are best
+            situation = kernel.resolver.understand(
+                inspect_call(kernel.resolver.native, kernel.source.signature, np.zeros(n, np.float32), n)
+            )
+            problem = kernel.resolver.problem(situation)
+            study = problem.study(situation.specialization, situation.bucket)
+            off = {
+                Config.of(BLOCK=block, PARTS=parts): abs(math.log2(block * 16 / n)) + parts / 4
+                for block, parts in itertools.product(*space.values())
+            }
+            trials = [study.trial(one, Status.OK, [round(1000 * (1 + steps))] * 9) for one, steps in off.items()]
+            Ledger(study, problem.records).keep(trials)
+        x = np.zeros(2048, np.float32)
+        launch(x, x.size)
+        assert (x == 1).all()
+        situation = kernel.resolver.understand(inspect_call(kernel.resolver.native, kernel.source.signature, x, x.size))
+        problem = kernel.resolver.problem(situation)
+        tried = {trial.config for trial in problem.trials(situation.specialization, situation.bucket)}
+        assert 2 <= len(tried) <= 5
+        assert {one.as_dict()["BLOCK"] for one in tried} & {64, 256}
+        effort = read_effort(problem.study(situation.specialization, situation.bucket), problem.records)
+        assert effort.ended_early
 
 
 STAGED = """

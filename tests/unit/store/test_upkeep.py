@@ -130,7 +130,7 @@ def test_what_other_processes_wrote_counts(tmp_path):
 
 
 @pytest.mark.all
-@pytest.mark.timeout(3600)  # two minutes on two idle cores
+@pytest.mark.timeout(1200)  # three minutes on ten cores
 def test_sixteen_processes_keep_a_thousand_kernels_below_the_limit(tmp_path):
     kernels, processes, configs = int(os.environ.get("SILO_TEST_KERNELS", "1000")), 16, 36
     limit = kernels * configs * 4000

@@ -11,7 +11,8 @@ pytest.importorskip("numpy")
 
 import numpy as np
 
-from silo.core.config import Config
+from silo.core.config import Config, ConfigSet
+from silo.tuner.search import searchers
 from silo.tuner.search.model import CovarianceKernel, Posterior, fit_kernel, left_out, rank_correlation
 from tuning_samples import make_searcher
 
@@ -86,6 +87,40 @@ def test_a_parameter_that_changes_nothing_gets_a_long_length():
     assert error(kernel) < error(fit_kernel(points, values)) / 2
     # With few values, all parameters share one.
     assert isinstance(fit_kernel(points[:10], values[:10], (slice(0, 1), slice(1, 4))).length, float)
+
+
+def test_of_few_values_an_additive_kernel_predicts_sums_of_effects_better():
+    """The error at 200 points, from 16 values of eight parameters."""
+    axes = tuple(slice(at, at + 1) for at in range(8))
+    errors = {False: [], True: []}
+    for seed in range(8):
+        generator = np.random.default_rng(seed)
+        points, effects = generator.random((216, 8)), generator.normal(size=8)
+        values = points @ effects + 0.5 * np.abs(points - 0.4) @ effects
+        values = (values - values[:16].mean()) / values[:16].std()
+        for additive, errors_of_kind in errors.items():
+            kernel = fit_kernel(points[:16], values[:16], axes, additive=additive)
+            assert bool(kernel.axes) == additive
+            posterior = Posterior(kernel, points[16:])
+            posterior.extend(points[:16])
+            errors_of_kind.append(float(((posterior.predict(values[:16]).mean - values[16:]) ** 2).mean()))
+    assert fmean(errors[True]) < 0.85 * fmean(errors[False])
+
+
+def test_with_few_evaluations_the_model_chooses_after_half_of_them():
+    """The time falls along one parameter: configs that a model chose have a high value of it."""
+
+    def blocks(evaluations):
+        searcher, named = searchers.make_searcher("surrogate", ConfigSet(SPACE), "seed", evaluations=evaluations), []
+        for _ in range(16):
+            (config,) = searcher.suggest(1)
+            named.append(next(block for block in BLOCKS if block == config.as_dict()["block"]))
+            searcher.observe(config, 10_000.0 - named[-1])
+        return named
+
+    few, many = blocks(25), blocks(100)
+    assert few[:12] == many[:12]
+    assert min(few[13:]) >= 352 > min(many[13:])
 
 
 def test_leaving_one_out_is_what_a_model_of_the_others_says():

@@ -6,7 +6,7 @@ Configs are points of a Euclidean space, in which configs that should behave ali
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -123,6 +123,10 @@ _NOISES = (1e-3, 1e-2, 1e-1)
 # factor is used only if the likelihood gains more than the penalty, which grows with the square of the factor's
 # logarithm.
 _OWN_LENGTHS = 16
+# An additive kernel is in part a mean of kernels of one parameter each: a few times show the effect of each parameter,
+# but hardly how they act together.
+_ADDITIVE_SHARE = 0.5
+_ADDITIVE_LENGTHS = (0.5, 1.0, 2.0)
 _FACTORS = (0.5, 2.0)
 _LEAST_LENGTH, _MOST_LENGTH = 0.05, 20.0
 _PENALTY = 0.3
@@ -133,26 +137,37 @@ _SWEEPS = 2
 class CovarianceKernel:
     """A Matern kernel of smoothness 5/2: the distance over which times are alike, and the variance of the noise.
 
-    ``length`` is one number for all features, or an array with the length of each feature.
+    ``length`` is one number for all features, or an array with the length of each feature. With ``axes``, columns
+    of the features, half of the covariance is the mean of the covariances on each axis alone, with ``axis_length``.
     """
 
     length: float | Array
     noise: float
+    axes: tuple[slice, ...] = ()
+    axis_length: float = 1.0
 
     def between(self, left: Array, right: Array) -> Array:
         """Returns the covariance of each row of ``left`` with each row of ``right``, without noise."""
-        import numpy as np  # noqa: PLC0415
-
-        left, right = left / self.length, right / self.length
-        squared = (left * left).sum(1)[:, None] + (right * right).sum(1)[None, :] - 2 * left @ right.T
-        scaled = np.sqrt(np.maximum(squared, 0) * 5)
-        return (1 + scaled + scaled * scaled / 3) * np.exp(-scaled)
+        whole = _matern(left / self.length, right / self.length)
+        if not self.axes:
+            return whole
+        total = sum(_matern(left[:, axis] / self.axis_length, right[:, axis] / self.axis_length) for axis in self.axes)
+        return (1 - _ADDITIVE_SHARE) * whole + _ADDITIVE_SHARE / len(self.axes) * total
 
     def covariance(self, points: Array) -> Array:
         """Returns the covariance matrix of observations at ``points``, with noise."""
         import numpy as np  # noqa: PLC0415
 
         return self.between(points, points) + self.noise * np.eye(len(points))
+
+
+def _matern(left: Array, right: Array) -> Array:
+    """Returns the Matern covariance of each row of ``left`` with each row of ``right``, in units of the length."""
+    import numpy as np  # noqa: PLC0415
+
+    squared = (left * left).sum(1)[:, None] + (right * right).sum(1)[None, :] - 2 * left @ right.T
+    scaled = np.sqrt(np.maximum(squared, 0) * 5)
+    return (1 + scaled + scaled * scaled / 3) * np.exp(-scaled)
 
 
 @dataclass(frozen=True)
@@ -215,12 +230,12 @@ class Posterior:
         return Prediction(whitened @ rows[:count], np.sqrt(np.maximum(1 - explained, 1e-9)))
 
 
-def fit_kernel(points: Array, values: Array, axes: Sequence[slice] = ()) -> CovarianceKernel:
+def fit_kernel(points: Array, values: Array, axes: Sequence[slice] = (), *, additive: bool = False) -> CovarianceKernel:
     """Returns the kernel under which standardized ``values`` at ``points`` are most likely.
 
     A dozen kernels with a common length are tried first. Then, with enough values, each of ``axes`` (columns of points)
     gets a length of its own, step by step. Parameters that hardly matter get long lengths, so fewer values suffice to
-    predict by the other parameters.
+    predict by the other parameters. With ``additive``, half of the kernel is additive over the axes.
     """
     import numpy as np  # noqa: PLC0415
 
@@ -229,11 +244,26 @@ def fit_kernel(points: Array, values: Array, axes: Sequence[slice] = ()) -> Cova
         whitened = np.linalg.solve(factor, values)
         return float(0.5 * len(values) * np.log((whitened**2).mean() + 1e-12) + np.log(np.diag(factor)).sum())
 
+    best = _product_kernel(len(values), axes, unlikeliness)
+    if len(axes) < 2 or not additive:
+        return best
+    kernels = [
+        CovarianceKernel(best.length, noise, tuple(axes), length) for length in _ADDITIVE_LENGTHS for noise in _NOISES
+    ]
+    return min(kernels, key=unlikeliness)
+
+
+def _product_kernel(
+    count: int, axes: Sequence[slice], unlikeliness: Callable[[CovarianceKernel], float]
+) -> CovarianceKernel:
+    """Returns the likeliest kernel of ``count`` values that is not additive."""
+    import numpy as np  # noqa: PLC0415
+
     common = [(length, CovarianceKernel(length, noise)) for length in _LENGTHS for noise in _NOISES]
     costs = [unlikeliness(kernel) for _, kernel in common]
     cost = min(costs)
     length, best = common[costs.index(cost)]
-    if len(values) < _OWN_LENGTHS or len(axes) < 2:
+    if count < _OWN_LENGTHS or len(axes) < 2:
         return best
     factors = np.ones(len(axes))
     widths = [axis.stop - axis.start for axis in axes]

@@ -69,10 +69,19 @@ class SearchState:
     time, or None for a config that failed. ``pending`` are the configs that were proposed and not observed yet, in
     order. ``seeds`` are the configs with earlier information, best guess first. ``finishing`` is True when the budget
     is nearly spent. ``first`` is the number of configs to measure before a model chooses; None leaves it to the model.
+    ``evaluations`` is the limit of configs to measure, or None.
     """
 
-    def __init__(self, space: SearchSpace, seed: str, seeds: Sequence[Seed] = (), first: int | None = None) -> None:
+    def __init__(
+        self,
+        space: SearchSpace,
+        seed: str,
+        seeds: Sequence[Seed] = (),
+        first: int | None = None,
+        evaluations: int | None = None,
+    ) -> None:
         self.first = first
+        self.evaluations = evaluations
         self.groups = space.grouped
         self.configs = space.listed if self.groups is None else ()
         self.seed = seed

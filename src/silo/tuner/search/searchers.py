@@ -89,13 +89,20 @@ def gone_through(name: str, space: SearchSpace) -> SearchSpace:
 
 
 def make_searcher(
-    name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed] = (), *, first: int | None = None
+    name: str,
+    space: SearchSpace,
+    seed: str,
+    seeds: Sequence[Seed] = (),
+    *,
+    first: int | None = None,
+    evaluations: int | None = None,
 ) -> ProposalSearcher:
     """Makes the searcher called ``name`` over the configs of ``space``.
 
     ``seed`` is usually the key of the study: equal seeds and observations lead to equal suggestions. ``seeds`` are
     configs to begin with, best guess first; configs outside of the space are left out. ``first`` is the number of
-    configs to measure before a model chooses; None leaves it to the model.
+    configs to measure before a model chooses; None leaves it to the model. ``evaluations`` is the session's limit of
+    configs to measure, or None.
 
     Raises:
         TuneError: no searcher has this name, the space is empty, or the searcher needs a package that is missing.
@@ -105,7 +112,7 @@ def make_searcher(
     space = gone_through(name, space)
     if not space.size:
         raise TuneError("the space is empty, so there is nothing to search; check its constraints")
-    board = SearchState(space, seed, seeds, first)
+    board = SearchState(space, seed, seeds, first, evaluations)
     module, _, function = SEARCHERS[name].partition(":")
     plan = cast("Callable[[SearchState], Proposals]", getattr(import_module(f"silo.tuner.search.{module}"), function))
     return ProposalSearcher(name, board, plan(board))

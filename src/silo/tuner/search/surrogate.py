@@ -33,6 +33,8 @@ __all__ = ["Surrogate", "plan"]
 
 _FIRST = 16  # configs to measure before the model is used, seeds included
 _SEEDS = 8  # the most seeds among these first configs
+# With a limit of fewer evaluations than this, the model is used after half of them, and its kernel is in part additive.
+_FEW_EVALUATIONS = 32
 _DRAWN = 20  # each other first config is the farthest, of this many random configs, from those chosen before
 _REFIT = 8  # the model's kernel is fitted again after this many more outcomes
 _TOO_FEW = 3  # with fewer different times, no model can be fitted
@@ -128,6 +130,10 @@ class Surrogate:
         """
         return board.random(f"trust {len(board.times) + len(board.pending)}").random() < model.trust
 
+    @property
+    def _has_few_evaluations(self) -> bool:
+        return self._board.evaluations is not None and self._board.evaluations < _FEW_EVALUATIONS
+
     @cached_property
     def _points(self) -> Array:
         return features(self._board.lattice)
@@ -153,6 +159,8 @@ class Surrogate:
         for index in chosen:
             distances = np.minimum(distances, ((points - points[index]) ** 2).sum(1))
         count = _FIRST if board.first is None else board.first
+        if board.first is None and self._has_few_evaluations:
+            count = min(count, (board.evaluations or 0) // 2)
         while len(chosen) < min(count - 1, len(board) - len(failed)):
             drawn = [generator.randrange(len(board)) for _ in range(_DRAWN)]
             drawn = [index for index in drawn if distances[index] > 0 and index not in failed]
@@ -176,16 +184,16 @@ class Surrogate:
             early = dict(list(times.items())[:fitted])
             if len({time for time in early.values() if time is not None}) < _TOO_FEW:
                 early = times
-            known = _representative(early)
-            points, values = self._points[list(known)], _standardised(times, known)
-            kernel = fit_kernel(points, values, self._axes)
-            foretold = rank_correlation(left_out(kernel, points, values), _costs(times, known))
-            doubt = (len(known) - 1) ** -0.5  # the standard error of the rank correlation of unrelated values
-            trust = min(max((foretold + doubt) / _TRUSTED, 0.0), 1.0) if fitted >= _JUDGED else 1.0
-            candidates = self._candidates(known)
+            observed = _representative(early)
+            points, values = self._points[list(observed)], _standardised(times, observed)
+            kernel = fit_kernel(points, values, self._axes, additive=self._has_few_evaluations)
+            correlation = rank_correlation(left_out(kernel, points, values), _costs(times, observed))
+            doubt = (len(observed) - 1) ** -0.5  # the standard error of the rank correlation of unrelated values
+            trust = min(max((correlation + doubt) / _TRUSTED, 0.0), 1.0) if fitted >= _JUDGED else 1.0
+            candidates = self._candidates(observed)
             posterior = Posterior(kernel, self._points[candidates])
             places = {index: at for at, index in enumerate(candidates)}
-            self._model = _Model(fitted, trust, known, kernel, candidates, places, posterior, [])
+            self._model = _Model(fitted, trust, observed, kernel, candidates, places, posterior, [])
         return self._model
 
     def _known(self, model: _Model) -> list[int]:
