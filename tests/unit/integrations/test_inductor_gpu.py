@@ -572,7 +572,9 @@ def test_the_time_of_fused_code_is_measured_once(run):
         assert tried("index=1 cuda:1 stream1 x")
         config.benchmark_epilogue_fusion = False  # torch reads the code's spilled registers
         assert not tried("index=1 cuda:1 stream1 x")
-        config.benchmark_epilogue_fusion = True
+        config.benchmark_epilogue_fusion, config.triton.unique_kernel_names = True, False  # a graph's kernel, perhaps
+        assert not tried("index=1 cuda:1 stream1 x")
+        config.triton.unique_kernel_names = True
         with override(tune="frozen"):
             assert tried("another")
             times.append(self.benchmark_codegened_module(module("another"))[0])
@@ -663,9 +665,10 @@ def test_a_kernel_that_was_compiled_on_trial_is_recorded(run, tmp_path):
 
 
 def test_a_template_whose_config_is_in_its_text_is_served_with_descent_on(run, tmp_path):
-    first, _ = _recorded(run, tmp_path, "record", text="TEMPLATE", descent=True)
+    options = {"text": "TEMPLATE", "descent": True, "name": "triton_tem_fused_mm"}
+    first, _ = _recorded(run, tmp_path, "record", **options)
     assert (first["measured"], first["compiled"]) == (0, 1)
-    found, log = _recorded(run, tmp_path, "frozen", home="frozen", number=6, text="TEMPLATE", descent=True)
+    found, log = _recorded(run, tmp_path, "frozen", home="frozen", number=6, **options)
     assert (found["measured"], found["compiled"]) == (0, 0), log
     assert "decided by torch alone" not in log
     assert found["code"] == first["code"]

@@ -23,9 +23,9 @@ from silo.integrations.inductor.gpu_choices import (
 from silo.integrations.inductor.gpu_decisions import TunerDecisions, decided_in_workers, make_plugin
 from silo.integrations.inductor.gpu_launchers import native_launchers
 from silo.integrations.inductor.gpu_records import (
-    TRIAL,
     KernelRecords,
     decided_trials,
+    is_trial,
     noting_compiles,
     noting_launches,
     noting_settled,
@@ -347,11 +347,7 @@ class _Shared:
 
     def leaves_out(self, kernel_name: str, source: str) -> bool:
         """Whether a kernel is code that torch tries out, and that no process compiles: its time is enough."""
-        if self.fusions is None or kernel_name != TRIAL:
-            return False
-        config: Any = import_module(CONFIG)
-        # Else torch reads the spilled registers of the code.
-        return bool(config.benchmark_epilogue_fusion) and self.fusions.needs_no_code(source)
+        return self.fusions is not None and is_trial(kernel_name) and self.fusions.needs_no_code(source)
 
     def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
         """Adds the config of a launched kernel to the recording."""
