@@ -490,7 +490,7 @@ def test_a_new_choice_is_measured_with_the_others(run):
 
 
 def test_a_choice_that_did_not_compile_is_not_new(run):
-    """Torch leaves it out of the first product's choices, and not out of those of equal products."""
+    """Torch leaves it out of the first product's choices, and not out of the choices of equal products."""
     code = CHOICES + textwrap.dedent("""
     with inductor.enable("cuda"):
         look(choices(3, 8), None)  # as before torch compiles the choices
