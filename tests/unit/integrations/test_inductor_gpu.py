@@ -470,9 +470,8 @@ def test_the_order_of_choices_is_that_of_the_process_that_measured(run, last):
 
 
 def test_a_new_choice_is_measured_with_the_others(run):
-    code = CHOICES + textwrap.dedent("""
+    look = CHOICES + textwrap.dedent("""
     with inductor.enable("cuda"):
-        look(choices(3))
         print(json.dumps([look(choices(3, 8)), benches]))
         with override(tune="frozen"):
             from silo.errors import FrozenError
@@ -482,11 +481,29 @@ def test_a_new_choice_is_measured_with_the_others(run):
             except FrozenError as error:
                 print(json.dumps([str(error)]))
     """)
-    (times, benches), frozen, (message,), _ = run(code)
+    run(look.replace("choices(3, 8)", "choices(3)"))
+    (times, benches), frozen, (message,), _ = run(look)
     assert times == [3.0, 2.5, 2.0, 1.5]
-    assert benches == [3, 4]
+    assert benches == [4]
     assert "inf" in frozen[-1]
     assert "mm: tuning is frozen" in message
+
+
+def test_a_choice_that_did_not_compile_is_not_new(run):
+    """Torch leaves it out of the first product's choices, and not out of the choices of equal products."""
+    code = CHOICES + textwrap.dedent("""
+    with inductor.enable("cuda"):
+        look(choices(3, 8), None)  # as before torch compiles the choices
+        first = look(choices(3))
+        print(json.dumps([first, [str(one) for one in look(choices(9, 8))], benches]))
+    """)
+    (first, equal, benches), _ = run(code)
+    assert first == [3.0, 2.5, 2.0]
+    assert equal == ["3.0", "2.5", "2.0", "inf"]
+    assert benches == [3]
+    (first, equal, benches), _ = run(code.replace("first = look(choices(3))", "first = look(choices(3, 8))"))
+    assert [str(one) for one in first] == equal == ["3.0", "2.5", "2.0", "inf"]
+    assert benches == []
 
 
 @pytest.mark.parametrize("source", ["lock", "bundle"])
@@ -524,6 +541,7 @@ def test_choices_that_cannot_be_told_apart_stay_torchs(run):
 def test_the_time_of_fused_code_is_measured_once(run):
     code = """
     from types import SimpleNamespace
+    from torch._inductor import async_compile, config
     from torch._inductor.codegen import triton as generating
     torch.cuda.current_device = lambda: 0
     measured = []
@@ -535,20 +553,63 @@ def test_the_time_of_fused_code_is_measured_once(run):
         file = f"{os.environ['SILO_HOME']}-{os.getpid()}-{len(text)}.py"
         open(file, "w").write(text)
         return SimpleNamespace(__file__=file, triton_=SimpleNamespace(device_props=SimpleNamespace(type="cuda")))
+    def part(self, nodes, n_spills_threshold=8):
+        return self.benchmark_codegened_module(nodes)
+    scheduling = generating.TritonScheduling
+    scheduling.benchmark_fused_nodes = part
+    compiling, asked = async_compile.AsyncCompile, []
+    compiling.use_process_pool = classmethod(lambda _: True)
+    compiling.triton = lambda self, kernel_name, source_code, device_str="cuda": asked.append(kernel_name)
+    props = SimpleNamespace(type="cpu")  # nothing is decided about the kernel itself
+    async_compile._load_triton_kernel_from_source = lambda *_: SimpleNamespace(device_props=props)
+    def tried(text):
+        return compiling().triton("triton_", text) is not None  # a finished future
     with inductor.enable("cuda"):
         one, other = module("index=0 cuda:0 stream0 x"), module("index=11 cuda:11 stream11 x")
-        times = [generating.TritonScheduling.benchmark_codegened_module(None, mod)[0] for mod in (one, other, one)]
+        before = tried("index=0 cuda:0 stream0 x")
+        self = object.__new__(scheduling)
+        times = [self.benchmark_codegened_module(mod)[0] for mod in (one, other, one)]
+        assert tried("index=1 cuda:1 stream1 x")
+        config.benchmark_epilogue_fusion = False  # torch reads the code's spilled registers
+        assert not tried("index=1 cuda:1 stream1 x")
+        config.benchmark_epilogue_fusion, config.triton.unique_kernel_names = True, False  # a graph's kernel, perhaps
+        assert not tried("index=1 cuda:1 stream1 x")
+        config.triton.unique_kernel_names = True
         with override(tune="frozen"):
-            times.append(generating.TritonScheduling.benchmark_codegened_module(None, module("another"))[0])
-    print(json.dumps([times[:3], str(times[3]), len(measured)]))
+            assert tried("another")
+            times.append(self.benchmark_codegened_module(module("another"))[0])
+            times.append(self.benchmark_fused_nodes(module("a third"))[0])
+    print(json.dumps([times[:3], [str(one) for one in times[3:]], len(measured), before]))
     """
-    (times, frozen, measured), _ = run(code)
+    (times, frozen, measured, left_out), _ = run(code)
     assert times == [0.25] * 3
-    assert frozen == "inf"
-    assert measured == 1
-    (times, _, measured), log = run(code)
-    assert (times, measured) == ([0.25] * 3, 0)
+    assert frozen == ["inf", "0.0"]  # fused, and a part of a fusion: torch keeps both apart
+    assert (measured, left_out) == (1, False)
+    (times, _, measured, left_out), log = run(code)
+    assert (times, measured, left_out) == ([0.25] * 3, 0, True)
     assert "keeps these kernels apart" in log
+
+
+def test_fusions_are_compared_in_the_order_of_the_graph(run):
+    """Torch's scheduler takes them as workers finish, and of two that wait for one future the last alone."""
+    code = """
+    from torch._inductor import scheduler
+    from torch._inductor.codecache import LambdaFuture
+    future = LambdaFuture(lambda: None)
+    asked = []
+    def speedup_by_fusion(self, node1, node2):
+        asked.append([node1, node2])
+        return scheduler.FusionResult.from_callable(lambda: True, future)
+    scheduler.Scheduler.speedup_by_fusion = speedup_by_fusion
+    with inductor.enable("cuda"):
+        found = scheduler.Scheduler.speedup_by_fusion(None, "product", "epilogue")
+        assert found.callable_fn() and found.should_fuse is None
+        print(json.dumps([asked, found.future]))
+    assert scheduler.Scheduler.speedup_by_fusion(None, 1, 2).future is future
+    """
+    (asked, future), _ = run(code)
+    assert asked == [["product", "epilogue"]]
+    assert future is None
 
 
 # ---- recording and serving ----
@@ -604,9 +665,10 @@ def test_a_kernel_that_was_compiled_on_trial_is_recorded(run, tmp_path):
 
 
 def test_a_template_whose_config_is_in_its_text_is_served_with_descent_on(run, tmp_path):
-    first, _ = _recorded(run, tmp_path, "record", text="TEMPLATE", descent=True)
+    options = {"text": "TEMPLATE", "descent": True, "name": "triton_tem_fused_mm"}
+    first, _ = _recorded(run, tmp_path, "record", **options)
     assert (first["measured"], first["compiled"]) == (0, 1)
-    found, log = _recorded(run, tmp_path, "frozen", home="frozen", number=6, text="TEMPLATE", descent=True)
+    found, log = _recorded(run, tmp_path, "frozen", home="frozen", number=6, **options)
     assert (found["measured"], found["compiled"]) == (0, 0), log
     assert "decided by torch alone" not in log
     assert found["code"] == first["code"]

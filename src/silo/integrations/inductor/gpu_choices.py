@@ -9,6 +9,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, Final, cast
 
 from silo.core.config import Config
@@ -22,7 +23,7 @@ from silo.kinds.triton.programs.records.decider import KeptDecision
 from silo.plain_files import read_plain
 from silo.settings import settings
 
-__all__ = ["ChoiceDecisions"]
+__all__ = ["ChoiceDecisions", "comparing_in_order", "deciding_fusions", "deciding_lookup", "deciding_parts"]
 
 _notices = Notices()
 
@@ -264,3 +265,80 @@ def _choice_times(config: Config, labels: Mapping[str, Any]) -> dict[Any, float]
     winner_ms = 1.0 if math.isinf(known) else known
     others = {label: max(winner_ms, times.get(_short(label), math.inf)) for label in labels if label != winner}
     return {labels[label]: time_ms for label, time_ms in {winner: winner_ms, **others}.items()}
+
+
+# ---- Replacements of torch's functions ----
+
+
+def deciding_lookup(
+    choices: ChoiceDecisions, plain: Callable[..., dict[Any, float]]
+) -> Callable[..., dict[Any, float]]:
+    """Wraps ``PersistentCache.lookup``: Silo decides between the choices."""
+
+    @wraps(plain)
+    def lookup(
+        self: Any,  # noqa: ANN401
+        choices_: Any,  # noqa: ANN401
+        op: str,
+        inputs: str,
+        benchmark: Any,  # noqa: ANN401
+        hint_override: int | None = None,
+    ) -> dict[Any, float]:
+        return choices.lookup(
+            choices_,
+            op,
+            inputs,
+            benchmark,
+            hint_override,
+            lambda: plain(self, choices_, op, inputs, benchmark, hint_override),
+        )
+
+    return lookup
+
+
+def deciding_fusions(
+    choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]
+) -> Callable[..., tuple[float, str]]:
+    """Wraps ``TritonScheduling.benchmark_codegened_module``: Silo keeps the measured times."""
+
+    @wraps(plain)
+    def benchmark_codegened_module(
+        self: Any,  # noqa: ANN401
+        mod: Any,  # noqa: ANN401
+        n_spills_threshold: int = 8,
+        *rest: Any,  # noqa: ANN401
+        **named: Any,  # noqa: ANN401
+    ) -> tuple[float, str]:
+        return choices.fused_time(mod, n_spills_threshold, lambda: plain(self, mod, n_spills_threshold, *rest, **named))
+
+    return benchmark_codegened_module
+
+
+def deciding_parts(
+    choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]
+) -> Callable[..., tuple[float, str]]:
+    """Wraps ``TritonScheduling.benchmark_fused_nodes``, which measures the parts of fusions."""
+
+    @wraps(plain)
+    def benchmark_fused_nodes(*args: Any, **named: Any) -> tuple[float, str]:  # noqa: ANN401
+        return choices.part_time(lambda: plain(*args, **named))
+
+    return benchmark_fused_nodes
+
+
+def comparing_in_order(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps ``Scheduler.speedup_by_fusion``: fusions with a template are compared in the order of the graph.
+
+    Torch compares them in the order in which its workers finish, and of several whose text is equal only the last. So
+    the graph would depend on whether torch had workers, and on their speed. All compile at once nevertheless: each
+    comparison waits for the code that it needs.
+    """
+
+    @wraps(plain)
+    def speedup_by_fusion(*args: Any, **named: Any) -> Any:  # noqa: ANN401
+        found = plain(*args, **named)
+        if found.future is not None:
+            found.future = None
+        return found
+
+    return speedup_by_fusion

@@ -13,13 +13,19 @@ from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import PackageError
 from silo.forks import Mutex, Notices
-from silo.integrations.inductor.gpu_choices import ChoiceDecisions
+from silo.integrations.inductor.gpu_choices import (
+    ChoiceDecisions,
+    comparing_in_order,
+    deciding_fusions,
+    deciding_lookup,
+    deciding_parts,
+)
 from silo.integrations.inductor.gpu_decisions import TunerDecisions, decided_in_workers, make_plugin
 from silo.integrations.inductor.gpu_launchers import native_launchers
 from silo.integrations.inductor.gpu_records import (
-    TRIAL,
     KernelRecords,
     decided_trials,
+    is_trial,
     noting_compiles,
     noting_launches,
     noting_settled,
@@ -223,74 +229,6 @@ def _descent(decisions: TunerDecisions, plain: Callable[..., Any]) -> Callable[.
     return coordinate_descent_tuning
 
 
-def _lookup(choices: ChoiceDecisions, plain: Callable[..., dict[Any, float]]) -> Callable[..., dict[Any, float]]:
-    """Wraps ``PersistentCache.lookup``: Silo decides between the choices."""
-
-    @wraps(plain)
-    def lookup(
-        self: Any,  # noqa: ANN401
-        choices_: Any,  # noqa: ANN401
-        op: str,
-        inputs: str,
-        benchmark: Any,  # noqa: ANN401
-        hint_override: int | None = None,
-    ) -> dict[Any, float]:
-        return choices.lookup(
-            choices_,
-            op,
-            inputs,
-            benchmark,
-            hint_override,
-            lambda: plain(self, choices_, op, inputs, benchmark, hint_override),
-        )
-
-    return lookup
-
-
-def _fused(choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]) -> Callable[..., tuple[float, str]]:
-    """Wraps ``TritonScheduling.benchmark_codegened_module``: Silo keeps the measured times."""
-
-    @wraps(plain)
-    def benchmark_codegened_module(
-        self: Any,  # noqa: ANN401
-        mod: Any,  # noqa: ANN401
-        n_spills_threshold: int = 8,
-        *rest: Any,  # noqa: ANN401
-        **named: Any,  # noqa: ANN401
-    ) -> tuple[float, str]:
-        return choices.fused_time(mod, n_spills_threshold, lambda: plain(self, mod, n_spills_threshold, *rest, **named))
-
-    return benchmark_codegened_module
-
-
-def _fused_part(choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]) -> Callable[..., tuple[float, str]]:
-    """Wraps ``TritonScheduling.benchmark_fused_nodes``, which measures the parts of fusions."""
-
-    @wraps(plain)
-    def benchmark_fused_nodes(*args: Any, **named: Any) -> tuple[float, str]:  # noqa: ANN401
-        return choices.part_time(lambda: plain(*args, **named))
-
-    return benchmark_fused_nodes
-
-
-def _in_order(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps ``Scheduler.speedup_by_fusion``: fusions with a template are compared in the order of the graph.
-
-    Torch compares them in the order in which its workers finish, and of several whose text is equal only the last. So
-    the graph would depend on whether torch had workers, and on their speed. All compile at once nevertheless: each
-    comparison waits for the code that it needs.
-    """
-
-    @wraps(plain)
-    def speedup_by_fusion(*args: Any, **named: Any) -> Any:  # noqa: ANN401
-        found = plain(*args, **named)
-        if found.future is not None:
-            found.future = None
-        return found
-
-    return speedup_by_fusion
-
-
 # ---- The switch ----
 
 _Made = list[tuple[HookPoint, Replacement]]
@@ -409,11 +347,7 @@ class _Shared:
 
     def leaves_out(self, kernel_name: str, source: str) -> bool:
         """Whether a kernel is code that torch tries out, and that no process compiles: its time is enough."""
-        if self.fusions is None or kernel_name != TRIAL:
-            return False
-        config: Any = import_module(CONFIG)
-        # Else torch reads the spilled registers of the code.
-        return bool(config.benchmark_epilogue_fusion) and self.fusions.needs_no_code(source)
+        return self.fusions is not None and is_trial(kernel_name) and self.fusions.needs_no_code(source)
 
     def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
         """Adds the config of a launched kernel to the recording."""
@@ -448,16 +382,16 @@ def _choice_decisions() -> ChoiceDecisions:
 
 def _make_choices(part: _Part, codecache: Any) -> _Made:  # noqa: ANN401
     del part, codecache
-    return [(_LOOKUP, partial(_lookup, _choice_decisions()))]
+    return [(_LOOKUP, partial(deciding_lookup, _choice_decisions()))]
 
 
 def _make_fusions(part: _Part, generating: Any) -> _Made:  # noqa: ANN401
     del generating
     choices = _shared.fusions = _choice_decisions()
     part.when_off(_shared.forget_fusions)
-    part.add(import_module(SCHEDULING), [(_SPEEDUP, _in_order)])
+    part.add(import_module(SCHEDULING), [(_SPEEDUP, comparing_in_order)])
     part.add(import_module(COMPILING), [(_TRITON, partial(decided_trials, _shared.leaves_out))])
-    return [(_FUSED, partial(_fused, choices)), (_FUSED_PART, partial(_fused_part, choices))]
+    return [(_FUSED, partial(deciding_fusions, choices)), (_FUSED_PART, partial(deciding_parts, choices))]
 
 
 def _make_workers(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401

@@ -11,9 +11,10 @@ import re
 import weakref
 from collections.abc import Callable, Mapping
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from silo.core.config import Config
 from silo.core.values import digest, parse_json
@@ -29,11 +30,11 @@ from silo.plain_files import read_plain
 from silo.tuner.foreign_decision import ForeignWinner
 
 __all__ = [
-    "TRIAL",
     "KernelRecords",
     "config_of",
     "decided_trials",
     "is_frozen",
+    "is_trial",
     "keep_recorded",
     "kernel_body",
     "made_config",
@@ -45,9 +46,6 @@ __all__ = [
     "served_in_process",
     "tell_missing",
 ]
-
-TRIAL: Final = "triton_"
-"""The name of every kernel that torch's scheduler compiles to measure it alone."""
 
 _notices = Notices()
 _NAME = re.compile(r"^def\s+\w+\s*\(", re.MULTILINE)
@@ -227,7 +225,7 @@ class KernelRecords:
         records = present_records()
         if not self._on or not isinstance(records, Capture) or autotuner in self._kept:
             return None
-        if len(autotuner.launchers) != 1 or autotuner.device_props.type != "cuda":
+        if len(autotuner.launchers) != 1 or autotuner.device_props.type != "cuda" or _is_measured_alone(autotuner):
             return None
         self._kept.add(autotuner)
         config = config_of(autotuner.launchers[0].config)
@@ -272,6 +270,24 @@ class KernelRecords:
     def _tell(autotuner: Any, fate: str, error: Exception) -> None:  # noqa: ANN401
         name = str(autotuner.fn.__name__)
         _notices.once(f"{name} {error}", f"{name}: {fate}: {error}")
+
+
+def is_trial(name: str) -> bool:
+    """Whether a kernel of this name is code of a fusion that torch compiles to measure it, and for nothing else."""
+    config: Any = import_module("torch._inductor.config")
+    # Torch can be told to give every kernel this name, and to read the spilled registers of such code instead.
+    return name == "triton_" and bool(config.triton.unique_kernel_names and config.benchmark_epilogue_fusion)
+
+
+def _is_measured_alone(autotuner: Any) -> bool:  # noqa: ANN401
+    """Whether torch measures a kernel to choose, and no graph has it: a served process knows the time instead.
+
+    Torch names the templates of a graph ``triton_tem_...``, and others ``triton_mm_7``.
+    """
+    name = str(autotuner.fn.__name__)
+    if is_trial(name):
+        return True
+    return autotuner.heuristic_type.name == "TEMPLATE" and not name.startswith("triton_tem_")
 
 
 def _compiled_of(call: CompileCall, result: Any) -> Any:  # noqa: ANN401
