@@ -257,7 +257,8 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
         result.append(Assign(one.accumulator, known))
     if ragged and not masked:
         result.append(replace(loop, start=whole, simd=False, reductions=()))
-    return result
+    # The lanes of a row without any element need no start and no fold.
+    return result if constant else [If(f"{loop.start} < {loop.end}", result)]
 
 
 def _is_short(loop: For, lanes: int) -> bool:
@@ -296,8 +297,8 @@ def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: 
 def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str) -> list[Statement]:
     """The iterations from ``first`` on, at most as many as a vector has lanes.
 
-    Each load of an argument's memory is masked. All lanes of accumulators and of scratch memory are written even if they
-    are masked off, because the CPU cannot forward a masked store to the load that follows it.
+    Each load of an argument's memory is masked. All lanes of accumulators and of scratch memory are written even if
+    they are masked off, because the CPU cannot forward a masked store to the load that follows it.
     """
     lane, left, on = state.name("lane"), state.name("left"), state.name("on")
     lanes = {f"{one.array}[{lane}]" for one in all_lanes}
