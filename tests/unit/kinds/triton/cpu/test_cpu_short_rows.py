@@ -1,4 +1,5 @@
 """Rows that end within a vector, and tiles larger than their array: no work behind the end, nothing written there."""
+# pyright: reportCallIssue=false
 
 from __future__ import annotations
 
