@@ -13,7 +13,7 @@ from silo.core.device import Target  # noqa: E402
 from silo.drivers.cpu.levels import gather_facts, highest_level  # noqa: E402
 from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c  # noqa: E402
-from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, LoopProgram  # noqa: E402
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopProgram  # noqa: E402
 from silo.kinds.triton.cpu.lower.reduction import reduce_in_lanes  # noqa: E402
 
 pytestmark = needs_compiler
@@ -115,7 +115,10 @@ def loop(end: str, body: list[Define | Assign], ctype: str = "float") -> LoopPro
 def test_what_is_left_of_the_last_vector_is_a_plain_loop():
     program = loop("n", [Assign("acc1", "acc1 + x[i]")])
     reduce_in_lanes(program, 128)
-    *_, rest = program.body
+    _, unless_empty = program.body
+    assert isinstance(unless_empty, If)
+    assert (unless_empty.condition, unless_empty.otherwise) == ("0 < n", [])
+    *_, rest = unless_empty.then
     assert isinstance(rest, For)
     assert (rest.start, rest.end, rest.simd, rest.reductions) == ("whole3", "n", False, ())
 

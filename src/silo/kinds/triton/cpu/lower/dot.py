@@ -402,6 +402,8 @@ def _spare_tails(statements: list[Statement]) -> None:
         if isinstance(statement, For):
             statement.simd = statement.simd and statement.start == "0"
             _spare_tails(statement.body)
+        elif isinstance(statement, If):
+            _spare_tails([*statement.then, *statement.otherwise])
 
 
 def _convert(scope: LoweringScope, source: LoopBuffer, before: str, target: LoopBuffer, after: str) -> None:

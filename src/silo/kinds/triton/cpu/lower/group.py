@@ -518,7 +518,8 @@ class _GroupLowering:
         """The code for the elements after the limits, and a faster version if all of them have one known value."""
         values, marked = self.repeated, simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
         plain = _Rest(slow, values, simd=marked)
-        if not self.accumulators or not limits or self.nest.tail or self.scope.reference:
+        fills = all(isinstance(sink, BufferFill) for sink in self.group.sinks)
+        if not (self.accumulators or fills) or not limits or self.nest.tail or self.scope.reference:
             return _Behind(plain, None, "")
         ended, fits = self.nest.ends()
         if not ended:
@@ -526,10 +527,17 @@ class _GroupLowering:
         combined = self.combined
         body = self._body(fast=False, ended=ended)
         self.combined = combined
+        if fills and self._is_one_value(body):
+            seldom = plain if fits == "1" else _Rest(slow, [], simd=False)
+            return _Behind(seldom, _Rest(body, [], simd=simd), fits)
         if not self.repeated:  # the value after the limits is unknown
             return _Behind(plain, None, "")
         marked = simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
         return _Behind(plain, _Rest(body, self.repeated, simd=marked), fits)
+
+    def _is_one_value(self, body: list[Statement]) -> bool:
+        """Whether each statement of an innermost loop only writes a value that does not change along the loop."""
+        return all(isinstance(one, Assign) and self.nest.text_level(one.value) < self.nest.depth for one in body)
 
     def _rest(
         self, rest: _Rest, first: str, whole: str, extent: int, marks: tuple[tuple[str, str], ...]

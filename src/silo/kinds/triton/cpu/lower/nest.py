@@ -203,8 +203,12 @@ class Nest(NestLoops):
             return self.put("int32_t", text, self.level(*index))
         if operation.name == tt.LOAD:
             return self.load(operation, index)
-        if self.tail and operation.name == arith.CMPI and self._limit_of(operation, index) == self.tail:
+        if operation.name == arith.CMPI and self._is_behind(operation, index):
             return "0"
+        if operation.name == arith.SELECT and (self.tail or self.ended):
+            condition, _, otherwise = operation.operands
+            if self.value(condition, index) == "0":
+                return self.value(otherwise, index)
         if (quotient := self._quotient_of_run(operation, index)) is not None:
             return quotient
         if operation.name == arith.SELECT and self.fast and (chosen := self._chosen(operation, index)):
@@ -215,6 +219,14 @@ class Nest(NestLoops):
             return self.put(ops.c_type(value.type), text, self.depth)
         text = self._divided(operation, names) or scope.expression(operation, names)
         return self.put(ops.c_type(value.type), text, self.level(*names))
+
+    def _is_behind(self, compare: Operation, index: Index) -> bool:
+        """Whether a comparison is false in the whole part of the innermost loop that is lowered: it limited the other.
+
+        Of several limits it is unknown which was reached.
+        """
+        only = self.tail or (next(iter(self.ended)) if len(self.ended) == 1 else "")
+        return bool(only) and self._limit_of(compare, index) == only
 
     def _chosen(self, operation: Operation, index: Index) -> str:
         """The element that a select operation takes in the fast body; "" if it is unknown.

@@ -1,4 +1,7 @@
-"""Reductions along the innermost loop: in one accumulator, or in one for each lane of a vector, combined at the end."""
+"""Reductions along the innermost loop: in one accumulator, or in one for each lane of a vector, combined at the end.
+
+Short loops without reductions are cut into vectors here too, so that their rest is one vector with a mask.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,10 @@ _LANE_BITS = 32
 _MOST_BITS = 512  # the most bits of a vector
 _VECTORS = 4  # vectors with accumulators of their own, for a body of at most _SHORT_BODY statements without calls
 _SHORT_BODY = 8
+_LEAST_BODY = 3  # statements: a mask costs as much as the scalar rest of a loop that only copies
+_SHORT_LOOP = 128  # iterations: in longer loops the rest after the last full vector takes a small part of the time
 _READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # matches an array element or a dereferenced pointer
+_OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")  # matches an element of scratch memory, by the indices of loops alone
 _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
 # C types of accumulators whose lanes fill one vector, or two.
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
@@ -129,7 +135,7 @@ _ORDER: Mapping[str, str] = {"max": ">", "min": "<"}
 
 
 def reduce_in_lanes(program: LoopProgram, vector_bits: int) -> None:
-    """Rewrites the reduction loops of ``program`` to use one partial result per lane."""
+    """Rewrites the loops of ``program`` that reduce, and short loops of unknown length, to loops over vectors."""
     state = _State(min(vector_bits, _MOST_BITS) // _LANE_BITS)
     program.body = _statements(program.body, state, {})
     for function in program.functions:
@@ -186,7 +192,7 @@ def _statements(body: list[Statement], state: _State, ctypes: Mapping[str, str])
             case Define(ctype, name, _, True):
                 known[name] = ctype
                 result.append(statement)
-            case For() if statement.simd and statement.reductions:
+            case For() if statement.simd and (statement.reductions or _is_short(statement, state.lanes)):
                 result.extend(_in_lanes(statement, state, known))
             case For():
                 result.append(replace(statement, body=_statements(statement.body, state, known)))
@@ -211,14 +217,25 @@ class _Lanes:
 
 
 def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[Statement]:
-    """The loop in blocks of one vector each; unchanged if not even one block would be full."""
+    """The loop in blocks of one vector each; unchanged if not even one block would be full.
+
+    Without reductions every block has a mask, so that the body is compiled once.
+    """
     lanes = state.lanes
+    changed = {statement.target for statement in loop.body if isinstance(statement, Assign)}
+    loop = replace(loop, reductions=tuple(pair for pair in loop.reductions if pair[1] in changed))
+    if not loop.reductions and not _is_short(loop, lanes):
+        return [loop]
     plain = all(isinstance(statement, Define | Assign) for statement in loop.body)
     constant = loop.start == "0" and loop.end.isdigit()
     short = constant and int(loop.end) < lanes
     held = [ctypes.get(name) in _CTYPES for _, name in loop.reductions]
     if loop.step != "1" or not plain or short or not all(held):
         return [loop]
+    if not loop.reductions:
+        block = state.name("vector")
+        body = _masked_block(loop, [], state, block)
+        return [For(block, loop.start, loop.end, body, str(lanes))]
     all_lanes = [_Lanes(name, operator, ctypes[name], state.name("lanes")) for operator, name in loop.reductions]
     result: list[Statement] = _started(all_lanes, state)
     if constant:
@@ -240,7 +257,16 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
         result.append(Assign(one.accumulator, known))
     if ragged and not masked:
         result.append(replace(loop, start=whole, simd=False, reductions=()))
-    return result
+    # The lanes of a row without any element need no start and no fold.
+    return result if constant else [If(f"{loop.start} < {loop.end}", result)]
+
+
+def _is_short(loop: For, lanes: int) -> bool:
+    """Whether a loop has at most a few vectors of iterations, an unknown number, and masks for those of the last."""
+    most = loop.most or (int(loop.end) if loop.end.isdigit() else 0)
+    known = loop.start == "0" and loop.end.isdigit()
+    small = len(loop.body) < _LEAST_BODY
+    return lanes * _LANE_BITS == _MOST_BITS and not known and not small and lanes <= most <= _SHORT_LOOP
 
 
 def _started(all_lanes: list[_Lanes], state: _State) -> list[Statement]:
@@ -269,13 +295,15 @@ def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: 
 
 
 def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str) -> list[Statement]:
-    """The iterations from ``first`` on, fewer than a vector has lanes.
+    """The iterations from ``first`` on, at most as many as a vector has lanes.
 
-    Each load is masked. Each lane is written even if it is masked off, because the CPU cannot forward a masked store to
-    the load that follows it.
+    Each load of an argument's memory is masked. All lanes of accumulators and of scratch memory are written even if
+    they are masked off, because the CPU cannot forward a masked store to the load that follows it.
     """
     lane, left, on = state.name("lane"), state.name("left"), state.name("on")
     lanes = {f"{one.array}[{lane}]" for one in all_lanes}
+    # The vectors of such a loop fill the rows of scratch memory that its index runs over.
+    filled = loop.start == "0" and loop.most > 0 and loop.most % state.lanes == 0
     body: list[Statement] = [
         # A 64-bit sum: gcc does not vectorise a masked load whose index may wrap.
         Define(loop.ctype, loop.variable, f"({loop.ctype})({first} + {lane})"),
@@ -283,9 +311,11 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
     ]
     for statement in _renamed(loop.body, all_lanes, lane):
         match statement:
+            case Define(_, _, value) if filled and value is not None and _OWN.fullmatch(value):
+                body.append(statement)
             case Define(ctype, name, value) if value is not None and _READ.search(value):
                 body.append(Define(ctype, name, f"{on} ? ({value}) : 0"))
-            case Assign(target, value, condition) if target in lanes:
+            case Assign(target, value, condition) if target in lanes or (filled and _OWN.fullmatch(target)):
                 chosen = f"{on} & ({condition})" if condition else on
                 body.append(Assign(target, f"{chosen} ? {value} : {target}"))
             case Assign(target, value, condition):
@@ -331,6 +361,8 @@ def _in_several(
 def _renamed(body: list[Statement], all_lanes: list[_Lanes], lane: str) -> list[Statement]:
     """The body, with each accumulator replaced by its lane."""
     places = {one.accumulator: f"{one.array}[{lane}]" for one in all_lanes}
+    if not places:
+        return body
     word = re.compile(rf"\b(?:{'|'.join(map(re.escape, places))})\b")
 
     def text(given: str) -> str:

@@ -68,12 +68,11 @@ SILO_APART const ITEM *silo_turn_KIND(silo_tile from, int64_t first, int64_t dep
     if (from.column == 1) { /* contiguous: rows are copied and padded with zeros */
         ITEM *row = (ITEM *)(void *)work;
         for (int64_t i = 0; i < filled; i++, row += words * SILO_SHARE_KIND) {
-            const ITEM *at = (const ITEM *)from.at + first + i * from.row;
-            const int64_t some = i < rows ? depth : 0;
-            for (int64_t p = 0; p < some; p++)
-                row[p] = at[p];
-            for (int64_t p = some; p < words * SILO_SHARE_KIND; p++)
-                row[p] = 0;
+            const int64_t some = i < rows ? depth : 0, bytes = some * (int64_t)sizeof(ITEM);
+            if (some)
+                __builtin_memcpy(row, (const ITEM *)from.at + first + i * from.row,
+                                 (uint64_t)bytes);
+            __builtin_memset(row + some, 0, (uint64_t)(4 * words - bytes));
         }
         return (const ITEM *)(const void *)work;
     }
@@ -257,6 +256,10 @@ SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t mos
     const int64_t high = most < 16 ? most : 16; /* rows of a tile */
     const int whole = kept && words * filled <= room;
     const int made = whole && silo_is_kept(kept, b, k, columns);
+    /* Each row of a tile is a line of memory: rows that begin within a line are read as two.
+       Columns of sums beyond the first 32 read them again. */
+    const int split =
+        filled > 32 && (((uint64_t)a.at | (uint64_t)a.row * sizeof(ITEM)) % 64) && step == 16;
     if (tiles) {
         silo_shape_KIND shape = {1, 0, {0}, {0}, {0}};
         for (int i = 0; i < 8; i++) {
@@ -272,7 +275,7 @@ SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t mos
         const int starts = fresh && !p;
         const ITEM *from = (const ITEM *)a.at + first;
         int64_t a_row = a.row;
-        if ((tiles || own) && (a.column != 1 || items < wanted || (tiles && m % high))) {
+        if ((tiles || own) && (a.column != 1 || items < wanted || (tiles && (m % high || split)))) {
             from = silo_turn_KIND(a, first, items, depth, m, left_work);
             a_row = wanted;
         }
