@@ -2,28 +2,31 @@
 
 #include <stddef.h>
 
-/* A team whose threads never sleep may be kept awake by launches alone. After this time it is left
- * for as long as a runtime's threads spin. If they are awake afterwards, other calls keep them
- * awake, and the next check is twice as far away. */
+/* An OpenMP team whose threads never sleep may be kept awake by Silo's launches alone. After HOLD
+ * of such launches, the team is not used for REST, as long as a runtime's threads spin. If its
+ * threads are still awake afterwards, other calls keep them awake, and the next such check comes
+ * after twice the time. */
 #define HOLD UINT64_C(1000000000)
 #define MOST_HOLD UINT64_C(64000000000)
 #define REST UINT64_C(25000000)
-/* Between two launches this close to each other, no other call can have used the team. If all
- * launches of a tenth of that time were this close, a longer rest costs nothing, and a busy machine
- * needs it. */
+/* Two launches with a gap below CLOSE leave no time for another call to use the team. If all
+ * launches of the last HOLD / SURE were this close, a longer rest (SURE_REST) costs nothing; on a
+ * busy machine the threads need longer to fall asleep. */
 #define CLOSE UINT64_C(10000)
 #define SURE 10
 #define SURE_REST UINT64_C(100000000)
-/* A team waits for all its threads. If the system runs something else on the CPU of one, the
- * launch takes many times as long as its programs. */
+/* A team waits for all its threads: if the system runs something else on the CPU of one of them,
+ * the launch takes many times as long as its programs. A launch counts as late if it took
+ * LATE_TIMES the time of its programs plus LATE_NANOSECONDS. After LATE_LAUNCHES late launches in a
+ * row, the team is not used for a while. */
 #define LATE_TIMES 3
 #define LATE_NANOSECONDS UINT64_C(200000)
 #define LATE_LAUNCHES 3
-/* A team whose threads came late is left for this many times the lost time, so that the launches
- * that find out cost a twentieth of the time at most. Each late launch after that doubles the time,
- * to MOST_TIMES_LOST of its own loss. Without these limits, launches that
- * lost a fraction of a millisecond would leave the team for seconds, and share its CPUs meanwhile.
- */
+/* At first the team is not used for TIMES_LOST times the lost time, at most AWAY, so that the late
+ * launches cost at most a twentieth of the time. Each late launch after that doubles the time, up
+ * to MOST_TIMES_LOST times what that launch lost. Without these limits, launches that lost a
+ * fraction of a millisecond would keep Silo off the team for seconds, while the pool's threads
+ * compete with the team's for CPUs. */
 #define TIMES_LOST 20
 #define MOST_TIMES_LOST 400
 #define AWAY UINT64_C(250000000)
@@ -79,7 +82,7 @@ bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, u
     if (stay->rests_from == 0 && (sure || now - stay->since > hold))
         stay->rests_from = now;
     if (stay->rests_from != 0 && now - stay->rests_from > (sure ? SURE_REST : REST)) {
-        stay->rests_from = 0; /* others keep it awake */
+        stay->rests_from = 0; /* other calls keep the team awake */
         stay->since = now;
         stay->hold = 2 * hold < MOST_HOLD ? 2 * hold : MOST_HOLD;
     }
@@ -100,11 +103,12 @@ void silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t work
         stay->away = stay->lost = 0;
         return;
     }
-    const uint64_t lost = at_most(took - worked, MOST_AWAY); /* no product of it overflows */
+    /* limited, so that no product of it overflows */
+    const uint64_t lost = at_most(took - worked, MOST_AWAY);
     stay->lost += lost;
     if (++stay->late < LATE_LAUNCHES)
         return;
-    stay->late = LATE_LAUNCHES - 1; /* the next one that is late is enough */
+    stay->late = LATE_LAUNCHES - 1; /* a single late launch is enough next time */
     stay->away = stay->away == 0
                      ? at_most(TIMES_LOST * stay->lost, AWAY)
                      : at_most(2 * stay->away, at_most(MOST_TIMES_LOST * lost, MOST_AWAY));
