@@ -322,7 +322,7 @@ int silo_reader_host_digest(struct silo_reader *reader, uint32_t kernel, uint32_
     const struct silo_variant *decoded = silo_reader_variant(reader, kernel, variant, error);
     if (decoded == NULL)
         return -1;
-    /* holds the lock, because decoding may add to the known names */
+    /* the lock guards the known names, which silo_reader_learn may replace */
     silo_fork_lock_take(&reader->decoding);
     const int result = silo_host_digest(&reader->manifest, kernel, variant, decoded, digest);
     silo_fork_lock_give(&reader->decoding);

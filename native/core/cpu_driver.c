@@ -92,9 +92,10 @@ static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
     return best;
 }
 
-/* Returns into how many parts to split each program. More than 1 only if the launch has few
+/* Returns into how many parts to split each program. This is more than 1 only if the launch has few
  * programs for its threads, programs are long (`known` is the time of a program in 1/16 nanosecond;
- * 0: unknown), and the kernel supports it, which the kernel is asked by a call without programs. */
+ * 0: unknown), and the kernel can split them: a kernel that is called without programs returns the
+ * most parts that it can make. */
 static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
     const struct silo_cpu_share *share = &launch->share;
     uint64_t threads = (uint64_t)silo_cpu_threads();

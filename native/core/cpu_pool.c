@@ -543,9 +543,9 @@ static void after_fork_in_parent(void) {
 static void after_fork_in_child(void) {
     /* The thread that held `launch` may not exist in the child. */
     pthread_mutex_init(&pool.launch, NULL);
-    /* If the fork happened within a launch, in a signal's handler or a kernel that runs Python, the
-     * launch goes on in the child, too. Programs that other threads have taken run in the parent
-     * only. */
+    /* If the fork happened within launches, in a signal's handler or a kernel that runs Python,
+     * these go on in the child. Programs that other threads had taken run in the parent only, so a
+     * launch in which other threads took part ends with SILO_CPU_FORKED here. */
     for (struct silo_cpu_job *job = shared; job != NULL; job = job->outer) {
         job->alone = job->team > 1;
         if (job->helpers > 0 || job->alone || (job->pooled && silo_cpu_workers_inside())) {

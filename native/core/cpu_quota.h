@@ -6,8 +6,8 @@
 #include <stdbool.h>
 
 /* Returns how many threads the quotas of the process's control groups (cgroup v1 or v2) keep busy,
- * rounded to at least 1; 0: no group has a quota. `root` is prefixed to each path that is read; ""
- * for this system. src/silo/cpu_quota.py computes the same. */
+ * rounded down, but at least 1; 0: no group has a quota. `root` is prefixed to each path that is
+ * read; "" for this system. src/silo/cpu_quota.py computes the same. */
 int silo_cpu_quota(const char *root);
 
 /* Returns the number of CPUs that this process may run on. Threads that are pinned do not change

@@ -13,7 +13,7 @@ enum silo_cpu_turn { SILO_CPU_OUTSIDE, SILO_CPU_ALONE, SILO_CPU_LOCKING, SILO_CP
  * again, because it would wait for itself. */
 const struct silo_cpu_turns *silo_cpu_turns_within(const struct silo_context *outer);
 
-/* Leaves for a kernel that was abandoned while it waited. */
+/* Calls `leave` for a kernel that was abandoned while it waited. */
 void silo_cpu_turn_ended(struct silo_context *context);
 
 /* In a child made by fork(): resets the counts, because the threads that had entered do not exist.

@@ -93,8 +93,8 @@ static int run_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, voi
     return 0;
 }
 
-/* Like run_chunks, for launches whose waiting programs may be abandoned: `job->wait` jumps to here.
- */
+/* Like run_chunks, for launches whose waiting programs may be abandoned: `job->wait` returns to
+ * this function with longjmp. */
 static __attribute__((noinline)) int
 run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
     if (setjmp(own->out) == 0)

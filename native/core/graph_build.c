@@ -32,7 +32,7 @@ static int add_kernel(struct silo_graph_state *state, struct silo_graph_node *no
 
 /* Adds the plan's nodes. Nodes that wait for no other node wait for `first`, unless it is NULL. A
  * `trial` leaves out nodes that are graphs, because such a node cannot be disabled. Called between
- * `enter` and `leave`. */
+ * silo_gpu_enter and silo_gpu_leave. */
 static int add_nodes(struct silo_graph_state *state, const struct silo_plan_shape *shape,
                      void *first, bool trial, silo_error *error) {
     const struct silo_gpu_graphs *graphs = silo_graphs_of(state);
@@ -224,8 +224,9 @@ static int make_device_graph(struct silo_graph_state *state, const struct silo_p
     return -1;
 }
 
-/* Returns the name of the first kernel with a parameter for which the driver reports another place
- * than the plan, or no place; else NULL. Called between silo_gpu_enter and silo_gpu_leave. */
+/* Returns the name of the first kernel with a parameter that the driver reports at another place
+ * than the plan, or whose place it does not report; NULL if there is none. Called between
+ * silo_gpu_enter and silo_gpu_leave. */
 static const char *other_places(const struct silo_graph_state *state) {
     const struct silo_gpu *gpu = state->device->gpu;
     for (uint32_t i = 0; i < state->count; i++) {

@@ -1,7 +1,7 @@
 /* The part of the HIP runtime's ABI that Silo uses, declared by hand after hip_runtime_api.h of
  * ROCm 7.1. Attribute numbers are positions in `hipDeviceAttribute_t`; its CUDA-compatible part is
- * the same since ROCm 6.0. `hipGetDevicePropertiesR0600` has the version of its struct in its name.
- */
+ * the same since ROCm 6.0. The layout that `hipGetDevicePropertiesR0600` fills is fixed by its
+ * name. */
 #ifndef SILO_HIP_ABI_H
 #define SILO_HIP_ABI_H
 

@@ -97,7 +97,7 @@ static const struct silo_driver hip_driver = {
     .error_text = hip_error_text,
 };
 
-/* ---- devices: HIP has a current device a thread, and no contexts to hold ---- */
+/* ---- devices: HIP has a current device for each thread, and no contexts ---- */
 
 static int set_device(struct silo_gpu_device *device) {
     return forget_error(hip.device_set(device->index));

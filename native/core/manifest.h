@@ -215,8 +215,8 @@ struct silo_variant {
     const uint32_t *sidecars;
 };
 
-/* Variants that differ only in their configs: a call may use all of them or none, as far as target,
- * signature and specialization decide. */
+/* Variants that share target, signature, specialization and kind of blob. Apart from the config,
+ * these decide whether a call may use a variant. */
 struct silo_group {
     const struct silo_target *target;
     const struct silo_signature *signature;

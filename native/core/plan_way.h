@@ -26,8 +26,9 @@ struct silo_plan_facts {
     uint32_t kernels;     /* number of kernels in the plan */
     uint32_t cooperative; /* kernels among them that need a cooperative launch */
     uint32_t serialized;  /* kernels among them that use programmatic dependent launch */
-    const char *places; /* the first kernel for which the driver reports other parameter places than
-                           the plan's, or none; NULL if there is no such kernel */
+    /* the first kernel whose parameters the driver reports at other places than the plan's, or
+     * whose places it does not report; NULL if there is no such kernel */
+    const char *places;
     const char *updater; /* why the kernel that updates nodes cannot be used; NULL if it can */
     const char *host;    /* why a graph updated from the host cannot be made; NULL if it can */
     enum silo_plan_way wanted; /* the best way that may be used; 0: any */

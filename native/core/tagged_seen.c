@@ -30,8 +30,7 @@ struct silo_value silo_tagged_value(const silo_argument *argument) {
     return value;
 }
 
-/* Returns the number in a slot, of the type in its word. A bool is a number if an integer is
- * declared. */
+/* Returns the number in a slot as a value of the type that its word has. */
 static struct silo_value number_of(uint64_t code, uint64_t slot) {
     struct silo_value value = {.type = SILO_IS_INT};
     switch (silo_code_kind(code)) {

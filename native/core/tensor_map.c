@@ -12,7 +12,7 @@ enum {
     TYPE_TF32 = 11,
     TYPES = 16, /* number of values of CUtensorMapDataType */
     SWIZZLES = 4,
-    MOST_BOX = 256, /* elements along an axis */
+    MOST_BOX = 256, /* the most elements of a box along an axis */
 };
 
 static int refuse_box(const struct silo_map_form *form, silo_error *error) {

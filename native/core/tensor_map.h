@@ -29,8 +29,9 @@ struct silo_map_form {
 
 _Static_assert(sizeof(struct silo_map_form) == 144, "compared as bytes");
 
-/* Checks what does not depend on the descriptor: whether a driver may accept maps of this form. -1
- * with SILO_ERROR_UNSUPPORTED and a text without a name: "its box is 64 bytes wide, ...". */
+/* Checks whether a driver may accept maps of this form, as far as that does not depend on the
+ * descriptor. -1 with SILO_ERROR_UNSUPPORTED and a text without a name: "its box is 64 bytes wide,
+ * ...". */
 int silo_map_form_check(const struct silo_map_form *form, silo_error *error);
 
 /* Whether the map of an array depends on the array's shape, not only on its address. */

@@ -204,8 +204,8 @@ static struct ffi_sequence sequence_of(const struct ffi_any *given) {
     return made;
 }
 
-/* Reads at most `most` integers of a sequence. Returns their number, or -1 if it is not such a
- * sequence. */
+/* Reads at most `most` integers of a sequence. Returns their number, or -1 for a longer sequence or
+ * any other value. */
 static int integers_of(const struct ffi_any *given, int64_t *values, int most) {
     if (!is_sequence(given))
         return -1;
