@@ -3,7 +3,8 @@
 #include "argument_word.h"
 #include "value_text.h"
 
-/* The facts that decide about an argument; without a config every constant is accepted. */
+/* The facts that decide whether code accepts an argument. Without a config, every constant is
+ * accepted. */
 struct code {
     const struct silo_signature *signature;
     const struct silo_specialization *specialization;
@@ -76,7 +77,7 @@ static const char *noun(const struct silo_seen *seen) {
     return "a tensor descriptor";
 }
 
-/* `code`, with the reason if the caller wants it. */
+/* Returns `code`, and writes the reason to `why` unless that is NULL. */
 __attribute__((format(printf, 3, 4))) static int because(int code, struct silo_wording *why,
                                                          const char *format, ...) {
     va_list arguments;
@@ -95,8 +96,8 @@ static bool writes(const struct silo_signature_parameter *parameter) {
     return parameter->effect == SILO_EFFECT_WRITE || parameter->effect == SILO_EFFECT_BOTH;
 }
 
-/* Whether a value is compiled in: a constexpr, or code that was made for one value. The constant of
- * a descriptor is its block shape. */
+/* Whether the code contains the parameter's value: it is a constexpr, or the code was specialized
+ * for one value. The constant of a descriptor is its block shape. */
 static bool is_constant(const struct code *code, const struct silo_signature_parameter *parameter) {
     if (parameter->kind == SILO_PARAMETER_DESCRIPTOR)
         return false;
@@ -163,8 +164,9 @@ static void add_block(struct silo_wording *why, const struct silo_seen *seen) {
 static int block_problem(const struct silo_value *block, const struct silo_seen *seen,
                          bool of_config, struct silo_wording *why) {
     bool same = true;
-    /* A layout may stand behind the extents. It says how the code keeps a block in shared memory,
-     * and tensor maps are encoded as the code needs them: descriptors of other layouts fit, too. */
+    /* The block's extents may be followed by a record: the layout in which the code keeps the block
+     * in shared memory. It is not compared, because tensor maps are encoded for the layout of the
+     * code, whatever the layout of the descriptor. */
     const bool laid_out =
         block->count != 0 && block->items[block->count - 1].type == SILO_IS_RECORD;
     const uint32_t rank = block->count - laid_out;
@@ -205,7 +207,8 @@ static int descriptor_problem(const struct code *code,
     return block_problem(block, seen, facts & 1U << SILO_FACT_CONFIG_BLOCK, why);
 }
 
-/* The meaning of an element's bits: SILO_INT, SILO_UINT, SILO_BOOL, or SILO_FLOAT for any float. */
+/* Returns the numeric class of an element type: SILO_INT, SILO_UINT, SILO_BOOL, or SILO_FLOAT for
+ * any float. */
 static unsigned sort_of(uint16_t element) {
     const unsigned code = element >> 8;
     return code == SILO_INT || code == SILO_UINT || code == SILO_BOOL ? code : SILO_FLOAT;
@@ -215,7 +218,7 @@ static int integer_problem(const struct silo_signature_parameter *parameter,
                            const struct silo_seen *seen, unsigned facts, struct silo_wording *why) {
     if (seen->kind != SILO_VALUE_INT)
         return because(SILO_ERROR_KIND, why, "is %s, and it takes an integer", noun(seen));
-    if (parameter->element == 0) /* a file may say so */
+    if (parameter->element == 0) /* a bundle may leave the type out */
         return because(SILO_ERROR_DTYPE, why, "is an integer, and it takes one of no known type");
     const unsigned takes = parameter->element & 0xff, has = seen->element & 0xff;
     const bool same = sort_of(parameter->element) == sort_of(seen->element);
@@ -277,7 +280,7 @@ static void add_multiple(struct silo_wording *why, unsigned divisor, const char 
         silo_wording_add(why, "%u%s", divisor, name);
 }
 
-/* Add the text that str(DynamicLayout) returns. */
+/* Adds a layout in the form of Python's str(DynamicLayout). */
 static void add_dynamic(struct silo_wording *why, const struct silo_dynamic_layout *layout) {
     silo_wording_add(why, "layout (");
     for (uint32_t i = 0; i < layout->rank; i++) {
@@ -297,7 +300,8 @@ static void add_dynamic(struct silo_wording *why, const struct silo_dynamic_layo
                      layout->offset_bits);
 }
 
-/* The fault in the layout of an argument that is passed, for code that assumes `wanted`. */
+/* Checks the layout of a passed argument against the layout that the code assumes (`wanted`).
+ * Returns SILO_OK, or SILO_ERROR_SHAPE with the reason in `why`. */
 static int dynamic_problem(const struct silo_seen *seen, const struct silo_named_extents *wanted,
                            struct silo_wording *why) {
     const bool known = seen->has_layout || (seen->shape != NULL && seen->strides != NULL &&
@@ -327,7 +331,8 @@ static bool same_numbers(const int64_t *left, const int64_t *right, uint32_t cou
     return count == 0 || memcmp(left, right, count * sizeof *left) == 0;
 }
 
-/* The fault in the extents of a call, for code that was made for certain extents. */
+/* Checks the extents of the arguments against those that the code was compiled for. Returns
+ * SILO_OK, or SILO_ERROR_SHAPE with the reason in `why`. */
 static int extents_problem(const struct silo_signature *kernel, const struct silo_seen_call *call,
                            const struct silo_specialization *specialization,
                            struct silo_wording *why) {

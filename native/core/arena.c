@@ -15,10 +15,10 @@ void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size) {
         return NULL;
     bytes = (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
     if (bytes == 0)
-        bytes = ALIGNED; /* so that an empty array is not NULL */
+        bytes = ALIGNED; /* an empty array gets memory, too: NULL means failure */
     if (bytes > arena->left) {
-        /* Chunks grow with the bytes taken so far, so that there are few of them and little is
-         * unused. */
+        /* Each chunk is as large as all chunks before together, so that there are few chunks and
+         * little memory is unused. */
         size_t room = arena->grown < FIRST ? FIRST : arena->grown;
         if (room > MOST)
             room = MOST;
@@ -30,7 +30,7 @@ void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size) {
         arena->grown += data;
         chunk->after = arena->chunks;
         arena->chunks = chunk;
-        if (own) /* the rest of the last chunk stays in use */
+        if (own) /* the block gets a chunk of its own, and the current chunk stays current */
             return chunk->data;
         arena->next = chunk->data;
         arena->left = data;

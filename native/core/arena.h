@@ -6,7 +6,7 @@
 
 struct silo_arena_chunk;
 
-/* Starts as {0}. */
+/* Initialize with {0}. */
 struct silo_arena {
     struct silo_arena_chunk *chunks; /* owned */
     unsigned char *next;
@@ -14,7 +14,7 @@ struct silo_arena {
     size_t grown; /* bytes of all chunks */
 };
 
-/* `count` items of `size` bytes, zeroed, aligned for any of them; NULL if memory is out. */
+/* Returns `count` zeroed items of `size` bytes, aligned for any type; NULL if out of memory. */
 void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size);
 
 void silo_arena_free(struct silo_arena *arena);

@@ -1,8 +1,8 @@
-/* The facts of a launch about one argument, as a 64-bit word: equal for calls from Python and from
- * C, so that both find and choose the same code.
+/* The guard's facts about one argument of a call, encoded as a 64-bit word. Calls from Python and
+ * from C make equal words, so that both find and choose the same code.
  *
- * Kind in bits 56-63, a descriptor's block in 24-51 and its layout in 52-55, DLPack type code in
- * 16-23, bits of an element in 8-15, flags in 0-7. */
+ * Bits 56-63: kind of value. Bits 52-55: layout of a descriptor. Bits 24-51: block of a descriptor.
+ * Bits 16-23: DLPack type code. Bits 8-15: bits of an element. Bits 0-7: flags. */
 #ifndef SILO_ARGUMENT_WORD_H
 #define SILO_ARGUMENT_WORD_H
 
@@ -12,7 +12,7 @@
 #include "parameter.h"
 
 enum silo_value_kind {
-    SILO_VALUE_ABSENT = 0,  /* left to the config */
+    SILO_VALUE_ABSENT = 0,  /* left out: the config sets it */
     SILO_VALUE_POINTER = 1, /* an array */
     SILO_VALUE_ADDRESS = 2, /* an int given as a pointer */
     SILO_VALUE_NONE = 3,
@@ -28,21 +28,22 @@ enum silo_value_flags {
     SILO_FLAG_DIVISIBLE16 = 2,
     SILO_FLAG_EQUAL1 = 4,
     SILO_FLAG_READONLY = 8,
-    SILO_FLAG_RANGE32 = 16,     /* a ROCm array: its memory has less than 2 GiB */
-    SILO_FLAG_PLAIN_GRID = 32,  /* an absent argument, and the call's grid is of integers */
-    SILO_FLAG_OFF_ELEMENT = 64, /* an address that is not a multiple of its element's bytes */
+    SILO_FLAG_RANGE32 = 16,     /* the memory of a ROCm array is smaller than 2 GiB */
+    SILO_FLAG_PLAIN_GRID = 32,  /* with SILO_VALUE_ABSENT: the call's grid consists of integers */
+    SILO_FLAG_OFF_ELEMENT = 64, /* the address is not a multiple of the element's size */
 };
 
 #define SILO_CODE(kind, code, bits, flags)                                                         \
     ((uint64_t)(kind) << 56 | (uint64_t)(code) << 16 | (uint64_t)(bits) << 8 | (uint64_t)(flags))
 
-/* A descriptor's word holds its rank in bits 24-26 and the logarithm of each extent of its block in
- * 5 bits above, outermost first. */
+/* The block of a descriptor's word: its rank in bits 24-26, then 5 bits for the logarithm of each
+ * extent, outermost axis first. */
 #define SILO_BLOCK_SHIFT 24
 #define SILO_BLOCK_MASK UINT64_C(0xfffffff)
 
-/* The layout of a block in shared memory in 4 bits above: 0 without one, else 1 plus twice the form
- * (a swizzle of 0, 32, 64 or 128 bytes, or 4 for padded fp4), plus 1 if it is transposed. */
+/* The layout of a block in shared memory, in the 4 bits above the block: 0 without a layout; else
+ * 1, plus twice the form (a swizzle of 0, 32, 64 or 128 bytes, or 4 for padded fp4), plus 1 if the
+ * block is transposed. */
 #define SILO_BLOCK_LAYOUT_SHIFT 52
 #define SILO_BLOCK_FP4 4
 
@@ -85,18 +86,18 @@ SILO_INLINE unsigned silo_integer_flags(const struct silo_parameter *parameter, 
                : 0U;
 }
 
-/* `bits`: of an element; 0: not known. */
+/* Returns the flags of a word for an address. `bits` is the size of an element, or 0 if unknown. */
 SILO_INLINE unsigned silo_address_flags(const struct silo_parameter *parameter, uint64_t address,
                                         unsigned bits) {
     const unsigned both = SILO_PARAMETER_SPECIALIZE | SILO_PARAMETER_ALIGN;
     if (SILO_LIKELY((address & 15) == 0))
         return (parameter->flags & both) == both ? SILO_FLAG_ALIGNED16 : 0U;
-    const unsigned bytes = bits > 64 ? 8 : bits / 8; /* no element has a greater alignment */
+    const unsigned bytes = bits > 64 ? 8 : bits / 8; /* no type needs more than 8-byte alignment */
     return bytes > 1 && (address & (bytes - 1)) != 0 ? SILO_FLAG_OFF_ELEMENT : 0U;
 }
 
-/* The word of an integer: 32 bits if the value fits them, or the declared type; 0: the value does
- * not fit that type. */
+/* Returns the word of an integer: of the declared type, or else int32 if the value fits and int64
+ * if not. Returns 0 if the value does not fit the declared type. */
 SILO_INLINE uint64_t silo_integer_word(const struct silo_parameter *parameter, int64_t value) {
     const unsigned flags = silo_integer_flags(parameter, value);
     unsigned code = SILO_INT, bits = value == (int32_t)value ? 32 : 64;
@@ -113,7 +114,7 @@ SILO_INLINE uint64_t silo_integer_word(const struct silo_parameter *parameter, i
     return SILO_CODE(SILO_VALUE_INT, code, bits, flags);
 }
 
-/* For a value that only unsigned 64 bits hold; 0: another type is declared. */
+/* Returns the word of an integer above INT64_MAX; 0 if the declared type is not uint64. */
 SILO_INLINE uint64_t silo_wide_word(const struct silo_parameter *parameter, uint64_t value) {
     if (parameter->kind == SILO_PARAMETER_INT && parameter->type.bits != 0 &&
         !(parameter->type.code == SILO_UINT && parameter->type.bits == 64))
@@ -122,7 +123,7 @@ SILO_INLINE uint64_t silo_wide_word(const struct silo_parameter *parameter, uint
     return SILO_CODE(SILO_VALUE_INT, SILO_UINT, 64, divisible ? SILO_FLAG_DIVISIBLE16 : 0U);
 }
 
-/* The word of a float: its declared type, else float32. */
+/* Returns the word of a float: of the declared type, or else float32. */
 SILO_INLINE uint64_t silo_float_word(const struct silo_parameter *parameter) {
     const bool typed = parameter->kind == SILO_PARAMETER_FLOAT && parameter->type.bits != 0;
     return typed ? SILO_CODE(SILO_VALUE_FLOAT, parameter->type.code, parameter->type.bits, 0)
@@ -133,10 +134,10 @@ SILO_INLINE uint64_t silo_bool_word(void) {
     return SILO_CODE(SILO_VALUE_BOOL, SILO_BOOL, 8, 0);
 }
 
-/* The further word of a parameter with SILO_PARAMETER_KEY or SILO_PARAMETER_EXACT: the bucket of
- * the argument, or its exact value. (One with SILO_PARAMETER_OPEN_KEY, in a call that leaves
- * nothing to the config, has 0 instead: the caller decided everything that the size would decide.)
- */
+/* Returns the second word of a parameter with SILO_PARAMETER_KEY (the bucket of its value) or
+ * SILO_PARAMETER_EXACT (the value itself). A parameter with SILO_PARAMETER_OPEN_KEY has 0 here in
+ * calls that set every option of the config, because only the choice of a config would depend on
+ * the size. */
 SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint64_t code,
                                    uint64_t slot) {
     const unsigned kind = silo_code_kind(code);
@@ -148,7 +149,8 @@ SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint6
     return kind == SILO_VALUE_BOOL || kind == SILO_VALUE_FLOAT ? slot : 0;
 }
 
-/* The device of a call. A new generation makes every call be chosen for again. */
+/* Returns the word of a call's device. A new `generation` changes every word, so that a variant is
+ * chosen anew for every call. */
 SILO_INLINE uint64_t silo_device_word(uint32_t generation, int32_t type, int32_t index) {
     return (uint64_t)(generation & 0xffff) << 48 | (uint64_t)(uint16_t)type << 32 | (uint32_t)index;
 }

@@ -9,13 +9,13 @@
 
 /* ---- retired modules ---- */
 
-/* A GPU's module whose last reference is gone, while launches of it may still run. */
+/* A module on a GPU that is no longer referenced, but whose launches may still run. */
 struct silo_gpu_retired {
     struct silo_gpu_retired *next; /* owned */
     void *module, *image;          /* owned */
 };
 
-/* Held for a few instructions, never while a driver is called. */
+/* Guards the lists of retired modules. Held for a few instructions, never during a driver call. */
 static pthread_mutex_t retiring = PTHREAD_MUTEX_INITIALIZER;
 
 void silo_gpu_retired_renew(void) {
@@ -42,9 +42,10 @@ static void put_retired(struct silo_gpu_device *device, struct silo_gpu_retired 
     pthread_mutex_unlock(&retiring);
 }
 
-/* Unload retired code once the device has done the work that may need it; code that cannot be
- * unloaded now (another thread captures) waits for the next sweep. The device's context is current.
- * The wait may be for a kernel that waits for a callback of the host. */
+/* Unloads the device's retired modules after waiting for all work on the device. A module that
+ * cannot be unloaded now, because another thread captures a graph, waits for the next sweep. The
+ * caller has made the device's context current. The wait may include a kernel that waits for a
+ * callback of the host. */
 static void sweep(struct silo_gpu_device *device) {
     struct silo_gpu_retired *list = take_retired(device);
     struct silo_gpu_retired *kept = NULL;
@@ -58,7 +59,7 @@ static void sweep(struct silo_gpu_device *device) {
         if (code >= SILO_GPU_CAPTURES) {
             list->next = kept;
             kept = list;
-        } else { /* unloaded, or lost with its context or driver */
+        } else { /* unloaded, or already gone with its context or driver */
             free(list->image);
             free(list);
         }
@@ -67,12 +68,12 @@ static void sweep(struct silo_gpu_device *device) {
     put_retired(device, kept);
 }
 
-/* Takes the driver's objects that the binary owns. */
+/* Moves the module and image that the binary owns to the device's list of retired modules. */
 static void retire(struct silo_binary *binary) {
     struct silo_gpu_retired *entry = malloc(sizeof *entry); /* owned by the list */
     struct silo_gpu_scope scope;
     if (entry == NULL)
-        return; /* it stays loaded */
+        return; /* out of memory: the module stays loaded */
     *entry = (struct silo_gpu_retired){NULL, binary->handle, binary->image};
     put_retired(binary->device, entry);
     if (silo_gpu_enter(binary->device, &scope) == 0) {
@@ -117,7 +118,7 @@ static const char *load_advice(int code) {
     }
 }
 
-/* The CUDA major of the assembler that a cubin records; 0 without a record. */
+/* Returns the major version of the CUDA tools that a cubin records, or 0 if it records none. */
 static int assembler_major(const char *image, size_t size) {
     static const char words[] = "Cuda compilation tools, release ";
     const size_t length = sizeof words - 1;
@@ -136,7 +137,7 @@ static int fail_load(silo_error *error, const struct silo_gpu_device *device, co
         length--;
     const char *advice = load_advice(code);
     const int major = assembler_major(image, size), here = gpu->version / 1000;
-    if (major > here) { /* within a major, an older driver takes it */
+    if (major > here) { /* within a major version, older drivers load newer cubins */
         snprintf(older, sizeof older,
                  "it was made by CUDA %d and the driver is for CUDA %d: update the driver, or "
                  "compile it with a toolkit of CUDA %d",
@@ -152,7 +153,7 @@ static int fail_load(silo_error *error, const struct silo_gpu_device *device, co
                           length ? "\n" : "", length, log);
 }
 
-/* Takes `image`, which ends with a zero that `size` does not count. */
+/* Loads `image` as a module and takes ownership of it. A zero byte follows its `size` bytes. */
 static int load_on_gpu(struct silo_binary *binary, char *image, size_t size, silo_error *error) {
     struct silo_gpu_device *device = binary->device;
     struct silo_gpu_scope scope;
@@ -203,12 +204,12 @@ struct silo_binary *silo_binary_load(struct silo_gpu_device *device, const void 
     if (device == NULL) {
         result = load_on_cpu(binary, data, size, directory, error);
     } else {
-        char *image = malloc(size + 1); /* freed, or the binary's */
+        char *image = malloc(size + 1); /* freed below, or owned by the binary */
         if (image == NULL) {
             silo_fail_memory(error);
         } else {
             memcpy(image, data, size);
-            image[size] = '\0'; /* the end of PTX */
+            image[size] = '\0'; /* PTX is zero-terminated */
             result = load_on_gpu(binary, image, size, error);
         }
     }
@@ -358,7 +359,8 @@ static int check_launch(const struct silo_gpu_device *device, const char *kernel
 static void set_grid_limit(const struct silo_gpu_device *device, struct silo_function *function) {
     const uint32_t *cluster = function->cluster;
     if (cluster[0] == 1 && cluster[1] == 1 && cluster[2] == 1)
-        function->counts_blocks = 0; /* the grid is empty */
+        /* a cluster of one block: both ways of counting the grid are equal */
+        function->counts_blocks = 0;
     for (int axis = 0; axis < 3; axis++) {
         function->per_program[axis] = function->counts_blocks ? 1 : cluster[axis];
         uint64_t limit = (uint64_t)device->grid_limit[axis];
@@ -383,14 +385,15 @@ static int cpu_function(struct silo_binary *binary, const char *kernel, const ch
     function->device = NULL;
     function->device_index = 0;
     function->memory_type = SILO_DEVICE_CPU;
-    /* The kernel ABI has 32-bit dimensions; their product is checked to 63 bits. */
+    /* The ABI of CPU kernels has 32-bit grid dimensions; the launch checks their product against 63
+     * bits. */
     for (int axis = 0; axis < 3; axis++)
         function->grid_limit[axis] = UINT32_MAX;
     return 0;
 }
 
-/* The device's context is current. 0 with everything set, -1 with `error` filled, or the driver's
- * code. */
+/* Fills `function` for a GPU, whose context is current. Returns 0, -1 with `error` filled, or the
+ * driver's error code. */
 static int prepare(struct silo_binary *binary, const char *kernel, const char *entry,
                    struct silo_function *function, silo_error *error) {
     struct silo_gpu_device *device = binary->device;
@@ -459,6 +462,7 @@ int64_t silo_binary_places(const struct silo_binary *binary, const struct silo_f
             places[index] = place;
     }
     silo_gpu_leave(&scope);
-    /* This error marks the end of the list; any other means that the list could not be read. */
+    /* The driver reports an invalid value past the last parameter; any other code means that the
+     * list could not be read. */
     return code == SILO_GPU_INVALID_VALUE ? (int64_t)index : -1;
 }

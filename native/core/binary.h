@@ -1,11 +1,11 @@
-/* Code loaded where it runs: an object that the CPU driver has mapped, or a module of a GPU driver
- * on one device; and the functions taken from it.
+/* Loaded code (a shared object mapped by the CPU driver, or a module of a GPU driver on one device)
+ * and the functions in it.
  *
- * A binary is counted: each owner of a binary, or of a function of it, holds a reference. When the
- * last is given back while launches may still run on a GPU, it is retired, and unloaded by the next
- * load or release on that device once the device has done its work. Nothing here needs a lock of
- * the caller's; loading and giving back may take long or wait for the device, so Python calls both
- * without its lock. */
+ * A binary is reference-counted: each owner of a binary, or of a function of it, holds a reference.
+ * If the last reference is released while launches may still run on a GPU, the binary is retired:
+ * the next load or release on that device unloads it, once the device has finished its work. The
+ * functions are thread-safe. Loading and releasing may take long or wait for the device, so Python
+ * calls both without holding the GIL. */
 #ifndef SILO_BINARY_H
 #define SILO_BINARY_H
 
@@ -16,65 +16,67 @@
 
 struct silo_binary {
     const struct silo_driver *driver;
-    struct silo_gpu_device *device; /* NULL: a CPU */
-    void *handle;        /* owned: the driver's module, or the mapped object; NULL: `address` */
-    const void *address; /* a function of this process, whose owner keeps it loaded */
-    void *image;         /* owned: the code, where a GPU's driver may read it later; else NULL */
-    int borrowed;        /* `handle` is somebody else's: it is not unloaded here */
+    struct silo_gpu_device *device; /* NULL for the CPU */
+    void *handle; /* owned: the driver's module, or the shared object; NULL if `address` is set */
+    const void *address; /* a function of this process, which its owner keeps loaded */
+    void *image;         /* owned: the code, if a GPU's driver may read it later; else NULL */
+    int borrowed;        /* `handle` belongs to another library and is not unloaded here */
     uint32_t references; /* atomic */
-    /* Set (relaxed, never cleared) once a launch of it was captured into a graph, which does not
-     * keep it alive: the binary then stays loaded to the end of the process. */
+    /* Set (relaxed, never cleared) once a launch of this binary was captured into a graph. A graph
+     * does not keep the binary alive, so it stays loaded until the process ends. */
     int captured;
 };
 
-/* Load code (cubin, PTX, hsaco) on a device, or with `device` NULL a shared object into this
- * process. On a CPU the object is mapped from memory if the system supports that and `directory` is
- * NULL; else through a file in a new 0700 folder under `directory` (NULL: /tmp), removed before
- * this returns. The bytes are read once and not kept. One reference; NULL with SILO_ERROR_LOAD (the
- * driver's own words; `details` may hold a longer text, to be given back by silo_error_clear),
- * _MEMORY, _FAULT, _FORKED. */
+/* Loads code (cubin, PTX, hsaco) on a device, or a shared object into this process if `device` is
+ * NULL. A shared object is mapped from memory if the system supports that and `directory` is NULL.
+ * Otherwise it is written to a file in a new folder of mode 0700 under `directory` (NULL: /tmp),
+ * which is removed before this function returns. The bytes are read once and not kept. Returns a
+ * binary with one reference, or NULL with SILO_ERROR_LOAD (the driver's message; if `details` holds
+ * a longer text, free it with silo_error_clear), _MEMORY, _FAULT or _FORKED. */
 struct silo_binary *silo_binary_load(struct silo_gpu_device *device, const void *data, size_t size,
                                      const char *directory, silo_error *error);
 
-/* One function of this process as a binary, whatever the name of the entry: code that is linked in,
- * or that something else has loaded. It must outlive the binary. */
+/* Makes a binary of one function of this process that is linked in or loaded by other code. The
+ * function must outlive the binary. The name of the entry is ignored. */
 struct silo_binary *silo_binary_at(const void *address, silo_error *error);
 
-/* A module that something else has loaded on a device, in the context that is current now; it must
- * outlive the binary, which does not unload it. SILO_ERROR_LOAD where that context is not the
- * device's primary one, in which launches are made. */
+/* Makes a binary of a module that other code has loaded on a device, in the current context. The
+ * module must outlive the binary, which does not unload it. SILO_ERROR_LOAD: the current context is
+ * not the device's primary context, in which Silo launches. */
 struct silo_binary *silo_binary_of_module(struct silo_gpu_device *device, void *module,
                                           silo_error *error);
 
 void silo_binary_retain(struct silo_binary *binary);
 void silo_binary_release(struct silo_binary *binary); /* NULL is allowed */
 
-/* In a child made by fork: the lock that a thread of the parent may hold. */
+/* Initializes the lock again in a child made by fork(), because a thread of the parent may have
+ * held it. */
 void silo_gpu_retired_renew(void);
 
-/* Remember that a launch on `stream` (not the null stream) is being captured, if it is: before each
- * launch on a GPU. */
+/* If `stream` (not the null stream) is being captured, remembers that a graph uses the binary.
+ * Called for each launch on a GPU. */
 void silo_binary_launched_on(struct silo_binary *binary, void *stream);
 
-/* Fill `function` (whose launch parameters the caller has set: block, cluster, shared_bytes,
- * counts_blocks, scratch, cooperative, pdl, cpu_*) with handle, device, memory_type, per_program,
- * grid_limit and attributes, for the symbol `entry`. `kernel` is for messages, and on a CPU kept as
- * function->name: it must live as long. Checks the launch's needs against the device and the code:
- * -1 with SILO_ERROR_LIMIT (shared memory, threads, blocks, clusters, cooperative, PDL), _LOAD (no
- * such kernel, not a function), _FAULT, _MEMORY. The function is good as long as the binary. */
+/* Finds the symbol `entry` and fills handle, device, memory_type, per_program, grid_limit and
+ * attributes of `function`. The caller has set its launch parameters: block, cluster, shared_bytes,
+ * counts_blocks, scratch, cooperative, pdl, cpu_*. `kernel` is used in messages; on a CPU,
+ * function->name points to it, so that it must live as long. Checks the launch's needs against the
+ * device and the code: -1 with SILO_ERROR_LIMIT (shared memory, threads, blocks, clusters,
+ * cooperative, PDL), _LOAD (no such kernel, not a function), _FAULT, _MEMORY. The function can be
+ * used as long as the binary lives. */
 int silo_binary_function(struct silo_binary *binary, const char *kernel, const char *entry,
                          struct silo_function *function, silo_error *error);
 
-/* Threads of a block as launch info has them, checked: SILO_ERROR_LIMIT where the struct does not
- * hold them, which no driver would take. */
+/* Sets the threads of a block from the launch info. SILO_ERROR_LIMIT: a value does not fit the
+ * struct, which means that no driver would accept it. */
 int silo_function_set_block(struct silo_function *function, const char *kernel,
                             const int64_t block[3], silo_error *error);
 
-/* More than any driver accepts: the limit is 32,764 bytes. */
+/* The most parameters that silo_binary_places reads. Drivers accept fewer: at most 32,764 bytes. */
 #define SILO_MOST_PLACES 32768
 
-/* The parameters that a launch of the function hands over, as the driver states them: their number,
- * of which up to `room` are written. -1: the driver does not state them (a CPU, HIP, CUDA
+/* Reads offset and size of each parameter of the function from the driver. Writes up to `room` of
+ * them and returns the number of all, or -1 if the driver cannot report them (a CPU, HIP, CUDA
  * before 12.4). */
 int64_t silo_binary_places(const struct silo_binary *binary, const struct silo_function *function,
                            struct silo_parameter_place *places, size_t room);

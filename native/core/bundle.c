@@ -24,8 +24,8 @@ void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const
     bundle->options.log(bundle->options.context, level, text);
 }
 
-/* Options of a program that was built with another silo.h: members that it lacks are 0, and members
- * that are unknown here are refused unless 0. */
+/* Copies the options of a program that may be compiled with another version of silo.h: members that
+ * its struct lacks become 0, and members that this version does not know must be 0. */
 static int take_options(struct silo_bundle *bundle, const silo_options *options,
                         silo_error *error) {
     static const silo_options none;
@@ -62,7 +62,7 @@ static int copy_text(char **to, const char *text, silo_error *error) {
 static pthread_once_t watching = PTHREAD_ONCE_INIT;
 static int watch_code;
 
-/* Prepare the thread pool and the GPU drivers for fork(); starts no thread. */
+/* Prepares the thread pool and the GPU drivers for fork(). Starts no thread. */
 static void watch_forks(void) {
     watch_code = silo_cpu_pool_init();
     if (watch_code == 0)

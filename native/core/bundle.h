@@ -1,41 +1,43 @@
-/* An open bundle, and the state its kernels share: the reader, the callbacks of its opener, the
- * devices it was used on and the loaded code. */
+/* An open bundle and the state that its kernels share: the reader, the callbacks of the program
+ * that opened it, the devices it was used on, and the loaded code. */
 #ifndef SILO_BUNDLE_H
 #define SILO_BUNDLE_H
 
 #include "fork_lock.h"
 #include "manifest.h"
 
-struct silo_located;     /* queue_place.h */
-struct silo_loaded_code; /* bundle_code.h */
+struct silo_located;     /* defined in queue_place.h */
+struct silo_loaded_code; /* defined in bundle_code.h */
 
 struct silo_bundle {
     struct silo_reader *reader;       /* owned */
-    silo_options options;             /* as it was when it was opened; zeros if that is unknown */
+    silo_options options;             /* a copy of the options it was opened with */
     char *name;                       /* owned: path or name, for messages */
     char *cuda_library, *hip_library; /* owned; NULL: the usual ones */
-    void *mapped;                     /* owned: the file; NULL: memory of the caller's */
+    void *mapped; /* owned: the mapped file; NULL if the bytes belong to the caller */
     size_t bytes;
-    struct silo_fork_lock lock;   /* held while anything below changes, and while code is loaded */
-    struct silo_kernel **kernels; /* owned, one a kernel of the file; atomic: NULL until found */
-    struct silo_located *places;  /* owned list; atomic */
+    struct silo_fork_lock lock; /* held while a member below changes, and while code is loaded */
+    /* owned, an entry for each kernel; atomic: NULL before its first use */
+    struct silo_kernel **kernels;
+    struct silo_located *places;    /* owned list; atomic */
     struct silo_loaded_code *codes; /* owned list; atomic */
-    uint32_t said;                  /* atomic, enum silo_bundle_said: the messages already logged */
+    uint32_t said; /* atomic, bits of enum silo_bundle_said: messages already logged */
 };
 
-/* Messages that are logged once a bundle. */
+/* Messages that are logged once for each bundle. */
 enum silo_bundle_said { SILO_SAID_FULL = 1, SILO_SAID_WAITS = 2 };
 
-/* Call the log callback, if it is not NULL. With `once` not 0, once a bundle. */
+/* Calls the log callback, unless it is NULL. If `once` is not 0, the message with that number is
+ * logged only once for each bundle. */
 void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* A bundle over bytes that somebody else keeps, or with `mapped` that it unmaps. NULL with `error`
- * filled, and then `mapped` is still the caller's. */
+/* Makes a bundle over bytes. If `mapped`, the bundle unmaps them when it is freed; else they belong
+ * to the caller. Returns NULL with `error` filled; the bytes are then still the caller's. */
 struct silo_bundle *silo_bundle_new(const void *data, size_t bytes, const char *name, bool mapped,
                                     const silo_options *options, silo_error *error);
 
-/* Free the bundle; its kernels' memory is freed already. */
+/* Frees the bundle. The memory of its kernels is freed already. */
 void silo_bundle_free(struct silo_bundle *bundle);
 
 #endif

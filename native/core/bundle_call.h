@@ -1,4 +1,4 @@
-/* One call of a kernel of a bundle, as it came and as it was read. */
+/* One call of a bundle's kernel: the arguments that were passed, and the facts read from them. */
 #ifndef SILO_BUNDLE_CALL_H
 #define SILO_BUNDLE_CALL_H
 
@@ -12,7 +12,8 @@ struct silo_kernel_call {
     struct silo_tagged tagged;
 };
 
-/* Read the arguments into `call->tagged`, whose arrays the caller has set, and complete its key. */
+/* Reads the arguments into `call->tagged`, whose arrays the caller has set, and completes the key.
+ */
 int silo_call_read(struct silo_kernel_call *call, silo_error *error);
 
 #endif

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The error of a function that does not have the kernel's name: the name is put before the text. */
+/* Copies an error of a function that does not know the kernel, with the kernel's name before the
+ * text. */
 static int pass_on(silo_error *error, silo_error *why, const char *kernel) {
     if (strncmp(why->text, kernel, strlen(kernel)) == 0)
         silo_fail_driver(error, why->code, why->driver_code, "%s", why->text);
@@ -21,7 +22,7 @@ static int pass_on(silo_error *error, silo_error *why, const char *kernel) {
     return -1;
 }
 
-/* ---- leave to load native code ---- */
+/* ---- trust in native code ---- */
 
 static int refuse(const struct silo_bundle *bundle, const struct silo_variant *variant,
                   const char *digest, const char *why, silo_error *error) {
@@ -32,7 +33,8 @@ static int refuse(const struct silo_bundle *bundle, const struct silo_variant *v
                      variant->kernel.data, bundle->name, why, digest);
 }
 
-/* Asked for every variant, though its object may be loaded: it may be called in another way. */
+/* Checks that the variant's native code is trusted. Called for every variant, even if its object is
+ * loaded already: the variant may call the object with other parameters. */
 static int vouch(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
                  const struct silo_variant *variant, const uint8_t *data, silo_error *error) {
     const struct silo_blob *blob = silo_reader_blob(bundle->reader, variant->blob);
@@ -78,8 +80,8 @@ static size_t bytes_of(const struct silo_layout_slot *slot) {
     return 0;
 }
 
-/* The parameters recorded in the code, for drivers that do not report them: HIP, CUDA before 12.4.
- * */
+/* Reads the parameters that the code itself records, for drivers that cannot report them: HIP, and
+ * CUDA before 12.4. */
 static int64_t stated_places(struct silo_bundle *bundle, const struct silo_variant *variant,
                              struct silo_parameter_place *places, size_t room, silo_error *error) {
     void *owned = NULL;
@@ -93,8 +95,9 @@ static int64_t stated_places(struct silo_bundle *bundle, const struct silo_varia
     return count;
 }
 
-/* The driver reads the parameters of a launch from a list made by the file's layout, with the
- * number and sizes that the code declares. So the two are compared. */
+/* Compares the parameters in the bundle's layout with those that the code declares: their number
+ * and sizes. A launch passes parameters by the layout, but the driver copies as many bytes as the
+ * code declares. So a mismatch would make it read other memory of this process. */
 static int check_places(struct silo_bundle *bundle, const struct silo_variant *variant,
                         const struct silo_binary *binary, const struct silo_function *function,
                         const struct silo_located *where, silo_error *error) {
@@ -133,7 +136,7 @@ static int check_places(struct silo_bundle *bundle, const struct silo_variant *v
 
 /* ---- loading ---- */
 
-/* How the driver is to launch, as the file says. */
+/* Fills `function` with the launch parameters of the bundle's launch info. */
 static int describe(const struct silo_variant *variant, struct silo_function *function,
                     silo_error *error) {
     const struct silo_launch_info *launch = variant->launch;
@@ -158,7 +161,7 @@ static int describe(const struct silo_variant *variant, struct silo_function *fu
     function->profile_align = (uint32_t)launch->profile_align;
     function->cooperative = launch->cooperative;
     function->pdl = launch->pdl;
-    function->cpu_together = 1024; /* as SILO_PROGRAMS_AT_ONCE is in Python */
+    function->cpu_together = 1024; /* the default of SILO_PROGRAMS_AT_ONCE in Python */
     for (uint32_t i = 0; i < launch->option_count; i++) {
         const struct silo_launch_option *option = &launch->options[i];
         if (strcmp(option->name.data, "cpu_chunk") == 0)
@@ -179,7 +182,7 @@ static bool loads(const struct silo_located *where, const char *kind) {
     return strcmp(kind, "hsaco") == 0;
 }
 
-/* The program's own function that replaces an object's; NULL: none. */
+/* Returns the program's own function that replaces `entry` of a shared object, or NULL. */
 static const silo_compiled *compiled_in(const struct silo_bundle *bundle,
                                         const struct silo_blob *blob, const char *entry) {
     for (size_t i = 0; i < bundle->options.compiled_count; i++) {
@@ -196,7 +199,7 @@ static struct silo_binary *binary_of_function(const silo_compiled *compiled, sil
     return silo_binary_at(address, error);
 }
 
-/* Verified, vouched for and loaded; NULL with `error` filled. */
+/* Verifies a blob, checks that it is trusted, and loads it. Returns NULL with `error` filled. */
 static struct silo_binary *load_blob(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
                                      const struct silo_variant *variant,
                                      const struct silo_located *where, bool loaded,

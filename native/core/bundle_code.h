@@ -1,23 +1,24 @@
-/* Code of a bundle, loaded once a device and blob: trusted if it is native code of the host, its
- * bytes verified, its parameters compared with the file's. */
+/* Loads the code of a bundle, once for each device and blob. The blob's hash is verified, native
+ * code of the CPU must be trusted, and the code's parameters are compared with the bundle's layout.
+ */
 #ifndef SILO_BUNDLE_CODE_H
 #define SILO_BUNDLE_CODE_H
 
 #include "binary.h"
 #include "queue_place.h"
 
-/* One blob on one device; lives as long as the bundle. */
+/* The code of a blob, loaded on a device. Lives as long as the bundle. */
 struct silo_loaded_code {
     struct silo_loaded_code *next; /* owned: the list of the bundle */
     const struct silo_located *where;
     uint32_t blob;
-    const char *entry;          /* of a function of the program; NULL: the whole object */
+    const char *entry; /* name of a function compiled into the program; NULL: code of the bundle */
     struct silo_binary *binary; /* owned: a reference */
 };
 
-/* The code of a variant of kernel number `kernel`, and its function. NULL with
- * SILO_ERROR_UNSUPPORTED (a kind of code that no driver loads), _UNTRUSTED, _DAMAGED and the like,
- * _LOAD, _LIMIT, _MEMORY. With the bundle's lock. */
+/* Returns the loaded code of a variant of kernel number `kernel`, and fills its function. NULL with
+ * SILO_ERROR_UNSUPPORTED (a kind of code that no driver loads), _UNTRUSTED, _DAMAGED and other
+ * codes of the reader, _LOAD, _LIMIT, _MEMORY. The caller holds the bundle's lock. */
 const struct silo_loaded_code *silo_code_load(struct silo_bundle *bundle, uint32_t kernel,
                                               uint32_t number, const struct silo_variant *variant,
                                               const struct silo_located *where,

@@ -58,14 +58,14 @@ static struct {
 } zstd;
 #define CALL(name) zstd.name
 
-/* Filled once; every thread that has passed the gate sees it. */
+/* The functions are found once; threads that have passed pthread_once see them. */
 static pthread_once_t gate = PTHREAD_ONCE_INIT;
 static bool opened;
 static char why_not[SILO_CODEC_PROBLEM];
 
-static silo_codec *given; /* silo_codec_use */
+static silo_codec *given; /* set by silo_codec_use */
 
-/* Call it with the loader's lock held. */
+/* The caller holds the loader's lock. */
 static void find_functions(void) {
     static const char *const names[] = {"libzstd.so.1", "libzstd.1.dylib"};
     static const struct {
@@ -77,7 +77,7 @@ static void find_functions(void) {
         {"ZSTD_isError", &zstd.isError},
         {"ZSTD_getErrorName", &zstd.getErrorName},
     };
-    void *library = NULL; /* stays open */
+    void *library = NULL; /* never closed */
     for (size_t i = 0; i < sizeof names / sizeof *names && library == NULL; i++) {
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
         if (library == NULL && i == 0) {
@@ -93,7 +93,7 @@ static void find_functions(void) {
             snprintf(why_not, sizeof why_not, "libzstd has no %s", wanted[i].name);
             return;
         }
-        /* A function pointer has the bits of the data pointer that dlsym gives. */
+        /* dlsym returns a data pointer; a function pointer has the same representation. */
         memcpy(wanted[i].slot, &symbol, sizeof symbol);
     }
     opened = true;
@@ -136,7 +136,7 @@ static int expand(const uint8_t *stored, size_t stored_bytes, uint8_t *raw, size
 int silo_codec_expand(const uint8_t *stored, size_t stored_bytes, uint8_t *raw, size_t raw_bytes,
                       char problem[SILO_CODEC_PROBLEM]) {
     uint64_t stated;
-    /* Compared before anything is decompressed. */
+    /* The stated size is compared before anything is decompressed. */
     if (silo_codec_stated(stored, stored_bytes, &stated, problem) != 0)
         return SILO_ERROR_DAMAGED;
     if (stated != raw_bytes) {

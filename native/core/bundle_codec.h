@@ -1,5 +1,5 @@
-/* Blobs and manifests that are stored as a zstd frame. The decoder is libzstd: linked if it was
- * found at build time, else opened by its name, else the program's own. */
+/* Decompresses blobs and manifests that are stored as a zstd frame. The decoder is libzstd if it
+ * was linked at build time or is found by name; otherwise the decoder that the program has set. */
 #ifndef SILO_BUNDLE_CODEC_H
 #define SILO_BUNDLE_CODEC_H
 
@@ -9,21 +9,21 @@
 
 enum { SILO_CODEC_PROBLEM = 256 };
 
-/* Decompress `stored`, which is one frame, to exactly `raw_bytes` bytes. 0, or -1 with
- * `problem` filled. From any thread. */
+/* Decompresses `stored`, which is one frame, to exactly `raw_bytes` bytes. Returns 0, or -1 with
+ * `problem` filled. May be called from any thread. */
 typedef int silo_codec(const void *stored, size_t stored_bytes, void *raw, size_t raw_bytes,
                        char problem[SILO_CODEC_PROBLEM]);
 
-/* The library to use if libzstd is neither linked nor found by its name; NULL: none. */
+/* Sets the decoder to use if libzstd is neither linked nor found by name; NULL unsets it. */
 void silo_codec_use(silo_codec *codec);
 
-/* The content size that a frame states: 0, or -1 with `problem` filled if it is not a frame, or
- * does not state a size. Nothing is decompressed. */
+/* Reads the content size from a frame's header, without decompressing. Returns 0, or -1 with
+ * `problem` filled if this is not a frame or its header has no size. */
 int silo_codec_stated(const uint8_t *stored, size_t stored_bytes, uint64_t *raw_bytes,
                       char problem[SILO_CODEC_PROBLEM]);
 
-/* Decompress a frame that states `raw_bytes` into memory of that size. 0, SILO_ERROR_DAMAGED, or
- * SILO_ERROR_CODEC where nothing decompresses here; with `problem` filled. */
+/* Decompresses a frame whose header states `raw_bytes` into memory of that size. Returns 0,
+ * SILO_ERROR_DAMAGED, or SILO_ERROR_CODEC if no decoder was found; `problem` is filled. */
 int silo_codec_expand(const uint8_t *stored, size_t stored_bytes, uint8_t *raw, size_t raw_bytes,
                       char problem[SILO_CODEC_PROBLEM]);
 

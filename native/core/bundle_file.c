@@ -30,13 +30,14 @@ static int map(int file, const char *path, void **data, size_t *bytes, silo_erro
     void *mapped = mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, file, 0);
     if (mapped == MAP_FAILED)
         return refuse(error, path, strerror(errno));
-    (void)madvise(mapped, *bytes, MADV_RANDOM); /* a launch reads few places of a large file */
+    /* launches read few, scattered parts of a large file */
+    (void)madvise(mapped, *bytes, MADV_RANDOM);
     *data = mapped;
     return 0;
 }
 
 int silo_file_map(const char *path, void **data, size_t *bytes, silo_error *error) {
-    /* Without waiting, because the path may be a pipe without a writer. */
+    /* O_NONBLOCK: if the path is a pipe without a writer, open() would wait. */
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file < 0)
         return refuse(error, path, strerror(errno));

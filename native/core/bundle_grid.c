@@ -21,15 +21,15 @@ struct arrays {
     int64_t compact[SILO_MAX_PARAMETERS][SILO_MAX_AXES];
 };
 
-/* The members of arrays that the programs may read; -1 if an array without a shape is among them.
- * */
+/* Collects shape, strides and element size of the arrays that the grid's expressions read. Returns
+ * the slot of an array without a shape, or -1 if all have one. */
 static int read_arrays(const struct silo_kernel_call *call, const struct silo_grid_programs *grid,
                        struct arrays *arrays) {
     int bare = -1;
     for (uint32_t i = 0; i < grid->arrays_used; i++) {
         const uint16_t slot = grid->arrays[i];
         if (slot >= call->tagged.intake->count)
-            continue; /* the evaluator reports the slot */
+            continue; /* silo_grid_evaluate fails for this slot */
         const silo_argument *argument = silo_tagged_argument(&call->tagged, slot);
         const unsigned kind = silo_code_kind(call->tagged.key[slot]);
         if (kind != SILO_VALUE_POINTER && kind != SILO_VALUE_DESCRIPTOR)
@@ -47,7 +47,7 @@ static int read_arrays(const struct silo_kernel_call *call, const struct silo_gr
     return bare;
 }
 
-/* A function of its own: the arrays are large, and most grids need none. */
+/* Kept out of line: `struct arrays` is large, and most grids read no array. */
 static SILO_NOINLINE int evaluate_with_arrays(const struct silo_kernel_call *call,
                                               const struct silo_grid_programs *grid,
                                               int64_t dims[3], struct silo_grid_fault *fault,

@@ -4,10 +4,10 @@
 
 #include "bundle_call.h"
 
-/* The dimensions that the call gives are checked into `dims`. */
+/* Checks the dimensions that the call gives and copies them to `dims`. */
 int silo_call_given_grid(const struct silo_kernel_call *call, int64_t dims[3], silo_error *error);
 
-/* The declared grid, for arguments that were read. */
+/* Evaluates the kernel's declared grid for the arguments of a call that was read. */
 int silo_call_declared_grid(const struct silo_kernel_call *call,
                             const struct silo_grid_programs *grid, int64_t dims[3],
                             silo_error *error);

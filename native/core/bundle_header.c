@@ -7,7 +7,7 @@ enum { FLAG_ZSTD_MANIFEST = 1 };
 static const char MAGIC[] = "SILOBNDL";
 enum { MAGIC_BYTES = sizeof MAGIC - 1 };
 
-/* The header as it lies in the file. */
+/* The header's bytes in the file. */
 struct stored {
     char magic[8];
     uint16_t major, minor;
@@ -17,7 +17,7 @@ struct stored {
 };
 _Static_assert(sizeof(struct stored) == SILO_HEADER_BYTES, "the header has no gaps");
 
-/* DAMAGED, at a member of the header. */
+/* Fails with SILO_ERROR_DAMAGED at a member of the header. */
 #define REFUSE(member, ...)                                                                        \
     silo_fail_at(error, SILO_ERROR_DAMAGED, "header." #member, offsetof(struct stored, member),    \
                  __VA_ARGS__)

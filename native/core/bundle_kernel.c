@@ -60,7 +60,7 @@ struct silo_kernel *silo_kernel_named(struct silo_bundle *bundle, const char *na
 }
 
 static void release_entry(void *binding, void *keep) {
-    (void)binding, (void)keep; /* of the list */
+    (void)binding, (void)keep; /* `kernel->serving` owns the bindings */
 }
 
 void silo_kernel_free(struct silo_kernel *kernel) {

@@ -6,36 +6,40 @@
 #include "served.h"
 #include "texts.h"
 
-/* A variant that was chosen for calls with an empty grid. None of its code is loaded. */
+/* A variant chosen for calls with an empty grid. Its code is not loaded. */
 struct silo_idle {
     struct silo_grid_programs grid;
     const struct silo_located *where;
-    uint32_t number;        /* of the variant */
+    uint32_t number;        /* the variant's number */
     struct silo_idle *next; /* owned */
 };
 
 struct silo_kernel {
     struct silo_bundle *bundle;
     const struct silo_kernel_info *info;
-    uint32_t index; /* in the bundle */
+    uint32_t index; /* the kernel's number in the bundle */
     struct silo_intake intake;
-    struct silo_guard guard;      /* owns its entries; `serving` owns their bindings */
-    struct silo_guard idle_guard; /* the same for calls with an empty grid: entries of `idle` */
-    struct silo_texts texts;      /* of constants and options */
-    struct silo_served *serving;  /* owned list */
-    struct silo_idle *idle;       /* owned list */
+    /* maps calls to variants; owns its entries, while `serving` owns the variants */
+    struct silo_guard guard;
+    /* the same for calls with an empty grid; its entries point into `idle` */
+    struct silo_guard idle_guard;
+    struct silo_texts texts;     /* texts of constants and options that calls have used */
+    struct silo_served *serving; /* owned list */
+    struct silo_idle *idle;      /* owned list */
 };
 
-/* NULL with `error` filled. With the bundle's lock. */
+/* Makes the kernel with this number. The caller holds the bundle's lock. NULL with `error` filled.
+ */
 struct silo_kernel *silo_kernel_new(struct silo_bundle *bundle, uint32_t index, silo_error *error);
 
-/* The kernel of a number, or of a name, made at its first use. From any thread. NULL with `error`
- * filled; for an unknown name, SILO_ERROR_NO_KERNEL with the names of all kernels. */
+/* Return the kernel with this number or name, which is made at its first use. May be called from
+ * any thread. NULL with `error` filled; for an unknown name, SILO_ERROR_NO_KERNEL with the names of
+ * all kernels. */
 struct silo_kernel *silo_kernel_get(struct silo_bundle *bundle, uint32_t index, silo_error *error);
 struct silo_kernel *silo_kernel_named(struct silo_bundle *bundle, const char *name,
                                       silo_error *error);
 
-/* No call of it may be going on. NULL is allowed. */
+/* Frees a kernel, of which no call may be running. `kernel` may be NULL. */
 void silo_kernel_free(struct silo_kernel *kernel);
 
 #endif

@@ -10,7 +10,8 @@
 
 /* ---- errors ---- */
 
-/* Codes of a GPU's driver that map to a code of ours; the same numbers in both drivers. */
+/* Translates a GPU driver's error code to enum silo_code; the CUDA and HIP drivers use the same
+ * numbers. */
 static int code_of(const struct silo_gpu *gpu, int driver_code) {
     enum { INVALID_CONTEXT = 201, INVALID_HANDLE = 400, TOO_MANY_RESOURCES = 701, DESTROYED = 709 };
     switch (driver_code) {
@@ -56,7 +57,8 @@ static SILO_NOINLINE int launch_error(const struct silo_served *served,
     if (ours == SILO_ERROR_WRONG_DEVICE)
         hint = "; the stream is to be one of the device's primary context";
     struct silo_wording config = {0};
-    const char *said = where->driver->error_text(code); /* of this thread's last call */
+    /* the message of this thread's last driver call */
+    const char *said = where->driver->error_text(code);
     silo_config_text(&config, served->variant->config);
     silo_fail_driver(error, ours, code,
                      "%s: %s (code %d) from '%s' on %s:%d; grid=(%u, %u, %u), config %s%s",
@@ -69,13 +71,12 @@ static SILO_NOINLINE int launch_error(const struct silo_served *served,
 
 /* ---- parts of a launch ---- */
 
-/* A null pointer to memory that the kernel reads or writes, unless the array is empty.
- */
+/* Refuses a null pointer to memory that the kernel reads or writes, unless the array is empty. */
 static SILO_NOINLINE int check_null(const struct silo_kernel_call *call, int32_t index,
                                     silo_error *error) {
     const silo_argument *argument = silo_tagged_argument(&call->tagged, index);
     if (silo_code_kind(call->tagged.key[index]) != SILO_VALUE_POINTER)
-        return 0; /* None */
+        return 0; /* an argument that is None */
     for (int32_t axis = 0; argument->kind == SILO_ARGUMENT_ARRAY && axis < argument->rank; axis++)
         if (argument->shape[axis] == 0)
             return 0;
@@ -83,7 +84,7 @@ static SILO_NOINLINE int check_null(const struct silo_kernel_call *call, int32_t
                             "memory, which the kernel reads or writes", error);
 }
 
-/* Memory for encoded maps, as long as the launch needs them. */
+/* Memory for the encoded tensor maps of a launch, on the stack. */
 struct map_room {
     const struct silo_kernel_call *call;
     const struct silo_served *served;
@@ -92,7 +93,8 @@ struct map_room {
     _Alignas(SILO_MAP_ALIGN) uint8_t maps[SILO_MAX_DESCRIPTORS][SILO_MAP_BYTES];
 };
 
-/* The values of an array's map. -1 with an error that begins after its name. */
+/* Fills `out` for the tensor map of an array argument. Returns -1 with an error text that continues
+ * the argument's name. */
 static int describe_array(const struct silo_tagged *tagged, int32_t slot,
                           const struct silo_map_form *form, struct silo_descriptor *out,
                           silo_error *error) {
@@ -113,7 +115,7 @@ static void *encode_map(void *context, int32_t slot, const struct silo_map_form 
     const struct silo_descriptor *descriptor;
     struct silo_descriptor array;
     silo_error why = {.code = SILO_OK};
-    void *map = room->maps[room->used++]; /* a binding never has more maps than this */
+    void *map = room->maps[room->used++]; /* a kernel has at most SILO_MAX_DESCRIPTORS maps */
     int result = 0;
     if (form->of_array) {
         descriptor = &array;
@@ -148,7 +150,8 @@ static struct silo_values values_of(const struct silo_kernel_call *call, uint64_
                                 call->tagged.layouts};
 }
 
-/* Parameter `number` could not be made. If it is a tensor map, `error` is filled already. */
+/* Reports that the value of parameter `number` could not be made. For a tensor map, `error` is
+ * filled already. */
 static SILO_NOINLINE int refuse_packed(const struct silo_kernel_call *call,
                                        const struct silo_served *served,
                                        const struct silo_values *values, int32_t number,
@@ -161,7 +164,8 @@ static SILO_NOINLINE int refuse_packed(const struct silo_kernel_call *call,
                             silo_intake_name(intake, packed->slot), error);
 }
 
-/* A launch with tensor maps, structs or scratch memory, which most have not. */
+/* Launches a kernel that needs tensor maps, structs or scratch memory. Kept out of line, because
+ * most kernels need none of these. */
 static SILO_NOINLINE int launch_with_more(const struct silo_kernel_call *call,
                                           struct silo_served *served, const int64_t dims[3],
                                           silo_error *error) {
@@ -223,7 +227,7 @@ static SILO_NOINLINE int refuse_grid(const struct silo_kernel_call *call,
     return silo_grid_refuse(&fault, call->tagged.intake->kernel, dims, NULL, error);
 }
 
-/* The grid that the call gives, or the declared one. */
+/* Sets `dims` to the grid that the call gives, or else to the declared grid. */
 SILO_INLINE int find_grid(const struct silo_kernel_call *call, const struct silo_served *served,
                           int64_t dims[3], silo_error *error) {
     const struct silo_tagged *tagged = &call->tagged;
@@ -269,8 +273,8 @@ int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, 
     return hand_over(call, served, dims, params, error);
 }
 
-/* Copy the bytes of each parameter to its place behind `values`. `room` is for tensor maps; NULL:
- * without any. */
+/* Copies the bytes of each parameter to its place behind `values`. `room` is memory for tensor
+ * maps, or NULL if the kernel takes none. */
 static int copy_parameters(const struct silo_kernel_call *call, const struct silo_served *served,
                            const struct silo_parameter_place *places,
                            struct silo_plan_values *values, struct map_room *room,

@@ -1,21 +1,21 @@
-/* Launches of the variant that serves a call. */
+/* Launches the variant that was chosen for a call. */
 #ifndef SILO_BUNDLE_LAUNCH_H
 #define SILO_BUNDLE_LAUNCH_H
 
 #include "bundle_call.h"
 #include "plan_backend.h"
 
-/* Find the grid, check it and the arguments, pack them and hand them to the driver. */
+/* Evaluates the grid, checks it and the arguments, packs the parameters and launches. */
 int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, silo_error *error);
 
-/* The same without the driver's call: writes the grid to `values` and each parameter's bytes to
- * `places`, behind `values`. Addresses of scratch memory are 0. With an empty grid the launch is
- * not enabled. */
+/* Like silo_call_launch, but instead of launching it writes the grid to `values`, and behind it the
+ * bytes of each parameter at its place in `places`. Addresses of scratch memory are 0. If the grid
+ * is empty, `values` is marked as not enabled. */
 int silo_call_values(struct silo_kernel_call *call, struct silo_served *served,
                      const struct silo_parameter_place *places, struct silo_plan_values *values,
                      silo_error *error);
 
-/* The SILO_ERROR_* of a code of the CPU driver. */
+/* Translates an error code of the CPU driver to enum silo_code. */
 int silo_call_cpu_code(int code);
 
 #endif

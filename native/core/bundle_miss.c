@@ -10,9 +10,9 @@
 
 #include <stdlib.h>
 
-/* ---- calls without work ---- */
+/* ---- calls with an empty grid ---- */
 
-/* Whether the call is without work. */
+/* Sets `*empty` to whether the call's grid has a dimension of 0, so that nothing is launched. */
 static int is_empty(const struct silo_kernel_call *call, const struct silo_grid_programs *grid,
                     bool *empty, silo_error *error) {
     const struct silo_tagged *tagged = &call->tagged;
@@ -25,7 +25,8 @@ static int is_empty(const struct silo_kernel_call *call, const struct silo_grid_
     return 0;
 }
 
-/* The grid of a variant whose code is not loaded. NULL with `error` filled. With the lock. */
+/* Returns the grid of a variant whose code is not loaded, or NULL with `error` filled. The caller
+ * holds the bundle's lock. */
 static struct silo_idle *idle_variant(struct silo_kernel *kernel, uint32_t number,
                                       const struct silo_located *where, silo_error *error) {
     for (struct silo_idle *one = kernel->idle; one != NULL; one = one->next)
@@ -54,7 +55,7 @@ static struct silo_idle *idle_variant(struct silo_kernel *kernel, uint32_t numbe
 
 /* ---- a miss ---- */
 
-/* Elements that no argument can have, which the short way of reading does not look at. */
+/* Refuses arguments with an unknown element type, which reading on the fast path does not check. */
 static int check_elements(const struct silo_kernel_call *call, silo_error *error) {
     const struct silo_intake *intake = call->tagged.intake;
     for (int32_t i = 0; i < intake->count; i++)
@@ -63,7 +64,8 @@ static int check_elements(const struct silo_kernel_call *call, silo_error *error
     return 0;
 }
 
-/* A miss loads code, which no capture allows. The driver is open by now. */
+/* Refuses a call on a stream that is being captured: a miss loads code, which drivers forbid during
+ * capture. The driver is open at this point. */
 static int refuse_in_capture(const struct silo_kernel_call *call, const struct silo_located *where,
                              silo_error *error) {
     int status = 0;
@@ -89,7 +91,8 @@ static uint64_t address_of(const struct silo_kernel_call *call, int32_t index) {
     }
 }
 
-/* Code for CPUs reads whole elements, which C has at multiples of their size alone. */
+/* Refuses arrays on a CPU whose address is not a multiple of the element's size: C code may only
+ * read aligned elements. */
 static int check_elements_apart(const struct silo_kernel_call *call,
                                 const struct silo_located *where, silo_error *error) {
     const struct silo_intake *intake = call->tagged.intake;
@@ -106,7 +109,7 @@ static int check_elements_apart(const struct silo_kernel_call *call,
     return 0;
 }
 
-/* Whether the queue's device can use the memory, as far as an open driver can find out. */
+/* Refuses memory that the queue's device cannot use, as far as drivers that are open can tell. */
 static int check_memory(const struct silo_kernel_call *call, const struct silo_located *where,
                         silo_error *error) {
     const struct silo_intake *intake = call->tagged.intake;
@@ -153,7 +156,7 @@ static int check_memory(const struct silo_kernel_call *call, const struct silo_l
     return 0;
 }
 
-/* The input of the choice; all of it is one allocation. */
+/* The facts about a call from which a variant is chosen. The arrays are owned. */
 struct sight {
     struct silo_seen_call call;
     struct silo_seen *arguments;
@@ -193,7 +196,7 @@ static struct silo_served *known_server(const struct silo_kernel *kernel, uint32
     return one;
 }
 
-/* The form in which a variant is loaded. */
+/* Returns a variant in its loaded form, and loads it if this is its first use. */
 static struct silo_served *serve(struct silo_kernel *kernel, uint32_t number,
                                  const struct silo_located *where, silo_error *error) {
     struct silo_served *served = known_server(kernel, number, where);
@@ -207,7 +210,7 @@ static struct silo_served *serve(struct silo_kernel *kernel, uint32_t number,
     return served;
 }
 
-/* Number the texts of a call that are new, and read it again with their numbers. */
+/* Gives each new text of a call a number, and reads the call again with these numbers. */
 static int number_texts(struct silo_kernel_call *call, silo_error *error) {
     struct silo_texts *texts = &call->kernel->texts;
     for (int32_t i = 0; i < call->tagged.intake->count; i++) {
@@ -224,8 +227,9 @@ static int number_texts(struct silo_kernel_call *call, silo_error *error) {
     return silo_call_read(call, error);
 }
 
-/* Let later calls like this one find the same variant. If the table is full, the choice is made at
- * each call, which is slow and right. */
+/* Adds the call's key to the guard's table, so that later calls with this key find the same
+ * variant. If the table is full, nothing is added: such calls choose a variant each time, slowly
+ * but correctly. */
 static int remember(struct silo_kernel_call *call, struct silo_guard *guard, void *served,
                     silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
@@ -233,7 +237,8 @@ static int remember(struct silo_kernel_call *call, struct silo_guard *guard, voi
         uint64_t known;
         if (number_texts(call, error) != 0)
             return -1;
-        /* Another thread may have numbered them since this call was read, and be here first. */
+        /* Another thread may have numbered the texts since this call was read, and inserted this
+         * key. */
         if (silo_guard_find(guard, call->tagged.key, call->tagged.words, &known) != NULL)
             return 0;
     }
@@ -254,11 +259,11 @@ static int remember(struct silo_kernel_call *call, struct silo_guard *guard, voi
         free(entry);
         return silo_fail_memory(error);
     }
-    return 0; /* nothing is replaced: this key was looked up with the lock held */
+    return 0; /* `replaced` is NULL: the key was not in the table, and the lock was held since */
 }
 
-/* An option of the call that neither a compiler of Silo's nor a config of the kernel has; NULL: all
- * are known, or the file cannot be read. */
+/* Returns an option of the call that is neither an option of any of Silo's compilers nor set by a
+ * config of the kernel. NULL if there is none, or if the file cannot be read. */
 static const char *unknown_option(const struct silo_kernel_call *call) {
     const struct silo_kernel *kernel = call->kernel;
     for (size_t i = 0; i < call->given->option_count; i++) {
@@ -281,7 +286,7 @@ static const char *unknown_option(const struct silo_kernel_call *call) {
     return NULL;
 }
 
-/* The number of the variant that serves a call. */
+/* Sets `*number` to the variant that serves a call. */
 static int choose(const struct silo_kernel_call *call, const struct silo_located *where,
                   uint32_t *number, silo_error *error) {
     const struct silo_kernel *kernel = call->kernel;
@@ -301,7 +306,7 @@ static int choose(const struct silo_kernel_call *call, const struct silo_located
                      kernel->intake.kernel, unknown, kernel->bundle->name);
 }
 
-/* The caller holds the lock. */
+/* Chooses, loads and remembers a variant for a call. The caller holds the bundle's lock. */
 static int miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
                 silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
@@ -356,7 +361,7 @@ int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_ser
     if (launched && grid != NULL && (grid[0] == 0 || grid[1] == 0 || grid[2] == 0))
         return 0;
     silo_fork_lock_take(&call->kernel->bundle->lock);
-    /* Another thread may have been here first. */
+    /* Another thread may have inserted this key while this one waited for the lock. */
     *served = silo_guard_find(&call->kernel->guard, call->tagged.key, call->tagged.words, &hash);
     const int result = *served != NULL ? 0 : miss(call, launched, served, error);
     silo_fork_lock_give(&call->kernel->bundle->lock);

@@ -1,16 +1,17 @@
-/* Calls that nothing was kept for: the variant is chosen, loaded and remembered. */
+/* Calls that the guard's table does not contain: a variant is chosen, loaded and remembered. */
 #ifndef SILO_BUNDLE_MISS_H
 #define SILO_BUNDLE_MISS_H
 
 #include "bundle_call.h"
 
-/* The first call of its kind: choose, load and remember. 0 and `*served`, which stays NULL if the
- * call is `launched` and its grid is empty, because nothing has to be loaded for it. `hash` is the
- * key's hash. */
+/* Chooses, loads and remembers a variant for the first call with its key. Returns 0 and sets
+ * `*served`. If the call is `launched` and its grid is empty, `*served` stays NULL, because nothing
+ * has to be loaded. */
 int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
                    silo_error *error);
 
-/* Which variant it gets, as text. */
+/* Writes a report to `*text`: the variant that the call would use, and the reason against each
+ * other. */
 int silo_call_explain(struct silo_kernel_call *call, char **text, silo_error *error);
 
 #endif

@@ -8,24 +8,26 @@
 
 #include <stdlib.h>
 
-/* Launches of one step; forms of one plan. */
+/* The most launches of one step, and the most forms (distinct sequences of launches) of one plan.
+ */
 #define MOST_LAUNCHES 16384u
 #define MOST_FORMS 64u
 
-/* A served variant as a node; made when it is first added, kept with the plan. */
+/* A variant as a node of a plan; made when it is first added, and freed with the plan. */
 struct part {
     struct part *next; /* owned */
     struct silo_served *served;
-    uint32_t count, bytes;               /* of its values in a block, with their header */
+    uint32_t count, bytes; /* parameters, and bytes of their values in a block, with the header */
     struct silo_parameter_place *places; /* owned */
 };
 
 /* A parameter of a node that is the address of scratch memory. */
 struct scratch_use {
-    uint32_t values, at; /* bytes of the block: of the node's values, and of the address */
+    /* offsets in the block: of the node's values, and of the scratch address */
+    uint32_t values, at;
 };
 
-/* A sequence of parts that was run, and the state that replays it. */
+/* A sequence of nodes that was run, and the backend's state that replays it. */
 struct form {
     struct form *next; /* owned */
     uint32_t count, bytes;
@@ -33,23 +35,24 @@ struct form {
     const struct silo_plan_backend *backend;
     void *state; /* owned */
     uint32_t use_count;
-    struct scratch_use *uses;       /* owned: one a node that needs scratch memory */
-    struct silo_plan_piece *pieces; /* owned: the memory of each */
+    struct scratch_use *uses;       /* owned: an entry for each parameter that is scratch memory */
+    struct silo_plan_piece *pieces; /* owned: the memory for each entry of `uses` */
     struct silo_plan_scratch scratch;
 };
 
 struct silo_step_plan {
     silo_queue queue;
     struct part *parts;        /* owned list */
-    struct form *forms, *last; /* owned list; the form of the last run */
+    struct form *forms, *last; /* owned list, last used first; the form of the last run */
     uint32_t form_count;
-    const struct part **step; /* owned: the launches that were added */
+    const struct part **step; /* owned: the launches added since the last run */
     uint32_t count, room;
-    uint8_t *block; /* owned: their values, one behind the other */
+    uint8_t *block; /* owned: the values of these launches, one after the other */
     uint32_t bytes, block_room;
-    bool begun, spoilt; /* launches were added since the last run; one of them failed */
-    uint32_t taken;     /* atomic */
-    struct silo_bundle_step *followed; /* owned; NULL: launches are added one by one */
+    bool begun, spoilt; /* launches were added since the last run; adding one of them failed */
+    uint32_t taken;     /* atomic: whether a thread uses the plan */
+    struct silo_bundle_step *followed; /* owned: the bundle's plan that makes the launches; NULL if
+                                          the caller adds them */
 };
 
 struct silo_step_plan *silo_bundle_plan_new(const silo_queue *queue, silo_error *error) {
@@ -129,7 +132,7 @@ static int find_places(struct part *part, silo_error *error) {
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,
                          "%s: the driver states %lld parameters of the code, the bundle %u",
                          served->variant->kernel.data, (long long)stated, served->packing.count);
-    /* Rounded up, so that the next one's values are aligned as a tensor map has to be. */
+    /* Rounded up to 64, so that the values of the next node are aligned as tensor maps require. */
     part->bytes = (uint32_t)((sizeof(struct silo_plan_values) + end + 63) / 64 * 64);
     return 0;
 }
@@ -156,7 +159,7 @@ static struct part *new_part(struct silo_step_plan *plan, struct silo_served *se
     return part;
 }
 
-/* Most steps are as the one before them. */
+/* Fast path: most steps have the same launches as the step before. */
 static const struct part *find_part(struct silo_step_plan *plan, struct silo_served *served,
                                     silo_error *error) {
     const struct form *last = plan->last;
@@ -247,7 +250,8 @@ static bool is_form(const struct silo_step_plan *plan, const struct form *form) 
            memcmp(form->parts, plan->step, plan->count * sizeof *plan->step) == 0;
 }
 
-/* Bytes of scratch or profile memory that a program needs, by the kind of parameter `number`. */
+/* Returns the bytes of scratch or profile memory that each program needs for parameter `number`, or
+ * 0 if it is another kind of parameter. */
 static uint64_t scratch_of(const struct part *part, uint32_t number, uint32_t *align) {
     const struct silo_function *function = &part->served->function;
     const uint8_t pack = part->served->packing.packed[number].pack;
@@ -262,7 +266,7 @@ static uint64_t programs_of(const struct silo_step_plan *plan, const struct scra
     return values->enabled ? silo_plan_programs(values->grid) : 0;
 }
 
-/* Whether the form has the scratch memory that this step needs. */
+/* Whether the form's scratch memory is large enough for the grids of this step. */
 SILO_INLINE bool has_room(const struct silo_step_plan *plan, const struct form *form) {
     for (uint32_t i = 0; i < form->use_count; i++)
         if (programs_of(plan, &form->uses[i]) > form->pieces[i].programs)
@@ -270,8 +274,8 @@ SILO_INLINE bool has_room(const struct silo_step_plan *plan, const struct form *
     return true;
 }
 
-/* Allocate scratch memory for this step, at least as much as the form `before` (may be NULL) had.
- */
+/* Allocates scratch memory for this step, and at least as much as the form `before` had (NULL:
+ * none). */
 static int take_scratch(const struct silo_step_plan *plan, struct form *form,
                         const struct form *before, silo_error *error) {
     uint32_t at = 0, count = 0, align;
@@ -339,7 +343,7 @@ static int open_form(const struct silo_step_plan *plan, struct form *form, silo_
     return result;
 }
 
-/* The form that was not used for the longest time makes room. */
+/* Frees the least recently used form. */
 static void drop_oldest(struct silo_step_plan *plan) {
     struct form **link = &plan->forms;
     while ((*link)->next != NULL)
@@ -372,8 +376,8 @@ static struct form *new_form(struct silo_step_plan *plan, const struct form *bef
     return form;
 }
 
-/* The form of the step, which is then the first of the list. One whose scratch memory is too small
- * is replaced. */
+/* Returns the form of the current step and moves it to the front of the list. A form whose scratch
+ * memory is too small is replaced by a new one. */
 static struct form *find_form(struct silo_step_plan *plan, silo_error *error) {
     struct form **link = &plan->forms;
     while (*link != NULL && !is_form(plan, *link))
@@ -412,7 +416,8 @@ static int run_step(struct silo_step_plan *plan, void *stream, silo_error *error
     if (form->backend->launch(form->state, stream, error) == 0)
         return 0;
     if (form->backend == &silo_cpu_plan && error->code == SILO_ERROR_LAUNCH)
-        error->code = silo_call_cpu_code(error->driver_code); /* as silo_launch has it */
+        /* the same translation as in silo_launch */
+        error->code = silo_call_cpu_code(error->driver_code);
     return -1;
 }
 

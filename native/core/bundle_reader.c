@@ -1,5 +1,6 @@
-/* A bundle opened: its manifest verified at once, kernels and variants at their first use, each
- * blob when it is read. Nothing is executed (silo.bundle.reader). */
+/* Reads an open bundle: the manifest is verified on opening, kernels and variants are decoded at
+ * their first use, and each blob is verified when it is read. Nothing is executed. The counterpart
+ * in Python is silo.bundle.reader. */
 #include "bundle_codec.h"
 #include "fork_lock.h"
 #include "host_digest.h"
@@ -12,14 +13,14 @@
 #include <stdlib.h>
 
 struct silo_reader {
-    /* Held while anything is decoded: tables, kernels and variants are made once, by the first
-     * thread that needs them, and never change afterwards. */
+    /* Held while a table, kernel or variant is decoded. Each is decoded once, by the first thread
+     * that needs it, and never changes afterwards. */
     struct silo_fork_lock decoding;
     struct silo_manifest manifest;
     const uint8_t *data; /* borrowed */
-    bool may_change;     /* see struct silo_reader_source */
+    bool may_change;     /* as in struct silo_reader_source */
     const char *name;    /* in the arena */
-    char *text;          /* owned: the manifest, parsed in place */
+    char *text;          /* owned: the manifest's text, which the parser modifies in place */
     char identity[SILO_SHA256_HEX];
 };
 
@@ -68,7 +69,7 @@ static int refuse_manifest(const struct silo_reader *reader, int code, const cha
                         reader->name, problem);
 }
 
-/* The manifest's frame, in `*text`, decompressed in its place. */
+/* Replaces the stored manifest in `*text` by its decompressed text. */
 static int expand_manifest(const struct silo_reader *reader, char **text, size_t *bytes,
                            silo_error *error) {
     const uint8_t *stored = (const uint8_t *)*text;
@@ -95,7 +96,8 @@ static int expand_manifest(const struct silo_reader *reader, char **text, size_t
     return code == 0 ? 0 : refuse_manifest(reader, code, problem, error);
 }
 
-/* The verified text; `*text` is freed by the caller, also if this fails. */
+/* Reads the manifest, verifies its hash and decompresses it. The caller frees `*text`, even if this
+ * fails. */
 static int read_manifest(const struct silo_reader *reader, char **text, size_t *bytes,
                          silo_error *error) {
     const struct silo_header *header = &reader->manifest.header;
@@ -104,7 +106,7 @@ static int read_manifest(const struct silo_reader *reader, char **text, size_t *
     *text = malloc(*bytes + 1);
     if (*text == NULL)
         return silo_fail_memory(error);
-    /* Copied first and hashed then: the file's pages could change in between. */
+    /* Copied before hashing: the mapped file could change in between. */
     memcpy(*text, reader->data + header->manifest_offset, *bytes);
     silo_sha256(*text, *bytes, digest);
     if (memcmp(digest, header->manifest_sha256, sizeof digest) != 0)
@@ -320,7 +322,8 @@ int silo_reader_host_digest(struct silo_reader *reader, uint32_t kernel, uint32_
     const struct silo_variant *decoded = silo_reader_variant(reader, kernel, variant, error);
     if (decoded == NULL)
         return -1;
-    silo_fork_lock_take(&reader->decoding); /* the known names may grow */
+    /* the lock guards the known names, which silo_reader_learn may replace */
+    silo_fork_lock_take(&reader->decoding);
     const int result = silo_host_digest(&reader->manifest, kernel, variant, decoded, digest);
     silo_fork_lock_give(&reader->decoding);
     return result == 0 ? 0 : silo_fail_memory(error);
@@ -335,7 +338,7 @@ static int refuse_blob(const struct silo_reader *reader, const struct silo_blob 
     return silo_fail_at(error, code, field, blob->offset, "%s: %s", reader->name, problem);
 }
 
-/* Whether bytes are a blob's. */
+/* Checks that bytes have the size and SHA-256 of a blob. */
 static int check_bytes(const struct silo_reader *reader, const struct silo_blob *row,
                        const uint8_t *raw, silo_error *error) {
     uint8_t digest[SILO_SHA256_BYTES];
@@ -365,7 +368,8 @@ int silo_reader_copy(const struct silo_reader *reader, uint32_t blob, uint8_t *t
     const uint8_t *stored = reader->data + row->offset;
     char problem[SILO_CODEC_PROBLEM];
     int code = 0;
-    /* The hashed bytes are the caller's, even if others write the file meanwhile. */
+    /* Copied or decompressed before hashing: the hashed bytes are the ones that the caller gets,
+     * even if another process writes to the file. */
     if (row->compressed)
         code = silo_codec_expand(stored, (size_t)row->stored_bytes, to, (size_t)row->raw_bytes,
                                  problem);

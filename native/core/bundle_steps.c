@@ -9,11 +9,12 @@
 
 #include <stdlib.h>
 
-/* An argument of a launch that is not the same in every call. */
+/* An argument of a launch whose value differs between calls of the plan. */
 struct filled {
     silo_argument *to;
-    uint32_t argument;           /* of the plan; read if there is no program */
-    struct silo_program program; /* owned; NULL code: none */
+    uint32_t argument; /* number of the plan's argument to copy, if `program` is empty */
+    /* owned: computes the value; its code is NULL if an argument is copied */
+    struct silo_program program;
 };
 
 struct filled_axis {
@@ -23,28 +24,29 @@ struct filled_axis {
 
 struct form {
     const struct silo_recorded_form *recorded;
-    struct silo_program *holds; /* owned, `hold_count` of them */
-    uint64_t shaped;            /* arguments whose extents or strides are read: bits by number */
+    struct silo_program *holds; /* owned, `hold_count` of them: conditions on the arguments under
+                                   which the form applies */
+    uint64_t shaped;            /* bit mask of arguments whose extents or strides are read */
     struct silo_step_launch *launches; /* owned, `launch_count` of them */
     uint32_t filled_count, axis_count;
     struct filled *filled;    /* owned */
     struct filled_axis *axes; /* owned */
-    silo_argument *arguments; /* owned: of all launches */
-    silo_named *options;      /* owned: as well */
-    int64_t (*grids)[3];      /* owned: one a launch */
+    silo_argument *arguments; /* owned: the arguments of all launches */
+    silo_named *options;      /* owned: the options of all launches */
+    int64_t (*grids)[3];      /* owned: the grid of each launch */
 };
 
 struct silo_bundle_step {
     struct silo_bundle *bundle;
     const struct silo_recorded_plan *plan;
     struct form *forms; /* owned, `form_count` of them */
-    /* Values of the call, one for each argument. */
+    /* The arguments of the current call: an entry for each argument in each array. */
     int64_t *values, (*compact)[SILO_MAX_AXES]; /* owned */
     const int64_t **shapes, **strides;          /* owned */
     int32_t *ranks;                             /* owned */
 };
 
-/* ---- making ---- */
+/* ---- making a plan ---- */
 
 static silo_argument argument_of(const struct silo_value *value) {
     silo_argument made = {0};
@@ -73,7 +75,7 @@ static silo_argument argument_of(const struct silo_value *value) {
     return made;
 }
 
-/* Which arrays an expression reads the extents or strides of. */
+/* Marks the arrays whose extents or strides an expression reads. */
 static void note_shapes(const struct silo_recorded_plan *plan, struct form *form,
                         const struct silo_node *node) {
     if (node->type == SILO_NODE_EXTENT || node->type == SILO_NODE_STRIDE)
@@ -214,7 +216,7 @@ static const struct silo_recorded_plan *find_plan(const struct silo_bundle *bund
 
 /* ---- consent ---- */
 
-/* The digests of the CPU's code of a plan's kernels. */
+/* The digests of the native CPU code that a plan's kernels may call. */
 struct codes {
     char (*digests)[SILO_SHA256_HEX]; /* owned */
     size_t count, room;
@@ -429,7 +431,8 @@ static bool is_value(const struct silo_value *value, const silo_argument *argume
     }
 }
 
-/* Read an argument for a form. Its fault is written to `why`. */
+/* Reads an argument for a form. Returns false, with the reason in `why`, if the form cannot take
+ * it. */
 static bool takes(struct silo_bundle_step *step, const struct form *form, uint32_t number,
                   const silo_argument *argument, struct silo_wording *why) {
     const struct silo_recorded_argument *wanted = &form->recorded->arguments[number];

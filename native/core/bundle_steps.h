@@ -1,13 +1,13 @@
-/* Plans that a bundle keeps (silo.core.recorded_plans), ready for calls: which launches a call
- * makes, and with what. */
+/* Plans that are stored in a bundle (silo.core.recorded_plans): computes the launches of a call,
+ * with their arguments and grids. */
 #ifndef SILO_BUNDLE_STEPS_H
 #define SILO_BUNDLE_STEPS_H
 
 #include "bundle_kernel.h"
 
-struct silo_bundle_step; /* used by one thread at a time */
+struct silo_bundle_step; /* one thread uses it at a time */
 
-/* The plan of this name; its kernels are found in the bundle. On a CPU the plan needs consent,
+/* Makes the plan of this name and finds its kernels in the bundle. On a CPU the plan needs consent,
  * because it decides the arguments of native code. NULL with `error` filled. */
 struct silo_bundle_step *silo_bundle_step_new(struct silo_bundle *bundle, const char *name,
                                               const silo_queue *queue, silo_error *error);
@@ -15,7 +15,7 @@ void silo_bundle_step_free(struct silo_bundle_step *step); /* NULL is allowed */
 
 const struct silo_recorded_plan *silo_bundle_step_plan(const struct silo_bundle_step *step);
 
-/* One launch of a call; its memory is the step's. */
+/* One launch of a call. Its memory belongs to the plan. */
 struct silo_step_launch {
     struct silo_kernel *kernel;
     silo_argument *arguments;
@@ -23,8 +23,8 @@ struct silo_step_launch {
     silo_call call;
 };
 
-/* The launches of a call, until the next one: `*count` of them. NULL with `error` filled:
- * SILO_ERROR_NO_VARIANT with the reason against each form in `details`. */
+/* Returns the `*count` launches of a call, which are valid until the next call. NULL with `error`
+ * filled: SILO_ERROR_NO_VARIANT with the reason against each form in `details`. */
 const struct silo_step_launch *silo_bundle_step_fill(struct silo_bundle_step *step,
                                                      const silo_argument *arguments, size_t given,
                                                      uint32_t *count, silo_error *error);

@@ -1,4 +1,4 @@
-/* The order of texts is their bytes' order, which in UTF-8 is also their code points' order. */
+/* Compares texts byte by byte. For UTF-8 this is also the order of code points. */
 #ifndef SILO_BYTES_ORDER_H
 #define SILO_BYTES_ORDER_H
 

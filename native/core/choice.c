@@ -9,7 +9,8 @@
 
 /* A variant that the choice may return. */
 struct candidate {
-    int preferred; /* 1: it has the config that the dispatch rules name; 2: and their compiler */
+    int preferred; /* 1: has the config that the dispatch rules chose; 2: and is made by the
+                      compiler they chose; else 0 */
     int64_t assumes, narrow;
     uint32_t number;
 };
@@ -32,7 +33,8 @@ static bool same_extents(const struct silo_named_extents *left,
              (left->strides == NULL || memcmp(left->strides, right->strides, bytes) == 0)));
 }
 
-/* Whether a rule's parameter equals a group's, whatever the kernel does through it. */
+/* Whether a parameter of the rules' signature equals one of a group's. The effect is not compared:
+ * rules are stored for SILO_EFFECT_BOTH. */
 static bool same_parameter(const struct silo_signature_parameter *rule,
                            const struct silo_signature_parameter *one) {
     return silo_string_same(rule->name, one->name) && rule->kind == one->kind &&
@@ -77,8 +79,8 @@ static int no_key_value(const struct silo_situation *at, const struct silo_value
     return -1;
 }
 
-/* The config that the dispatch rules name for variants of a group, and its compiler; NULL without
- * rules for them. -1 with `error`. */
+/* Looks up the config that the dispatch rules choose for this call among variants of a group, and
+ * its compiler. `found->config` is NULL if no rules are for this group. Returns -1 with `error`. */
 static int ruled(const struct silo_situation *at, const struct silo_group *group,
                  struct silo_ruled *found, silo_error *error) {
     const struct silo_kernel_info *kernel = at->kernel;
@@ -110,8 +112,8 @@ static int ruled(const struct silo_situation *at, const struct silo_group *group
     return result;
 }
 
-/* How much the variants of a group assume: facts and constants, then how narrow their integers
- * are. */
+/* Sets how much the variants of a group assume: the number of facts and constants, and how much
+ * narrower than 64 bits its integers are. */
 static void specificity(const struct silo_group *group, struct candidate *candidate) {
     const struct silo_signature *signature = group->signature;
     candidate->assumes =
@@ -124,7 +126,7 @@ static void specificity(const struct silo_group *group, struct candidate *candid
     }
 }
 
-/* How well a variant fits what the rules name: see struct candidate. */
+/* Returns the value of `preferred` in struct candidate for a variant. */
 static int preference(const struct silo_situation *at, const struct silo_ruled *rule,
                       uint32_t number) {
     if (rule->config == NULL ||
@@ -152,7 +154,7 @@ static int rank_group(const struct silo_situation *at, const struct silo_group *
     return 0;
 }
 
-/* Best first. */
+/* Orders candidates for qsort, the best first. */
 static int compare(const void *left, const void *right) {
     const struct candidate *a = left, *b = right;
     if (a->preferred != b->preferred)
@@ -180,9 +182,8 @@ static int rank(const struct silo_situation *at, struct ranking *ranking, silo_e
     return 0;
 }
 
-/* Up to `most` variants that are accepted, best first, into `numbers`; returns their number, -1
- * with `error`.
- */
+/* Writes the numbers of up to `most` variants that accept the call, best first. Returns how many it
+ * wrote, or -1 with `error`. */
 static int64_t accepted(const struct silo_situation *at, uint32_t most, uint32_t *numbers,
                         silo_error *error) {
     struct ranking ranking = {0};

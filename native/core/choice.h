@@ -1,36 +1,37 @@
-/* The choice among the variants of a kernel for one call, with the reason against each, for calls
- * from C and from Python (native/python/bundle_choice.c). */
+/* Chooses the variant of a bundle's kernel for a call, and reports the reasons against each. Used
+ * for calls from C and from Python (native/python/bundle_choice.c). */
 #ifndef SILO_CHOICE_H
 #define SILO_CHOICE_H
 
 #include "seen.h"
 #include "wording.h"
 
-/* The variant that serves a call on a device: 0 and `*number`. Variants are decoded best first and
- * only until one is accepted.
+/* Sets `*number` to the variant that serves a call on a device, and returns 0. Variants are decoded
+ * from the best on, until one accepts the call.
  *
- * -1 with SILO_ERROR_NO_VARIANT and `details`; if the closest variants all fail for one kind of
- * reason, instead with its code (SILO_ERROR_KIND, NULL, MISSING, DTYPE, MISALIGNED, SHAPE, GRID,
- * EXPRESSION) and a text that names the argument, the requirement and the given value. Also -1 with
- * SILO_ERROR_DAMAGED and the like, if a row of the file that the choice reads is wrong. */
+ * -1 with SILO_ERROR_NO_VARIANT and `details`. If the variants that come closest all fail for the
+ * same kind of reason, the code is that reason's (SILO_ERROR_KIND, NULL, MISSING, DTYPE,
+ * MISALIGNED, SHAPE, GRID, EXPRESSION), and the text names the argument, the requirement and the
+ * given value. SILO_ERROR_DAMAGED and other codes of the reader: a part of the file that the choice
+ * needs is wrong. */
 int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
                 const struct silo_place *place, uint32_t *number, silo_error *error);
 
-/* All variants that serve the call, best first, at most `most` of them. `*numbers`
- * is freed with free(); -1 with `error` filled only if the file cannot be read or memory is out:
- * for a call without a variant `*count` is 0. */
+/* Lists the variants that accept the call, best first, at most `most` of them. Free `*numbers` with
+ * free(). If no variant accepts the call, `*count` is 0. -1 with `error` filled only if the file
+ * cannot be read or memory is out. */
 int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
                      const struct silo_place *place, uint32_t most, uint32_t **numbers,
                      uint32_t *count, silo_error *error);
 
-/* The decision on one variant: silo_decide's code, with the variant in one line and the reason. -1
- * with `error` filled where the file cannot be read. */
+/* Decides whether one variant accepts the call. Returns the code of silo_decide, and writes the
+ * variant in one line and the reason. -1 with `error` filled if the file cannot be read. */
 int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
                        const struct silo_seen_call *call, const struct silo_place *place,
                        struct silo_wording *label, struct silo_wording *reason, silo_error *error);
 
-/* The call, the device, and a line a variant: chosen, accepted or rejected, and why. `*text` is
- * freed with free(). -1 with `error` filled. */
+/* Writes a report: the call, the device, and a line for each variant (chosen, accepted or rejected)
+ * with the reason. Free `*text` with free(). -1 with `error` filled. */
 int silo_choice_explain(struct silo_reader *reader, uint32_t kernel,
                         const struct silo_seen_call *call, const struct silo_place *place,
                         char **text, silo_error *error);

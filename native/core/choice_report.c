@@ -64,7 +64,7 @@ static void add_value(struct silo_wording *text, const struct silo_seen *seen) {
     silo_value_repr(text, &seen->number);
 }
 
-/* The call in one line, with the guard's facts about each argument. */
+/* Writes the call in one line, with the guard's facts about each argument. */
 static void add_call(struct silo_wording *text, const struct silo_situation *at) {
     static const struct {
         unsigned flag;
@@ -106,7 +106,8 @@ enum {
     KINDS,
     TYPES,
     VALUES
-}; /* the number of the first failed check: a smaller number means a worse match */
+}; /* The check at which a variant fails first. The checks are made in this order, so that a smaller
+      number means a worse match. */
 
 static int depth_of(int code) {
     switch (code) {
@@ -123,11 +124,11 @@ static int depth_of(int code) {
     }
 }
 
-/* The worst difference between a call and a variant. */
+/* The first check that a variant fails for a call. */
 struct obstacle {
     int code, depth;
-    int64_t
-        parameter; /* the last mismatch of the argument that the text is about; -1: about none */
+    int64_t parameter; /* the argument that the text names: the last one that fails this check; -1
+                          if the text names none */
 };
 
 static struct obstacle obstacle_of(const struct silo_situation *at,
@@ -147,9 +148,9 @@ static struct obstacle obstacle_of(const struct silo_situation *at,
     return worst;
 }
 
-/* The reasons of the closest variants against a call. */
+/* The common reason of the variants that come closest to the call. */
 struct verdict {
-    int code, depth; /* SILO_ERROR_NO_VARIANT where they do not agree */
+    int code, depth; /* SILO_ERROR_NO_VARIANT if their reasons differ */
     const struct silo_variant *variant;
     int64_t parameter;
 };
@@ -170,7 +171,8 @@ static void add_verdict(struct verdict *verdict, const struct obstacle *one,
     }
 }
 
-/* Whether the error code alone is the whole reason. */
+/* Whether `code` describes the failure by itself, so that it can be returned instead of
+ * SILO_ERROR_NO_VARIANT. */
 static bool is_plain(const struct verdict *verdict) {
     if (verdict->variant == NULL)
         return false;

@@ -1,11 +1,11 @@
-/* The clock of launches on the CPU, and the pause of a thread that looks for a change. */
+/* The clock for CPU launches, and the pause instruction for loops that spin. */
 #ifndef SILO_CPU_CLOCK_H
 #define SILO_CPU_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds of a clock that is never set. */
+/* Returns nanoseconds of the monotonic clock. */
 static inline uint64_t silo_cpu_now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);

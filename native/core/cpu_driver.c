@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The fault of the calling thread's last launch, whichever threads ran it. */
+/* The fault of the calling thread's last launch, even if another thread ran the failing program. */
 static _Thread_local struct silo_fault fault;
 
 static silo_cpu_entry *entry_of(const struct silo_function *function) {
@@ -36,9 +36,10 @@ static silo_cpu_entry *entry_of(const struct silo_function *function) {
     return entry;
 }
 
-/* One program that waits for nothing and takes no scratch: no other thread takes part, so that the
- * launch takes little more than the call. `thread` has run a kernel before, and is registered with
- * the crash report, which reads only the launch of the job. */
+/* Runs a launch of one program, without scratch memory and without waiting, on the calling thread.
+ * Little more than a function call is needed, because no other thread takes part. `thread` has run
+ * a kernel before, so that the crash report can find it; of the job, the report reads only the
+ * launch. */
 static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *thread) {
     const struct silo_function *function = launch->function;
     silo_cpu_entry *entry = entry_of(function);
@@ -71,13 +72,13 @@ static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *
     return error;
 }
 
-/* Programs of less nanoseconds than this are not cut into parts. */
+/* Programs shorter than this many nanoseconds are not split into parts. */
 #define LEAST_CUT 20000
 
-/* The number of parts to make of each program: a power of two, at most `most`, for the shortest
- * launch if each thread runs parts of one length after the other. Twice as many parts cost a
- * sixteenth more in all; parts with the fewest rows that a kernel allows cost five sixteenths more.
- */
+/* Returns into how many parts each program should be split: the power of two, at most `most`, with
+ * the shortest estimated launch, if each thread runs parts of equal length one after the other. The
+ * estimate adds a sixteenth to the total work for each doubling, and five sixteenths for the
+ * smallest parts that the kernel allows. */
 static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
     uint32_t best = 1;
     uint64_t least = UINT64_MAX;
@@ -91,9 +92,10 @@ static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
     return best;
 }
 
-/* The parts of a launch that has few programs for its threads, and long ones (`known`: their time
- * in 1/16 nanosecond; 0: unknown). Only kernels of a size that others do not reach are considered.
- */
+/* Returns into how many parts to split each program. This is more than 1 only if the launch has few
+ * programs for its threads, programs are long (`known` is the time of a program in 1/16 nanosecond;
+ * 0: unknown), and the kernel can split them: a kernel that is called without programs returns the
+ * most parts that it can make. */
 static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
     const struct silo_cpu_share *share = &launch->share;
     uint64_t threads = (uint64_t)silo_cpu_threads();
@@ -102,7 +104,8 @@ static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
     if (launch->scratch_bytes == 0 || threads < 2 || launch->total >= 4 * threads ||
         (known != 0 && known < UINT64_C(16) * LEAST_CUT) || share->chunk == 1 || share->cooperative)
         return 1;
-    /* Within a launch the thread's scratch memory is in use, and kernels may write theirs early. */
+    /* In a nested launch, the outer kernel uses the thread's scratch memory, which a kernel may
+     * write even in a call without programs. */
     struct silo_cpu_thread *thread = silo_cpu_make_thread();
     if (thread == NULL || atomic_load_explicit(&thread->running, memory_order_relaxed) != NULL)
         return 1;
@@ -120,7 +123,8 @@ static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
 
 static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t total) {
     struct silo_function *function = launch->function;
-    struct silo_fault own; /* the thread's is of launches within this one, until it is done */
+    /* a local: launches made by this launch's programs write to the thread's `fault` */
+    struct silo_fault own;
     own.text[0] = '\0';
     struct silo_cpu_launch asked = {
         .entry = entry_of(function),
@@ -193,7 +197,7 @@ static int write_all(int file, const char *data, size_t size) {
     return 0;
 }
 
-/* dlopen, with its message. */
+/* Calls dlopen and copies its error message. */
 static void *open_path(const char *path, char *error, size_t error_size) {
     silo_loader_take();
     const bool usable = silo_loader_usable();
@@ -207,7 +211,8 @@ static void *open_path(const char *path, char *error, size_t error_size) {
 }
 
 #ifdef __linux__
-/* A number written in slashes and dots, which do not change the path that it is added to. */
+/* Appends the bits of a number to a path: "/" for 0 and "/./" for 1. This makes the path unique,
+ * but it still names the same file. */
 static char *spell(char *end, uint64_t number, int bits) {
     for (int bit = 0; bit < bits; bit++, number >>= 1) {
         *end++ = '/';
@@ -217,22 +222,23 @@ static char *spell(char *end, uint64_t number, int bits) {
     return end;
 }
 
-/* Give a mapped object another name in the loader. Its path contains the number of a descriptor,
- * which is closed and later reused for other files: a program that finds objects by their names
- * (for a backtrace) would then read the wrong file. */
+/* Renames a mapped object in the loader's list. Its path contains the number of a file descriptor
+ * that is closed and later reused for other files, so that a program that opens objects by their
+ * names (for a backtrace) would read the wrong file. */
 static void forget_descriptor(void *object) {
     struct link_map *map = NULL;
     if (dlinfo(object, RTLD_DI_LINKMAP, &map) != 0)
         return;
     char *number = strrchr(map->l_name, '/');
     if (number != NULL && number[1] != '\0')
-        number[1] = '-'; /* no descriptor begins so */
+        number[1] = '-'; /* '-' instead of a digit: the path names no file descriptor */
 }
 
-/* The loader takes two objects of one path for one and the same, even when the file behind it has
- * changed, and the number of a closed descriptor comes back. So the path is unique among loaded
- * objects: the file's inode, whichever copy of this library in the process has loaded it, and a
- * serial number for systems whose numbers of these files are not unique. */
+/* Maps an object from a file in memory. The loader takes objects with the same path for the same
+ * object, even if the file behind the path has changed, and numbers of closed descriptors are
+ * reused. So the path is made unique among loaded objects: it contains the file's inode, which also
+ * differs between copies of this library in a process, and a serial number for systems whose inodes
+ * are not unique for such files. */
 static void *open_memory(const void *data, size_t size, char *error, size_t error_size) {
     static _Atomic uint32_t serial;
     int file = memfd_create("silo-kernel", MFD_CLOEXEC);
@@ -265,7 +271,7 @@ static void *open_file(const void *data, size_t size, const char *directory, cha
                        size_t error_size) {
     char folder[3072], path[3200];
     snprintf(folder, sizeof folder, "%s/silo-XXXXXX", directory);
-    if (mkdtemp(folder) == NULL) { /* made 0700 */
+    if (mkdtemp(folder) == NULL) { /* with mode 0700 */
         snprintf(error, error_size, "cannot make a folder in %s: %s", directory, strerror(errno));
         return NULL;
     }
@@ -279,7 +285,7 @@ static void *open_file(const void *data, size_t size, const char *directory, cha
         if (file >= 0)
             close(file);
     }
-    unlink(path); /* the mapping keeps the memory */
+    unlink(path); /* the mapping keeps the file's contents */
     rmdir(folder);
     return object;
 }
@@ -295,8 +301,8 @@ void *silo_cpu_open(const void *data, size_t size, const char *directory, char *
     return open_file(data, size, directory ? directory : "/tmp", error, error_size);
 }
 
-/* Whether an address lies in the mapped object itself. The loader looks for a name in the libraries
- * that an object needs, too: `abort` is found in every one. */
+/* Whether an address is in the object itself. dlsym also searches the libraries that an object
+ * depends on: it finds `abort` in every object. */
 static bool lies_in(void *object, const void *address, Dl_info *where) {
 #ifdef __linux__
     struct link_map *own = NULL;
@@ -316,7 +322,8 @@ static bool lies_in(void *object, const void *address, Dl_info *where) {
 }
 
 #ifdef __GLIBC__
-/* The object that is mapped at `base`, and an executable address in it. */
+/* Input and result of a search: the base address of an object, and an address in it; `runs` is set
+ * if that memory is executable. */
 struct place {
     ElfW(Addr) base, address;
     bool runs;
@@ -337,7 +344,7 @@ static int look_at_segments(struct dl_phdr_info *object, size_t size, void *data
     return 1;
 }
 
-/* Whether the object's symbol there is a function, in executable memory. */
+/* Whether the object's symbol at this address is a function in executable memory. */
 static bool is_function(void *object, const void *address) {
     Dl_info where = {0};
     void *found = NULL;
@@ -348,16 +355,17 @@ static bool is_function(void *object, const void *address) {
     const ElfW(Sym) *symbol = found;
     struct place place = {own->l_addr, (ElfW(Addr))address, false};
     dl_iterate_phdr(look_at_segments, &place);
-    return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && place.runs; /* as in 32 bits */
+    /* ELF32_ST_TYPE is the same macro */
+    return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && place.runs;
 }
 #else
 static bool is_function(void *object, const void *address) {
     (void)object, (void)address;
-    return true; /* this C library lacks the function */
+    return true; /* not checked: this C library lacks dladdr1 */
 }
 #endif
 
-/* Call it with the loader's lock held. */
+/* The caller holds the loader's lock. */
 static void *find_symbol(void *object, const char *name, char *error, size_t error_size) {
     Dl_info where = {0};
     if (!silo_loader_usable()) {
@@ -387,7 +395,7 @@ void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_
 
 void silo_cpu_close(void *object) {
     silo_loader_take();
-    if (silo_loader_usable()) /* else it stays loaded */
+    if (silo_loader_usable()) /* otherwise the object stays loaded */
         dlclose(object);
     silo_loader_give();
 }

@@ -1,4 +1,4 @@
-/* The CPU driver: shared objects from memory, kernels run on the thread pool. */
+/* The CPU driver: maps shared objects from memory, and runs kernels on the thread pool. */
 #ifndef SILO_CPU_DRIVER_H
 #define SILO_CPU_DRIVER_H
 
@@ -8,13 +8,14 @@
 
 extern const struct silo_driver silo_cpu_driver;
 
-/* Map an object; NULL with `error` filled. Owned by the caller, freed with silo_cpu_close. It is
- * mapped from memory if the system supports that; else through a file in a new 0700 folder under
- * `directory`, removed again before this returns. */
+/* Maps an object; NULL with `error` filled. Owned by the caller, freed with silo_cpu_close. The
+ * object is mapped from memory if the system supports that; otherwise it is written to a file in a
+ * new folder of mode 0700 under `directory`, which is removed before this function returns. */
 void *silo_cpu_open(const void *data, size_t size, const char *directory, char *error,
                     size_t error_size);
 
-/* The kernel with this name; NULL with `error` filled if the object itself does not define it. */
+/* Returns the kernel with this name. NULL with `error` filled if the object does not define it
+ * itself. */
 void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_size);
 
 void silo_cpu_close(void *object);

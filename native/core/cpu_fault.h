@@ -1,62 +1,66 @@
-/* The memory that a CPU launch lends its kernel: room for an error message, and callbacks while it
- * runs. Both are also declared in silo.launch.cpu_objects, and in the emitted C
- * (src/silo/kinds/triton/cpu/runtime/fault.h, emit/kernel_text.py, runtime/wait.h, runtime/turns.h,
- * lower/atomic.py; src/silo/emulation/runtime/silo_threads/grid_barrier.h). */
+/* The context that a CPU launch passes to its kernel: memory for an error message, and functions
+ * that the kernel may call. The same structs are declared in silo.launch.cpu_objects and in the
+ * emitted C (src/silo/kinds/triton/cpu/runtime/fault.h, emit/kernel_text.py, runtime/wait.h,
+ * runtime/turns.h, lower/atomic.py; src/silo/emulation/runtime/silo_threads/grid_barrier.h). */
 #ifndef SILO_CPU_FAULT_H
 #define SILO_CPU_FAULT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Only the first bytes are set for a launch; the text is written by a kernel that fails. */
+/* The error message of a kernel. A launch initializes only the first bytes; a kernel that fails
+ * writes the text. */
 struct silo_fault {
-    uint32_t bytes;  /* of the struct that this begins; later members are absent */
-    int32_t claimed; /* atomic: the first to fail turns 0 into 1 and may write the text */
-    char text[1016]; /* the fault and its place; ends with 0; "" without a fault */
+    uint32_t bytes; /* size of the enclosing struct; a kernel must not use members beyond it */
+    /* atomic: the first program to fail changes 0 to 1 and may then write the text */
+    int32_t claimed;
+    char text[1016]; /* the fault and its place, zero-terminated; "" without a fault */
 };
 
-/* For kernels with atomics (cpu_turns.c), which enter before their first program and leave after
- * their last. `wants` is a set of bits; the answer is one of them, or 0. 1: no other kernel
- * runs meanwhile. 2: other kernels change a place only while they hold the lock of its block. */
+/* Called by kernels with atomics (cpu_turns.c): `enter` before their first program, `leave` after
+ * their last. `wants` is a set of bits, of which `enter` returns one, or 0. 1: no other kernel with
+ * atomics runs until `leave`. 2: kernels change an address only while they hold the lock of its
+ * block. */
 struct silo_cpu_turns {
     uint32_t (*enter)(void *context, uint32_t wants);
     void (*leave)(void *context);
-    void (*yield)(void);         /* while another holds a lock for long */
-    struct silo_cpu_lock *locks; /* SILO_CPU_LOCKS of them */
+    void (*yield)(void);         /* called in a loop while another kernel holds a lock for long */
+    struct silo_cpu_lock *locks; /* an array of SILO_CPU_LOCKS */
 };
 
 enum { SILO_CPU_LOCKS = 1024 };
 
 struct silo_cpu_lock {
-    _Alignas(64) uint32_t taken; /* atomic */
+    _Alignas(64) uint32_t taken; /* atomic: whether a kernel holds the lock */
 };
 
-/* The barrier of a cooperative launch, which all its programs share; all zero as it begins. Only
- * kernels use it, each member by atomic operations. */
+/* The barrier of a cooperative launch, shared by all its programs. All members are zero when the
+ * launch begins; only kernels change them, with atomic operations. */
 struct silo_cpu_gate {
-    uint64_t met;  /* programs that wait at the barrier; from bit 32 on, programs that have ended */
-    uint32_t turn; /* how often all have met */
-    uint32_t broken; /* whether some wait for programs that have ended */
+    uint64_t met;    /* low 32 bits: programs that wait at the barrier; high 32 bits: programs that
+                        have ended */
+    uint32_t turn;   /* how often all programs have met here */
+    uint32_t broken; /* whether programs wait for others that have ended */
 };
 
-/* The context that each thread of a launch gives its kernel. */
+/* The context that each thread of a launch passes to its kernel. */
 struct silo_context {
     struct silo_fault fault;
-    uint64_t program; /* written by the kernel as each begins; UINT64_MAX: the kernel does not write
-                         it */
-    /* Called in every turn of a loop that may wait for another program; NULL: nothing to call. It
-     * need not return. */
+    uint64_t program; /* the running program's number, written by the kernel; UINT64_MAX if the
+                         kernel does not write it */
+    /* The kernel calls it in each iteration of a loop that may wait for another program. It may
+     * abandon the kernel with longjmp. NULL: do not call. */
     void (*wait)(void *context);
-    uint32_t alone;   /* whether no other thread runs programs of this launch */
-    uint32_t entered; /* enum silo_cpu_turn: by `turns`, for the kernel that runs */
-    const struct silo_cpu_turns *turns; /* NULL: kernels with atomics may run at the same time */
-    /* The programs that a kernel gets are parts of programs: this many parts of each; 0 means 1. A
-     * kernel that gets SILO_CPU_MOST_PARTS, and no program, writes the most parts that it makes of
-     * one. */
+    uint32_t alone;   /* whether this thread runs all programs of this launch */
+    uint32_t entered; /* enum silo_cpu_turn: the last result of turns->enter, for turns->leave */
+    const struct silo_cpu_turns *turns; /* NULL: the kernel need not enter and leave */
+    /* If above 1, each program is split into this many parts, and the program numbers that the
+     * kernel gets count parts. If a kernel is called without programs and with SILO_CPU_MOST_PARTS
+     * here, it writes the most parts into which it can split a program. */
     uint32_t parts;
-    uint32_t held; /* 0 as the thread begins with a launch, then whether `memory` holds anything */
-    uint64_t memory[8];         /* the kernel's own, from call to call */
-    struct silo_cpu_gate *gate; /* NULL: not a cooperative launch */
+    uint32_t held;      /* whether `memory` holds anything; 0 when the thread begins the launch */
+    uint64_t memory[8]; /* for the kernel's use, kept between its calls in a launch */
+    struct silo_cpu_gate *gate; /* NULL unless the launch is cooperative */
 };
 
 #define SILO_CPU_MOST_PARTS UINT32_MAX

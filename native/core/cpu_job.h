@@ -1,5 +1,5 @@
-/* A launch on the CPU while it runs: shared by the pool, by its pace, by launches whose programs
- * wait for each other, and by the crash report (python/cpu_crash.c). */
+/* A running launch on the CPU. The pool, the pacing of chunks (cpu_pace.c), launches whose programs
+ * wait for each other, and the crash report (python/cpu_crash.c) use it. */
 #ifndef SILO_CPU_JOB_H
 #define SILO_CPU_JOB_H
 
@@ -10,63 +10,70 @@
 #include <setjmp.h>
 #include <stdatomic.h>
 
-/* Members that every thread writes are on other cache lines than members that every thread reads.
- * Otherwise each claim of programs would evict the rest from the other threads' caches. */
+/* Puts members that every thread writes on other cache lines than members that every thread reads.
+ * Otherwise each claim of programs would evict the others from all caches. */
 #define SILO_CPU_APART _Alignas(64)
 
-/* The range of a launch's programs that one thread takes first. A thread gets the same range in
- * each launch, because its CPU may have the memory of these programs in its cache. */
+/* The range of programs that one thread takes first. A thread gets the same range in each launch,
+ * because its CPU's cache may hold the memory of these programs. */
 struct silo_cpu_part {
     SILO_CPU_APART _Atomic uint64_t next;
     uint64_t end;
 };
 
-#define SILO_CPU_AT_WORK 52 /* 2^52 nanoseconds are 52 days */
+#define SILO_CPU_AT_WORK 52 /* bits of `spent` for nanoseconds: 2^52 ns are 52 days */
 
 struct silo_cpu_job {
     const struct silo_cpu_launch *launch;
-    uint64_t chunk; /* the most programs a thread takes at a time, and how many at first */
+    uint64_t chunk; /* the most programs that a thread takes at once; `first` is the number it takes
+                       first */
     uint64_t first;
-    struct silo_cpu_part *parts; /* NULL: all programs are handed out in order, by `next` */
+    struct silo_cpu_part *parts; /* NULL: `next` hands out all programs in order */
     uint32_t part_count;
-    /* With parts: a bit for each that may have programs left. A thread that is done with its own
-     * need not look into all the others, which would move a cache line for each. */
+    /* With `parts`: a bit for each part that may have programs left. A thread that has finished its
+     * own part reads these words instead of every part, each of which would move a cache line. */
     _Atomic uint64_t *open;
-    int team;   /* threads of an OpenMP team that work on it */
-    bool alone; /* in a child of a fork during the launch: the team's other threads do not exist */
-    void (*wait)(void *context); /* at each turn of a loop that waits; NULL: no program may */
+    int team;   /* threads of an OpenMP team that run this job */
+    bool alone; /* a child was forked during the launch: the team's other threads do not exist in it
+                 */
+    void (*wait)(void *context); /* called in each iteration of a loop that waits; NULL: no program
+                                    may wait */
     _Atomic int error;
-    bool timed;         /* whether its threads add to `spent` */
-    pthread_t launcher; /* the thread that launched; the rest of this part is its own */
-    uint64_t asked;     /* coarse nanoseconds: when it last checked whether to give up */
-    void *let_go;       /* how to take Python's lock back; NULL: it was not released */
-    uint64_t begun;     /* programs that were handed out of parts, once it has ended */
+    bool timed; /* whether threads measure their time and add it to `spent` */
+    /* the thread that launched; only it writes the members from here to `outer` */
+    pthread_t launcher;
+    uint64_t asked; /* time of the last check for signals, by silo_cpu_coarse_now */
+    void *let_go;   /* state for taking the GIL again; NULL if it was not released */
+    uint64_t begun; /* number of programs that parts handed out; set once the job has ended */
     bool pooled;
-    struct silo_cpu_job *outer; /* the outer job of this thread when it launched this one */
+    struct silo_cpu_job *outer; /* the job that this thread was running when it launched this one */
     SILO_CPU_APART _Atomic uint64_t next;
-    /* Nanoseconds that all threads spent in its programs; from bit SILO_CPU_AT_WORK on, the number
-     * of threads that ran any. */
+    /* Nanoseconds that all threads spent in programs. The bits from SILO_CPU_AT_WORK on count the
+     * threads that ran at least one program. */
     SILO_CPU_APART _Atomic uint64_t spent;
-    /* 1/16 nanosecond a program: of the fastest thread; UINT64_MAX: unknown. */
+    /* Time of a program on the fastest thread, in 1/16 nanosecond; UINT64_MAX: unknown. */
     _Atomic uint64_t fastest;
-    /* Only for launches whose programs may wait (cpu_waiting.c): */
-    bool gated;              /* helpers wait until all are there; guarded by the lock there */
-    uint32_t helpers;        /* threads made for this launch that have not left; likewise */
-    _Atomic uint32_t inside; /* threads that run programs, or are about to */
-    _Atomic uint64_t event;  /* nanoseconds: when a program last began, or a thread was added */
-    SILO_CPU_APART struct silo_cpu_gate gate; /* of a cooperative launch */
+    /* The members up to `gate` are used only if programs may wait for each other (cpu_waiting.c):
+     */
+    bool gated;       /* helpers wait until all have started; guarded by crowd.mutex */
+    uint32_t helpers; /* threads made for this launch that still exist; guarded by crowd.mutex */
+    _Atomic uint32_t inside; /* threads that run programs or are about to */
+    /* time in nanoseconds when a program last began or a thread was added */
+    _Atomic uint64_t event;
+    SILO_CPU_APART struct silo_cpu_gate gate; /* the barrier of a cooperative launch */
 };
 
-/* One thread's part of a launch, on its stack. */
+/* The state of one thread in a launch, on the thread's stack. */
 struct silo_cpu_runner {
-    struct silo_context context; /* first: the kernel passes its address to `wait` */
+    struct silo_context context; /* must be first: the kernel passes its address to `wait` */
     struct silo_cpu_job *job;
-    uint64_t begin, end; /* programs it was given */
-    uint64_t done;       /* the number of programs that it got before */
-    uint32_t part;       /* the range from which the thread takes programs */
-    /* Since `begin`: turns of loops that wait, and when they were found to; 0: not yet. */
+    uint64_t begin, end; /* the programs that the thread has taken and is running */
+    uint64_t done;       /* number of programs that the thread took before these */
+    uint32_t part;       /* number of the part from which the thread takes programs */
+    /* Waiting since the kernel was last called: iterations of loops that wait, the time when the
+     * wait was noticed, and the time of the last check for signals; 0: not yet. */
     uint64_t turns, since, asked;
-    jmp_buf out; /* returns to the pool from within a kernel, which then holds nothing that has to
+    jmp_buf out; /* abandons the kernel with longjmp; a kernel that waits holds nothing that has to
                     be released */
 };
 

@@ -13,7 +13,7 @@
 enum { BASIC_LEAF = 1, EXTENDED_LEAF = 7 };
 static const uint32_t AMD_LEAF = 0x80000001;
 
-/* Leaf 1, ecx. */
+/* CPUID leaf 1, register ecx. */
 enum {
     SSE3 = BIT(0),
     SSSE3 = BIT(9),
@@ -24,15 +24,15 @@ enum {
     MOVBE = BIT(22),
     POPCNT = BIT(23),
     XSAVE = BIT(26),
-    OSXSAVE = BIT(27), /* the system uses it, so xgetbv is there */
+    OSXSAVE = BIT(27), /* the system has enabled xgetbv */
     AVX = BIT(28),
     F16C = BIT(29),
 };
 
-/* Leaf 0x80000001, ecx. */
+/* CPUID leaf 0x80000001, register ecx. */
 enum { LAHF = BIT(0), LZCNT = BIT(5) };
 
-/* Leaf 7, ebx. */
+/* CPUID leaf 7, register ebx. */
 enum {
     BMI1 = BIT(3),
     AVX2 = BIT(5),
@@ -44,8 +44,8 @@ enum {
 };
 static const uint32_t AVX512VL = BIT(31);
 
-/* State that the system saves when it changes threads, bits of XCR0: without it the registers
- * cannot be used, whatever the CPU has. */
+/* Bits of XCR0: register state that the system saves when it switches threads. Registers that are
+ * not saved cannot be used, even if the CPU has them. */
 static const uint64_t YMM_SAVED = 0x6, ZMM_SAVED = 0xe6;
 
 static uint64_t saved_state(void) {
@@ -81,7 +81,7 @@ const char *silo_cpu_level(void) {
 
 #include <sys/auxv.h>
 
-/* Bits of AT_HWCAP, which are the kernel's ABI. */
+/* Bits of AT_HWCAP. They are part of the Linux kernel's ABI. */
 enum {
     HAS_FP = BIT(0),
     HAS_ASIMD = BIT(1),

@@ -1,8 +1,8 @@
-/* The portable level of this CPU, as silo.drivers.cpu.levels finds it. */
+/* Detects the portable level of this CPU, like silo.drivers.cpu.levels. */
 #ifndef SILO_CPU_LEVEL_H
 #define SILO_CPU_LEVEL_H
 
-/* "x86-64-v3", "aarch64-armv8.2", ...; NULL below the lowest. */
+/* Returns "x86-64-v3", "aarch64-armv8.2", ...; NULL if the CPU is below the lowest level. */
 const char *silo_cpu_level(void);
 
 #endif

@@ -1,10 +1,10 @@
-/* How a long launch stays open to an interrupt: programs are run a few milliseconds' worth at a
- * time, and between such pieces the thread that launched asks whether to give up.
+/* Keeps a long launch interruptible: each thread runs chunks of programs that take a few
+ * milliseconds, and between two chunks the thread that launched checks for signals.
  *
- * The time of a program is measured in every launch, because it depends on the arguments: the
- * first piece is one program, and each is a few times the one before until the clock sees it. The
- * clock is coarse, so that a launch of few short programs pays nanoseconds for it; a launch of a
- * single piece, for example of one program, pays nothing. */
+ * The time of a program depends on the arguments, so it is measured in every launch: the first
+ * chunk is one program, and each chunk is a few times as large as the one before until it takes
+ * long enough for the clock. The clock is coarse, so that a launch of few short programs pays
+ * nanoseconds for it; a launch of a single chunk pays nothing. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,17 +15,17 @@
 
 #include <errno.h>
 
-/* A piece that took less may be followed by a piece GROWTH times as large. */
+/* After a chunk of fewer nanoseconds, the next chunk may be GROWTH times as large. */
 #define SHORT UINT64_C(1000000)
 #define GROWTH 8
-/* A piece that took longer is followed by a piece of about LIKED. With a clock that moves every 10
- * ms, pieces whose programs are alike take at most 80. */
+/* After a chunk of more than LONG nanoseconds, the next chunk should take LIKED. With a clock that
+ * moves every 10 ms, chunks of equal programs take at most 80 ms. */
 #define LONG UINT64_C(16000000)
 #define LIKED UINT64_C(8000000)
-/* How often a thread that runs programs checks for signals: the check may have to wait for Python's
- * lock. */
+/* Nanoseconds between two checks for signals by a thread that runs programs. A check may have to
+ * wait for the GIL. */
 #define ASK_RUNNING UINT64_C(50000000)
-/* And a program that only waits. */
+/* The same for a program that only waits. */
 #define ASK_WAITING 20000000
 
 struct silo_cpu_python silo_cpu_python;
@@ -50,14 +50,15 @@ uint64_t silo_cpu_next_size(uint64_t size, uint64_t took, uint64_t most) {
 }
 
 void silo_cpu_ask(struct silo_cpu_job *job) {
-    /* For the rest of the launch. The lock is taken back when no other thread is in the launch any
-     * more, because taking it may end this thread if the process is ending. */
+    /* The GIL is released for the rest of the launch. It is taken again only when no other thread
+     * is in the launch, because taking it ends this thread if the process is exiting. */
     if (job->launch->holds_lock && job->let_go == NULL && silo_cpu_python.let_go != NULL)
         job->let_go = silo_cpu_python.let_go();
-    /* Other threads get no signals, and to take Python's lock may end them, as above. */
+    /* Only the main thread checks: other threads get no signals, and taking the GIL might end them.
+     */
     if (silo_cpu_python.interrupted != NULL && pthread_equal(job->launcher, silo_cpu_python.main) &&
         silo_cpu_python.interrupted()) {
-        int none = 0; /* the first error stays */
+        int none = 0; /* replaces 0 only: an error that is already set stays */
         atomic_compare_exchange_strong(&job->error, &none, SILO_CPU_INTERRUPTED);
     }
 }
@@ -78,7 +79,7 @@ void silo_cpu_await(struct silo_cpu_job *job, pthread_cond_t *changed, pthread_m
     until.tv_nsec %= 1000000000;
     if (pthread_cond_timedwait(changed, mutex, &until) == ETIMEDOUT && job->error == 0) {
         pthread_mutex_unlock(mutex);
-        silo_cpu_ask(job); /* may wait for Python's lock */
+        silo_cpu_ask(job); /* may wait for the GIL */
         pthread_mutex_lock(mutex);
     }
 }

@@ -1,4 +1,4 @@
-/* The size of the pieces of a launch, and the checks of Python's signals between two pieces. */
+/* Sizes the chunks of a launch, and checks for Python's signals between two chunks. */
 #ifndef SILO_CPU_PACE_H
 #define SILO_CPU_PACE_H
 
@@ -6,39 +6,44 @@
 
 #include <pthread.h>
 
-/* A launch's calls of Python. Set once, before the first launch; all NULL without Python. */
+/* Functions of the Python module that launches call. Set once, before the first launch; all NULL in
+ * a program without Python. */
 struct silo_cpu_python {
-    void (*begins)(void); /* called by each launch that begins */
-    /* For the main thread, with or without Python's lock: whether to give the launch up. NULL:
-     * never. */
+    void (*begins)(void); /* called when a launch begins */
+    /* Called on the main thread, with or without the GIL. Returns whether a signal's handler
+     * raised, so that the launch has to end. NULL: never. */
     bool (*interrupted)(void);
-    /* Let go of Python's lock, which this thread holds, so that others run, the one among them that
-     * takes signals; and take it back. */
+    /* `let_go` releases the GIL, which the calling thread holds, so that other threads can run,
+     * among them the main thread, which handles signals. `take_back` takes it again. */
     void *(*let_go)(void);
     void (*take_back)(void *);
-    pthread_t main; /* the one thread that takes Python's signals */
+    pthread_t main; /* Python's main thread, which alone handles signals */
 };
 
 extern struct silo_cpu_python silo_cpu_python;
 
-/* Nanoseconds that go up every few milliseconds (Linux: 1 to 10), at a quarter of the cost. */
+/* Returns nanoseconds of a clock that moves every few milliseconds (on Linux every 1 to 10) and
+ * costs a quarter of silo_cpu_now. */
 uint64_t silo_cpu_coarse_now(void);
 
-/* The number of programs to take next, if the last `size` programs took this long by that clock. */
+/* Returns the number of programs to take next, at most `most`, if the last `size` programs took
+ * `took` nanoseconds by the coarse clock. */
 uint64_t silo_cpu_next_size(uint64_t size, uint64_t took, uint64_t most);
 
-/* For the thread that launched, holding no lock: check whether to give up, and do so. */
+/* Checks for signals, and ends the launch with SILO_CPU_INTERRUPTED if a handler raised. Called by
+ * the thread that launched, without locks held. */
 void silo_cpu_ask(struct silo_cpu_job *job);
 
-/* The same if the last check is long ago; for any thread. */
+/* Calls silo_cpu_ask if this is the thread that launched and its last check is long ago. May be
+ * called by any thread. */
 void silo_cpu_ask_at(struct silo_cpu_job *job, uint64_t coarse_now);
 
-/* For the thread that launched, with `mutex` locked: wait for `changed`, for a short time. If it is
- * not signalled, check for signals, with `mutex` unlocked. */
+/* Waits a short time for `changed`, with `mutex` held. If it is not signalled, unlocks `mutex` and
+ * checks for signals. Called by the thread that launched. */
 void silo_cpu_await(struct silo_cpu_job *job, pthread_cond_t *changed, pthread_mutex_t *mutex);
 
-/* Take Python's lock again, if the launch released it. Call it once no other thread works on the
- * launch. */
+/* Takes the GIL again if the launch released it. Called once no other thread works on the launch.
+ */
 void silo_cpu_take_back(struct silo_cpu_job *job);
 
 #endif

@@ -2,41 +2,46 @@
 
 #include <stddef.h>
 
-/* A team whose threads never sleep may be kept awake by launches alone. After this time it is left
- * for as long as a runtime's threads spin. If they are awake afterwards, other calls keep them
- * awake, and the next check is twice as far away. */
+/* An OpenMP team whose threads never sleep may be kept awake by Silo's launches alone. After HOLD
+ * of such launches, the team is not used for REST, as long as a runtime's threads spin. If its
+ * threads are still awake afterwards, other calls keep them awake, and the next such check comes
+ * after twice the time. */
 #define HOLD UINT64_C(1000000000)
 #define MOST_HOLD UINT64_C(64000000000)
 #define REST UINT64_C(25000000)
-/* Between two launches this close to each other, no other call can have used the team. If all
- * launches of a tenth of that time were this close, a longer rest costs nothing, and a busy machine
- * needs it. */
+/* Two launches with a gap below CLOSE leave no time for another call to use the team. If all
+ * launches of the last HOLD / SURE were this close, a longer rest (SURE_REST) costs nothing; on a
+ * busy machine the threads need longer to fall asleep. */
 #define CLOSE UINT64_C(10000)
 #define SURE 10
 #define SURE_REST UINT64_C(100000000)
-/* A team waits for all its threads. If the system runs something else on the CPU of one, the
- * launch takes many times as long as its programs. */
+/* A team waits for all its threads: if the system runs something else on the CPU of one of them,
+ * the launch takes many times as long as its programs. A launch counts as late if it took
+ * LATE_TIMES the time of its programs plus LATE_NANOSECONDS. After LATE_LAUNCHES late launches in a
+ * row, the team is not used for a while. */
 #define LATE_TIMES 3
 #define LATE_NANOSECONDS UINT64_C(200000)
 #define LATE_LAUNCHES 3
-/* A launch that lost more than this waited for a thread that did not run. To spread the threads of
- * a team over CPUs that are free costs a tenth of it, and never more than QUICK. */
+/* A launch that lost more nanoseconds than this waited for a thread that was not on a CPU.
+ * Spreading the team's threads over free CPUs costs about a tenth of that; if it took longer than
+ * QUICK, it did not help. */
 #define SPREAD_FROM UINT64_C(1000000)
 #define QUICK UINT64_C(500000)
-/* A team whose threads came late is left, and tried soon: launches beside its spinning threads take
- * several times as long. If its threads are late once more, it is left for TIMES_LOST the lost
- * time, so that the launches that find out cost a twentieth of the time at most. Each late launch
- * after that doubles the time, to MOST_TIMES_LOST of its own loss. Without these limits, launches
- * that lost a fraction of a millisecond would leave the team for seconds. */
+/* A team whose threads came late is avoided, but tried again after SOON at the latest, because
+ * launches on the pool's threads take several times as long while the team's threads spin. If its
+ * threads are late again, the team is avoided for TIMES_LOST times the lost time, so that trying it
+ * costs at most a twentieth of the time. Each late launch after that doubles this time, up to
+ * MOST_TIMES_LOST times the loss of that launch. Without these limits, launches that lost a
+ * fraction of a millisecond would avoid the team for seconds. */
 #define SOON UINT64_C(4000000)
 #define TIMES_LOST 20
 #define MOST_TIMES_LOST 400
 #define AWAY UINT64_C(250000000)
 #define MOST_AWAY UINT64_C(8000000000)
 
-/* A launch ends with its last thread, and with more threads the last one comes later. Waking a
- * sleeping thread costs time of both threads, and on a CPU that another thread spins on it takes
- * the longest. */
+/* Nanoseconds of work for each thread. A launch ends with its last thread, which comes later the
+ * more threads take part. Waking a sleeping thread costs time on both threads, most of all if
+ * another thread spins on its CPU. */
 #define GRAIN_ASLEEP UINT64_C(12000)
 #define GRAIN_BESIDE UINT64_C(100000)
 
@@ -100,7 +105,7 @@ bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, u
     if (stay->rests_from == 0 && (sure || now - stay->since > hold))
         stay->rests_from = now;
     if (stay->rests_from != 0 && now - stay->rests_from > (sure ? SURE_REST : REST)) {
-        stay->rests_from = 0; /* others keep it awake */
+        stay->rests_from = 0; /* other calls keep the team awake */
         stay->since = now;
         stay->hold = 2 * hold < MOST_HOLD ? 2 * hold : MOST_HOLD;
     }
@@ -119,11 +124,12 @@ static uint64_t at_most(uint64_t nanoseconds, uint64_t limit) {
     return nanoseconds < limit ? nanoseconds : limit;
 }
 
-/* Count a launch that its team's threads were late for, and leave the team after several. */
+/* Counts a late launch; after LATE_LAUNCHES of them in a row, decides how long to avoid the team.
+ */
 static void count_late(struct silo_cpu_stay *stay, uint64_t now) {
     if (++stay->late < LATE_LAUNCHES)
         return;
-    stay->late = LATE_LAUNCHES - 1; /* the next one that is late is enough */
+    stay->late = LATE_LAUNCHES - 1; /* a single late launch is enough next time */
     const uint64_t by_loss = at_most(TIMES_LOST * stay->lost, AWAY);
     if (!stay->vain) {
         stay->try_at = now + at_most(by_loss, SOON);
@@ -143,7 +149,8 @@ bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t work
         stay->spread = stay->vain = false;
         return false;
     }
-    stay->last = at_most(took - worked, MOST_AWAY); /* no product of it overflows */
+    stay->last =
+        at_most(took - worked, MOST_AWAY); /* limited, so that no product of it overflows */
     stay->lost += stay->last;
     if (!stay->spread && stay->last > SPREAD_FROM)
         return true;

@@ -16,39 +16,39 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A launch of fewer nanoseconds stays on its thread (cpu_pool.c has the reason). */
+/* A launch of fewer nanoseconds stays on the calling thread, as in cpu_pool.c. */
 #define LEAST_SHARED 5000
-/* Looks for a launch that may begin, before a thread lets others have its processor. */
+/* How often a thread looks for a launch that may begin before it yields its CPU. */
 #define LOOKS 2000
 
 struct cpu_node {
     struct silo_function *function;
     silo_cpu_entry *entry;
     const struct silo_plan_values *values;
-    void **params;              /* into the block */
+    void **params;              /* pointers into the plan's block */
     const char *kernel;         /* owned */
-    struct silo_binary *binary; /* a reference, or NULL */
-    const uint32_t *next;       /* nodes that wait for this one */
+    struct silo_binary *binary; /* owned: a reference; may be NULL */
+    const uint32_t *next;       /* numbers of the nodes that wait for this one */
     uint32_t next_count, after_count;
-    bool waits;            /* its programs may wait for each other: only the pool launches it */
-    _Atomic uint32_t left; /* nodes that it still waits for */
+    bool waits; /* programs may wait for each other, so that only the pool can run the node */
+    _Atomic uint32_t left; /* number of unfinished nodes that this node waits for */
 };
 
 struct cpu_plan {
     struct cpu_node *nodes;
     uint32_t count;
-    int width;     /* threads that can have something to do at one time */
-    bool together; /* some launches wait for no other */
+    int width;     /* the most threads that can have work at the same time */
+    bool together; /* whether some nodes can run at the same time */
     uint64_t scratch_bytes;
-    bool nested; /* launched by a kernel of this thread, which is using the scratch memory */
-    uint8_t *block, *memory; /* the block is aligned; `memory` is the owned pointer */
+    bool nested; /* launched within a kernel that is using this thread's scratch memory */
+    uint8_t *block, *memory; /* `memory` is owned; `block` is the aligned address in it */
     void **params;
     uint32_t *next;
-    _Atomic uint32_t *queue;      /* numbers of nodes that may begin, plus 1; 0: not written yet */
-    struct silo_plan_trial trial; /* which way is faster */
-    /* The state of one replay: */
+    _Atomic uint32_t *queue;      /* node numbers that may begin, plus 1; 0: not written yet */
+    struct silo_plan_trial trial; /* decides between running in order and together */
+    /* The state of the current replay: */
     _Atomic uint32_t queued, taken, done;
-    _Atomic int failed; /* the number of a node, plus 1 */
+    _Atomic int failed; /* number of the node that failed, plus 1 */
     int code;
     char text[sizeof(((struct silo_fault *)0)->text)];
 };
@@ -70,7 +70,7 @@ static void plan_close(void *state) {
     free(plan);
 }
 
-/* The most nodes of one depth. */
+/* Returns the largest number of nodes at the same depth of the graph. */
 static int find_width(const struct silo_plan_shape *shape, uint32_t *depth, uint32_t *at_depth) {
     uint32_t most = 1;
     for (uint32_t i = 0; i < shape->count; i++) {
@@ -104,7 +104,7 @@ static void take_node(struct cpu_plan *plan, const struct silo_plan_node *from,
         plan->scratch_bytes = from->function->scratch_bytes;
 }
 
-/* Turns "node waits for these" into "these wait for the node", for each node. */
+/* Inverts the edges: from the nodes that each node waits for, to the nodes that wait for it. */
 static void turn_round(struct cpu_plan *plan, const struct silo_plan_shape *shape) {
     uint32_t *next = plan->next;
     for (uint32_t i = 0; i < shape->count; i++)
@@ -178,17 +178,17 @@ static uint64_t programs_of(const struct cpu_node *node) {
     return (uint64_t)grid[0] * grid[1] * grid[2];
 }
 
-/* The runner of small launches on this thread. `job` represents them to the crash report. */
+/* Runs small launches on the calling thread. The crash report reads `job`. */
 struct runner {
     struct silo_cpu_thread *thread;
     struct silo_cpu_runner own;
     struct silo_cpu_job job;
     struct silo_cpu_launch asked;
     void *scratch;
-    bool made; /* the scratch is this one's, not the thread's */
+    bool made; /* `scratch` was allocated for this runner; otherwise it belongs to the thread */
 };
 
-/* False: no memory. */
+/* Returns false if out of memory. */
 static bool runner_begin(struct runner *runner, const struct cpu_plan *plan, bool alone) {
     struct silo_cpu_thread *thread = silo_cpu_make_thread();
     runner->thread = thread;
@@ -216,7 +216,7 @@ static void runner_end(struct runner *runner) {
         free(runner->scratch);
 }
 
-/* All programs of a node, on this thread. 0, or the kernel's code. */
+/* Runs all programs of a node on this thread. Returns 0 or the kernel's error code. */
 static int run_here(struct runner *runner, const struct cpu_node *node, uint64_t total) {
     struct silo_cpu_thread *thread = runner->thread;
     runner->asked.name = node->kernel;
@@ -237,7 +237,8 @@ static int run_here(struct runner *runner, const struct cpu_node *node, uint64_t
     return code;
 }
 
-/* Whether a launch is to have the pool for itself: its work is worth more threads than this one. */
+/* Whether a node runs on the whole pool: its programs may wait for each other, or its work is worth
+ * several threads. */
 static bool is_large(const struct cpu_node *node, uint64_t total) {
     if (node->waits)
         return true;
@@ -289,19 +290,20 @@ static int run_in_order(struct cpu_plan *plan, silo_error *error) {
     return result;
 }
 
-/* ---- together ---- */
+/* ---- running nodes at the same time ---- */
 
 static void put(struct cpu_plan *plan, uint32_t number) {
     const uint32_t place = atomic_fetch_add_explicit(&plan->queued, 1, memory_order_relaxed);
     atomic_store_explicit(&plan->queue[place], number + 1, memory_order_release);
 }
 
-/* The number of a node that may begin, plus 1; 0: none may begin now. */
+/* Takes a node that may begin from the queue. Returns its number plus 1, or 0 if none may begin
+ * now. */
 static uint32_t take(struct cpu_plan *plan) {
     uint32_t place = atomic_load_explicit(&plan->taken, memory_order_relaxed);
     while (place < atomic_load_explicit(&plan->queued, memory_order_relaxed)) {
         const uint32_t number = atomic_load_explicit(&plan->queue[place], memory_order_acquire);
-        if (number == 0) /* about to be there */
+        if (number == 0) /* another thread is about to write the number */
             return 0;
         if (atomic_compare_exchange_weak_explicit(&plan->taken, &place, place + 1,
                                                   memory_order_relaxed, memory_order_relaxed))
@@ -310,8 +312,8 @@ static uint32_t take(struct cpu_plan *plan) {
     return 0;
 }
 
-/* A node is done: the first that it was the last for is this thread's next, plus 1; others are put.
- */
+/* Marks a node as finished. Of the nodes that waited only for it, this thread runs the first next:
+ * returns its number plus 1, or 0. The others are put into the queue. */
 static uint32_t finish(struct cpu_plan *plan, const struct cpu_node *node) {
     uint32_t own = 0;
     for (uint32_t i = 0; i < node->next_count; i++) {
@@ -333,7 +335,7 @@ static bool stops(struct cpu_plan *plan, struct silo_cpu_job *job) {
            atomic_load_explicit(&job->error, memory_order_relaxed) != 0;
 }
 
-/* The program of the pool's job: launches until none is left. */
+/* The kernel of the pool's job: each thread runs nodes until none is left. */
 static int32_t run_some(void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t end,
                         void *scratch, void *context) {
     struct cpu_plan *plan = (struct cpu_plan *)(uintptr_t)params;
@@ -409,10 +411,10 @@ static int run_together(struct cpu_plan *plan, int threads, silo_error *error) {
                             (unsigned)plan->count, silo_cpu_driver.error_text(code));
 }
 
-/* ---- which way ---- */
+/* ---- choosing between in order and together ---- */
 
-/* Whether launches are worth several threads each: then all of the pool's have something to do
- * without running two launches at one time. */
+/* Whether some node's work is worth several threads. Such nodes keep the pool busy, so that nodes
+ * need not run at the same time. */
 static bool has_large(const struct cpu_plan *plan) {
     for (uint32_t i = 0; i < plan->count; i++)
         if (plan->nodes[i].values->enabled != 0 &&
@@ -428,7 +430,8 @@ static int plan_launch(void *state, void *stream, silo_error *error) {
         silo_cpu_python.begins();
     const struct silo_cpu_thread *thread = silo_cpu_known_thread();
     plan->nested = thread != NULL && atomic_load(&thread->running) != NULL;
-    if (!plan->together) /* one after the other, whatever they take */
+    if (!plan->together) /* every node waits for the one before: they run in order, whatever they
+                            cost */
         return run_in_order(plan, error);
     const int most = silo_cpu_threads(), threads = plan->width < most ? plan->width : most;
     const enum silo_plan_order way = silo_plan_trial_next(&plan->trial, threads, has_large(plan));

@@ -1,6 +1,6 @@
-/* Plans on the CPU: the launches of a replay without a return to the caller between two of them.
- * Those that do not wait for each other run at the same time where that is faster, on threads that
- * the pool is entered for once. */
+/* Plans on the CPU: runs all launches of a replay in one call. Launches that do not wait for each
+ * other run at the same time if that is faster, on threads of the pool that are called only once.
+ */
 #ifndef SILO_CPU_PLAN_H
 #define SILO_CPU_PLAN_H
 

@@ -1,19 +1,19 @@
 #include "cpu_plan_trial.h"
 
-/* Replays of each way in a comparison, by turns, so that a noisy moment meets both. */
+/* Replays of each way in a comparison. The ways alternate, so that noise affects both. */
 #define TRIES 4
 /* Replays of fewer nanoseconds are not worth a second thread. */
 #define LEAST_REPLAY UINT64_C(6000)
-/* Replays until the ways are compared again: the fewest while the answer is in doubt, and twice as
- * many after each comparison with the same answer. A comparison costs four replays of the slower
- * way. */
+/* Replays between two comparisons: FEWEST while the result is in doubt; doubled, up to MOST, after
+ * each comparison with the same result. A comparison costs four replays of the slower way. */
 #define FEWEST 64
 #define MOST 1000
-/* Times whose ratio is above 7/8 are near: the wrong way costs little, and noise decides. */
+/* Times with a ratio above 7/8 count as equal: the wrong way costs little, and noise would decide.
+ */
 #define NEAR_PART 8
-/* After this many slower replays in a row, chance is ruled out. */
+/* This many slower replays in a row are not chance. */
 #define SLOW 8
-/* Slow replays may end a hold after this part of it. */
+/* Slow replays may start a comparison early, after this fraction (1/16) of the planned replays. */
 #define EARLIEST_PART 16
 
 const char *const silo_plan_trial_texts[SILO_TRIAL_REASONS] = {
@@ -43,7 +43,7 @@ void silo_plan_trial_init(struct silo_plan_trial *trial) {
     begin(trial);
 }
 
-/* Both ways were tried, or the first try was too short. */
+/* Ends a comparison: both ways were tried, or the first try was too short to share. */
 static void settle(struct silo_plan_trial *trial) {
     const uint64_t order = trial->least[SILO_PLAN_IN_ORDER];
     const uint64_t together = trial->least[SILO_PLAN_TOGETHER];

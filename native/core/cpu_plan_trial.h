@@ -1,6 +1,6 @@
-/* Whether a replay of a plan on the CPU runs its launches in order, or at the same time where they
- * may. Both ways are tried and compared; the comparison is repeated, and sooner when it is in
- * doubt. Functions of the told times alone, which read no clock. */
+/* Decides whether a replay of a CPU plan runs its launches in order, or together (at the same time
+ * where possible). Both ways are tried and compared; the comparison is repeated, sooner while it is
+ * in doubt. The functions read no clock: the caller passes the times. */
 #ifndef SILO_CPU_PLAN_TRIAL_H
 #define SILO_CPU_PLAN_TRIAL_H
 
@@ -9,41 +9,44 @@
 
 enum silo_plan_order { SILO_PLAN_IN_ORDER, SILO_PLAN_TOGETHER };
 
-/* Why the last replay ran in order, or together. */
+/* The reason why the last replay ran in order or together. */
 enum silo_plan_trial_reason {
-    SILO_TRIAL_ONE_THREAD, /* launches have one thread */
-    SILO_TRIAL_LARGE,      /* a launch is worth several threads itself */
+    SILO_TRIAL_ONE_THREAD, /* launches may use one thread only */
+    SILO_TRIAL_LARGE,      /* a launch is worth several threads by itself */
     SILO_TRIAL_MEASURES,   /* the ways are being compared */
-    SILO_TRIAL_AGAIN,      /* compared anew: replays took longer than the other way had */
-    SILO_TRIAL_SHORT,      /* a replay in order is too short to share */
-    SILO_TRIAL_NEAR,       /* the ways took about as long: compared again soon */
-    SILO_TRIAL_FASTER,     /* it took less, in the first comparison: compared again soon */
-    SILO_TRIAL_CONFIRMED,  /* it took less in several comparisons */
-    SILO_TRIAL_REASONS,    /* their number */
+    SILO_TRIAL_AGAIN,     /* the ways are compared again: replays were slower than the other way had
+                             been */
+    SILO_TRIAL_SHORT,     /* a replay in order is too short to share */
+    SILO_TRIAL_NEAR,      /* both ways took about the same time: compared again soon */
+    SILO_TRIAL_FASTER,    /* this way was faster in one comparison: compared again soon */
+    SILO_TRIAL_CONFIRMED, /* this way was faster in several comparisons */
+    SILO_TRIAL_REASONS,   /* number of reasons */
 };
 
-/* A sentence for each. */
+/* A sentence for each reason. */
 extern const char *const silo_plan_trial_texts[SILO_TRIAL_REASONS];
 
 struct silo_plan_trial {
-    uint64_t least[2]; /* nanoseconds of each way in the comparison that runs, or the last one */
-    uint64_t order;    /* nanoseconds in order, as last compared; 0: not known */
-    uint32_t tried[2]; /* replays in that comparison */
-    uint32_t left;     /* replays until the next comparison; 0: it is under way */
-    uint32_t hold;     /* `left` at the end of the last comparison; 0: none yet */
-    uint32_t slow;     /* replays in a row that took longer than the other way had */
-    uint8_t best;      /* enum silo_plan_order */
+    uint64_t least[2]; /* shortest replay of each way in nanoseconds, in the current or last
+                          comparison */
+    uint64_t order;    /* nanoseconds of a replay in order, from the last comparison; 0: unknown */
+    uint32_t tried[2]; /* replays of each way in that comparison */
+    uint32_t left;     /* replays until the next comparison; 0 during a comparison */
+    uint32_t hold;     /* initial value of `left` after the last comparison; 0: no comparison yet */
+    uint32_t slow;     /* replays in a row that were slower than the other way had been */
+    uint8_t best;      /* enum silo_plan_order: the faster way */
     uint8_t settled;   /* enum silo_plan_trial_reason of the last comparison */
     uint8_t reason;
-    bool counts; /* the caller has to pass the last replay's time */
+    bool counts; /* whether the caller must report the time of the last replay */
 };
 
 void silo_plan_trial_init(struct silo_plan_trial *trial);
 
-/* The way of the next replay, on so many threads. `large`: a launch is worth several threads. */
+/* Returns the way of the next replay on `threads` threads. `large`: some launch is worth several
+ * threads by itself. */
 enum silo_plan_order silo_plan_trial_next(struct silo_plan_trial *trial, int threads, bool large);
 
-/* Record that a replay in this way took so many nanoseconds. */
+/* Records that a replay took `took` nanoseconds in this way. */
 void silo_plan_trial_tell(struct silo_plan_trial *trial, enum silo_plan_order way, uint64_t took);
 
 #endif

@@ -28,70 +28,70 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Chunks per thread: enough that threads finish together, few enough that the counter is cheap. */
+/* Chunks for each thread: enough that threads finish at about the same time, few enough that the
+ * shared counter is cheap. */
 #define CHUNKS_PER_THREAD 8
-/* A launch of fewer nanoseconds stays on its thread: an awake thread needs a microsecond or two to
- * join and leave. */
+/* A launch of fewer nanoseconds stays on the calling thread: even a thread that is awake takes a
+ * microsecond or two to join and leave. */
 #define LEAST_SHARED 5000
-/* The most nanoseconds that fetching the launch, its code and its arrays from other CPUs' caches
- * may take of the time that a thread spends in the programs of a launch. */
+/* At most this many nanoseconds of a thread's time in programs may be spent on fetching the launch,
+ * its code and its arrays from other CPUs' caches. */
 #define MOST_JOINING 4000
-/* For this many nanoseconds after a launch its threads still look for the next region, if the
- * setting makes launches run on an OpenMP team: libgomp's do for some milliseconds, libomp's for
- * 200. */
+/* With SILO_POOL=openmp: for this many nanoseconds after a launch, the team's threads are taken to
+ * be awake. libgomp's threads spin for some milliseconds, libomp's for 200. */
 #define TEAM_LOOKS 1000000
-/* The estimated time of an unknown launch. */
+/* The estimated nanoseconds of a launch whose programs were never timed. */
 #define USUAL_LAUNCH 1000000
-/* How long the number of CPUs that the process may use is remembered: reading it is a system call.
- */
+/* For this many nanoseconds the number of usable CPUs is not read again, because reading it is a
+ * system call. */
 #define CPUS_REMEMBERED 1000000000
-/* A thread's first claim: programs worth CLAIM_NANOSECONDS, and no more than MOST_AT_FIRST, since
- * the launches that were timed may have had programs of another size. */
+/* A thread first claims programs worth CLAIM_NANOSECONDS, but at most MOST_AT_FIRST, because
+ * programs may take longer than in the launches that were timed. */
 #define CLAIM_NANOSECONDS 1000
 #define MOST_AT_FIRST 32
-/* The estimated time of a program grows by at most this much from one launch to the next. */
+/* From one launch to the next, the estimated time of a program grows at most by this factor. */
 #define MOST_GROWTH 4
-/* If this many launches in a row came after the threads had stopped looking for them, threads look
- * for this many nanoseconds only: looking longer would be in vain, and would take the CPUs from the
- * work between the launches. */
+/* After this many launches in a row that came when the threads slept already, threads spin only for
+ * SHORT_LOOK nanoseconds: spinning longer would be in vain, and would take the CPUs from the work
+ * between launches. */
 #define LATE_LAUNCHES 4
 #define SHORT_LOOK 5000
-/* Spinning longer than this many microseconds is useless. */
+/* The longest spin that can be set, in microseconds. */
 #define MOST_SPIN 100000
 
-/* `launch` is held by the thread that has the pool for a launch or a change of size, and is taken
- * first; `mutex` guards the fields below it. */
+/* `launch` is held by the thread that uses the pool for a launch or changes its size; it is taken
+ * before `mutex`, which guards the other fields. */
 static struct {
     pthread_mutex_t launch;
     pthread_mutex_t mutex;
-    _Atomic int threads; /* wanted, the caller included; 0: not decided yet */
-    int late;            /* launches in a row that came after their threads slept; under `launch` */
-    uint64_t asked_spin; /* nanoseconds, as requested */
+    _Atomic int threads; /* threads of a launch, including the calling one; 0: not decided yet */
+    int late; /* launches in a row that found their threads asleep; guarded by `launch` */
+    uint64_t asked_spin; /* the requested spin in nanoseconds */
     _Atomic int kind;    /* enum silo_cpu_pool_kind */
-    /* Nanoseconds: the end of the last launch that was large enough for several threads. */
+    /* When the last launch ended that was large enough for several threads, in nanoseconds. */
     _Atomic uint64_t ended;
     _Atomic uint64_t short_handed;
-    _Atomic uint64_t picks[SILO_CPU_REASONS]; /* launches of several threads, by reason */
+    _Atomic uint64_t picks[SILO_CPU_REASONS]; /* launches of several threads, counted by reason */
 } pool = {
     .asked_spin = 1000 * SILO_CPU_SPIN,
     .launch = PTHREAD_MUTEX_INITIALIZER,
     .mutex = PTHREAD_MUTEX_INITIALIZER,
 };
 
-/* Launches of this thread that other threads may be in, the innermost first. One of them may hold
- * pool.launch. */
+/* Launches of this thread in which other threads may take part, the innermost first. One of them
+ * may hold pool.launch. */
 static _Thread_local struct silo_cpu_job *shared;
 
-/* This thread's launches on its OpenMP team. */
+/* The history of this thread's launches on its OpenMP team. */
 static _Thread_local struct silo_cpu_stay stay;
 
-/* No thread looks long if there are more threads than processors: the thread that it waits for may
- * need this processor. Caller holds pool.mutex. */
+/* Disables spinning if there are more threads than CPUs: the thread that a spinning thread waits
+ * for may need its CPU. The caller holds pool.mutex. */
 static void decide_spin(void) {
     silo_cpu_workers_spin(pool.threads <= silo_cpu_available() ? pool.asked_spin : 0);
 }
 
-/* Caller holds pool.mutex. */
+/* The caller holds pool.mutex. */
 static int wanted_threads(void) {
     if (pool.threads == 0) {
         int count = silo_cpu_available();
@@ -111,7 +111,8 @@ int silo_cpu_threads(void) {
     return threads;
 }
 
-/* Wait for a launch in progress, which may be another thread's; EINTR: interrupted. */
+/* Waits for the launch in progress, perhaps of another thread, and takes pool.launch. Returns EINTR
+ * if a signal interrupts the wait. */
 static int take_the_pool(void) {
 #ifdef __linux__
     struct timespec until;
@@ -176,16 +177,16 @@ int silo_cpu_set_spin(int microseconds) {
 }
 
 uint64_t silo_cpu_spinning(void) {
-    silo_cpu_threads(); /* decides */
+    silo_cpu_threads(); /* decides the number of threads */
     return silo_cpu_workers_spinning();
 }
 
 uint64_t silo_cpu_looking(void) {
-    silo_cpu_threads(); /* decides */
+    silo_cpu_threads(); /* decides the number of threads */
     return silo_cpu_workers_looking();
 }
 
-/* From here on other threads may be in the launch. */
+/* Marks a launch as one in which other threads may take part from now on. */
 static void enter_shared(struct silo_cpu_job *job) {
     job->outer = shared;
     shared = job;
@@ -195,24 +196,25 @@ static void leave_shared(const struct silo_cpu_job *job) {
     shared = job->outer;
 }
 
-/* The number of threads that a launch is worth: one for each `grain` nanoseconds of its work
- * (`known`: the time of a program in 1/16 ns; 0: unknown). */
+/* Returns the number of threads that a launch is worth: one for each `grain` nanoseconds of work.
+ * `known` is the time of a program in 1/16 nanosecond; 0: unknown. */
 static int worth(uint64_t total, uint64_t known, uint64_t grain, int threads) {
     if (known == 0)
         return threads;
     if (total < 16 * LEAST_SHARED / known)
         return 1;
-    const uint64_t each = 16 * grain / known; /* programs a thread */
+    const uint64_t each = 16 * grain / known; /* programs for each thread */
     const uint64_t most = each != 0 ? total / each : total;
     return most < (uint64_t)threads ? (most > 1 ? (int)most : 1) : threads;
 }
 
-/* How a launch of several threads runs. */
+/* How to run a launch that may use several threads. */
 struct plan {
-    int threads; /* this one included */
-    int team;    /* of an OpenMP runtime's team that runs it, alone or beside the pool's; 0: none */
+    int threads; /* including the calling thread */
+    int team;    /* threads of the OpenMP team that takes part; 0: only the pool's threads */
     enum silo_cpu_reason reason;
-    uint64_t gap; /* nanoseconds since the last launch that might have had several threads ended */
+    uint64_t gap; /* nanoseconds since the end of the last launch that was large enough for several
+                     threads */
     uint64_t now;
 };
 
@@ -227,7 +229,7 @@ static int cpus_at(uint64_t now) {
     return atomic_load_explicit(&cpus, memory_order_relaxed);
 }
 
-/* The expected nanoseconds of a launch on this many threads. */
+/* Estimates the nanoseconds that a launch takes on this many threads. */
 static uint64_t guess(uint64_t total, uint64_t known, int threads) {
     uint64_t work;
     if (known == 0)
@@ -235,7 +237,7 @@ static uint64_t guess(uint64_t total, uint64_t known, int threads) {
     return __builtin_mul_overflow(total, known, &work) ? UINT64_MAX : work / 16 / (uint64_t)threads;
 }
 
-/* Move the threads of this thread's team apart, and note what became of it. */
+/* Spreads the threads of this thread's team over the CPUs, and records the result. */
 static void spread_team(void) {
     const uint64_t begun = silo_cpu_now();
     const bool apart = silo_cpu_watch_spread();
@@ -243,9 +245,9 @@ static void spread_team(void) {
     silo_cpu_stay_spread(&stay, apart, ended - begun, ended);
 }
 
-/* The facts about an OpenMP runtime, as far as the setting uses them. Programs that may wait
- * for each other, and a thread that holds Python's lock, which another may need, cannot run on a
- * team: until the end of a parallel region this thread cannot release the lock. */
+/* Collects the facts for silo_cpu_pick, as far as the setting needs them. A team cannot run
+ * programs that may wait for each other, nor a launch of a thread that holds the GIL: until the
+ * parallel region ends this thread cannot release the GIL, which another thread may need. */
 static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct plan *plan,
                                     uint64_t about) {
     struct silo_cpu_facts facts = {
@@ -273,16 +275,17 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
     return facts;
 }
 
-/* Plans a launch that may have several threads; `known` is the known time of a program. */
+/* Plans a launch that may use several threads. `known` is the time of a program. */
 static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int threads) {
     const uint64_t total = job->launch->total;
-    /* Read before the clock: another thread's launch may end meanwhile. */
+    /* Read before the clock, so that `ended` is not later than `now` if another thread's launch
+     * ends. */
     const uint64_t ended = atomic_load_explicit(&pool.ended, memory_order_acquire);
     struct plan plan = {.threads = threads, .reason = SILO_CPU_OWN_ASKED, .now = silo_cpu_now()};
     plan.gap = plan.now - ended;
     if (atomic_load_explicit(&pool.kind, memory_order_relaxed) != SILO_CPU_OWN) {
         silo_cpu_team_find();
-        /* Each thread of a parallel region may come here: more threads would gain nothing. */
+        /* Each thread of a parallel region may launch: more threads would gain nothing. */
         if (silo_cpu_team_inside()) {
             plan.threads = 1;
             return plan;
@@ -298,7 +301,8 @@ static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int 
     return plan;
 }
 
-/* The launch that has the pool, on a team, jumps here to leave the parallel region. */
+/* Where the launching thread leaves the parallel region with longjmp; for the launch that has the
+ * pool. */
 static jmp_buf out_of_region;
 
 static void work_in_team(void *argument) {
@@ -306,7 +310,8 @@ static void work_in_team(void *argument) {
     const int number = silo_cpu_team_number();
     if (number < job->team)
         silo_cpu_work_on(job, (uint32_t)number);
-    if (job->alone) /* the end of the region would wait for threads that do not exist */
+    if (job->alone) /* forked during the launch: the end of the region would wait for threads that
+                       do not exist */
         longjmp(out_of_region, 1);
 }
 
@@ -321,7 +326,7 @@ static void run_here(struct silo_cpu_job *job) {
     silo_cpu_work_on(job, 0);
 }
 
-/* How long threads look for the next launch. Caller holds pool.launch. */
+/* Decides how long threads spin for the next launch. The caller holds pool.launch. */
 static void choose_look(const struct plan *plan) {
     const uint64_t spin = silo_cpu_workers_spinning();
     /* A team that is awake, or was a moment ago, needs the CPUs for its next region: a thread of it
@@ -335,14 +340,14 @@ static void choose_look(const struct plan *plan) {
     silo_cpu_workers_look(pool.late < LATE_LAUNCHES || spin < SHORT_LOOK ? spin : SHORT_LOOK);
 }
 
-/* The total time of each thread at its programs. */
+/* Returns the average nanoseconds that the threads of a launch spent in programs. */
 static uint64_t worked(const struct silo_cpu_job *job) {
     const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed);
     const uint64_t came = spent >> SILO_CPU_AT_WORK;
     return came != 0 ? (spent & ((UINT64_C(1) << SILO_CPU_AT_WORK) - 1)) / came : 0;
 }
 
-/* On several threads. Caller holds pool.launch. */
+/* Runs a launch on several threads. The caller holds pool.launch. */
 static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
     choose_look(plan);
     atomic_fetch_add_explicit(&pool.picks[plan->reason], 1, memory_order_relaxed);
@@ -351,7 +356,8 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
         return;
     }
     job->team = plan->threads < plan->team ? plan->threads : plan->team;
-    /* Not since plan->now: to find out whether the team is awake may take longer than a launch. */
+    /* Not measured from plan->now: the check whether the team is awake may take longer than a
+     * launch. */
     const uint64_t begun = plan->reason != SILO_CPU_TEAM_ASKED ? silo_cpu_now() : 0;
     if (plan->reason == SILO_CPU_TEAM_AND_OWN && plan->threads > plan->team)
         silo_cpu_workers_run(job, plan->threads - plan->team, (uint32_t)plan->team, run_on_team);
@@ -365,12 +371,12 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
     job->team = 0;
 }
 
-/* The parts of the launch that has the pool. */
+/* The `parts` and `open` of the job that has the pool. */
 static struct silo_cpu_part parts[SILO_CPU_MOST_THREADS];
 SILO_CPU_APART static _Atomic uint64_t open_parts[SILO_CPU_MOST_THREADS / 64];
 
-/* The shares of several threads: a range for each if no program waits for another, the programs
- * that a thread takes at a time, and those it takes first. Caller holds pool.launch. */
+/* Divides a launch among threads: a part for each thread unless programs may wait for each other,
+ * and the sizes of the first and the largest chunk. The caller holds pool.launch. */
 static void divide(struct silo_cpu_job *job, uint64_t known, int threads) {
     if (job->launch->share.chunk == 0) {
         const uint64_t pieces = (uint64_t)threads * CHUNKS_PER_THREAD;
@@ -399,7 +405,8 @@ static void divide(struct silo_cpu_job *job, uint64_t known, int threads) {
     job->first = wanted < most ? (wanted > 1 ? wanted : 1) : most;
 }
 
-/* For the message of a launch that was given up. Caller holds pool.launch. */
+/* Counts the programs that were handed out of parts, for the message of a launch that failed. The
+ * caller holds pool.launch. */
 static void count_begun(struct silo_cpu_job *job) {
     for (uint32_t i = 0; job->error != 0 && job->parts != NULL && i < job->part_count; i++) {
         const uint64_t next = parts[i].next, begin = i > 0 ? parts[i - 1].end : 0;
@@ -407,10 +414,10 @@ static void count_begun(struct silo_cpu_job *job) {
     }
 }
 
-/* The time of a program of a launch, in 1/16 nanosecond: only the time that threads spent in
- * programs, without waking and waiting. Otherwise a launch that was slow because it had many
- * threads would seem to be worth them. For the same reason the time that threads may have lost by
- * joining is subtracted, but the result is at least the time of the fastest thread. */
+/* Returns the time of a program of a finished launch, in 1/16 nanosecond. Only time in programs
+ * counts, not waking and waiting; otherwise a launch that was slow because it used many threads
+ * would seem to be worth them. For the same reason the time that joining may have cost is
+ * subtracted, but the result is at least the time of the fastest thread. */
 static uint64_t each_took(const struct silo_cpu_job *job, int threads) {
     const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed) &
                            ((UINT64_C(1) << SILO_CPU_AT_WORK) - 1);
@@ -420,14 +427,16 @@ static uint64_t each_took(const struct silo_cpu_job *job, int threads) {
     return fastest != UINT64_MAX && fastest > each ? fastest : each;
 }
 
-/* Count a launch in which a thread that was called had no programs: it came late or not at all. */
+/* Counts the launch as short-handed if a thread that was called ran no program, because it came
+ * late or not at all. */
 static void count_absence(const struct silo_cpu_job *job, int threads) {
     const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed);
     if (spent >> SILO_CPU_AT_WORK < (uint64_t)threads)
         atomic_fetch_add_explicit(&pool.short_handed, 1, memory_order_relaxed);
 }
 
-/* On the pool where it is free and worth it, else on this thread. */
+/* Runs a launch on the pool if its work is worth several threads and the pool is free; otherwise on
+ * the calling thread. */
 static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     const uint64_t total = job->launch->total;
     const uint64_t known = __atomic_load_n(cost, __ATOMIC_RELAXED);
@@ -455,9 +464,9 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     if (!small)
         atomic_store_explicit(&pool.ended, silo_cpu_now(), memory_order_relaxed);
     uint64_t each = each_took(job, threads);
-    /* Launches of one kernel differ: a long one is remembered for some time after a short one,
-     * because running it on one thread costs more than waking the others for nothing. A launch
-     * during which the system ran something else does not count as long. */
+    /* Launches of one kernel differ in size. The estimate falls slowly after a long launch, because
+     * running a long launch on one thread costs more than waking threads for nothing. It also grows
+     * only by MOST_GROWTH, in case the system ran something else during the launch. */
     const uint64_t faded = known - known / 8;
     if (known != 0 && each > MOST_GROWTH * known)
         each = MOST_GROWTH * known;
@@ -465,7 +474,8 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     __atomic_store_n(cost, each ? each : 1, __ATOMIC_RELAXED);
 }
 
-/* Run a launch on as many threads as its work is worth. */
+/* Runs a launch on as many threads as its work is worth. Returns 0 or the error code of a program.
+ */
 static __attribute__((noinline)) int run_job(const struct silo_cpu_launch *launch, uint64_t *cost) {
     const struct silo_cpu_share share = launch->share;
     const uint64_t total = launch->total;
@@ -491,7 +501,7 @@ static __attribute__((noinline)) int run_job(const struct silo_cpu_launch *launc
         job.chunk = share.chunk;
     }
     if (share.cooperative && silo_cpu_gather(&job) == SILO_CPU_REFUSED)
-        ; /* the present helpers leave at once */
+        ; /* helpers that have started leave at once */
     else if (threads == 1 || share.cooperative)
         silo_cpu_work_on(&job, 0);
     else
@@ -523,11 +533,12 @@ void silo_cpu_use_pool(enum silo_cpu_pool_kind kind) {
     atomic_store(&pool.kind, (int)kind);
 }
 
-/* A child has only the thread that forked; it starts workers of its own at its first launch.
- * Locks are taken before the fork, so that the data they guard is consistent. `launch` is not: a
- * launch may take minutes, and may need the GIL, which the forking thread holds. */
+/* Locks are taken before a fork, so that the data they guard is consistent in the child. `launch`
+ * is not taken: a launch may take minutes, and may need the GIL, which the forking thread holds. A
+ * child has only the thread that forked; it starts workers at its first launch. */
 static void before_fork(void) {
-    silo_loader_before_fork(); /* first: it may wait, and its holder may launch */
+    silo_loader_before_fork(); /* first, because it may wait for a thread that launches while it
+                                  holds the loader's lock */
     pthread_mutex_lock(&pool.mutex);
     silo_cpu_workers_before_fork();
 }
@@ -539,10 +550,11 @@ static void after_fork_in_parent(void) {
 }
 
 static void after_fork_in_child(void) {
-    /* `launch` may have a holder that no longer exists. */
+    /* The thread that held `launch` may not exist in the child. */
     pthread_mutex_init(&pool.launch, NULL);
-    /* A signal's handler, or a kernel that runs Python, forked within launches, which go on here:
-     * the parts that other threads have of them are run in the parent alone. */
+    /* If the fork happened within launches, in a signal's handler or a kernel that runs Python,
+     * these go on in the child. Programs that other threads had taken run in the parent only, so a
+     * launch in which other threads took part ends with SILO_CPU_FORKED here. */
     for (struct silo_cpu_job *job = shared; job != NULL; job = job->outer) {
         job->alone = job->team > 1;
         if (job->helpers > 0 || job->alone || (job->pooled && silo_cpu_workers_inside())) {
@@ -555,7 +567,8 @@ static void after_fork_in_child(void) {
         job->inside = 1;
         job->launcher = pthread_self();
     }
-    silo_cpu_python.main = pthread_self(); /* the number that Python uses */
+    /* in the child, the thread that forked is Python's main thread */
+    silo_cpu_python.main = pthread_self();
     pthread_mutex_init(&pool.mutex, NULL);
     silo_cpu_workers_after_fork(true);
     silo_loader_after_fork(true);

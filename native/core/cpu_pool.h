@@ -1,47 +1,47 @@
-/* The CPU's threads: programs of one launch are handed out in order, in chunks. */
+/* The CPU's thread pool. The programs of a launch are handed out to its threads in chunks. */
 #ifndef SILO_CPU_POOL_H
 #define SILO_CPU_POOL_H
 
 #include "cpu_launch.h"
 #include "cpu_pick.h"
 
-/* Run every program. Returns 0, the first positive code of the kernel, or one of the codes of
- * cpu_launch.h. `cost` is the hint of struct silo_function. Safe from any thread: a launch that
- * finds the pool busy runs on the calling thread. */
+/* Runs all programs of a launch. Returns 0, the first positive code that a program returned, or a
+ * code of cpu_launch.h. `cost` is struct silo_function's estimate of a program's time. May be
+ * called from any thread: if the pool is busy, the launch runs on the calling thread. */
 int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost);
 
-/* Threads a launch may use, the calling one included. */
+/* Returns the number of threads that a launch may use, including the calling one. */
 int silo_cpu_threads(void);
 
-/* Change that number (at least 1). Waits for a launch in progress; EINTR if that wait is
- * interrupted. 0, or an errno. */
+/* Sets the number of threads that a launch may use (at least 1). Waits for a launch in progress.
+ * Returns 0 or an errno: EINTR if a signal interrupts the wait. */
 int silo_cpu_set_threads(int count);
 
-/* Pin the calling thread and the pool's threads to a processor each, if there are as many threads
- * as processors that this process may use; whether they are. For processes that measure: on a busy
- * machine the system may have all of them on one processor for seconds. */
+/* Pins the calling thread and each of the pool's threads to a CPU of its own. Returns false if
+ * there are not as many threads as usable CPUs. For processes that measure: on a busy machine the
+ * system may run all threads on one CPU for seconds. */
 bool silo_cpu_pin_threads(void);
 
-/* How many launches so far had fewer threads at work than they called. */
+/* Returns the number of launches in which fewer threads worked than were called. */
 uint64_t silo_cpu_short_handed(void);
 
-/* The number of launches of several threads that were run there for that reason. */
+/* Returns the number of launches of several threads that were picked for this reason. */
 uint64_t silo_cpu_picked(enum silo_cpu_reason reason);
 
-/* How long a thread of the pool looks for work, and a launch for its end, before it sleeps; not at
- * all if there are more threads than processors. EINVAL: not 0 to 100000. */
+/* Sets how long a thread of the pool spins for work, and a launch for its end, before it sleeps.
+ * Threads do not spin if there are more threads than CPUs. EINVAL if not from 0 to 100000. */
 int silo_cpu_set_spin(int microseconds);
-#define SILO_CPU_SPIN 50 /* until it is set */
+#define SILO_CPU_SPIN 50 /* the default */
 
-/* That time in nanoseconds; and the time for which threads of the pool look after the last launch,
- * which is less if launches come too late for it. */
+/* Return the spin time in nanoseconds, and how long the pool's threads actually spin after the last
+ * launch, which is less if launches come too late for it. */
 uint64_t silo_cpu_spinning(void);
 uint64_t silo_cpu_looking(void);
 
-/* Whose threads run launches from now on. */
+/* Sets whose threads run launches from now on. */
 void silo_cpu_use_pool(enum silo_cpu_pool_kind kind);
 
-/* Register the fork handlers; once. 0, or an errno. */
+/* Registers the fork handlers. Call it once. Returns 0 or an errno. */
 int silo_cpu_pool_init(void);
 
 #endif

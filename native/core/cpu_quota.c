@@ -17,9 +17,9 @@
 #define MOST_PATH 1024
 
 #ifdef __linux__
-/* The processors that the thread which pinned first could use. */
+/* The CPUs that the first thread to be pinned could use before. */
 static cpu_set_t allowed;
-static _Atomic int allowed_count; /* 0: nothing was pinned */
+static _Atomic int allowed_count; /* 0: no thread was pinned */
 
 static void read_allowed(void) {
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
@@ -28,7 +28,7 @@ static void read_allowed(void) {
 }
 #endif
 
-/* The first line of a small file, without its end; whether there is one. */
+/* Reads the first line of a small file without its newline. Returns whether the file has a line. */
 static bool first_line(const char *path, char *line, int size) {
     FILE *file = fopen(path, "re");
     if (file == NULL)
@@ -39,7 +39,8 @@ static bool first_line(const char *path, char *line, int size) {
     return there;
 }
 
-/* Threads for a time in each period; 0: unlimited, or no numbers. */
+/* Returns how many threads a quota of CPU time in each period keeps busy; 0: unlimited, or not
+ * numbers. */
 static int threads_of(const char *quota, const char *period) {
     const long long time = strtoll(quota, NULL, 10), each = strtoll(period, NULL, 10);
     if (time <= 0 || each <= 0)
@@ -52,7 +53,7 @@ static int less(int one, int other) {
     return one == 0 || (other != 0 && other < one) ? other : one;
 }
 
-/* The limits in the files of one group. */
+/* Returns the quota in the files of one control group's folder. */
 static int quota_in(const char *folder) {
     char path[MOST_PATH + 32], line[64], period[64];
     snprintf(path, sizeof path, "%s/cpu.max", folder);
@@ -67,12 +68,12 @@ static int quota_in(const char *folder) {
     return first_line(path, period, sizeof period) ? threads_of(line, period) : 0;
 }
 
-/* For a control group and the groups that contain it, up to the folder where its files are mounted.
- */
+/* Returns the smallest quota of a control group and the groups that contain it, up to the folder
+ * where the hierarchy is mounted. */
 static int quota_up_from(const char *root, const char *mounted, const char *group) {
     char folder[MOST_PATH];
     const int base = snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, mounted);
-    /* The path of a group outside of this process's view begins with "/..". */
+    /* The path of a group outside of this process's namespace begins with "/..". */
     const char *inside = strstr(group, "..") == NULL ? group : "";
     if (base < 0 || (size_t)base + strlen(inside) >= sizeof folder)
         return 0;
@@ -148,7 +149,7 @@ int silo_cpu_affinity(void) {
 }
 
 int silo_cpu_available(void) {
-    static _Atomic int read; /* 0: not yet; else one more than the quota */
+    static _Atomic int read; /* 0: not read yet; else the quota plus 1 */
     int quota = atomic_load(&read) - 1;
     if (quota < 0) {
         quota = silo_cpu_quota("");

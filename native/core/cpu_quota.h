@@ -1,22 +1,24 @@
-/* The CPUs that this process may use: its affinity, and the quota of its control groups. */
+/* Returns how many CPUs this process may use, by its affinity and the quotas of its control groups.
+ */
 #ifndef SILO_CPU_QUOTA_H
 #define SILO_CPU_QUOTA_H
 
 #include <stdbool.h>
 
-/* How many threads the quotas of the process's control groups (of either version) keep busy: whole
- * ones, at least 1. 0: no group has a quota. `root` is put before each path that is read, "" for
- * this system's own. src/silo/cpu_quota.py computes the same. */
+/* Returns how many threads the quotas of the process's control groups (cgroup v1 or v2) keep busy,
+ * rounded down, but at least 1; 0: no group has a quota. `root` is prefixed to each path that is
+ * read; "" for this system. src/silo/cpu_quota.py computes the same. */
 int silo_cpu_quota(const char *root);
 
-/* The number of processors this process may run on; pinned threads do not change it. */
+/* Returns the number of CPUs that this process may run on. Threads that are pinned do not change
+ * it. */
 int silo_cpu_affinity(void);
 
-/* Pin the calling thread to processor number `place`, from 0, in the list of processors that the
- * first pinned thread could use. False: the list is shorter, or the system refuses. */
+/* Pins the calling thread to CPU number `place` (from 0) in the list of CPUs that the first pinned
+ * thread could use. Returns false if the list is shorter or the system refuses. */
 bool silo_cpu_pin_this_thread(int place);
 
-/* The less of both; the quota is read once. */
+/* Returns the smaller of quota and affinity. The quota is read once. */
 int silo_cpu_available(void);
 
 #endif

@@ -25,8 +25,8 @@ struct place {
 
 typedef void microtask(int32_t *global, int32_t *bound, void (*body)(void *), void *argument);
 
-/* A runtime's functions, as the manuals and the ABIs of libgomp and LLVM have them: one of the
- * first two. Written before `known` is set, and never again. */
+/* Functions of the OpenMP runtime, as the ABIs of libgomp and LLVM declare them; only one of the
+ * first two is set. Written before `known` is set, and never changed afterwards. */
 static struct {
     void (*parallel)(void (*)(void *), void *, unsigned threads,
                      unsigned flags);                                       /* GOMP_parallel */
@@ -38,8 +38,10 @@ static struct {
     _Atomic bool known;
     _Atomic int found; /* enum silo_cpu_runtime */
     _Atomic bool lost;
-    _Atomic(const void *) taken; /* held by this thread; NULL: free */
-    unsigned long long adds; /* libraries ever loaded, at the last look; under the loader's lock */
+    /* the thread (silo_cpu_team_take) that may use the team; NULL: none */
+    _Atomic(const void *) taken;
+    /* libraries loaded so far, at the last search; guarded by the loader's lock */
+    unsigned long long adds;
 } team;
 
 #ifdef __linux__
@@ -79,16 +81,17 @@ static int look_at_name(struct dl_phdr_info *info, size_t size, void *data) {
     return 0;
 }
 
-/* Objects and functions have pointers of one size on Linux; C lacks a conversion between them. */
+/* Stores a symbol in a function pointer: on Linux both kinds of pointers have the same size, but C
+ * has no conversion between them. */
 static bool have(void *library, const char *name, void *function) {
     void *symbol = dlsym(library, name);
     memcpy(function, &symbol, sizeof symbol);
     return symbol != NULL;
 }
 
-/* Whether the library of that path has the functions. */
+/* Finds the functions in the loaded library with this path. Returns false if one is missing. */
 static bool take(const char *path) {
-    /* The handle is kept: the library stays, as long as its functions may be called. */
+    /* The handle is never closed, so that the library stays loaded. */
     void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     return library != NULL && have(library, "omp_in_parallel", &team.in_parallel) &&
            have(library, "omp_get_max_threads", &team.max_threads) &&
@@ -117,7 +120,8 @@ static void look(void) {}
 #endif
 
 enum silo_cpu_runtime silo_cpu_team_find(void) {
-    /* Another thread that searches finds the same; a thread that loads is soon done. */
+    /* Does not wait for the lock: a thread that searches finds the same, and a thread that loads a
+     * library is soon done. */
     if (!atomic_load(&team.known) && silo_loader_try()) {
         if (!atomic_load(&team.known) && silo_loader_usable())
             look();
@@ -161,7 +165,8 @@ void silo_cpu_team_run(void (*body)(void *), void *argument) {
     if (team.parallel != NULL) {
         team.parallel(body, argument, 0, 0);
     } else {
-        struct place place = {.flags = 2, .source = ";silo;launch;0;0;;"}; /* 2: of this ABI */
+        /* 2: the flag of this ABI's version */
+        struct place place = {.flags = 2, .source = ";silo;launch;0;0;;"};
         team.fork_call(&place, 2, run_one, body, argument);
     }
 }
@@ -169,5 +174,5 @@ void silo_cpu_team_run(void (*body)(void *), void *argument) {
 void silo_cpu_team_lost(void) {
     atomic_store(&team.lost, atomic_load(&team.known));
     atomic_store(&team.taken, NULL);
-    team.adds = 0; /* the look of another thread may have been cut off */
+    team.adds = 0; /* another thread's search may have been interrupted by the fork */
 }

@@ -8,8 +8,9 @@
 
 #include <stdlib.h>
 
-static struct silo_cpu_thread *_Atomic threads; /* every one; only ever grows */
-static pthread_key_t thread_key; /* gives the entries of threads that end to others */
+static struct silo_cpu_thread *_Atomic threads; /* all entries; entries are never removed */
+/* its destructor frees the entry of a thread that ends for another thread */
+static pthread_key_t thread_key;
 static _Thread_local struct silo_cpu_thread *this_thread;
 struct silo_cpu_thread *_Atomic silo_cpu_first_thread;
 
@@ -31,7 +32,7 @@ struct silo_cpu_thread *silo_cpu_new_thread(void) {
         if (own == NULL)
             return NULL;
         own->used = true;
-        own->self = pthread_self(); /* before others can find it */
+        own->self = pthread_self(); /* set before other threads can find the entry */
         own->next = atomic_load(&threads);
         while (!atomic_compare_exchange_weak(&threads, &own->next, own))
             ;
@@ -68,14 +69,14 @@ static void thread_free(void *value) {
     own->memory = NULL;
     own->size = 0;
     silo_cpu_team_drop(own);
-    /* Cleared before another thread gets this mark, which the system may give out again. */
+    /* `mark` is cleared first: the system may give the same mark to another thread. */
     atomic_store(&own->mark, NULL);
     atomic_store(&own->used, false);
 }
 
 void silo_cpu_block_signals(sigset_t *before) {
-    /* Signals are for Python's threads: one of ours would only delay them. One that is raised by a
-     * fault while it is blocked would end the process without a word. */
+    /* Pool threads block all signals but those of their own faults: Python's threads handle the
+     * others, and a fault whose signal is blocked would end the process without a message. */
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
     sigset_t others;
     sigfillset(&others);
@@ -84,13 +85,13 @@ void silo_cpu_block_signals(sigset_t *before) {
     pthread_sigmask(SIG_SETMASK, &others, before);
 }
 
-/* Not safe while another thread runs kernels: for the one thread of a child made by fork. */
+/* Not safe while another thread runs kernels: called by the only thread of a forked child. */
 void silo_cpu_threads_renew(void) {
     for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
         if (one != this_thread && one->used) {
             one->running = NULL;
             one->mark = NULL;
-            one->used = false; /* the next owner has its memory as well */
+            one->used = false; /* the next thread with this entry uses its memory, too */
         }
 }
 

@@ -1,5 +1,5 @@
-/* The threads that have run kernels: one entry each, with the thread's scratch memory and the
- * kernel that it is in, which signal handlers read. */
+/* An entry for each thread that has run kernels: its scratch memory, and the kernel that it is
+ * running, which signal handlers read. */
 #ifndef SILO_CPU_THREAD_H
 #define SILO_CPU_THREAD_H
 
@@ -11,36 +11,39 @@
 
 struct silo_cpu_runner;
 
-/* A thread that has run a kernel. Made when it first does and used by another thread once it has
- * ended; never freed, because signal handlers walk the list: thread storage that is made on first
- * use would not be safe there. */
+/* A thread that has run a kernel. The entry is made at the thread's first kernel, and reused by
+ * another thread once the thread has ended. It is never freed, because signal handlers walk the
+ * list; thread-local storage that is allocated at its first use would not be safe in them. */
 struct silo_cpu_thread {
-    struct silo_cpu_thread *next;            /* never changed */
-    pthread_t self;                          /* while `used` */
-    struct silo_cpu_runner *_Atomic running; /* NULL between kernels; written by the thread alone */
-    const void *_Atomic mark;                /* silo_cpu_mark of it; NULL while not `used` */
+    struct silo_cpu_thread *next; /* constant once the entry is in the list */
+    pthread_t self;               /* valid while `used` */
+    /* NULL between kernels; written by the thread itself only */
+    struct silo_cpu_runner *_Atomic running;
+    const void *_Atomic mark; /* the thread's silo_cpu_mark; NULL while not `used` */
     _Atomic bool used;
-    void *memory; /* scratch, owned; grown on demand, kept between launches */
+    void *memory; /* owned: scratch memory, grown on demand and kept between launches */
     uint64_t size;
 };
 
-/* The calling thread's, or NULL where it never ran a kernel. Safe in a signal handler. */
+/* Returns the calling thread's entry, or NULL if it never ran a kernel. Safe in a signal handler.
+ */
 struct silo_cpu_thread *silo_cpu_this_thread(void);
 
-/* Signals that threads of the pool block, so that other threads handle them; signals of their own
- * faults are not blocked. */
+/* Blocks the signals that other threads should handle; signals of a thread's own faults are not
+ * blocked. `before` receives the mask to restore. */
 void silo_cpu_block_signals(sigset_t *before);
 
-/* Memory aligned to 64 bytes, owned and freed by the caller; NULL: no memory. */
+/* Returns memory aligned to 64 bytes, which the caller frees; NULL if out of memory. */
 void *silo_cpu_new_scratch(uint64_t bytes);
 
-/* In a child made by fork: the entries of its parent's other threads are free. */
+/* In a child made by fork(): frees the entries of the parent's other threads for reuse. */
 void silo_cpu_threads_renew(void);
 
-/* Once. 0, or an errno. */
+/* Call it once. Returns 0 or an errno. */
 int silo_cpu_threads_init(void);
 
-/* An entry that no running thread has; NULL: none is known here. */
+/* Returns an address that is unique among running threads (the thread pointer); NULL if it cannot
+ * be read on this platform. */
 SILO_INLINE const void *silo_cpu_mark(void) {
 #if (__GNUC__ >= 11 || defined(__clang__)) && (defined(__x86_64__) || defined(__aarch64__)) &&     \
     defined(__linux__)
@@ -50,17 +53,18 @@ SILO_INLINE const void *silo_cpu_mark(void) {
 #endif
 }
 
-extern struct silo_cpu_thread *_Atomic silo_cpu_first_thread; /* that ran a kernel */
+/* the first thread that ran a kernel */
+extern struct silo_cpu_thread *_Atomic silo_cpu_first_thread;
 
-/* For the inline functions below: the calling thread's entry by thread storage, NULL without one;
- * an entry for a thread without one, and more scratch memory, NULL: no memory. */
+/* Used by the inline functions below: the calling thread's entry from thread-local storage or NULL;
+ * a new entry; and larger scratch memory. NULL if out of memory. */
 struct silo_cpu_thread *silo_cpu_stored_thread(void);
 struct silo_cpu_thread *silo_cpu_new_thread(void);
 void *silo_cpu_grow_scratch(struct silo_cpu_thread *own, uint64_t bytes);
 
-/* The entry of the calling thread, or NULL. The first thread that ran a kernel, mostly the thread
- * that launches, is found without thread storage, which costs a call of the loader in a shared
- * library. */
+/* Returns the calling thread's entry, or NULL. The first thread that ran a kernel, usually the one
+ * that launches, is found by its mark: in a shared library, thread-local storage costs a function
+ * call. */
 SILO_INLINE struct silo_cpu_thread *silo_cpu_known_thread(void) {
     const void *mark = silo_cpu_mark();
     struct silo_cpu_thread *first =
@@ -71,14 +75,14 @@ SILO_INLINE struct silo_cpu_thread *silo_cpu_known_thread(void) {
     return silo_cpu_stored_thread();
 }
 
-/* The calling thread's entry, made at the first use; NULL: out of memory. */
+/* Returns the calling thread's entry, made at its first use; NULL if out of memory. */
 SILO_INLINE struct silo_cpu_thread *silo_cpu_make_thread(void) {
     struct silo_cpu_thread *own = silo_cpu_known_thread();
     return own != NULL ? own : silo_cpu_new_thread();
 }
 
-/* The calling thread's scratch memory, at least this many bytes, which stays allocated between
- * launches; NULL: out of memory. */
+/* Returns at least `bytes` of the calling thread's scratch memory, which is kept between launches;
+ * NULL if out of memory. */
 SILO_INLINE void *silo_cpu_thread_scratch(struct silo_cpu_thread *own, uint64_t bytes) {
     return own->size < bytes ? silo_cpu_grow_scratch(own, bytes) : own->memory;
 }

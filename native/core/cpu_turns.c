@@ -1,6 +1,6 @@
-/* One word holds the number of running kernels with atomics, and their mode. A kernel that runs
- * alone or locks memory waits for no other program, so a kernel that comes meanwhile and can do
- * neither waits for the end of its chunk. */
+/* Controls which kernels with atomics run at the same time. A single word counts the running
+ * kernels of each mode. A kernel that runs alone, or with locks, waits for no other program; so a
+ * kernel that can do neither waits until such kernels have finished their chunk. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -19,13 +19,13 @@
 #define ONE_LOCKING UINT32_C(0x10000)
 #define LOCKING UINT32_C(0x7fff0000)
 #define OTHERS UINT32_C(0xffff)
-/* Turns of waiting that look again at once, and those that let other threads run. */
+/* Iterations of a wait that spin, and then iterations that yield the CPU; after these it sleeps. */
 #define LOOKS 64
 #define YIELDS 256
 #define SLEEP_NANOSECONDS 50000
 
-/* The numbers of kernels that lock memory, and of others. Others do not begin while a kernel locks
- * or runs ALONE. */
+/* Bit 31: a kernel runs ALONE. Bits 16 to 30: number of kernels that lock. Bits 0 to 15: number of
+ * others, which begin only while no kernel locks or runs alone. */
 static _Atomic uint32_t running;
 static struct silo_cpu_lock locks[SILO_CPU_LOCKS];
 
@@ -35,7 +35,7 @@ static void pause_a_little(void) {
 #endif
 }
 
-/* Wait until the threads that are alone or lock have left. */
+/* Waits until no kernel runs alone or with locks. */
 static SILO_NOINLINE void await_end(void) {
     for (uint32_t turn = 0; (atomic_load_explicit(&running, memory_order_acquire) & ~OTHERS) != 0;
          turn++) {
@@ -50,7 +50,7 @@ static SILO_NOINLINE void await_end(void) {
     }
 }
 
-/* Count one more kernel that locks, unless kernels of the other kinds run. */
+/* Counts one more kernel that locks, and returns true, unless kernels of the other modes run. */
 static bool may_lock(void) {
     uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
     while ((now & (ALONE | OTHERS)) == 0)
@@ -69,14 +69,14 @@ static uint32_t enter(void *given, uint32_t wants) {
         return context->entered = SILO_CPU_ALONE;
     if ((wants & SILO_CPU_LOCKING) != 0 && may_lock())
         return context->entered = SILO_CPU_LOCKING;
-    /* Counted first: while it is counted, no other kernel can begin to run alone or to lock. */
+    /* Counted before waiting: from now on no kernel can begin to run alone or with locks. */
     if ((atomic_fetch_add_explicit(&running, 1, memory_order_acquire) & ~OTHERS) != 0)
         await_end();
     context->entered = SILO_CPU_AMONG_OTHERS;
     return 0;
 }
 
-/* In a child, where the count began anew, the count may be zero already. */
+/* Does not go below zero: in a forked child the counts were reset during a kernel. */
 static void uncount(uint32_t one, uint32_t all) {
     uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
     while ((now & all) != 0 &&

@@ -1,11 +1,11 @@
-/* Launches whose programs wait for each other. On a GPU many programs run at once; here a thread
- * runs one after another, so a program that waits for another that has not begun would wait for
- * ever. Then threads are added for the next programs, until all run. A cooperative launch says
- * beforehand that its programs wait, and gets a thread for each.
+/* Launches whose programs wait for each other. A GPU runs many programs at once; here a thread runs
+ * one after another, so a program that waits for another that has not begun would wait for ever. If
+ * that happens, threads are added for the next programs, until all run. A cooperative launch
+ * declares that its programs wait, and gets a thread for each from the beginning.
  *
- * Locks: `crowd.mutex` guards `gated` and `helpers` of every job; nothing else is taken under it. A
- * job lies on the stack of the thread that launched, which leaves only when `helpers` is 0; the
- * last helper touches nothing of it after it has released the lock. */
+ * Locks: `crowd.mutex` guards `gated` and `helpers` of every job; no other lock is taken while it
+ * is held. A job is on the stack of the thread that launched, which returns only when `helpers` is
+ * 0; the last helper does not touch the job after it has released the lock. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -22,19 +22,21 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* Turns that only pause: the awaited event is about to happen. Then the CPU is given to others. */
+/* Iterations of a wait that only pause, because the awaited event is usually near. Afterwards the
+ * thread yields its CPU. */
 #define PAUSES 64
-/* How often (in turns that give the CPU away) a waiting thread looks at the clock. */
+/* Iterations (that yield the CPU) between two looks at the clock. */
 #define GLANCE 16
-/* Nanoseconds: if no program began for this time, and some have not begun, threads are added. The
- * holder of a lock that others wait for is seldom kept from the CPU for longer. */
+/* Threads are added if programs are left and none began for this many nanoseconds. A thread that
+ * holds a lock others wait for is seldom off its CPU for longer. */
 #define STALLED 2000000
-/* Likewise, but more threads cannot be had: waiting will not help. */
+/* If no threads can be added, the launch is given up after this many nanoseconds. */
 #define STUCK UINT64_C(10000000000)
-/* A wait of this length is not about to end: sleep between turns, so that others get the CPU. */
+/* A thread that has waited LONG nanoseconds sleeps NAP nanoseconds in each iteration, so that
+ * others get its CPU. */
 #define LONG 5000000
 #define NAP 50000
-/* How often the launching thread checks whether to give up. */
+/* Nanoseconds between two checks for signals by the launching thread. */
 #define ASK 20000000
 
 static struct {
@@ -79,7 +81,7 @@ void silo_cpu_leave(struct silo_cpu_job *job) {
         atomic_fetch_sub(&job->inside, 1);
 }
 
-/* 0, or an errno; EAGAIN too if the limit of threads is reached. */
+/* Starts a helper. Returns 0 or an errno; EAGAIN also if the limit of threads is reached. */
 static int add_thread(struct silo_cpu_job *job) {
     sigset_t before;
     pthread_t thread;
@@ -102,7 +104,7 @@ static int add_thread(struct silo_cpu_job *job) {
 static void refuse(struct silo_cpu_job *job, const char *form, uint64_t number) {
     struct silo_fault *fault = job->launch->fault;
     int none = 0;
-    /* Whoever sets the error has the text. */
+    /* Only the thread that sets the error may write the text. */
     if (atomic_compare_exchange_strong(&job->error, &none, SILO_CPU_REFUSED) && fault != NULL)
         snprintf(fault->text, sizeof fault->text, form, (unsigned long long)job->launch->total,
                  (unsigned long long)number);
@@ -142,8 +144,7 @@ void silo_cpu_disperse(struct silo_cpu_job *job) {
     pthread_mutex_unlock(&crowd.mutex);
 }
 
-/* `left` programs have not begun. If none did for a while, double the threads.
- */
+/* Doubles the threads if no program began for a while. `left` programs have not begun. */
 static void look_for_threads(struct silo_cpu_job *job, uint64_t left, uint64_t time) {
     uint64_t event = atomic_load_explicit(&job->event, memory_order_relaxed);
     if (time < event + STALLED)
@@ -162,7 +163,8 @@ static void look_for_threads(struct silo_cpu_job *job, uint64_t left, uint64_t t
     if (added > 0)
         return;
     if (wanted > 0)
-        atomic_store(&job->event, event); /* keeps the time of the last launch that went well */
+        /* restores the time when a program last began or a thread was added */
+        atomic_store(&job->event, event);
     if (time >= event + STUCK)
         refuse(job,
                "its programs wait for ones that have not begun: the launch has %llu programs, and "

@@ -1,14 +1,16 @@
-/* A thread's CPU clock moves while the thread is on a CPU and at no other time. Two reads of it, a
- * fraction of a microsecond apart, show whether it spins or works now; two reads further apart show
- * whether it did so between them. A read is one system call and touches no memory of the OpenMP
- * runtime. Of a thread that ran lately and is not on a CPU now, the system is asked whether it
- * sleeps or waits for a CPU, which takes some microseconds.
+/* Finds out whether the threads of an OpenMP team are awake. The CPU clock of a thread moves only
+ * while the thread is on a CPU. Two reads a fraction of a microsecond apart show whether the thread
+ * spins or works now; two reads further apart show whether it did so in between. A read is one
+ * system call and touches no memory of the OpenMP runtime. If a thread ran lately but is not on a
+ * CPU now, its state in /proc shows whether it sleeps or waits for a CPU, which takes some
+ * microseconds to read.
  *
- * The team of a thread is known by the system's numbers of two of its threads, which these learn in
- * a region of their own. Until then the threads of the process are looked through, at most every
- * few milliseconds: when about as many as a team has are awake, and the calling thread's team is
- * found to be among them, it is known. Another thread's team, or another library's threads, which
- * this thread's launches cannot run on, are told from it by that. */
+ * A thread's team is known once the system's numbers (tids) of two of its threads are known, which
+ * they report in a parallel region of their own (the roll call). Until then all threads of the
+ * process are scanned, at most every few milliseconds: if about as many threads are awake as a team
+ * has, the roll call is made. If the team's threads are among those that were awake, the team is
+ * known. Otherwise they belong to another thread's team or another library, on which this thread's
+ * launches cannot run. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -32,43 +34,44 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A launch of at least this many nanoseconds pays for a check; for a shorter launch the last result
- * may be this old. */
+/* A launch of at least PAYS nanoseconds is worth a check. A shorter launch uses the last result if
+ * it is at most OLD nanoseconds old. */
 #define PAYS UINT64_C(100000)
 #define OLD UINT64_C(2000000)
-/* The time between two searches through all threads, doubled while nothing is found; and the same
- * for a launch of LONG_LAUNCH nanoseconds. */
+/* Nanoseconds between two scans of all threads: doubled while nothing is found, from LEAST_PAUSE to
+ * MOST_PAUSE; LEAST_PAUSE for launches of at least LONG_LAUNCH nanoseconds. */
 #define LEAST_PAUSE UINT64_C(5000000)
 #define MOST_PAUSE UINT64_C(40000000)
 #define LONG_LAUNCH UINT64_C(1000000)
-/* Between two launches so close no other library's call can have had a team at work. */
+/* Between two launches with a smaller gap, no other library's call can have used a team. */
 #define CLOSE UINT64_C(10000)
 #define MOST_THREADS 256
-/* The most teams that are made for threads without one, because the roll call ran while another
- * thread's team was awake. */
+/* How often a roll call may create a team for a thread that had none, because another thread's team
+ * was awake. */
 #define MOST_IN_VAIN 2
 
-/* How long threads sleep so that the system finds a CPU for them when they wake: long enough that
- * all of them sleep at some moment, also two that share a CPU. */
+/* For this many nanoseconds threads sleep, so that the system chooses a CPU for each when it wakes:
+ * long enough that all of them sleep at the same moment, also two that share a CPU. */
 #define INSTANT 20000
 #define CPU_WORDS 16 /* of 64 CPUs each */
 
 static _Atomic int in_vain;
 
-/* The calling thread's own. */
+/* The calling thread's team. */
 static _Thread_local struct {
-    int size;     /* number of threads of the team whose threads are known; 0: unknown */
-    int known[2]; /* the system's numbers of its second and its last thread */
+    int size;     /* threads of the team whose tids are known; 0: unknown */
+    int known[2]; /* tids of the team's second and last thread */
     uint64_t clock[2];
     bool awake;
-    uint64_t looked;  /* when; 0: never */
-    uint64_t scanned; /* when all threads were looked through */
+    uint64_t looked;  /* time of the last check; 0: never */
+    uint64_t scanned; /* time of the last scan of all threads */
     uint64_t pause;
 } watch;
 
-/* Nanoseconds that a thread of this process was on CPUs; false: the thread does not exist. */
+/* Reads how many nanoseconds a thread of this process was on CPUs. Returns false if it does not
+ * exist. */
 static bool read_clock(int thread, uint64_t *nanoseconds) {
-    /* As the kernel has it: 4 for one thread's, 2 for the time that the scheduler counts. */
+    /* Linux's encoding of a CPU clock: 4 for a single thread, 2 for the scheduler's time. */
     const clockid_t clock = (clockid_t)(~(unsigned)thread << 3 | 6);
     struct timespec time;
     if (clock_gettime(clock, &time) != 0)
@@ -77,7 +80,7 @@ static bool read_clock(int thread, uint64_t *nanoseconds) {
     return true;
 }
 
-/* Whether a thread runs or waits for a CPU, as the system has it; false: it sleeps, or is gone. */
+/* Whether a thread runs or waits for a CPU, by /proc; false: it sleeps or is gone. */
 static bool is_runnable(int thread) {
     char path[64], text[256];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
@@ -93,7 +96,8 @@ static bool is_runnable(int thread) {
 
 enum state { GONE, OFF, ON };
 
-/* For a thread whose clock was at `*clock` at the last check; `was`: whether it was awake then. */
+/* Returns the state of a thread whose clock was at `*clock` at the last check. `was`: whether it
+ * was awake then. */
 static enum state state_of(int thread, uint64_t *clock, bool was) {
     const uint64_t before = *clock;
     uint64_t again;
@@ -127,14 +131,14 @@ static void run_on_whole_team(void (*body)(void *), void *argument) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Learn the numbers of the team's threads. */
+/* Learns the tids of the team's threads in a parallel region. */
 static void call_roll(int size) {
     struct roll roll = {.size = size};
     run_on_whole_team(answer, &roll);
     watch.known[0] = atomic_load(&roll.second);
     watch.known[1] = atomic_load(&roll.last);
     if (watch.known[1] == 0)
-        watch.known[1] = watch.known[0]; /* the runtime gave it fewer */
+        watch.known[1] = watch.known[0]; /* the runtime gave the team fewer threads */
     watch.size = watch.known[0] != 0 ? size : 0;
     watch.clock[0] = watch.clock[1] = 0;
 }
@@ -177,8 +181,8 @@ static uint64_t last_clock(int thread, int likely) {
     return 0;
 }
 
-/* The threads of this process that are awake, without the calling thread and the pool's; returns
- * their number. `others`: the number of threads checked. */
+/* Finds the threads of this process that are awake, except the calling thread and the pool's, and
+ * returns their number. `others`: the number of threads that were checked. */
 static int look_through(int found[MOST_THREADS], int *others) {
     int threads[MOST_THREADS], count = 0, seen = 0;
     uint64_t clocks[MOST_THREADS];
@@ -187,7 +191,7 @@ static int look_through(int found[MOST_THREADS], int *others) {
         return 0;
     const int own = (int)syscall(SYS_gettid);
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL && seen < MOST_THREADS;) {
-        const int thread = atoi(entry->d_name); /* 0: "." and ".." */
+        const int thread = atoi(entry->d_name); /* 0 for "." and ".." */
         if (thread == 0 || thread == own || silo_cpu_workers_has(thread))
             continue;
         threads[seen] = thread;
@@ -210,11 +214,12 @@ static bool is_among(int thread, const int *found, int count) {
     return false;
 }
 
-/* Whether the calling thread's team, whose threads are not known, is awake. */
+/* Scans all threads to find out whether the calling thread's team, whose tids are unknown, is
+ * awake. */
 static bool scan(int size) {
     int found[MOST_THREADS], others = 0;
     if (atomic_exchange(&last.busy, true))
-        return false; /* another thread looks */
+        return false; /* another thread scans */
     const int count = look_through(found, &others), few = (size - 1) / 2;
     atomic_store(&last.busy, false);
     if (others < size - 1 || count == 0 || count < few || atomic_load(&in_vain) >= MOST_IN_VAIN)
@@ -231,13 +236,13 @@ static bool look(int size, uint64_t about, uint64_t gap, uint64_t now) {
         const enum state second = state_of(watch.known[0], &watch.clock[0], watch.awake);
         if (second == ON ||
             (second == OFF && state_of(watch.known[1], &watch.clock[1], watch.awake) == ON)) {
-            if (watch.size != size) /* the setting changed: the last thread is another one */
+            if (watch.size != size) /* the team changed: it has another last thread */
                 call_roll(size);
             return true;
         }
         if (second == OFF)
             return false;
-        watch.size = 0; /* the runtime ended them */
+        watch.size = 0; /* the runtime has ended these threads */
     }
     const uint64_t pause = about >= LONG_LAUNCH ? LEAST_PAUSE : watch.pause;
     if (gap < CLOSE || (watch.scanned != 0 && now - watch.scanned < pause))

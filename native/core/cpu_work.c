@@ -1,5 +1,5 @@
-/* One thread's work in a launch: chunks of programs, with scratch memory of its own, until all are
- * done or one failed. */
+/* The work of one thread in a launch: it runs chunks of programs, with its own scratch memory,
+ * until all programs are done or one has failed. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The least nanoseconds that fetching the launch from another CPU's cache takes of the time that
- * one of several threads spends in its programs. */
+/* At least this many nanoseconds of the time that one of several threads spends in programs are
+ * spent on fetching the launch from another CPU's cache. */
 #define LEAST_JOINING 700
 
-/* Nobody need look for programs in that part. */
+/* Marks a part as empty in `open`. */
 static void close_part(struct silo_cpu_job *job, uint32_t part) {
     const uint64_t bit = UINT64_C(1) << part % 64;
     _Atomic uint64_t *open = &job->open[part / 64];
@@ -26,7 +26,7 @@ static void close_part(struct silo_cpu_job *job, uint32_t part) {
         atomic_fetch_and_explicit(open, ~bit, memory_order_relaxed);
 }
 
-/* The next part, round the circle, that may have programs; whether there is one. */
+/* Moves to the next part, cyclically, that may have programs. Returns false if no part has any. */
 static bool next_part(struct silo_cpu_job *job, struct silo_cpu_runner *own) {
     const uint32_t words = (job->part_count + 63) / 64;
     uint32_t from = own->part + 1;
@@ -43,7 +43,7 @@ static bool next_part(struct silo_cpu_job *job, struct silo_cpu_runner *own) {
     return false;
 }
 
-/* The next programs of a part; whether there were any. */
+/* Takes up to `size` programs from the thread's current part. Returns false if it is empty. */
 static bool claim_of(struct silo_cpu_job *job, struct silo_cpu_runner *own, uint64_t size) {
     struct silo_cpu_part *part = &job->parts[own->part];
     const uint64_t end = part->end;
@@ -57,7 +57,7 @@ static bool claim_of(struct silo_cpu_job *job, struct silo_cpu_runner *own, uint
     return begin < end;
 }
 
-/* The next programs for a thread; whether there are any. */
+/* Takes up to `size` programs. Returns false if none is left. */
 static bool claim(struct silo_cpu_job *job, struct silo_cpu_runner *own, uint64_t size) {
     if (job->parts != NULL) {
         while (!claim_of(job, own, size))
@@ -71,7 +71,7 @@ static bool claim(struct silo_cpu_job *job, struct silo_cpu_runner *own, uint64_
     return own->begin < total;
 }
 
-/* Run chunks until none is left or one failed; whether one did. */
+/* Runs chunks until no program is left or one fails. Returns 0 or the error code. */
 static int run_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
     const struct silo_cpu_launch *launch = job->launch;
     uint64_t size = job->first, before = launch->total > 1 ? silo_cpu_coarse_now() : 0;
@@ -93,7 +93,8 @@ static int run_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, voi
     return 0;
 }
 
-/* The same if a waiting loop may be abandoned: `job->wait` returns here. */
+/* Like run_chunks, for launches whose waiting programs may be abandoned: `job->wait` returns to
+ * this function with longjmp. */
 static __attribute__((noinline)) int
 run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
     if (setjmp(own->out) == 0)
@@ -102,7 +103,8 @@ run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *
     return 0;
 }
 
-/* The time of a thread, perhaps one of several, for its programs. */
+/* Adds the time that a thread spent in its programs to the job. `several`: other threads took part.
+ */
 static void tell_time(struct silo_cpu_job *job, uint64_t took, uint64_t programs, bool several) {
     const uint64_t one = programs != 0 ? UINT64_C(1) << SILO_CPU_AT_WORK : 0;
     atomic_fetch_add_explicit(&job->spent, took + one, memory_order_relaxed);
@@ -126,7 +128,8 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     own.context.fault.text[0] = '\0';
     own.context.program = UINT64_MAX;
     own.context.wait = job->wait;
-    /* A thread that came to help with waiting programs may read the job beside its launcher. */
+    /* False if `wait` is set, because helpers may join such a launch. `pooled` is not read then:
+     * the launching thread may be writing it. */
     own.context.alone = job->wait == NULL && !job->pooled;
     own.context.entered = SILO_CPU_OUTSIDE;
     own.context.parts = launch->parts;
@@ -137,8 +140,8 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     own.done = 0;
     void *scratch = NULL;
     int error = thread == NULL ? SILO_CPU_NO_MEMORY : 0;
-    /* A kernel that runs Python, or a signal's handler, may launch within a launch, whose scratch
-     * is then in use. */
+    /* If this is a launch within a launch (by a kernel that runs Python, or a signal's handler),
+     * the outer kernel uses the thread's scratch memory. */
     struct silo_cpu_runner *outer =
         thread != NULL ? atomic_load_explicit(&thread->running, memory_order_relaxed) : NULL;
     own.context.turns = silo_cpu_turns_within(outer != NULL ? &outer->context : NULL);

@@ -19,26 +19,27 @@
 #include <unistd.h>
 #endif
 
-/* Pauses between two looks at the clock by a thread that spins. */
+/* Pause instructions between two looks at the clock by a thread that spins. */
 #define PAUSES 32
-/* Written every few microseconds by different threads: none shares a cache line with another, nor
- * the next line, which processors fetch with it. */
+/* For data that different threads write every few microseconds: on a cache line of its own, and not
+ * on the next line either, which processors prefetch together with it. */
 #define APART _Alignas(128)
 
-/* `gate`: the workers inside the job, whether it is closed, and the job's number. */
+/* Bits of `gate`: the number of workers inside the job, whether the job is closed, and, from bit
+ * NUMBER on, the job's number. */
 #define INSIDE UINT64_C(0x7fffffff)
 #define CLOSED UINT64_C(0x80000000)
-#define NUMBER 32 /* bits below a job's number */
+#define NUMBER 32 /* number of the lowest bit of the job's number */
 
-/* The call of a worker: the number of a job. */
+/* Values of `called` other than the number of a job. */
 #define NOTHING 0
 #define STOP UINT64_MAX
 
 struct worker {
     APART _Atomic uint64_t called;
-    _Atomic bool asleep; /* or about to be; written under `mutex` */
+    _Atomic bool asleep; /* asleep or about to be; written under `mutex` */
     int number;
-    _Atomic int system_number; /* of its thread; 0: it has not begun */
+    _Atomic int system_number; /* its thread's tid; 0: the thread has not begun */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
@@ -46,17 +47,18 @@ struct worker {
 
 static struct {
     APART _Atomic uint64_t gate;
-    /* The open job: threads inside it read this, and keep it open. */
-    APART struct silo_cpu_job *job; /* owned by the launching thread's stack */
+    /* The open job. Workers inside it read these members, and the job stays open for them. */
+    APART struct silo_cpu_job *job; /* on the launching thread's stack */
     uint64_t number;
     int helpers;
-    uint32_t first; /* the number of the first helper at the job */
-    /* Only for the thread that has the pool: */
-    int running;      /* workers that exist: the first ones */
-    _Atomic int most; /* that ever existed */
+    uint32_t first; /* number of the first helper among the job's threads */
+    /* The members up to `spin` are used only by the thread that has the pool: */
+    int running;      /* workers that exist: the first `running` entries */
+    _Atomic int most; /* the most workers that ever existed */
     _Atomic bool pinned;
-    _Atomic uint64_t spin, look; /* nanoseconds: see silo_cpu_workers_spin, _look */
-    /* The launching thread sleeps, or is about to, until no worker is inside. */
+    /* in nanoseconds: see silo_cpu_workers_spin and silo_cpu_workers_look */
+    _Atomic uint64_t spin, look;
+    /* Whether the launching thread sleeps, or is about to, until no worker is inside. */
     _Atomic bool awaited;
     pthread_mutex_t mutex;
     pthread_cond_t empty;
@@ -69,7 +71,8 @@ static struct {
 
 static struct worker workers[SILO_CPU_MOST_THREADS - 1];
 
-/* Poll for the change of a value for this many nanoseconds; whether it changed. */
+/* Spins until `called` differs from `seen`, for at most `most` nanoseconds. Returns whether it
+ * changed. */
 static bool spin_until_called(const struct worker *own, uint64_t seen, uint64_t most) {
     const uint64_t until = most != 0 ? silo_cpu_now() + most : 0;
     do
@@ -94,12 +97,12 @@ static bool spin_until_empty(uint64_t most) {
     return false;
 }
 
-/* The next call after `seen`. */
+/* Waits until `called` differs from `seen`, and returns it. */
 static uint64_t await_call(struct worker *own, uint64_t seen) {
     if (!spin_until_called(own, seen, silo_cpu_workers_looking())) {
         pthread_mutex_lock(&own->mutex);
-        /* The caller writes `called` and then reads `asleep`, this thread the reverse: at least one
-         * of them sees the other's write. */
+        /* The caller writes `called` and then reads `asleep`; this thread writes `asleep` and then
+         * reads `called`. So at least one of them sees the other's write. */
         atomic_store(&own->asleep, true);
         while (atomic_load(&own->called) == seen)
             pthread_cond_wait(&own->wake, &own->mutex);
@@ -117,9 +120,10 @@ static void wake(struct worker *one) {
     pthread_mutex_unlock(&one->mutex);
 }
 
-/* A thread that was inside, or looked in, touches nothing of the job any longer. */
+/* Ends this thread's use of the job, after `enter` succeeded or failed. The job must not be touched
+ * afterwards. */
 static void leave(void) {
-    /* The same handshake, between `gate` and `awaited`. */
+    /* The same handshake as in `await_call`, between `gate` and `awaited`. */
     const uint64_t before = atomic_fetch_sub(&crew.gate, 1);
     if ((before & INSIDE) != 1 || (before & CLOSED) == 0 || !atomic_load(&crew.awaited))
         return;
@@ -128,7 +132,7 @@ static void leave(void) {
     pthread_mutex_unlock(&crew.mutex);
 }
 
-/* Into the job of that number, unless it is closed. */
+/* Enters the job with this number. Returns false if it is closed or another job is open. */
 static bool enter(uint64_t number) {
     const uint64_t before = atomic_fetch_add(&crew.gate, 1);
     if ((before & CLOSED) == 0 && before >> NUMBER == (uint32_t)number)
@@ -149,8 +153,8 @@ static void *work(void *argument) {
         if (!enter(seen))
             continue;
         struct silo_cpu_job *job = crew.job;
-        /* The launching thread wakes two, and each thread that enters wakes two more: one thread
-         * would take too long to wake all. */
+        /* The launching thread wakes two workers, and each worker that enters wakes two more: a
+         * single thread would take too long to wake all. */
         for (int child = 2 * own->number + 2; child <= 2 * own->number + 3; child++)
             if (child < crew.helpers)
                 wake(&workers[child]);
@@ -183,7 +187,7 @@ static void start(int count) {
 }
 
 bool silo_cpu_workers_pin(void) {
-    silo_cpu_workers_keep(0); /* threads that start later are pinned */
+    silo_cpu_workers_keep(0); /* ends all threads: those that start later are pinned */
     const bool pinned = silo_cpu_pin_this_thread(0);
     atomic_store(&crew.pinned, pinned);
     return pinned;
@@ -206,7 +210,7 @@ void silo_cpu_workers_keep(int count) {
     }
 }
 
-/* Until no worker is inside, with a check now and then whether to give up. */
+/* Waits until no worker is inside the job, and checks for signals now and then. */
 static void await_empty(struct silo_cpu_job *job) {
     if (spin_until_empty(atomic_load_explicit(&crew.spin, memory_order_relaxed)))
         return;
@@ -229,13 +233,13 @@ void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
     crew.job = job;
     crew.helpers = helpers;
     crew.first = first;
-    /* Some may be looking in: they are counted. */
+    /* Workers that are just failing to enter an earlier job are still counted in INSIDE. */
     uint64_t gate = atomic_load_explicit(&crew.gate, memory_order_relaxed);
     while (
         !atomic_compare_exchange_weak(&crew.gate, &gate, crew.number << NUMBER | (gate & INSIDE)))
         ;
-    /* Helpers 0 and 1, which the launching thread wakes, are called last: they find the others
-     * called. */
+    /* Helpers 0 and 1, which the launching thread wakes, are called last: when they wake the other
+     * helpers, these are called already. */
     for (int i = helpers; i-- > 0;)
         if (i >= 2)
             atomic_store_explicit(&workers[i].called, crew.number, memory_order_release);
@@ -289,7 +293,7 @@ void silo_cpu_workers_after_fork(bool in_child) {
     }
     pthread_mutex_init(&crew.mutex, NULL);
     pthread_cond_init(&crew.empty, NULL);
-    /* Nobody is inside. A launch in which the fork happened goes on, closed. */
+    /* The child has no workers. A launch during which the fork happened goes on without helpers. */
     atomic_store(&crew.gate, (atomic_load(&crew.gate) & ~INSIDE) | CLOSED);
     atomic_store(&crew.awaited, false);
     crew.running = 0;

@@ -96,7 +96,7 @@ enum cuda_launch_attribute_id {
     CUDA_ATTRIBUTE_CLUSTER_DIMENSION = 4,
     CUDA_ATTRIBUTE_CLUSTER_SCHEDULING = 5,
     CUDA_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION = 6,
-    CUDA_ATTRIBUTE_DEVICE_UPDATABLE = 13, /* of a graph's node; drivers of CUDA 12.4 and newer */
+    CUDA_ATTRIBUTE_DEVICE_UPDATABLE = 13, /* attribute of a graph node; since CUDA 12.4 */
 };
 
 enum { CUDA_CLUSTER_SPREAD = 1 };
@@ -120,15 +120,16 @@ struct cuda_launch_config {
     uint32_t attribute_count;
 };
 
-/* The value of an attribute: the union of struct cuda_launch_attribute as a type of its own. */
+/* The value of the attribute CUDA_ATTRIBUTE_DEVICE_UPDATABLE: the union in struct
+ * cuda_launch_attribute, as a type of its own. */
 struct cuda_updatable_value {
-    int32_t updatable; /* 1 */
+    int32_t updatable; /* set to 1 */
     uint32_t padding;
-    uint64_t handle; /* CUgraphDeviceNode; the driver's answer */
+    uint64_t handle; /* CUgraphDeviceNode, written by the driver */
     uint64_t rest[6];
 };
 
-/* CUDA_KERNEL_NODE_PARAMS_v2 */
+/* CUDA_KERNEL_NODE_PARAMS_v2 of cuda.h. */
 struct cuda_kernel_node {
     void *function;
     uint32_t grid[3];
@@ -136,7 +137,7 @@ struct cuda_kernel_node {
     uint32_t shared_bytes;
     void **params;
     void **extra;
-    void *kernel; /* read where `function` is NULL */
+    void *kernel; /* read if `function` is NULL */
     void *context;
 };
 

@@ -1,4 +1,4 @@
-/* The CUDA driver: libcuda's functions behind the table of gpu.h, and its launch. */
+/* The CUDA driver: fills the function table of gpu.h with libcuda's functions, and launches. */
 #include "cuda_driver.h"
 
 #include "dlpack.h"
@@ -7,7 +7,8 @@
 
 #include <stdio.h>
 
-/* What only this file calls. Filled once by `resolve`, before `silo_cuda.open` is seen. */
+/* Functions of libcuda that only this file calls. `resolve` fills them once, before it sets
+ * `silo_cuda.open`. */
 #define POINTER(...) SILO_CUDA_COLUMNS(SILO_GPU_POINTER, __VA_ARGS__)
 static struct {
     SILO_GPU_SYMBOLS(POINTER)
@@ -17,7 +18,7 @@ static struct {
 
 SILO_INLINE int launch_here(const struct silo_launch *launch) {
     const struct silo_function *function = launch->function;
-    /* Limits hold the products below 2^32. */
+    /* The grid limits keep these products below 2^32. */
     const struct cuda_launch_config config = {
         .grid = {launch->grid[0] * function->per_program[0],
                  launch->grid[1] * function->per_program[1],
@@ -31,7 +32,7 @@ SILO_INLINE int launch_here(const struct silo_launch *launch) {
     return cu.launch_config(&config, function->handle, launch->params, NULL);
 }
 
-/* Another context is current: with the null stream the launch would go there. */
+/* Launches if another context is current: the null stream would belong to that context. */
 static SILO_NOINLINE int launch_elsewhere(const struct silo_launch *launch) {
     void *popped;
     int code = cu.context_push(launch->function->device->context);
@@ -42,8 +43,8 @@ static SILO_NOINLINE int launch_elsewhere(const struct silo_launch *launch) {
     return code;
 }
 
-/* A thread without a context, or whose context was destroyed: the device's context stays current in
- * it. */
+/* Launches on a thread without a context, or whose context was destroyed. The device's context
+ * stays current on the thread. */
 static SILO_NOINLINE int launch_first(const struct silo_launch *launch) {
     int code = cu.context_set(launch->function->device->context);
     return code != 0 ? code : launch_here(launch);
@@ -61,8 +62,8 @@ static SILO_NOINLINE int launch_in_context(const struct silo_launch *launch) {
     return SILO_UNLIKELY(code == CUDA_INVALID_CONTEXT) ? launch_first(launch) : code;
 }
 
-/* With one device there is one primary context: a launch without checking the context is right, or
- * fails before it starts and is repeated with the context made current. */
+/* With one device there is one primary context, and the current context is not checked: the launch
+ * either works, or fails before it starts and is repeated with the context made current. */
 static SILO_HOT int cuda_launch(const struct silo_launch *launch) {
     if (SILO_UNLIKELY(silo_cuda.device_count != 1))
         return launch_in_context(launch);
@@ -157,7 +158,7 @@ static const char *advice(int code) {
 }
 
 static const char *cuda_error_text(int code) {
-    static _Thread_local char text[512]; /* valid until the thread reads it again */
+    static _Thread_local char text[512]; /* valid until this thread's next call */
     const char *name = NULL, *words = NULL;
     if (cu.find_error_name == NULL || cu.find_error_name(code, &name) != 0 || name == NULL)
         name = "unknown CUDA error";
@@ -184,7 +185,7 @@ static int set_device(struct silo_gpu_device *device) {
 static int current_device(int32_t *index) {
     int device, code = cu.device_now(&device);
     if (code == 0)
-        *index = device; /* CUdevice is the ordinal */
+        *index = device; /* a CUdevice is the device's index */
     return code;
 }
 
@@ -211,8 +212,8 @@ static void leave(struct silo_gpu_scope *scope) {
         cu.context_pop(&popped);
 }
 
-/* Synchronising the context would break a capture of any of its streams. Freeing memory waits for
- * all its work too, and is allowed in the relaxed mode. */
+/* Waits for all work of the context by freeing memory, which is allowed in the relaxed capture
+ * mode. Synchronising the context would break a capture on any of its streams. */
 static int drain(void) {
     uint64_t address = 0;
     const int code = silo_cuda.memory_alloc(&address, 1);
@@ -266,7 +267,8 @@ static int module_load(void **module, const void *image, char *log, size_t log_b
 }
 
 static int module_function(void **function, void *module, const char *name) {
-    /* Lazy loading would put the real work into the first launch, where a capture may forbid it. */
+    /* With lazy loading, the driver would load the code at the first launch, where a capture may
+     * forbid it. */
     const int code = cu.module_function(function, module, name);
     return code == 0 && cu.function_load != NULL ? cu.function_load(*function) : code;
 }
@@ -295,7 +297,7 @@ static int function_prepare(const struct silo_gpu_device *device, struct silo_fu
             code = cu.function_set(function->handle, CUDA_FUNCTION_MAX_DYNAMIC_SHARED,
                                    device->shared_optin - static_shared);
     }
-    if (code == 0 && blocks > 8) /* the size that every device with clusters supports */
+    if (code == 0 && blocks > 8) /* every device with clusters supports 8 blocks */
         code = cu.function_set(function->handle, CUDA_FUNCTION_NON_PORTABLE_CLUSTER, 1);
     if (code != 0)
         return code;
@@ -327,9 +329,9 @@ static int ask_pointer(uint64_t address, int *type, int *managed, int *device) {
 
 static int locate(uint64_t address, int32_t *type, int32_t *index) {
     int memory = 0, device = 0;
-    int managed = 0; /* a byte for the driver, which leaves the others as they are */
+    int managed = 0; /* the driver writes only the lowest byte */
     int code = ask_pointer(address, &memory, &managed, &device);
-    if (code == CUDA_INVALID_CONTEXT) { /* called from a thread without a context */
+    if (code == CUDA_INVALID_CONTEXT) { /* the calling thread has no context */
         for (int i = 0; i < silo_cuda.device_count && code == CUDA_INVALID_CONTEXT; i++) {
             struct silo_gpu_scope scope;
             struct silo_gpu_device *made = __atomic_load_n(&silo_cuda.devices[i], __ATOMIC_ACQUIRE);
@@ -344,11 +346,11 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
     if (code != 0 && code != CUDA_INVALID_VALUE && code != CUDA_INVALID_CONTEXT)
         return code;
     if (code != 0 || memory == 0)
-        return 0; /* memory that is not the driver's */
+        return 0; /* memory unknown to the driver */
     *type = managed & 0xFF               ? SILO_DEVICE_CUDA_MANAGED
             : memory == CUDA_MEMORY_HOST ? SILO_DEVICE_CUDA_HOST
                                          : SILO_DEVICE_CUDA;
-    *index = device < 0 ? 0 : device; /* -1: managed memory that prefers no device */
+    *index = device < 0 ? 0 : device; /* -1: managed memory without a preferred device */
     return 0;
 }
 
@@ -378,7 +380,8 @@ static int graph_add(void *graph, const struct silo_launch *launch, void *const 
         (const struct cuda_launch_attribute *)launch->function->attributes;
     int code = cu.graph_add(node, graph, after, after_count, &params);
     for (uint32_t i = 0; i < launch->function->attribute_count && code == 0; i++)
-        if (attributes[i].id != CUDA_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION) /* of streams alone */
+        /* an attribute that works on streams only */
+        if (attributes[i].id != CUDA_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION)
             code = cu.graph_attribute(*node, attributes[i].id, &attributes[i].value);
     return code;
 }
@@ -420,7 +423,7 @@ static SILO_NOINLINE int graph_launch_elsewhere(const struct silo_gpu_device *de
     return code;
 }
 
-/* The context is handled as in cuda_launch. */
+/* With one device the current context is not checked, as in cuda_launch. */
 static int graph_launch(const struct silo_gpu_device *device, void *executable, void *stream) {
     if (SILO_UNLIKELY(silo_cuda.device_count != 1))
         return graph_launch_elsewhere(device, executable, stream);

@@ -34,12 +34,13 @@ static const int64_t *fact_named(const struct silo_place *place, struct silo_str
 
 /* ---- derived constants ---- */
 
-/* The values of their leaves: earlier constants count as config values. */
+/* Gives the values of an expression's leaves. Derived constants that are already computed count as
+ * config values. */
 struct derivation {
     const struct silo_situation *at;
     const struct silo_config *config;
     uint32_t count;
-    struct silo_value *values; /* of the derived constants so far */
+    struct silo_value *values; /* values of the derived constants computed so far */
 };
 
 static const struct silo_value *derived_argument(const void *context, struct silo_string name) {
@@ -73,7 +74,7 @@ static int derive(struct derivation *from, struct silo_wording *why) {
             silo_wording_add(why, " cannot be computed: %s", error.text);
             return SILO_ERROR_EXPRESSION;
         }
-        /* A comparison was a bool to its author, and a bool is another constexpr than 1. */
+        /* In Python a comparison gives a bool, and True is another constexpr value than 1. */
         if (silo_node_is_predicate(derived->node))
             value->type = SILO_IS_BOOL;
         from->count = i + 1;
@@ -179,7 +180,8 @@ static int64_t grid_itemsize(const void *context, struct silo_string name) {
     return seen == NULL ? 0 : (seen->element & 0xff) / 8;
 }
 
-/* The reason why a variant was built for another grid than the call's. */
+/* Compares the call's grid with the grid that the variant was built for. Returns SILO_OK, or a code
+ * with the reason in `why`. */
 static int grid_problem(const struct silo_situation *at, const struct silo_variant *variant,
                         struct silo_wording *why) {
     const struct grid_values from = {at, variant};

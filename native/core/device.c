@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Held while a driver opens or a device is made. */
+/* Held while a driver is opened or a device's context is made, which takes up to seconds. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static bool ending;
 
@@ -72,7 +72,7 @@ static int refuse_path(const struct silo_gpu *gpu, const char *path, silo_error 
                      gpu->name, gpu->path, path);
 }
 
-/* A driver takes up to seconds to start. */
+/* May take seconds: the driver is started. */
 static int open_driver(struct silo_gpu *gpu, const char *path, silo_error *error) {
     char said[512] = "";
     const char *opened = NULL;
@@ -92,7 +92,7 @@ static int open_driver(struct silo_gpu *gpu, const char *path, silo_error *error
     gpu->begun = true;
     const int code = gpu->start();
     gpu->begun = code == 0;
-    if (code != 0) /* the library stays open: its threads may run */
+    if (code != 0) /* the library is not closed: threads that it started may be running */
         return silo_fail_driver(error, silo_gpu_code(gpu, code, SILO_ERROR_NO_DRIVER), code,
                                 "the %s driver in '%s' does not start: %s (%d)", gpu->name, opened,
                                 gpu->driver->error_text(code), code);
@@ -107,7 +107,7 @@ static int open_driver(struct silo_gpu *gpu, const char *path, silo_error *error
 }
 
 int silo_gpu_open(struct silo_gpu *gpu, const char *path, silo_error *error) {
-    if (gpu->inherited) /* of no use (gpu_forked.c) */
+    if (gpu->inherited) /* a forked child cannot use the driver (gpu_forked.c) */
         return silo_fail(error, SILO_ERROR_FORKED,
                          "the %s driver cannot be used in this process, which fork() made after "
                          "its parent had started the driver: make processes that use a GPU with "
@@ -140,7 +140,8 @@ int silo_gpu_check_index(struct silo_gpu *gpu, int32_t index, silo_error *error)
 
 static int make_device(struct silo_gpu *gpu, int32_t index, struct silo_gpu_device **out) {
     struct silo_gpu_facts facts;
-    struct silo_gpu_device *device = calloc(1, sizeof *device); /* owned by `gpu` when published */
+    /* owned by `gpu` once it is in `gpu->devices` */
+    struct silo_gpu_device *device = calloc(1, sizeof *device);
     if (device == NULL)
         return SILO_GPU_OUT_OF_MEMORY;
     device->gpu = gpu;

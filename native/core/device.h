@@ -1,40 +1,40 @@
-/* GPU drivers opened and devices with their contexts made, once a process.
+/* Opens GPU drivers, and makes devices with their contexts, once in a process.
  *
- * None of this needs a lock of the caller's; call functions that may take long (a driver starts in
- * seconds) without Python's. Every function that takes `error` fills it and returns -1 or NULL.
- */
+ * The functions are thread-safe. Starting a driver takes seconds, so callers release the GIL. Each
+ * function that takes `error` fills it when it returns -1 or NULL. */
 #ifndef SILO_DEVICE_H
 #define SILO_DEVICE_H
 
 #include "error.h"
 #include "gpu.h"
 
-/* The driver of "cuda" or "hip"; NULL with SILO_ERROR_NO_DRIVER. */
+/* Returns the driver named "cuda" or "hip"; NULL with SILO_ERROR_NO_DRIVER for other names. */
 struct silo_gpu *silo_gpu_named(const char *name, silo_error *error);
 
-/* Open a driver; `path` NULL means its usual library. A second call does nothing, or fails if it
- * names another library. Errors: the driver is not here (SILO_ERROR_NO_DRIVER), that it sees no
- * device (SILO_ERROR_NO_DEVICE), or that a parent of this process had it (SILO_ERROR_FORKED). */
+/* Opens a driver from the library `path` (NULL: the usual library). If it is open already, does
+ * nothing, or fails if it was opened from another library. Errors: the driver is not installed
+ * (SILO_ERROR_NO_DRIVER), it has no device (SILO_ERROR_NO_DEVICE), or it was started by the parent
+ * of this forked process (SILO_ERROR_FORKED). */
 int silo_gpu_open(struct silo_gpu *gpu, const char *path, silo_error *error);
 
-/* 0 where the driver has a device of that number; opens it. */
+/* Opens the driver, and returns 0 if it has a device of that number. */
 int silo_gpu_check_index(struct silo_gpu *gpu, int32_t index, silo_error *error);
 
-/* A device with its context made; it lives as long as the process. */
+/* Returns a device and makes its context at its first use. It lives as long as the process. */
 struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index, silo_error *error);
 
-/* The device if it is initialised and usable, else NULL. Never takes long. */
+/* Returns the device if its context is made and usable, else NULL. Never blocks. */
 SILO_INLINE struct silo_gpu_device *silo_gpu_made(const struct silo_gpu *gpu, int32_t index) {
     if (index < 0 || index >= SILO_MAX_GPUS || gpu->inherited)
         return NULL;
     return __atomic_load_n(&gpu->devices[index], __ATOMIC_ACQUIRE);
 }
 
-/* The driver's description of a device; makes no context. */
+/* Reads the driver's description of a device, without making a context. */
 int silo_gpu_describe(struct silo_gpu *gpu, int32_t index, struct silo_gpu_facts *facts,
                       silo_error *error);
 
-/* A number that a driver states of a device. */
+/* A number from the driver's description of a device. */
 struct silo_gpu_number {
     const char *name; /* the name of the fact in expressions and in Python */
     int64_t value;
@@ -42,24 +42,27 @@ struct silo_gpu_number {
 
 #define SILO_GPU_NUMBERS 20
 
-/* All of them; -1 if the driver does not state it. */
+/* Lists all these numbers; -1 if the driver does not report one. */
 void silo_gpu_numbers(const struct silo_gpu *gpu, const struct silo_gpu_facts *facts,
                       struct silo_gpu_number numbers[SILO_GPU_NUMBERS]);
 
-/* The code for what a function of the table returned: SILO_ERROR_MEMORY, _FAULT or _FORKED if it
- * means these, else `otherwise`. */
+/* Translates an error code of a driver's function: SILO_ERROR_MEMORY, _FAULT or _FORKED if the code
+ * means one of these, else `otherwise`. */
 int silo_gpu_code(const struct silo_gpu *gpu, int driver_code, int otherwise);
 
-/* "<what>: <NAME>: <text> (<driver_code>)",, with the code that silo_gpu_code gives it.
- * Returns -1. Before the thread calls the driver again: the text is of its last error. */
+/* Fills `error` with "<what>: <NAME>: <text> (<driver_code>)" and the code of silo_gpu_code.
+ * Returns -1. Call it before this thread calls the driver again, because the driver's text is about
+ * its last error. */
 int silo_gpu_fail(silo_error *error, const struct silo_gpu *gpu, int otherwise, const char *what,
                   int driver_code);
 
-/* In a child made by fork: the lock that a thread of the parent may hold. */
+/* In a child made by fork(): initializes the lock again, which a thread of the parent may have
+ * held. */
 void silo_gpu_locks_renew(void);
 
-/* The process is ending: from now on nothing is unloaded, freed or waited for, the system does
- * that. For a host whose objects are freed after the driver is (Python's atexit). */
+/* Marks the process as ending: from now on nothing is unloaded, freed or waited for, because the
+ * system frees everything. For a host that frees objects after the driver has shut down (Python's
+ * atexit). */
 void silo_gpu_end(void);
 bool silo_gpu_ending(void);
 

@@ -4,7 +4,7 @@
 
 #define MACHINE_CUDA 190
 #define MACHINE_AMDGPU 224
-#define MOST_PARAMETERS 32768 /* of 1 byte, more than a launch may hand over */
+#define MOST_PARAMETERS 32768 /* if each has one byte: more than a launch may pass */
 
 struct bytes {
     const uint8_t *data;
@@ -15,7 +15,7 @@ static int fail(silo_error *error, const char *what) {
     return silo_fail(error, SILO_ERROR_LOAD, "the code cannot be read: %s", what);
 }
 
-/* Little-endian, up to 8 bytes. */
+/* Reads a little-endian number of up to 8 bytes. */
 static uint64_t number_at(const uint8_t *data, int bytes) {
     uint64_t value = 0;
     for (int i = 0; i < bytes; i++)
@@ -28,7 +28,7 @@ static uint64_t number_at(const uint8_t *data, int bytes) {
 enum { HEADER_BYTES = 64, SECTION_BYTES = 64, NO_SECTION = 0, NOTE = 7, NO_BYTES = 8 };
 
 struct elf {
-    struct bytes file, names; /* names end with a zero, or are absent */
+    struct bytes file, names; /* `names` ends with a zero or is empty */
     size_t sections_at, count;
     uint32_t machine;
 };
@@ -36,10 +36,10 @@ struct elf {
 struct section {
     const char *name;
     uint32_t type;
-    struct bytes bytes; /* NULL if the file lacks it */
+    struct bytes bytes; /* NULL if the section has no bytes in the file */
 };
 
-/* -1 if its bytes would be outside of the file. */
+/* Returns -1 if the section's bytes would be outside of the file. */
 static int read_section(const struct elf *elf, size_t index, struct section *out) {
     const uint8_t *header = elf->file.data + elf->sections_at + index * SECTION_BYTES;
     const uint64_t name = number_at(header, 4);
@@ -82,8 +82,9 @@ static int open_elf(const void *data, size_t size, struct elf *elf, silo_error *
 
 /* ---- NVIDIA ---- */
 
-/* Attributes: a format, a code, and a size with that many bytes, or a value of 16 bits. The list
- * names a parameter by its ordinal, in any order. */
+/* Reads the attributes of .nv.info: each is a format, a code, and either a 16-bit value or a size
+ * followed by as many bytes. Parameters are numbered by their ordinal and may come in any order.
+ * Returns their number. */
 static int64_t read_info(struct bytes info, struct silo_parameter_place *places, size_t room,
                          silo_error *error) {
     enum { SIZED = 4, KPARAM_INFO = 0x17, KPARAM_BYTES = 12 };
@@ -133,10 +134,10 @@ static int64_t cuda_places(const struct elf *elf, const char *entry,
 
 /* ---- AMD: a map in MessagePack ---- */
 
-/* The bytes being read and the position; `bad` from the first misfit on. */
+/* A reader of MessagePack: the current position and the end. `bad` is set at the first error. */
 struct pack {
     const uint8_t *at, *end;
-    uint32_t items; /* begun; so that no input makes it run long */
+    uint32_t items; /* items read so far; limited, so that no input takes long */
     bool bad;
 };
 
@@ -144,8 +145,8 @@ enum kind { SCALAR, NUMBER, TEXT, ARRAY, MAP };
 
 struct item {
     enum kind kind;
-    uint64_t number;   /* NUMBER: all values that are not negative; ARRAY and MAP: members */
-    struct bytes text; /* TEXT */
+    uint64_t number;   /* NUMBER: the value, never negative; ARRAY and MAP: the number of members */
+    struct bytes text; /* the value of a TEXT */
 };
 
 #define MOST_ITEMS 100000
@@ -174,7 +175,7 @@ static struct item text(struct pack *pack, uint64_t size) {
     return (struct item){.kind = TEXT, .text = {data, data != NULL ? size : 0}};
 }
 
-/* The next item, or of a container its head. */
+/* Reads the next item; of an array or map, only its header. */
 static struct item next(struct pack *pack) {
     const uint8_t tag = (uint8_t)take_number(pack, 1);
     if (++pack->items > MOST_ITEMS)
@@ -198,7 +199,7 @@ static struct item next(struct pack *pack) {
     case 0xD0:
     case 0xD1:
     case 0xD2:
-    case 0xD3: { /* signed; a negative size is invalid */
+    case 0xD3: { /* a signed number; negative sizes are invalid */
         const int bytes = 1 << (tag - 0xD0);
         const uint64_t value = take_number(pack, bytes);
         const bool negative = (value >> (8 * bytes - 1) & 1) != 0;
@@ -229,13 +230,13 @@ static struct item next(struct pack *pack) {
     case 0xC2:
     case 0xC3:
         return (struct item){.kind = SCALAR};
-    default: /* negative numbers are not of interest; the rest is not read */
+    default: /* negative numbers and types that are not used */
         pack->bad = tag < 0xE0;
         return (struct item){.kind = SCALAR};
     }
 }
 
-/* Skip the contents of `item`. */
+/* Skips the members of an array or map whose header was read. */
 static void skip(struct pack *pack, struct item item, int depth) {
     if (depth > MOST_DEPTH)
         pack->bad = true;
@@ -252,8 +253,8 @@ static bool is_text(struct item item, const char *wanted) {
            memcmp(item.text.data, wanted, length) == 0;
 }
 
-/* Find a member of a map that begins at `pack`, whose head was read; true where the value comes
- * next. If a name occurs twice, the last one counts, as in Python. */
+/* Searches a map, whose header was read, for a member. If it returns true, the member's value comes
+ * next. Of members with equal names the last one counts, as in Python. */
 static bool find(struct pack *pack, struct item map, const char *name) {
     struct pack found = {.bad = true};
     for (uint64_t i = 0; i < map.number && !pack->bad; i++) {
@@ -271,7 +272,8 @@ static bool find(struct pack *pack, struct item map, const char *name) {
     return true;
 }
 
-/* A member of a map that begins at `at`; of kind SCALAR if it has no member of `kind`. */
+/* Returns the member `name` of the map at `at`, and sets `*inside` to the position after it. If
+ * there is none of this `kind`, the result has the kind SCALAR. */
 static struct item member(const struct pack *at, struct item map, const char *name, enum kind kind,
                           struct pack *inside) {
     struct item item = {.kind = SCALAR};
@@ -281,8 +283,8 @@ static struct item member(const struct pack *at, struct item map, const char *na
     return item.kind == kind && !inside->bad ? item : (struct item){.kind = SCALAR};
 }
 
-/* One argument, a map that begins at `at`: 1 with its place, 0 where the runtime fills it in, -1.
- */
+/* Reads one argument of an AMD kernel from the map at `at`. Returns 1 with its place, 0 if the
+ * runtime fills the argument in, or -1 if the map is invalid. */
 static int read_argument(const struct pack *at, struct item map,
                          struct silo_parameter_place *place) {
     static const char hidden[] = "hidden_";

@@ -1,6 +1,7 @@
-/* The parameters of kernels as recorded in a file of device code, for drivers that do not report
- * them: a cubin's .nv.info sections, the metadata note of an AMD code object. As
- * silo.artifacts.binary_inspection reads them; bounded, whatever the bytes are. */
+/* Reads the parameters of kernels from a file of device code (the .nv.info sections of a cubin, the
+ * metadata note of an AMD code object), for drivers that do not report them.
+ * silo.artifacts.binary_inspection does the same. The bytes are not trusted: time and memory are
+ * bounded. */
 #ifndef SILO_DEVICE_CODE_H
 #define SILO_DEVICE_CODE_H
 
@@ -9,14 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The offset of a parameter in the list that a launch hands over, bytes. */
+/* The offset and size, in bytes, of a parameter in the buffer that a launch passes. */
 struct silo_parameter_place {
     size_t offset, size;
 };
 
-/* The parameters of kernel `entry`, in order: their number, of which up to `room` are written. -1
- * with SILO_ERROR_LOAD: PTX, another format, damaged, or without the kernel; the text begins with
- * "the code". */
+/* Reads the places of the parameters of kernel `entry`, in order. Writes up to `room` of them and
+ * returns the number of all. -1 with SILO_ERROR_LOAD: the code is PTX or another format, is
+ * damaged, or does not contain the kernel; the error text begins with "the code". */
 int64_t silo_device_code_places(const void *data, size_t size, const char *entry,
                                 struct silo_parameter_place *places, size_t room,
                                 silo_error *error);

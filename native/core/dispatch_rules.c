@@ -5,7 +5,9 @@
 
 #include <stdlib.h>
 
-/* The number's bits but the leading one, as sixteenths, behind its octave. */
+/* Returns the position of a number on a logarithmic scale, in sixteenths of an octave: 16 for each
+ * power of two, plus the four bits below the leading one. Between two powers of two the scale is
+ * linear. */
 static int64_t position_of(uint64_t value) {
     if (value == 0)
         return -16;
@@ -14,9 +16,8 @@ static int64_t position_of(uint64_t value) {
     return 16 * octave + (int64_t)(octave >= 4 ? rest >> (octave - 4) : rest << (4 - octave));
 }
 
-/* The same with decimal digits, for numbers beyond 64 bits. Their number is limited where files are
- * read.
- */
+/* The same for a number of any size in decimal digits. The readers of files limit the number of
+ * digits. */
 static int64_t position_of_digits(struct silo_string digits) {
     enum { WORDS = 512 };
     uint32_t words[WORDS] = {0};
@@ -37,7 +38,7 @@ static int64_t position_of_digits(struct silo_string digits) {
         return position_of(words[0]);
     const uint32_t top = used - 1;
     const uint64_t high = (uint64_t)words[top] << 32 | words[top - 1];
-    /* The four bits below the leading one are within the two words on top. */
+    /* The upper two words contain the leading bit and the four bits below it. */
     return position_of(high) + 16 * 32 * (int64_t)(top - 1);
 }
 
@@ -102,7 +103,8 @@ static bool holds(const struct silo_step *step, const struct silo_string *key,
     return true;
 }
 
-/* The step of a decision list for these buckets; -1 if a bucket is not a natural number. */
+/* Returns the first step of the decision list whose conditions hold for these buckets. Returns -1
+ * if there is none, or if a bucket is not a natural number. */
 static int64_t step_for(const struct silo_rules *rules, const struct silo_string *key,
                         const struct silo_value *bucket, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
@@ -130,7 +132,7 @@ int silo_rules_lookup(const struct silo_rules *rules, const struct silo_string *
     const struct silo_rule *near = NULL;
     int64_t nearest = -1;
     for (uint32_t i = 0; i < rules->rule_count;
-         i++) { /* of equally near buckets the first one stays */
+         i++) { /* if several are nearest, the first one counts */
         const int64_t apart = distance(bucket, &rules->rules[i], count);
         if (apart >= 0 && (near == NULL || apart < nearest)) {
             near = &rules->rules[i];
@@ -139,7 +141,8 @@ int silo_rules_lookup(const struct silo_rules *rules, const struct silo_string *
     }
     const int64_t step =
         rules->steps != NULL && nearest != 0 ? step_for(rules, key, bucket, count) : -1;
-    uint32_t place = rules->rule_count; /* index into `compilers`; here the fallback's */
+    uint32_t place = rules->rule_count; /* index into `compilers`: rules first, then the fallback,
+                                           then the steps */
     if (step >= 0) {
         ruled->config = rules->steps[step].config;
         place += 1 + (uint32_t)step;

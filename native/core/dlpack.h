@@ -1,11 +1,12 @@
-/* The DLPack 1.x structures, declared by hand: an ABI, not a dependency. */
+/* The DLPack 1.x structs, declared by hand, so that DLPack need not be installed: their ABI is
+ * stable. */
 #ifndef SILO_DLPACK_H
 #define SILO_DLPACK_H
 
 #include <stdint.h>
 
 enum silo_device_type {
-    SILO_DEVICE_UNKNOWN = 0, /* an address, or an array of a class that does not state its shape */
+    SILO_DEVICE_UNKNOWN = 0, /* an address, or an array whose class does not report its device */
     SILO_DEVICE_CPU = 1,
     SILO_DEVICE_CUDA = 2,
     SILO_DEVICE_CUDA_HOST = 3,
@@ -14,7 +15,7 @@ enum silo_device_type {
     SILO_DEVICE_METAL = 8,
     SILO_DEVICE_ROCM = 10,
     SILO_DEVICE_ROCM_HOST = 11,
-    SILO_DEVICE_EXTENSION = 12, /* DLPack's for devices without a type of their own */
+    SILO_DEVICE_EXTENSION = 12, /* DLPack's type for devices without a type of their own */
     SILO_DEVICE_CUDA_MANAGED = 13,
     SILO_DEVICE_ONEAPI = 14,
 };
@@ -26,7 +27,7 @@ enum silo_type_code {
     SILO_BFLOAT = 4,
     SILO_COMPLEX = 5,
     SILO_BOOL = 6,
-    SILO_FLOAT8_E3M4 = 7, /* the first of the small floats */
+    SILO_FLOAT8_E3M4 = 7, /* the first of the float types below 16 bits */
     SILO_FLOAT8_E4M3B11FNUZ = 9,
     SILO_FLOAT8_E4M3FN = 10,
     SILO_FLOAT8_E4M3FNUZ = 11,
@@ -51,7 +52,7 @@ struct dl_tensor {
     int32_t ndim;
     struct dl_dtype dtype;
     int64_t *shape;
-    int64_t *strides; /* in elements; NULL: compact, row-major */
+    int64_t *strides; /* in elements; NULL if the array is contiguous in row-major order */
     uint64_t byte_offset;
 };
 
@@ -72,8 +73,8 @@ struct dl_managed_versioned {
     struct dl_tensor tensor;
 };
 
-/* The C exchange API of a tensor type (`type.__dlpack_c_exchange_api__`, a capsule
- * "dlpack_exchange_api"). */
+/* DLPack's C exchange API of a tensor class, from the capsule "dlpack_exchange_api" in
+ * `type.__dlpack_c_exchange_api__`. */
 struct dl_exchange {
     uint32_t major;
     uint32_t minor;
@@ -81,7 +82,8 @@ struct dl_exchange {
     void *allocate;
     int (*managed_from_object)(void *, struct dl_managed_versioned **);
     int (*managed_to_object)(struct dl_managed_versioned *, void **);
-    int (*tensor_from_object)(void *, struct dl_tensor *); /* borrowed, may be NULL */
+    /* the tensor borrows from the object; may be NULL */
+    int (*tensor_from_object)(void *, struct dl_tensor *);
     int (*current_stream)(int32_t, int32_t, void **);
 };
 

@@ -98,8 +98,9 @@ struct silo_dtype silo_dtype_of_format(const char *format, int64_t itemsize) {
     return (struct silo_dtype){code, (uint8_t)(itemsize * 8)};
 }
 
-/* Round a double to a format with `mantissa` stored bits, exponents emin (of the least normal) to
- * emax. Straight from double: going through float would round twice. */
+/* Rounds a double to a format with `mantissa` stored bits and exponents from emin (of the smallest
+ * normal number) to emax. Converts directly from double: a conversion by way of float would round
+ * twice. */
 static uint16_t narrow(double value, int mantissa, int emin, int emax) {
     uint64_t x;
     memcpy(&x, &value, sizeof x);
@@ -112,12 +113,13 @@ static uint16_t narrow(double value, int mantissa, int emin, int emax) {
         return (uint16_t)(sign | infinity | (fraction ? quiet : 0));
     }
     if (field == 0)
-        return sign; /* zero, or a double subnormal: far below half the least value */
+        return sign; /* zero, or a subnormal double, which is far below half of the smallest value
+                      */
     const int exponent = field - 1023;
     if (exponent > emax)
         return (uint16_t)(sign | infinity);
     const uint64_t significand = fraction | (UINT64_C(1) << 52);
-    /* Bits to drop; below emin the result is subnormal and loses more. */
+    /* The number of bits to drop; below emin the result is subnormal and loses more bits. */
     int drop = 52 - mantissa + (exponent < emin ? emin - exponent : 0);
     if (drop > 54)
         return sign;
@@ -126,7 +128,7 @@ static uint16_t narrow(double value, int mantissa, int emin, int emax) {
     const uint64_t half = UINT64_C(1) << (drop - 1);
     if (rest > half || (rest == half && (kept & 1)))
         kept++;
-    /* The leading one of a normal significand carries into the exponent field by addition. */
+    /* For normal numbers the addition of the leading one increments the exponent field. */
     uint64_t base = exponent < emin ? 0 : (uint64_t)(exponent - emin) << mantissa;
     return (uint16_t)(sign | (uint16_t)(base + kept));
 }

@@ -1,4 +1,5 @@
-/* Element types by DLPack code and width: names, buffer formats, and rounding of scalars. */
+/* Element types, by DLPack type code and width: their names, buffer formats, and rounding of
+ * scalars. */
 #ifndef SILO_DTYPES_H
 #define SILO_DTYPES_H
 
@@ -7,23 +8,25 @@
 
 struct silo_dtype {
     uint8_t code; /* DLPack type code */
-    uint8_t bits; /* per element; 0: not a type a kernel can take */
+    uint8_t bits; /* bits of an element; 0: not a type that a kernel can take */
 };
 
-/* The type with this library or Triton name ("float32", "fp32"); bits 0 when unknown. */
+/* Returns the type with this name of Silo or Triton ("float32", "fp32"); its `bits` are 0 for an
+ * unknown name. */
 struct silo_dtype silo_dtype_named(const char *name, size_t length);
 
-/* The library's name ("float32"), or NULL. */
+/* Returns Silo's name of the type ("float32"), or NULL. */
 const char *silo_dtype_name(struct silo_dtype type);
 
-/* The struct-module format of the type, or NULL if that language lacks one (bfloat16, fp8). */
+/* Returns the type's format in Python's `struct` module, or NULL if it has none (bfloat16, fp8). */
 const char *silo_dtype_format(struct silo_dtype type);
 
-/* The type of a buffer with this struct-module format and item size in bytes; bits 0 when unknown.
- */
+/* Returns the type of a buffer with this format of Python's `struct` module and item size in bytes;
+ * its `bits` are 0 if unknown. */
 struct silo_dtype silo_dtype_of_format(const char *format, int64_t itemsize);
 
-/* The bits of the nearest fp16 and bf16 value of a double, ties to even, one rounding only. */
+/* Return the bits of the fp16 and bf16 value nearest to a double. Ties go to even, and the value is
+ * rounded only once. */
 uint16_t silo_fp16_bits(double value);
 uint16_t silo_bf16_bits(double value);
 

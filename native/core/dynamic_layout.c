@@ -22,7 +22,7 @@ uint64_t silo_dynamic_word(int32_t ndim, const int64_t *sizes, const int64_t *st
         wide_sizes |= !fits32(size);
         wide_offsets |= !fits32(stride);
         empty |= size == 0;
-        /* If a stride does not fit 32 bits, the reach is irrelevant. */
+        /* The sum of offsets is used only if all strides fit 32 bits. */
         far |= !fits32(stride) ||
                __builtin_mul_overflow(size - 1, stride < 0 ? -stride : stride, &step) ||
                __builtin_add_overflow(reach, step, &reach);
@@ -62,7 +62,7 @@ bool silo_dynamic_holds(const struct silo_dynamic_layout *code,
         return false;
     for (uint32_t i = 0; i < code->rank; i++) {
         const struct silo_dynamic_axis *own = &code->axes[i], *given = &call->axes[i];
-        /* 0 is a multiple of anything. */
+        /* A stride of 0 is a multiple of any number. */
         const unsigned steps = given->stride == 0 ? VECTOR_BITS : given->stride_divisor;
         if (given->divisor % own->divisor != 0 || steps % own->stride_divisor != 0 ||
             (own->stride != SILO_STRIDE_PASSED && own->stride != given->stride))

@@ -1,5 +1,5 @@
-/* Dynamic layouts: what code assumes of an array whose shape and strides are passed to it
- * (silo.core.extents). */
+/* Dynamic layouts: the assumptions of code about an array whose shape and strides are parameters of
+ * the kernel (silo.core.extents). */
 #ifndef SILO_DYNAMIC_LAYOUT_H
 #define SILO_DYNAMIC_LAYOUT_H
 
@@ -7,19 +7,21 @@
 
 #define SILO_DYNAMIC_AXES 5
 
-/* The facts that distinguish arrays of `ndim` axes, up to SILO_DYNAMIC_AXES, whose elements have
- * `bits` bits, as one word: the number of axes in bits 0-2; whether extents (3) and offsets (4)
- * need more than 32 bits; four bits an axis from 5 on, whether its extent is a multiple of 16
- * bytes, its stride (1: it is 1, 2: it is 0, 0: another) and whether another stride is such a
- * multiple; and in 25-27 the logarithm of the elements in 16 bytes. */
+/* Encodes the facts about an array's layout that code may assume, as one word. `ndim` is at most
+ * SILO_DYNAMIC_AXES; an element has `bits` bits.
+ *
+ * Bits 0-2: number of axes. Bit 3: an extent needs more than 32 bits. Bit 4: an offset does. From
+ * bit 5 on, 4 bits for each axis: 1 bit if the extent is a multiple of 16 bytes, 2 bits for the
+ * stride (1: it is 1, 2: it is 0, 0: another), 1 bit if another stride is a multiple of 16 bytes.
+ * Bits 25-27: logarithm of the number of elements in 16 bytes. */
 uint64_t silo_dynamic_word(int32_t ndim, const int64_t *sizes, const int64_t *strides,
                            unsigned bits);
 
 #define SILO_STRIDE_PASSED (-1)
 
 struct silo_dynamic_axis {
-    uint8_t divisor, stride_divisor; /* powers of two, in elements */
-    int8_t stride;                   /* 0 or 1: compiled in; or SILO_STRIDE_PASSED */
+    uint8_t divisor, stride_divisor; /* powers of two that divide extent and stride, in elements */
+    int8_t stride; /* 0 or 1: constant in the code; SILO_STRIDE_PASSED: a parameter */
 };
 
 struct silo_dynamic_layout {
@@ -29,7 +31,7 @@ struct silo_dynamic_layout {
 
 struct silo_dynamic_layout silo_dynamic_of_word(uint64_t word);
 
-/* Whether a call with the facts `call` meets all that `code` assumes. */
+/* Whether an array with the facts `call` meets all assumptions of `code`. */
 bool silo_dynamic_holds(const struct silo_dynamic_layout *code,
                         const struct silo_dynamic_layout *call);
 

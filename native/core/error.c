@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ends a text that was cut with "...", between two characters of UTF-8. `used`: bytes there would
- * be. */
+/* Ends a text that was cut off with "...", without cutting a UTF-8 character. `used` is the full
+ * length in bytes. */
 static void mark_cut(char *text, size_t room, int used) {
     static const char mark[] = "...";
     if (used >= 0 && (size_t)used < room)
         return;
     size_t end = room - sizeof mark;
-    while (end > 0 && ((unsigned char)text[end] & 0xC0) == 0x80) /* within a character */
+    while (end > 0 && ((unsigned char)text[end] & 0xC0) == 0x80) /* inside of a UTF-8 character */
         end--;
     memcpy(text + end, mark, sizeof mark);
 }
@@ -76,8 +76,8 @@ int silo_fail_long(silo_error *error, int code, int driver_code, const char *for
     va_end(arguments);
     mark_cut(error->text, sizeof error->text, used);
     if (used >= 0 && (size_t)used >= sizeof error->text)
-        error->details =
-            malloc((size_t)used + 1); /* owned by the error; if memory is out, the text stays cut */
+        /* owned by the error; if out of memory, only the cut text remains */
+        error->details = malloc((size_t)used + 1);
     if (error->details != NULL) {
         va_start(arguments, format);
         vsnprintf(error->details, (size_t)used + 1, format, arguments);

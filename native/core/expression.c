@@ -23,7 +23,7 @@ static int divide_ceiling(int64_t x, int64_t y, int64_t *out) {
 static int modulo_floor(int64_t x, int64_t y, int64_t *out) {
     if (y == 0)
         return SILO_EXPRESSION_DIVISION;
-    if (y == -1) { /* INT64_MIN % -1 traps on x86 */
+    if (y == -1) { /* x % -1 is 0, but INT64_MIN % -1 traps on x86 */
         *out = 0;
         return SILO_EXPRESSION_OK;
     }
@@ -149,7 +149,7 @@ int silo_expression_eval(const silo_instruction *program, int32_t count,
                          const silo_bindings *bindings, int64_t *out) {
     int64_t stack[SILO_EXPRESSION_STACK];
     int32_t depth = 0;
-    /* The position only grows, so the loop ends whatever the program holds. */
+    /* `at` only increases, so that the loop ends for any program. */
     for (int32_t at = 0; at < count; at++) {
         const silo_instruction *one = &program[at];
         int error = SILO_EXPRESSION_OK;

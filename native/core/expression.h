@@ -1,23 +1,24 @@
-/* Expressions over the arguments of a call, evaluated without Python.
+/* Evaluates expressions over the arguments of a call, without Python.
  *
  * A program is an array of instructions in postfix order, made by silo.core.expressions. It is
- * checked while it runs, so damaged bytes give SILO_EXPRESSION_PROGRAM and nothing worse. */
+ * checked while it runs: damaged bytes give SILO_EXPRESSION_PROGRAM, and never access other memory.
+ */
 #ifndef SILO_EXPRESSION_H
 #define SILO_EXPRESSION_H
 
 #include <stdint.h>
 
-/* Values on the stack at one time. */
+/* The most values on the stack. */
 #define SILO_EXPRESSION_STACK 32
 
 /* Results of silo_expression_eval. */
 enum {
     SILO_EXPRESSION_OK = 0,
-    SILO_EXPRESSION_OVERFLOW = 1, /* a result outside 64 bits */
+    SILO_EXPRESSION_OVERFLOW = 1, /* a result does not fit 64 bits */
     SILO_EXPRESSION_DIVISION = 2, /* division by zero */
     SILO_EXPRESSION_PROGRAM = 3,  /* not a program: opcode, stack or jump out of bounds */
-    SILO_EXPRESSION_SLOT = 4,     /* a slot that does not exist, or lacks a shape or strides */
-    SILO_EXPRESSION_AXIS = 5      /* an axis that the array does not have */
+    SILO_EXPRESSION_SLOT = 4,     /* a slot does not exist, or has no shape or strides */
+    SILO_EXPRESSION_AXIS = 5      /* the array does not have this axis */
 };
 
 /* Opcodes, as in silo.core.expressions.Opcode. */
@@ -45,7 +46,7 @@ enum {
     SILO_OP_NOT = 20,
     SILO_OP_BOOL = 21,
     SILO_OP_NEXT_POW2 = 22,
-    SILO_OP_JUMP = 23,          /* skip b instructions; never backwards */
+    SILO_OP_JUMP = 23,          /* skip b instructions (b >= 0: jumps never go back) */
     SILO_OP_JUMP_IF_ZERO = 24,  /* pop; if it was 0 skip b instructions */
     SILO_OP_CDIV_ARGUMENT = 25, /* push the value of slot b divided by a, rounded up */
 };
@@ -56,10 +57,10 @@ typedef struct {
     int64_t a;
 } silo_instruction;
 
-/* The values of a call, one entry a slot. Every pointer is borrowed for the length of the call.
- * `values` holds integer and bool arguments; entries of other arguments are never read by a program
- * that was made for the signature. The other arrays may be NULL if no program needs them, and a
- * slot that is not an array has ndim 0. */
+/* The arguments of a call: an entry for each slot in each array. All pointers are borrowed during
+ * the evaluation. `values` holds integer and bool arguments; a program made for the signature never
+ * reads the entries of other arguments. The other arrays may be NULL if the program does not read
+ * them; ndim is 0 for a slot that is not an array. */
 typedef struct {
     int32_t slot_count;
     const int64_t *values;
@@ -69,13 +70,14 @@ typedef struct {
     const int32_t *itemsizes; /* in bytes; 0 if the slot is not an array */
 } silo_bindings;
 
-/* Evaluates `count` instructions. On SILO_EXPRESSION_OK *out is the value; otherwise it is
- * left as it was. Neither allocates nor blocks. */
+/* Evaluates `count` instructions. Sets `*out` only if it returns SILO_EXPRESSION_OK. Neither
+ * allocates nor blocks. */
 int silo_expression_eval(const silo_instruction *program, int32_t count,
                          const silo_bindings *bindings, int64_t *out);
 
-/* The bucket of one integer key value: itself up to 16, the next power of two above, the same
- * below zero with the sign changed (silo.core.dispatch.bucket_of). */
+/* Returns the bucket of an integer of the key: the value itself up to 16, else the next power of
+ * two. Negative values are treated the same with the sign changed (silo.core.dispatch.bucket_of).
+ */
 int64_t silo_bucket(int64_t value);
 
 #endif

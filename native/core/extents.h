@@ -1,13 +1,12 @@
-/* Extents in the guard's keys, for kernels whose code is made for one shape of an array, for one
- * shape and strides, for a dynamic layout, or for one grid.
+/* Extents in the guard's keys, for kernels whose code depends on the shape of an array, its shape
+ * and strides, its dynamic layout, or the grid.
  *
- * They are words of the key, after the words of the arguments: for the grid, if it is held, 1 and
- * its three dimensions, or 0 if the call gives none; then for each parameter that is held, in
- * order, the number of dimensions, the extents and, if they are held, the strides; for a
- * dynamic layout its one word instead; or SILO_EXTENTS_NONE for an argument that is not an array.
- * The first word of each is the number of words that follow, so two keys with equal words have
- * equal extents.
- */
+ * The words of extents follow the words of the arguments in a key. First the grid, if the code
+ * depends on it: 1 and three dimensions, or 0 if the call gives none. Then, for each parameter
+ * whose extents matter: the number of dimensions, the extents, and with SILO_EXTENT_LAYOUT the
+ * strides; for a dynamic layout a single word instead; for an argument that is not an array
+ * SILO_EXTENTS_NONE. The first word determines how many words follow, so keys with equal words have
+ * equal extents. */
 #ifndef SILO_EXTENTS_H
 #define SILO_EXTENTS_H
 
@@ -15,18 +14,18 @@
 #include "shape.h"
 
 enum silo_extent {
-    SILO_EXTENT_FREE,    /* any shape */
-    SILO_EXTENT_SHAPE,   /* one shape */
-    SILO_EXTENT_LAYOUT,  /* one shape and strides */
-    SILO_EXTENT_DYNAMIC, /* what code may assume of a shape and strides that are passed */
-    /* Any shape, and its elements in order without gaps, or the call is refused. Without words: the
-     * code takes every array that passes. */
+    SILO_EXTENT_FREE,    /* the code works for any shape: no words */
+    SILO_EXTENT_SHAPE,   /* code for one shape */
+    SILO_EXTENT_LAYOUT,  /* code for one shape and strides */
+    SILO_EXTENT_DYNAMIC, /* code for a dynamic layout: shape and strides are parameters */
+    /* Code for any shape, but the array must be contiguous: otherwise the call is refused. Not part
+     * of the key. */
     SILO_EXTENT_CONTIGUOUS,
 };
 
 #define SILO_EXTENTS_NONE UINT64_MAX
 
-/* Words that the grid may take, and a parameter held so (enum silo_extent). */
+/* The most words of the grid, and of a parameter with this kind of extents (enum silo_extent). */
 #define SILO_GRID_WORDS 4
 SILO_INLINE size_t silo_extent_room(unsigned extent) {
     if (extent == SILO_EXTENT_DYNAMIC)
@@ -36,10 +35,11 @@ SILO_INLINE size_t silo_extent_room(unsigned extent) {
     return 1 + (size_t)extent * SILO_MAX_AXES;
 }
 
-/* Whether the elements of an array lie in order of its rows, without gaps. */
+/* Whether an array is contiguous in row-major order. */
 SILO_INLINE bool silo_extent_contiguous(int32_t ndim, const int64_t *sizes,
                                         const int64_t *strides) {
-    uint64_t step = 1; /* may wrap for shapes that no memory holds, which are refused elsewhere */
+    /* wraps only for shapes larger than any memory, which are refused elsewhere */
+    uint64_t step = 1;
     bool right = true;
     for (int32_t i = ndim - 1; i >= 0; i--) {
         if (sizes[i] == 0)
@@ -50,14 +50,15 @@ SILO_INLINE bool silo_extent_contiguous(int32_t ndim, const int64_t *sizes,
     return right;
 }
 
-/* Words of a shape and strides that are passed and not held: as SILO_EXTENT_LAYOUT has them. */
+/* Words of a shape and strides that are passed to the code as parameters, in the order of
+ * SILO_EXTENT_LAYOUT. They are not part of the key. */
 #define SILO_PASSED_WORDS (1 + 2 * SILO_DYNAMIC_AXES)
 
-/* The requirement of a kernel that is given another array. */
+/* The requirement in the error message for an array that is not contiguous. */
 #define SILO_CONTIGUOUS_WORDS                                                                      \
     "a contiguous array, as the kernel declares (rows in order, no gaps; copy the view first)"
 
-/* Write the words of the grid (NULL: the call gives none); their number. */
+/* Writes the words of the grid (NULL if the call gives none) and returns their number. */
 SILO_INLINE uint32_t silo_extent_words_of_grid(const int64_t *dims, uint64_t *words) {
     words[0] = dims != NULL;
     if (dims != NULL)
@@ -65,7 +66,8 @@ SILO_INLINE uint32_t silo_extent_words_of_grid(const int64_t *dims, uint64_t *wo
     return dims != NULL ? SILO_GRID_WORDS : 1;
 }
 
-/* The same of an array held as `extent` says, SILO_EXTENT_SHAPE or SILO_EXTENT_LAYOUT. */
+/* Writes the words of an array for SILO_EXTENT_SHAPE or SILO_EXTENT_LAYOUT and returns their
+ * number. */
 SILO_INLINE uint32_t silo_extent_words_of_array(unsigned extent, int32_t ndim, const int64_t *sizes,
                                                 const int64_t *strides, uint64_t *words) {
     const size_t count = (size_t)ndim;
@@ -76,7 +78,7 @@ SILO_INLINE uint32_t silo_extent_words_of_array(unsigned extent, int32_t ndim, c
     return (uint32_t)(1 + count * (extent == SILO_EXTENT_LAYOUT ? 2 : 1));
 }
 
-/* The number of words of a parameter that is held so; the first of them are at `words`. */
+/* Returns the number of words at `words` that belong to a parameter with this kind of extents. */
 SILO_INLINE size_t silo_extent_words_at(unsigned extent, const uint64_t *words) {
     if (extent == SILO_EXTENT_CONTIGUOUS)
         return 0;

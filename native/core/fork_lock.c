@@ -1,6 +1,7 @@
 #include "fork_lock.h"
 
-static uint32_t forks; /* written in children only, which have one thread then */
+/* how often this process was forked; written only in a child, while it has one thread */
+static uint32_t forks;
 static pthread_once_t counting = PTHREAD_ONCE_INIT;
 static int count_code;
 static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
@@ -26,7 +27,7 @@ void silo_fork_lock_destroy(struct silo_fork_lock *lock) {
         pthread_mutex_destroy(&lock->mutex);
 }
 
-/* The first thread that takes it in a child makes it anew. */
+/* In a child, the first thread that takes a lock initializes it again. */
 static void renew(struct silo_fork_lock *lock) {
     if (SILO_UNLIKELY(__atomic_load_n(&lock->forks, __ATOMIC_ACQUIRE) != forks)) {
         pthread_mutex_lock(&renewing);

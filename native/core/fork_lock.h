@@ -1,6 +1,5 @@
-/* A lock that a child made by fork finds free, whichever thread of the parent held it. Every single
- * store must leave the guarded data consistent, because a child may see the middle of a change.
- * */
+/* A mutex that is free in a child made by fork(), even if a thread of the parent held it. The child
+ * may see a change half done, so the guarded data must be consistent after every single store. */
 #ifndef SILO_FORK_LOCK_H
 #define SILO_FORK_LOCK_H
 
@@ -11,13 +10,14 @@
 
 struct silo_fork_lock {
     pthread_mutex_t mutex;
-    uint32_t forks; /* how often this process and its parents had been forked when it was made */
+    uint32_t forks; /* the number of forks in this process and its parents when the mutex was
+                       initialized */
 };
 
 int silo_fork_lock_init(struct silo_fork_lock *lock, silo_error *error);
 void silo_fork_lock_destroy(struct silo_fork_lock *lock);
 void silo_fork_lock_take(struct silo_fork_lock *lock);
-/* Whether it was free, and is taken now. */
+/* Takes the lock and returns true if it is free; otherwise returns false. */
 bool silo_fork_lock_try(struct silo_fork_lock *lock);
 void silo_fork_lock_give(struct silo_fork_lock *lock);
 

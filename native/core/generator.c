@@ -20,21 +20,21 @@ enum { CODE_INT = 0, CODE_UINT = 1, CODE_FLOAT = 2, CODE_BFLOAT = 4, CODE_BOOL =
 #define WEYL_1 0xBB67AE85u
 #define ROUNDS 10
 
-#define NORMAL_MEAN 262140                 /* of the sum of eight 16-bit integers */
+#define NORMAL_MEAN 262140                 /* mean of the sum of eight 16-bit integers */
 #define NORMAL_SCALE 0x1.3988e1412ed76p-16 /* 1 / sqrt(8 * (2^32 - 1) / 12) */
 #define UNIT_24 0x1p-24
 #define UNIT_53 0x1p-53
 
-/* A float format in at most 16 bits; see silo.core.host_arrays.SmallFloat. */
+/* A float format of at most 16 bits, like silo.core.host_arrays.SmallFloat. */
 typedef struct {
-    int32_t code; /* DLPack */
+    int32_t code; /* DLPack type code */
     int32_t bits;
     int32_t mantissa_bits;
     int32_t bias;
-    uint32_t largest;  /* the code of the largest finite value */
-    uint32_t overflow; /* the code of larger values: infinity or NaN */
+    uint32_t largest;  /* bits of the largest finite value */
+    uint32_t overflow; /* bits for values that are too large: infinity or NaN */
     uint32_t nan;
-    int32_t signed_zero; /* 0: no negative zero, and one NaN */
+    int32_t signed_zero; /* 0: the format has no negative zero and a single NaN */
 } small_float;
 
 static const small_float SMALL_FLOATS[] = {
@@ -47,15 +47,15 @@ static const small_float SMALL_FLOATS[] = {
     {9, 8, 3, 11, 0x7F, 0x80, 0x80, 0},  /* e4m3b11fnuz */
 };
 
-/* The source of an element's value, and how it is stored. */
+/* The state of silo_generate: how values are made and stored. */
 typedef struct {
     int32_t fill;
     int32_t is_float;
     int32_t bits;
-    const small_float *small; /* NULL for 32 and 64 bits; static storage */
+    const small_float *small; /* the format of floats up to 16 bits, else NULL; static storage */
     uint64_t seed;
-    const silo_fill_params *params; /* the caller's */
-    uint64_t block;                 /* the block whose words are held, or UINT64_MAX */
+    const silo_fill_params *params; /* borrowed from the caller */
+    uint64_t block;                 /* number of the block in `words`, or UINT64_MAX */
     uint32_t words[4];
 } fill_state;
 
@@ -148,7 +148,7 @@ static double float_element(fill_state *state, uint64_t index) {
     }
 }
 
-/* Round to nearest even. */
+/* Rounds to the nearest value, ties to even. */
 static uint32_t round_small(const small_float *form, double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -160,13 +160,14 @@ static uint32_t round_small(const small_float *form, double value) {
     int32_t least = 1 - form->bias;
     int32_t scale = exponent > least ? exponent : least;
     int32_t shift = 52 - form->mantissa_bits + (scale - exponent);
-    if (shift > 54) /* the result is zero, and a longer shift is undefined */
+    if (shift > 54) /* the result is zero; shifts of 64 or more would be undefined */
         shift = 54;
     uint64_t quotient = mantissa >> shift;
     uint64_t rest = mantissa & ((UINT64_C(1) << shift) - 1);
     uint64_t half = UINT64_C(1) << (shift - 1);
     quotient += rest > half || (rest == half && (quotient & 1) != 0);
-    /* The implicit bit in the quotient adds one to the exponent, and so does a carry. */
+    /* The quotient contains the implicit leading bit, which adds one to the exponent, as does a
+     * carry. */
     uint64_t wide = ((uint64_t)(scale - least) << form->mantissa_bits) + quotient;
     uint32_t code = wide > form->largest ? form->overflow : (uint32_t)wide;
     if (!form->signed_zero && (code == 0 || code == form->nan))
@@ -237,8 +238,8 @@ static int describe(fill_state *state, int32_t code, int32_t bits) {
     return SILO_GENERATE_DTYPE;
 }
 
-/* For equal elements: copies the bytes already written, at most as many at a time as a cache holds.
- * `size` divides the most that is copied at once. */
+/* Fills an array with equal elements: copies the first `size` bytes, doubling the copy up to 64
+ * KiB, which stays in the cache. `size` must divide 64 KiB. */
 static void repeat_first(unsigned char *bytes, uint64_t size, uint64_t whole) {
     const uint64_t most = UINT64_C(1) << 16;
     for (uint64_t done = size; done < whole;) {

@@ -1,8 +1,9 @@
-/* The counter-based generator that fills case arrays: the same bits as silo.core.generator.
+/* The counter-based generator that fills the arrays of cases. It makes the same bits as
+ * silo.core.generator.
  *
  * Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; 2011).
- * Integer operations and correctly rounded double + - * only. Compile with -ffp-contract=off: a
- * fused multiply-add would change the last bit. */
+ * Uses only integer operations and correctly rounded double + - *. Compile with -ffp-contract=off:
+ * a fused multiply-add would change the last bit. */
 #ifndef SILO_GENERATOR_H
 #define SILO_GENERATOR_H
 
@@ -11,7 +12,7 @@
 /* The kinds of fills, as in silo.core.generator.Fill. */
 enum {
     SILO_FILL_ZEROS = 0,
-    SILO_FILL_EMPTY = 1, /* NaN; 0xA5 bytes for integers, true for bools */
+    SILO_FILL_EMPTY = 1, /* NaN; for integers bytes of 0xA5, for bools true */
     SILO_FILL_FULL = 2,
     SILO_FILL_ARANGE = 3,
     SILO_FILL_UNIFORM = 4,
@@ -22,8 +23,8 @@ enum {
 /* Results of silo_generate. */
 enum {
     SILO_GENERATE_OK = 0,
-    SILO_GENERATE_FILL = 1, /* no such fill, or not for this dtype */
-    SILO_GENERATE_DTYPE = 2 /* no such dtype */
+    SILO_GENERATE_FILL = 1, /* an unknown fill, or one that does not support the dtype */
+    SILO_GENERATE_DTYPE = 2 /* an unknown dtype */
 };
 
 /* A fill's parameters besides the seed:
@@ -37,12 +38,12 @@ typedef struct {
     uint64_t span;
 } silo_fill_params;
 
-/* One block: counter and key in, four 32-bit words out. */
+/* Computes one block: four 32-bit words from a counter and a key. */
 void silo_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* Writes elements first ... first + count - 1 of an array to out, which has room for them and is
- * aligned to their size. The dtype is given by its DLPack code and its width in bits. Any part of
- * an array can be made alone, also by several threads at once. */
+/* Writes elements first ... first + count - 1 of an array to `out`, which must be large enough and
+ * aligned to the size of an element. The dtype is given by its DLPack code and its width in bits.
+ * Each part of an array can be made by itself, also by several threads at the same time. */
 int silo_generate(int32_t fill, int32_t dtype_code, int32_t dtype_bits, uint64_t seed,
                   uint64_t first, uint64_t count, const silo_fill_params *params, void *out);
 

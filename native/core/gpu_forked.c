@@ -1,7 +1,7 @@
-/* GPU drivers in a child made by fork. A driver that its parent had started is unusable there: its
- * threads and connections are missing, and calls into it fail or wait for ever. So the functions
- * that a launch and the table of gpu.h would call are replaced, once, by functions that refuse.
- * Other processes do not have to read a flag. */
+/* GPU drivers in a child made by fork(). A driver that the parent had started is unusable in the
+ * child: its threads and connections are missing, and calls into it fail or wait for ever. So the
+ * child replaces the functions that launches and the table of gpu.h call by functions that return
+ * an error. This costs other processes nothing: a flag would have to be tested at each launch. */
 #include "gpu_forked.h"
 
 #include "binary.h"
@@ -46,7 +46,7 @@ static void abandon(struct silo_gpu *gpu) {
         return;
     gpu->inherited = true;
     gpu->abandon();
-    /* Everything else is called between `enter` and `leave`. */
+    /* All other functions are called only after `enter` succeeded. */
     gpu->enter = refuse_enter;
     gpu->stream_capturing = refuse_capturing;
     gpu->locate = refuse_locate;
@@ -55,7 +55,7 @@ static void abandon(struct silo_gpu *gpu) {
     gpu->event_elapsed = refuse_elapsed;
 }
 
-/* The child has one thread, so no other thread reads these writes. */
+/* The child has a single thread, so that no other thread reads while this writes. */
 static void in_child(void) {
     silo_gpu_locks_renew();
     silo_gpu_retired_renew();

@@ -1,4 +1,5 @@
-/* The libraries of GPU drivers: by dlopen, so that none is needed to build or to start. */
+/* Opens the libraries of GPU drivers with dlopen, so that building and starting need none of them.
+ */
 #include "gpu_library.h"
 
 #include "gpu_symbols.h"
@@ -11,7 +12,7 @@
     SILO_CUDA_COLUMNS(SILO_GPU_TYPE, __VA_ARGS__) SILO_HIP_COLUMNS(SILO_GPU_TYPE, __VA_ARGS__)
 SILO_GPU_SYMBOLS(TYPES)
 
-/* Call it with the loader's lock held. */
+/* The caller holds the loader's lock. */
 static void *open_first(const char *const *names, const char **opened, char *error,
                         size_t error_bytes) {
     void *library = NULL;
@@ -44,7 +45,7 @@ const char *silo_gpu_find(void *library, const struct silo_gpu_symbol *symbols, 
         void *symbol = dlsym(library, symbols[i].name);
         if (symbol == NULL && !symbols[i].optional)
             return symbols[i].name;
-        /* A function pointer has the bits of the data pointer that dlsym gives. */
+        /* dlsym returns a data pointer; a function pointer has the same representation. */
         memcpy(symbols[i].slot, &symbol, sizeof symbol);
     }
     return NULL;

@@ -1,33 +1,34 @@
-/* The libraries of GPU drivers, and what cuda_driver.c and hip_driver.c read from them by tables.
- */
+/* Opens the libraries of GPU drivers, and fills tables of functions and numbers for cuda_driver.c
+ * and hip_driver.c. */
 #ifndef SILO_GPU_LIBRARY_H
 #define SILO_GPU_LIBRARY_H
 
 #include "gpu.h"
 
-/* A function of a driver, and where its address goes: NULL if it is optional and missing. */
+/* A function of a driver, and where to store its address (NULL if it is optional and missing). */
 struct silo_gpu_symbol {
-    char name[39]; /* no pointer: each would double the library's size, because it is relocated */
+    char name[39]; /* an array, not a pointer: relocations of pointers would double the library's
+                      size */
     bool optional;
-    void *slot; /* a function pointer lies there */
+    void *slot; /* address of a function pointer */
 };
 
-/* A number that a driver states about a device, and the member that gets it. */
+/* A number that a driver reports about a device, and where to store it. */
 struct silo_gpu_question {
-    int *value; /* -1 if it is optional and the driver lacks it */
+    int *value; /* set to -1 if the number is optional and the driver lacks it */
     int attribute;
     bool optional;
 };
 
-/* Open the library at `path`, or the driver's usual one if that is NULL, and put its name into
- * `opened`; NULL with `error` filled, if it was empty. Never closed. */
+/* Opens the library at `path` (NULL: the driver's usual library) and sets `*opened` to its name.
+ * Returns NULL with `error` filled if `error` was empty. Libraries are never closed. */
 void *silo_gpu_library(const struct silo_gpu *gpu, const char *path, const char **opened,
                        char *error, size_t error_bytes);
 
-/* For `resolve`: fill every slot. The first name that is missing, NULL: all there. */
+/* Stores the address of each function. Returns the first name that is missing, or NULL. */
 const char *silo_gpu_find(void *library, const struct silo_gpu_symbol *symbols, size_t count);
 
-/* For `facts`: fill every value by the driver's function `ask`. 0, or the driver's code. */
+/* Reads each number with the driver's function `ask`. Returns 0 or the driver's code. */
 int silo_gpu_ask(int (*ask)(int *value, int attribute, int device), int device,
                  const struct silo_gpu_question *questions, size_t count);
 

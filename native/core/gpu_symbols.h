@@ -1,12 +1,13 @@
-/* The functions of GPU drivers that Silo uses: one table of both drivers, from which each declares
- * and fills its pointers. A function that one driver lacks, or has with another type, has NONE
- * there.
+/* The functions of GPU drivers that Silo uses, in one table for both drivers, from which each
+ * driver declares and fills its function pointers. A function that one driver lacks, or that has
+ * another type there, is NONE for that driver.
  *
- * X(slot, result, (parameters), CUDA's place, need, name, HIP's place, need, name)
+ *     X(slot, result, (parameters), CUDA's place, need, name, HIP's place, need, name)
  *
- * place  OWN: a pointer that only the driver's file (cuda_driver.c, hip_driver.c) calls; TABLE: the
- *        member of struct silo_gpu with the slot's name, whose type is compared
- * need   NEEDED: a driver without it is refused; OPTIONAL: the pointer is NULL without it */
+ *     place  OWN: a pointer that only the driver's file (cuda_driver.c, hip_driver.c) uses; TABLE:
+ *            the member of struct silo_gpu with the slot's name, whose type is checked
+ *     need   NEEDED: a driver without the function is refused; OPTIONAL: else the pointer is NULL
+ */
 #ifndef SILO_GPU_SYMBOLS_H
 #define SILO_GPU_SYMBOLS_H
 
@@ -32,7 +33,7 @@
       (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,          \
        unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **parameters),        \
       NONE, NONE, NONE, OWN, NEEDED, hipModuleLaunchCooperativeKernel)                               \
-    /* graphs of kernels, all or none: from CUDA 12.0 on */                                          \
+    /* graphs of kernels: all functions are there since CUDA 12.0 */                                 \
     X(graph_create, int,                                                                             \
       (void **graph, unsigned flags),                                                                \
       OWN, OPTIONAL, cuGraphCreate, NONE, NONE, NONE)                                                \
@@ -105,7 +106,7 @@
       NONE, NONE, NONE, OWN, NEEDED, hipGetErrorString)                                              \
     X(last_error, int, (void),                                                                       \
       NONE, NONE, NONE, OWN, NEEDED, hipGetLastError)                                                \
-    /* devices; the UUID from CUDA 11.4 on */                                                        \
+    /* devices; the UUID since CUDA 11.4 */                                                          \
     X(device_count, int, (int *count),                                                               \
       OWN, NEEDED, cuDeviceGetCount, OWN, NEEDED, hipGetDeviceCount)                                 \
     X(device_get, int, (int *device, int ordinal),                                                   \
@@ -120,7 +121,7 @@
       OWN, NEEDED, cuDeviceGetAttribute, OWN, NEEDED, hipDeviceGetAttribute)                         \
     X(properties, int, (struct hip_properties *properties, int device),                              \
       NONE, NONE, NONE, OWN, NEEDED, hipGetDevicePropertiesR0600)                                    \
-    /* code; loading at once and the places of parameters from CUDA 12.4 on */                       \
+    /* code; cuFuncLoad and cuFuncGetParamInfo since CUDA 12.4 */                                    \
     X(module_load_jit, int,                                                                          \
       (void **module, const void *image, unsigned count, int *options, void **values),               \
       OWN, NEEDED, cuModuleLoadDataEx, NONE, NONE, NONE)                                             \
@@ -194,29 +195,29 @@
       TABLE, NEEDED, cuEventElapsedTime, TABLE, NEEDED, hipEventElapsedTime)
 /* clang-format on */
 
-/* The columns of one driver, read by a macro ROW(slot, result, parameters, place, need, name). */
+/* Select the columns of one driver for a macro ROW(slot, result, parameters, place, need, name). */
 #define SILO_CUDA_COLUMNS(ROW, slot, result, parameters, place, need, name, ...)                   \
     ROW(slot, result, parameters, place, need, name)
 #define SILO_HIP_COLUMNS(ROW, slot, result, parameters, cuda_place, cuda_need, cuda_name, place,   \
                          need, name)                                                               \
     ROW(slot, result, parameters, place, need, name)
 
-/* ROW of a driver's own structure: the pointers that its file alone calls. */
+/* ROW that declares the function pointers of OWN rows, in the driver file's struct. */
 #define SILO_GPU_POINTER(slot, result, parameters, place, need, name)                              \
     SILO_GPU_POINTER_##place(slot, result, parameters)
 #define SILO_GPU_POINTER_OWN(slot, result, parameters) result(*slot) parameters;
 #define SILO_GPU_POINTER_TABLE(slot, result, parameters)
 #define SILO_GPU_POINTER_NONE(slot, result, parameters)
 
-/* ROW of a list of struct silo_gpu_symbol. The file names that structure SILO_GPU_OWN, and its
- * struct silo_gpu SILO_GPU_TABLE. */
+/* ROW that makes an entry of struct silo_gpu_symbol. The including file defines SILO_GPU_OWN as its
+ * own struct and SILO_GPU_TABLE as its struct silo_gpu. */
 #define SILO_GPU_SYMBOL(slot, result, parameters, place, need, name)                               \
     SILO_GPU_SYMBOL_##place(slot, need, name)
 #define SILO_GPU_SYMBOL_OWN(slot, need, name) {#name, SILO_GPU_IS_##need, &SILO_GPU_OWN.slot},
 #define SILO_GPU_SYMBOL_TABLE(slot, need, name) {#name, SILO_GPU_IS_##need, &SILO_GPU_TABLE.slot},
 #define SILO_GPU_SYMBOL_NONE(slot, need, name)
 
-/* ROW of checks: a member of struct silo_gpu has the type of its row. */
+/* ROW that checks that a member of struct silo_gpu has the type in the table. */
 #define SILO_GPU_TYPE(slot, result, parameters, place, need, name)                                 \
     SILO_GPU_TYPE_##place(slot, result, parameters)
 #define SILO_GPU_TYPE_TABLE(slot, result, parameters)                                              \
@@ -229,9 +230,9 @@
 #define SILO_GPU_IS_NEEDED false
 #define SILO_GPU_IS_OPTIONAL true
 
-/* The numbers that a driver states about a device: X(member of struct silo_gpu_facts, need, name),
- * where CUDA_<name> and HIP_<name> are the drivers' numbers of the question. An OPTIONAL number is
- * -1 if the driver lacks it. */
+/* The numbers that a driver reports about a device: X(member of struct silo_gpu_facts, need, name).
+ * CUDA_<name> and HIP_<name> are the numbers of the drivers' attributes. An OPTIONAL number is -1
+ * if the driver lacks it. */
 #define SILO_GPU_QUESTIONS(X)                                                                      \
     X(sm_count, NEEDED, SM_COUNT)                                                                  \
     X(warp_size, NEEDED, WARP_SIZE)                                                                \

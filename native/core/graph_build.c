@@ -10,7 +10,8 @@
 
 static int add_updater(struct silo_graph_state *state, const struct silo_function *updater,
                        void **node, silo_error *error) {
-    struct silo_function *function = (struct silo_function *)updater; /* which is only read */
+    /* cast away const: the function is only read */
+    struct silo_function *function = (struct silo_function *)updater;
     void *params[] = {&state->ring.address};
     const struct silo_launch launch = {.function = function, .grid = {1, 1, 1}, .params = params};
     const int code = silo_graphs_of(state)->add(state->graph, &launch, NULL, 0, node);
@@ -18,7 +19,7 @@ static int add_updater(struct silo_graph_state *state, const struct silo_functio
                      : silo_graph_fail_plan(error, state, "cannot make the first node of", code);
 }
 
-/* A kernel's node, which kernels may update if `updated`. */
+/* Adds a kernel's node. If `updated`, kernels of the graph may update it. */
 static int add_kernel(struct silo_graph_state *state, struct silo_graph_node *node,
                       void *const *after, size_t edges, bool updated) {
     static const uint32_t one[3] = {1, 1, 1};
@@ -29,8 +30,9 @@ static int add_kernel(struct silo_graph_state *state, struct silo_graph_node *no
                : code;
 }
 
-/* The nodes of the plan; those that wait for no other wait for `first`, unless it is NULL. In a
- * trial, graphs are left out: nothing could keep them from running. Between `enter` and `leave`. */
+/* Adds the plan's nodes. Nodes that wait for no other node wait for `first`, unless it is NULL. A
+ * `trial` leaves out nodes that are graphs, because such a node cannot be disabled. Called between
+ * silo_gpu_enter and silo_gpu_leave. */
 static int add_nodes(struct silo_graph_state *state, const struct silo_plan_shape *shape,
                      void *first, bool trial, silo_error *error) {
     const struct silo_gpu_graphs *graphs = silo_graphs_of(state);
@@ -90,14 +92,14 @@ static int make_host_graph(struct silo_graph_state *state, const struct silo_pla
 
 /* ---- updates on the device ---- */
 
-/* The nodes on the device, as the driver has them before the first replay. */
+/* Copies the nodes to the device in their initial state. */
 static int upload(const struct silo_graph_state *state, void *stream) {
     return silo_graphs_of(state)->upload(state->executable, stream);
 }
 
-/* With every node disabled, and every kind of update made to each: an update that the device
- * refuses is found here, and no kernel runs (but one that cannot be switched off, with zeros).
- * Between `enter` and `leave`. */
+/* Tests every kind of update on every node of the graph while the nodes are disabled. An update
+ * that the device refuses is found here, and no kernel runs, except for kernels that cannot be
+ * disabled, whose parameters are zeros then. Called between silo_gpu_enter and silo_gpu_leave. */
 static int try_updates(struct silo_graph_state *state, silo_error *error) {
     const struct silo_gpu *gpu = state->device->gpu;
     uint8_t *block = silo_plan_ring_block(&state->ring, error);
@@ -188,7 +190,8 @@ static int make_updated_graph(struct silo_graph_state *state, const struct silo_
                : -1;
 }
 
-/* The graph of a plan that has graphs among its nodes, after the trial without these. */
+/* Makes the graph of a plan that has graphs among its nodes, after the trial without these nodes.
+ */
 static int make_whole_graph(struct silo_graph_state *state, const struct silo_plan_shape *shape,
                             const struct silo_function *updater, silo_error *error) {
     const struct silo_gpu *gpu = state->device->gpu;
@@ -221,13 +224,15 @@ static int make_device_graph(struct silo_graph_state *state, const struct silo_p
     return -1;
 }
 
-/* The first kernel with a parameter that the driver places elsewhere than the plan, or whose place
- * it does not state; NULL: none. Call between `enter` and `leave`. */
+/* Returns the name of the first kernel with a parameter that the driver reports at another place
+ * than the plan, or whose place it does not report; NULL if there is none. Called between
+ * silo_gpu_enter and silo_gpu_leave. */
 static const char *other_places(const struct silo_graph_state *state) {
     const struct silo_gpu *gpu = state->device->gpu;
     for (uint32_t i = 0; i < state->count; i++) {
         const struct silo_graph_node *node = &state->nodes[i];
-        for (uint32_t k = 0; k < node->parameter_count; k++) { /* child graphs have none */
+        /* nodes that are graphs have no parameters */
+        for (uint32_t k = 0; k < node->parameter_count; k++) {
             struct silo_parameter_place place;
             if (gpu->function_parameter == NULL ||
                 gpu->function_parameter(node->function.handle, k, &place.offset, &place.size) !=
@@ -258,8 +263,9 @@ static struct silo_plan_facts facts_of(const struct silo_graph_state *state,
     return facts;
 }
 
-/* A way that the driver refuses is replaced by the next one, with the driver's reason. Other errors
- * (out of memory, a lost context) go to the caller. */
+/* Whether the error means that the driver refuses a way of launching. Then the next way is tried,
+ * and the driver's text is the reason. Other errors (out of memory, a lost context) are returned to
+ * the caller. */
 static bool refused(const silo_error *why) {
     return why->code == SILO_ERROR_LAUNCH || why->code == SILO_ERROR_LOAD;
 }
@@ -294,7 +300,7 @@ int silo_graph_build(struct silo_graph_state *state, const struct silo_plan_shap
         }
     }
     if (result != 0 && error != NULL) {
-        *error = *why; /* with its details */
+        *error = *why; /* including its details */
         why->details = NULL;
     }
     silo_error_clear(&device_why);

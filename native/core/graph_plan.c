@@ -14,7 +14,8 @@ static void forget(struct silo_graph_state *state) {
         state->nodes[i].set = state->nodes[i].counted = false;
 }
 
-/* Whether the node runs in this replay: 1, 0, or -1 with `error` for a grid that cannot be. */
+/* Returns 1 if the node runs in this replay, 0 if it does not, or -1 with `error` if its grid is
+ * invalid. */
 static int runs(const struct silo_graph_node *node, const struct silo_plan_values *values,
                 silo_error *error) {
     const int64_t dims[3] = {values->grid[0], values->grid[1], values->grid[2]};
@@ -29,8 +30,8 @@ static int runs(const struct silo_graph_node *node, const struct silo_plan_value
     return silo_grid_refuse(&fault, node->kernel, dims, NULL, error);
 }
 
-/* What of a node is new, SILO_PLAN_*, noting it in `sent` as if the graph had it; -1 with `error`.
- * Parameters of a node that does not run are not looked at. */
+/* Returns the changes of a node since the last replay as bits SILO_PLAN_*, and copies them to
+ * `sent`; -1 with `error`. The parameters of a node that does not run are not compared. */
 SILO_INLINE int take_changes(struct silo_graph_state *state, struct silo_graph_node *node,
                              silo_error *error) {
     const struct silo_plan_values *values = silo_graph_values(state->block, node);
@@ -69,7 +70,7 @@ static bool unchanged(const struct silo_graph_state *state) {
            memcmp(state->block, state->sent, state->block_bytes) == 0;
 }
 
-/* Writes the updates of a replay to its block in the ring. */
+/* Writes the updates of a replay to its block of the ring. */
 static int write_updates(struct silo_graph_state *state, uint8_t *block, silo_error *error) {
     struct silo_plan_update *updates = (void *)(block + sizeof(struct silo_plan_head));
     size_t at = sizeof(struct silo_plan_head) + state->count * sizeof *updates;
@@ -100,7 +101,8 @@ static int write_updates(struct silo_graph_state *state, uint8_t *block, silo_er
     head->count = count;
     head->trial = 0;
     head->bytes = (uint32_t)at;
-    __atomic_store_n(&head->replay, state->ring.replays, __ATOMIC_RELEASE); /* after the rest */
+    /* after all other stores */
+    __atomic_store_n(&head->replay, state->ring.replays, __ATOMIC_RELEASE);
     state->updates += count;
     return 0;
 }
@@ -124,7 +126,7 @@ static int launch_by_device(struct silo_graph_state *state, void *stream, silo_e
     return 0;
 }
 
-/* Between `enter` and `leave`. */
+/* Called between silo_gpu_enter and silo_gpu_leave. */
 static int update_from_host(struct silo_graph_state *state, silo_error *error) {
     const struct silo_gpu_graphs *graphs = silo_graphs_of(state);
     for (uint32_t i = 0; i < state->count; i++) {
@@ -168,7 +170,7 @@ static int launch_by_host(struct silo_graph_state *state, void *stream, silo_err
 
 static int launch_singly(struct silo_graph_state *state, void *stream, silo_error *error) {
     uint32_t launched = 0;
-    /* All grids before the first launch. */
+    /* Checks all grids before the first launch. */
     for (uint32_t i = 0; i < state->count; i++)
         if (runs(&state->nodes[i], silo_graph_values(state->block, &state->nodes[i]), error) < 0)
             return -1;
@@ -194,7 +196,7 @@ static int launch_singly(struct silo_graph_state *state, void *stream, silo_erro
     return 0;
 }
 
-/* ---- the table ---- */
+/* ---- the functions of the backend's table ---- */
 
 void *silo_graph_plan_open(const struct silo_plan_shape *shape,
                            const struct silo_graph_plan_options *options, silo_error *error) {
@@ -226,7 +228,7 @@ static void *open_usual(const struct silo_plan_shape *shape, silo_error *error) 
     return silo_graph_plan_open(shape, &(struct silo_graph_plan_options){.slots = 0}, error);
 }
 
-/* In a forked child pinned memory may not be there. */
+/* Pinned memory may be missing in a forked child. */
 static int refuse_fork(const struct silo_graph_state *state, silo_error *error) {
     return silo_fail(
         error, SILO_ERROR_FORKED,
@@ -243,8 +245,8 @@ static int begin(void *opaque, uint8_t **block, silo_error *error) {
     return 0;
 }
 
-/* Refuses a stream that is being captured: each replay of the capture would update the nodes from
- * blocks that no longer exist. */
+/* Refuses a stream that is being captured: when the captured graph is launched later, it would read
+ * updates from blocks of the ring that are reused by then. */
 static int check_capture(const struct silo_graph_state *state, void *stream, silo_error *error) {
     int status = 0;
     if (stream == NULL || state->way == SILO_PLAN_SINGLY)

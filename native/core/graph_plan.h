@@ -1,8 +1,8 @@
-/* Plans on GPUs: the launches of a plan as one graph of the driver, whose nodes take other grids
- * and parameters in each replay; or one by one where the driver has no graphs (plan_way.h).
+/* Plans on GPUs: the launches of a plan as one graph of the driver, whose nodes get new grids and
+ * parameters in each replay. Without graphs the launches are made one by one (plan_way.h).
  *
- * A node keeps its grid and parameters until they change, and an unchanged node costs nothing: a
- * replay without any change is one launch of the graph. */
+ * A node keeps its grid and parameters until they change. Unchanged nodes cost nothing: a replay
+ * without changes is a single launch of the graph. */
 #ifndef SILO_GRAPH_PLAN_H
 #define SILO_GRAPH_PLAN_H
 
@@ -11,14 +11,14 @@
 
 extern const struct silo_plan_backend silo_graph_plan;
 
-/* The `open` of the table. */
+/* The `open` function of silo_plan_backend for GPUs. */
 void *silo_graph_plan_open(const struct silo_plan_shape *shape,
                            const struct silo_graph_plan_options *options, silo_error *error);
 
-/* Replays of a state so far. */
+/* Counters of a plan since it was opened. */
 struct silo_graph_plan_counts {
-    uint64_t replays, updates; /* updates: nodes that were given something new */
-    uint32_t slots;            /* of the ring; 0 without one */
+    uint64_t replays, updates; /* `updates` counts nodes that were changed */
+    uint32_t slots;            /* blocks of the ring; 0 without a ring */
     enum silo_plan_way way;
 };
 

@@ -31,7 +31,8 @@ int silo_graph_refuse_shape(silo_error *error, const char *text) {
     return silo_fail(error, SILO_ERROR_USAGE, "a plan cannot be made: %s", text);
 }
 
-/* Parameters are in order, do not overlap, and lie with the node's values in the block. */
+/* Checks that the parameters are in order, do not overlap, and are inside the block together with
+ * the node's values. */
 static int check_places(const struct silo_plan_shape *shape, const struct silo_plan_node *node,
                         uint32_t *bytes, silo_error *error) {
     size_t end = 0;
@@ -89,7 +90,7 @@ static int copy_node(struct silo_graph_state *state, const struct silo_plan_shap
     return 0;
 }
 
-/* Parameters that lie beside each other are set at once. */
+/* Joins adjacent parameters, so that one update sets them together. */
 static void find_runs(struct silo_graph_state *state, struct silo_graph_node *node) {
     node->first_run = state->run_count;
     for (uint32_t i = 0; i < node->parameter_count; i++) {
@@ -137,7 +138,7 @@ struct silo_graph_state *silo_graph_state_copy(const struct silo_plan_shape *sha
     state->nodes = calloc(shape->count, sizeof *state->nodes);
     state->params = malloc((most + 1) * sizeof *state->params);
     state->runs = malloc((all + 1) * sizeof *state->runs);
-    /* Tensor maps in it are aligned to 64 bytes. */
+    /* 64-byte alignment, for tensor maps in the blocks. */
     state->block = aligned_alloc(64, round_up(shape->block_bytes, 64));
     state->sent = aligned_alloc(64, round_up(shape->block_bytes, 64));
     if (state->nodes == NULL || state->params == NULL || state->runs == NULL ||

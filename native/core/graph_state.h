@@ -1,5 +1,5 @@
-/* A plan on a GPU while it is open: its nodes, the caller's block, and the values in its graph.
- * For graph_build.c and graph_plan.c alone. */
+/* The state of an open plan on a GPU: its nodes, the block that the caller fills, and the values
+ * that the graph's nodes have. Used only by graph_build.c and graph_plan.c. */
 #ifndef SILO_GRAPH_STATE_H
 #define SILO_GRAPH_STATE_H
 
@@ -9,34 +9,35 @@
 
 struct silo_graph_node {
     struct silo_function function;
-    void *graph;                         /* the caller's while the plan is opened; NULL: a kernel */
-    struct silo_binary *binary;          /* a reference, or NULL */
+    void *graph; /* a graph of the caller, used while the plan is opened; NULL: the node is a kernel
+                  */
+    struct silo_binary *binary;          /* owned: a reference; may be NULL */
     char *kernel;                        /* owned */
     struct silo_parameter_place *places; /* owned */
     uint32_t parameter_count;
-    uint32_t values;          /* offset of its silo_plan_values in the block */
-    uint32_t parameter_bytes; /* of its parameter buffer, rounded up to 16 */
+    uint32_t values;          /* offset of the node's silo_plan_values in the block */
+    uint32_t parameter_bytes; /* size of the parameter buffer, rounded up to 16 */
     uint32_t first_run, run_count;
-    void *handle; /* of the graph */
+    void *handle; /* the driver's handle of the node */
     uint64_t device_handle;
-    bool set;     /* the graph's node has the grid and parameters of `sent` */
-    bool counted; /* the graph's node is enabled as `sent` says */
+    bool set;     /* the node in the graph has the grid and parameters of `sent` */
+    bool counted; /* the node in the graph is enabled or disabled as in `sent` */
 };
 
 struct silo_graph_state {
     struct silo_gpu_device *device;
     struct silo_graph_node *nodes; /* owned */
-    uint32_t count, graphs;        /* graphs: nodes that are not kernels */
+    uint32_t count, graphs;        /* `graphs`: number of nodes that are graphs */
     uint32_t block_bytes;
-    uint8_t *block;             /* owned; the caller fills it */
-    uint8_t *sent;              /* owned: the values in the graph's nodes */
-    void **params;              /* owned: of one launch */
+    uint8_t *block;             /* owned; the caller writes the values of the next replay here */
+    uint8_t *sent;              /* owned: the values that the graph's nodes have */
+    void **params;              /* owned: the parameter pointers of one launch */
     struct silo_plan_run *runs; /* owned */
     uint32_t run_count;
-    bool complete;   /* every node is `counted`: if the block equals `sent`, nothing changes */
-    bool everything; /* never compare */
+    bool complete;   /* all nodes are `counted`: nothing has changed if the block equals `sent` */
+    bool everything; /* update all nodes without comparing */
     enum silo_plan_way way;
-    void *graph, *executable; /* owned; NULL: launched one by one */
+    void *graph, *executable; /* owned; NULL if kernels are launched one by one */
     struct silo_plan_ring ring;
     uint64_t replays, updates;
     char reason[512];
@@ -55,21 +56,21 @@ SILO_INLINE uint8_t *silo_graph_parameters(uint8_t *block, const struct silo_gra
     return block + node->values + sizeof(struct silo_plan_values);
 }
 
-/* Checked, and copied; no graph yet. NULL with `error`. */
+/* Checks and copies the shape of a plan; no graph is made yet. NULL with `error`. */
 struct silo_graph_state *silo_graph_state_copy(const struct silo_plan_shape *shape,
                                                silo_error *error);
-void silo_graph_state_free(struct silo_graph_state *state); /* after silo_graph_destroy() */
+void silo_graph_state_free(struct silo_graph_state *state); /* call silo_graph_destroy before */
 
-/* The launch of a node with the parameters that lie in `block`, and `grid` in programs. */
+/* Returns the launch of a node with the parameters in `block`. `grid` counts programs. */
 struct silo_launch silo_graph_launch_of(const struct silo_graph_state *state,
                                         struct silo_graph_node *node, uint8_t *block,
                                         const uint32_t grid[3]);
 
-/* SILO_ERROR_LAUNCH, or the code of the driver's error; -1. */
+/* Fills `error` with SILO_ERROR_LAUNCH, or the code for the driver's error. Returns -1. */
 int silo_graph_fail_node(silo_error *error, const struct silo_graph_state *state,
                          const struct silo_graph_node *node, const char *what, int code);
 int silo_graph_fail_plan(silo_error *error, const struct silo_graph_state *state, const char *what,
                          int code);
-int silo_graph_refuse_shape(silo_error *error, const char *text); /* SILO_ERROR_USAGE */
+int silo_graph_refuse_shape(silo_error *error, const char *text); /* fails with SILO_ERROR_USAGE */
 
 #endif

@@ -14,7 +14,7 @@ void silo_grid_clear(struct silo_grid_programs *grid) {
     memset(grid, 0, sizeof *grid);
 }
 
-/* Add an index to a list it may already be in. */
+/* Adds an index to a list unless the list contains it. */
 static void note(uint16_t *list, uint32_t *used, int32_t index) {
     for (uint32_t i = 0; i < *used; i++) {
         if (list[i] == index)
@@ -23,7 +23,7 @@ static void note(uint16_t *list, uint32_t *used, int32_t index) {
     list[(*used)++] = (uint16_t)index;
 }
 
-/* Record the values that a program reads. */
+/* Records the arguments that a program reads. */
 static int scan(struct silo_grid_programs *grid, const silo_instruction *code, int32_t count,
                 silo_error *error) {
     for (int32_t i = 0; i < count; i++) {
@@ -41,7 +41,7 @@ static int scan(struct silo_grid_programs *grid, const silo_instruction *code, i
     return 0;
 }
 
-/* Whether the program is of the usual kind, and its numbers then. */
+/* Whether a program is of the usual kind (struct silo_usual_axis); if so, fills `axis`. */
 static bool usual_axis(const silo_instruction *code, int32_t count, struct silo_usual_axis *axis) {
     const bool divides = code->opcode == SILO_OP_CDIV_ARGUMENT && code->a > 0;
     if (count != 1 || !(divides || (code->opcode == SILO_OP_CONST && code->a >= 0)))

@@ -1,4 +1,4 @@
-/* Grids: from a kernel's declaration to three checked dimensions. */
+/* Grids: evaluates the grid that a kernel declares, and checks its dimensions. */
 #ifndef SILO_GRID_H
 #define SILO_GRID_H
 
@@ -10,39 +10,39 @@
 /* An axis of the usual kind: a constant, or an argument divided by a constant and rounded up. */
 struct silo_usual_axis {
     int64_t value; /* the constant, or the divisor */
-    int16_t slot;  /* index of the parameter; -1: a constant */
-    int8_t shift;  /* the divisor is 1 << shift; -1: no power of two */
+    int16_t slot;  /* index of the argument; -1: the axis is a constant */
+    int8_t shift;  /* the divisor is 1 << shift; -1: it is not a power of two */
 };
 
-/* Declared grids, one program an axis; config values and device facts are already folded in. All
- * zeros: none is declared. */
+/* A declared grid: a program for each axis, in which config values and device facts are constants
+ * already. All zeros if no grid is declared. */
 struct silo_grid_programs {
-    int32_t axes; /* 0: none declared */
-    bool usual;   /* all of them are */
+    int32_t axes; /* 0: no grid is declared */
+    bool usual;   /* all axes are of the usual kind, and `usual_axis` holds them */
     struct silo_usual_axis usual_axis[3];
     int32_t counts[3];
     silo_instruction *axis[3]; /* owned */
-    uint32_t values_used;      /* integer arguments the programs read */
-    uint32_t arrays_used;      /* arrays whose shape, strides or item size they read */
-    uint16_t *values;          /* owned: their parameters, each once */
+    uint32_t values_used;      /* number of integer arguments that the programs read */
+    uint32_t arrays_used; /* number of arrays whose shape, strides or item size the programs read */
+    uint16_t *values;     /* owned: the indices of these arguments, each once */
     uint16_t *arrays;
 };
 
-/* Append a copy of the next axis' program, of `bytes` bytes of silo_instruction. -1 with
- * SILO_ERROR_EXPRESSION or SILO_ERROR_MEMORY; clear it either way. */
+/* Appends the program of the next axis: copies `bytes` bytes of silo_instruction. -1 with
+ * SILO_ERROR_EXPRESSION or SILO_ERROR_MEMORY; the grid must be cleared in either case. */
 int silo_grid_add_axis(struct silo_grid_programs *grid, const void *program, size_t bytes,
                        silo_error *error);
 void silo_grid_clear(struct silo_grid_programs *grid);
 
-/* The reason for a missing grid, for silo_grid_refuse. */
+/* Why a call has no valid grid. */
 enum silo_grid_reason {
     SILO_GRID_NONE,
-    SILO_GRID_EXPRESSION,  /* `detail` is silo_expression_eval's */
-    SILO_GRID_NOT_INTEGER, /* argument `slot` is not a signed 64-bit integer, and the grid reads it
+    SILO_GRID_EXPRESSION,  /* `detail` is the result of silo_expression_eval */
+    SILO_GRID_NOT_INTEGER, /* the grid reads argument `slot`, which is not a signed 64-bit integer
                             */
     SILO_GRID_NEGATIVE,
-    SILO_GRID_TOO_LARGE, /* `limit` of the device */
-    SILO_GRID_CLUSTER,   /* no multiple of `limit`, the blocks of a cluster along the axis */
+    SILO_GRID_TOO_LARGE, /* exceeds `limit`, the device's */
+    SILO_GRID_CLUSTER,   /* not a multiple of `limit`, the blocks of a cluster along the axis */
     SILO_GRID_ENDLESS,   /* more than SILO_MOST_PROGRAMS */
 };
 
@@ -54,19 +54,21 @@ struct silo_grid_fault {
     uint64_t limit;
 };
 
-/* Whether the arguments that the programs read as integers are: 0, or -1 with the fault. */
+/* Checks that the arguments which the programs read as integers are integers. Returns 0, or -1 with
+ * the fault. */
 int silo_grid_check_values(const struct silo_grid_programs *grid, int32_t count,
                            const uint64_t *slots, const uint64_t *codes,
                            struct silo_grid_fault *fault);
 
-/* Dimensions from the programs, after silo_grid_check_values. `bindings` has the slots as values,
- * and, if `arrays_used` is not 0, the shapes, strides and item sizes of those arrays. -1 with the
+/* Evaluates the programs, after silo_grid_check_values. `bindings` has the slots as values and, if
+ * `arrays_used` is not 0, the shapes, strides and item sizes of the arrays. Returns -1 with the
  * fault. */
 int silo_grid_evaluate(const struct silo_grid_programs *grid, const silo_bindings *bindings,
                        int64_t dims[3], struct silo_grid_fault *fault);
 
-/* Both of the functions above, in the usual case alone: usual axes, and `count` ints of no extreme
- * size. False: use the two functions. */
+/* Does the work of both functions above if all axes are of the usual kind and the `count` arguments
+ * that they read are integers that do not overflow. Returns false if the two functions must be
+ * called. */
 SILO_INLINE bool silo_grid_usual(const struct silo_grid_programs *grid, int32_t count,
                                  const uint64_t *slots, const uint64_t *codes, int64_t dims[3]) {
     dims[0] = dims[1] = dims[2] = 1;
@@ -87,23 +89,23 @@ SILO_INLINE bool silo_grid_usual(const struct silo_grid_programs *grid, int32_t 
     return true;
 }
 
-/* The most programs of one launch: years of a processor, whatever they do. Counts of programs and
- * their time fit 64 bits with room to spare. */
+/* The most programs of one launch, which would run for years on any processor. With this limit,
+ * counts and times of programs fit 64 bits. */
 #define SILO_MOST_PROGRAMS (INT64_C(1) << 53)
 
 enum silo_grid_state {
-    SILO_GRID_EMPTY,   /* nothing to run */
-    SILO_GRID_FITS,    /* a launch of this many programs */
-    SILO_GRID_REFUSED, /* silo_grid_limits has the fault */
+    SILO_GRID_EMPTY,   /* a dimension is 0: nothing to run */
+    SILO_GRID_FITS,    /* the grid can be launched */
+    SILO_GRID_REFUSED, /* the grid is refused: silo_grid_limits returns the reason */
 };
 
-/* Whether a grid that counts blocks is one of whole clusters. */
+/* Whether a grid that counts blocks consists of whole clusters. */
 SILO_INLINE bool silo_grid_divides(const struct silo_function *function, const int64_t dims[3]) {
     return dims[0] % function->cluster[0] == 0 && dims[1] % function->cluster[1] == 0 &&
            dims[2] % function->cluster[2] == 0;
 }
 
-/* Whether dimensions, none of them negative, are within a function's limits. */
+/* Checks dimensions that are not negative against a function's limits. */
 SILO_INLINE enum silo_grid_state silo_grid_check(const struct silo_function *function,
                                                  const int64_t dims[3]) {
     if (dims[0] == 0 || dims[1] == 0 || dims[2] == 0)
@@ -121,12 +123,12 @@ SILO_INLINE enum silo_grid_state silo_grid_check(const struct silo_function *fun
     return SILO_GRID_FITS;
 }
 
-/* Why silo_grid_check refused. */
+/* Returns the reason why silo_grid_check refused a grid. */
 struct silo_grid_fault silo_grid_limits(const struct silo_function *function,
                                         const int64_t dims[3]);
 
-/* The error of a fault: SILO_ERROR_EXPRESSION or SILO_ERROR_GRID, with a text that names the
- * kernel. `argument` is the name of the parameter `slot` of SILO_GRID_NOT_INTEGER. -1. */
+/* Fills `error` for a fault: SILO_ERROR_EXPRESSION or SILO_ERROR_GRID, with a text that names the
+ * kernel. `argument` is the name of argument `slot`, for SILO_GRID_NOT_INTEGER. Returns -1. */
 int silo_grid_refuse(const struct silo_grid_fault *fault, const char *kernel, const int64_t dims[3],
                      const char *argument, silo_error *error);
 

@@ -14,7 +14,7 @@ struct silo_guard_entry *silo_guard_entry_new(const uint64_t *key, uint32_t word
     return made;
 }
 
-/* The place of an entry of this hash and key, present or not. */
+/* Returns the slot of an entry with this hash and key, or the free slot where it belongs. */
 static struct silo_guard_slot *place(struct silo_guard_table *table, uint64_t hash,
                                      const struct silo_guard_entry *wanted) {
     uint32_t i = (uint32_t)(hash >> 20) & table->mask;
@@ -25,7 +25,8 @@ static struct silo_guard_slot *place(struct silo_guard_table *table, uint64_t ha
     return &table->slots[i];
 }
 
-/* A larger table with the entries of `old`, which stays linked behind it; NULL: out of memory. */
+/* Makes a larger table with the entries of `old`, which it keeps as `older`. NULL if out of memory.
+ */
 static struct silo_guard_table *larger(struct silo_guard_table *old) {
     const uint32_t mask = old != NULL ? old->mask * 2 + 1 : 7;
     struct silo_guard_table *made =
@@ -56,7 +57,7 @@ int silo_guard_insert(struct silo_guard *guard, struct silo_guard_entry *entry, 
     struct silo_guard_slot *slot = place(table, hash, entry);
     *replaced = slot->entry;
     if (*replaced == NULL) {
-        slot->hash = hash; /* not read before the first entry */
+        slot->hash = hash; /* written first: readers check `entry` before `hash` */
         table->used++;
     } else {
         __atomic_store_n(&table->last, NULL, __ATOMIC_RELEASE);
@@ -65,7 +66,7 @@ int silo_guard_insert(struct silo_guard *guard, struct silo_guard_entry *entry, 
     return 0;
 }
 
-/* Free those that `table` replaced; the entries are its own. */
+/* Frees the tables that `table` replaced, but not their entries, which are also in `table`. */
 static void free_older(struct silo_guard_table *table) {
     struct silo_guard_table *older = table->older;
     table->older = NULL;

@@ -1,45 +1,46 @@
-/* The guard: a table from the words of a call to the binding that serves calls with these words.
- * Compared word by word, so a hit is never false.
+/* The guard: a hash table from the words of a call (its key) to the binding that serves such calls.
+ * Keys are compared word by word, so that a hit is never false.
  *
- * Threads: silo_guard_find takes no lock. An entry never changes once it can be found; it is
- * published by a release store, and so is the larger table that replaces a full one, which is kept
- * behind the new one until its owner is sure that no thread is still reading it. Functions that
- * change a guard exclude each other by a lock of the owner's. (Python's launcher looks within that
- * lock, which makes the look-up and the reference to its answer one step; it frees at once.) */
+ * Threads: silo_guard_find takes no lock. An entry never changes once it is in the table; it is
+ * published with a release store. So is the larger table that replaces a full table; the old one is
+ * kept as `older` until the owner knows that no thread reads it. The owner must hold a lock to
+ * change a guard. (Python's launcher also holds that lock while it searches, so that finding a
+ * binding and taking a reference to it are one step; it frees old tables at once.) */
 #ifndef SILO_GUARD_H
 #define SILO_GUARD_H
 
 #include "argument_word.h"
 
-/* `binding` and `keep` are the user's, who releases their memory. */
+/* The caller owns the memory of `binding` and `keep`. */
 struct silo_guard_entry {
     void *binding; /* serves calls with this key; never NULL */
-    void *keep;    /* whatever has to live as long as the key */
+    void *keep;    /* memory that must live as long as the key; may be NULL */
     uint32_t words;
     uint64_t key[];
 };
 
 struct silo_guard_slot {
     uint64_t hash;
-    struct silo_guard_entry *entry; /* owned; NULL: free. Atomic */
+    struct silo_guard_entry *entry; /* owned, atomic; NULL: the slot is free */
 };
 
-/* Open addressing; at least half of the slots are free. */
+/* A hash table with open addressing. At least half of the slots are free. */
 struct silo_guard_table {
-    struct silo_guard_entry *last;  /* the one found last; NULL: none. Atomic; a hint */
-    struct silo_guard_table *older; /* owned: the table that it replaced, with the same entries */
+    struct silo_guard_entry *last; /* atomic: a hint, the entry that was found last; may be NULL */
+    /* owned: the table that this one replaced, with the same entries */
+    struct silo_guard_table *older;
     uint32_t mask;
     uint32_t used;
     struct silo_guard_slot slots[];
 };
 
-/* All zeros: empty. */
+/* An empty guard is all zeros. */
 struct silo_guard {
-    struct silo_guard_table *table; /* owned; NULL until the first insertion. Atomic */
+    struct silo_guard_table *table; /* owned, atomic; NULL before the first insertion */
 };
 
-/* Past this many entries a table is better emptied and starts again: only calls with ever new
- * constants get there. */
+/* The owner should empty a guard with more entries than this: only calls whose constants keep
+ * changing make so many. */
 #define SILO_GUARD_LIMIT 4096
 
 SILO_INLINE uint64_t silo_guard_mix(uint64_t hash, uint64_t word, uint32_t index) {
@@ -62,7 +63,7 @@ SILO_INLINE bool silo_guard_equal(const struct silo_guard_entry *entry, const ui
                                   uint32_t words) {
     if (entry->words != words)
         return false;
-    for (uint32_t i = 0; i < words; i++) { /* short: a call of memcmp costs more */
+    for (uint32_t i = 0; i < words; i++) { /* keys are short: a call of memcmp costs more */
         if (entry->key[i] != key[i])
             return false;
     }
@@ -83,8 +84,8 @@ SILO_INLINE struct silo_guard_entry *silo_guard_probe(const struct silo_guard_ta
     }
 }
 
-/* The binding for a key, or NULL; `*hash` may be set, and is for silo_guard_insert after NULL. Most
- * calls look like the one before. */
+/* Returns the binding for a key, or NULL. If it returns NULL, `*hash` is set for silo_guard_insert.
+ * Tries the entry found last first, because most calls are like the one before. */
 SILO_INLINE void *silo_guard_find(const struct silo_guard *guard, const uint64_t *key,
                                   uint32_t words, uint64_t *hash) {
     struct silo_guard_table *table = __atomic_load_n(&guard->table, __ATOMIC_ACQUIRE);
@@ -103,30 +104,32 @@ SILO_INLINE void *silo_guard_find(const struct silo_guard *guard, const uint64_t
     return entry->binding;
 }
 
-/* The number of entries. Under the lock of those who change it. */
+/* Returns the number of entries. The caller holds the owner's lock. */
 SILO_INLINE uint32_t silo_guard_used(const struct silo_guard *guard) {
     return guard->table != NULL ? guard->table->used : 0;
 }
 
-/* An entry outside any table: free() it if it does not get into one. NULL: out of memory. */
+/* Makes an entry for silo_guard_insert; release it with free() if it is not inserted. NULL if out
+ * of memory. */
 struct silo_guard_entry *silo_guard_entry_new(const uint64_t *key, uint32_t words, void *binding,
                                               void *keep);
 
-/* Put an entry in, which the guard owns from here on. `*replaced` is the former entry with an equal
- * key, NULL: none; the caller frees it. If threads read without a lock, entries must not be
- * replaced: look again first, under the writers' lock. -1: out of memory, and nothing changed. */
+/* Inserts an entry, which the guard then owns. `*replaced` is the former entry with the same key,
+ * which the caller frees, or NULL. If other threads read without a lock, entries must not be
+ * replaced: search again first, while holding the owner's lock. Returns -1 if out of memory; the
+ * guard is then unchanged. */
 int silo_guard_insert(struct silo_guard *guard, struct silo_guard_entry *entry, uint64_t hash,
                       struct silo_guard_entry **replaced);
 
-/* Free the tables that growth has replaced. No thread may still be looking in one. */
+/* Frees the tables that larger ones have replaced. No thread may be reading them. */
 void silo_guard_free_older(struct silo_guard *guard);
 
-/* Empty the guard. Returns its table, which the caller owns from here on, or NULL if it had none.
- * Other threads may still be reading the table. */
+/* Empties the guard. Returns its table, which the caller then owns, or NULL if it had none. Other
+ * threads may still be reading the table. */
 struct silo_guard_table *silo_guard_take(struct silo_guard *guard);
 
-/* Free a table that was taken, with those it replaced and all entries; `release` (not NULL) is
- * called for each entry before. No thread may still be looking. */
+/* Frees a table that was taken, the tables that it replaced, and all entries. Calls `release` (not
+ * NULL) for each entry before. No thread may be reading the table. */
 void silo_guard_table_free(struct silo_guard_table *table,
                            void (*release)(void *binding, void *keep));
 

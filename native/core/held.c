@@ -27,7 +27,7 @@ static struct silo_parameter read_parameter(const struct silo_signature_paramete
         made.flags |= SILO_PARAMETER_SPECIALIZE;
     if (from->align)
         made.flags |= SILO_PARAMETER_ALIGN;
-    /* In a signature without types BOTH means that the effect is unknown. */
+    /* In a signature without types, SILO_EFFECT_BOTH means that the effect is unknown. */
     if (points && from->element != 0 && writes(from))
         made.flags |= SILO_PARAMETER_WRITES;
     return made;
@@ -40,7 +40,7 @@ static void mark(const struct silo_kernel_info *kernel, struct silo_held_parts *
         held->parameters[index].flags |= (uint8_t)flag;
 }
 
-/* Scalars whose exact value the code assumes, because it was compiled elsewhere for that value. */
+/* Marks the scalars for whose exact value the code was compiled. */
 static void mark_assumed(const struct silo_kernel_info *kernel, const struct silo_group *group,
                          struct silo_held_parts *held) {
     for (uint32_t i = 0; i < group->specialization->constant_count; i++) {
@@ -53,7 +53,8 @@ static void mark_assumed(const struct silo_kernel_info *kernel, const struct sil
     }
 }
 
-/* -1 with `error`: unknown parameter. */
+/* Adds the extents of a parameter to the key. Returns -1 with `error` if the parameter is unknown.
+ */
 static int hold_extents(const struct silo_kernel_info *kernel, struct silo_held_parts *held,
                         struct silo_string name, uint8_t kind, silo_error *error) {
     const int64_t index = index_of(kernel->signature, name);
@@ -61,14 +62,14 @@ static int hold_extents(const struct silo_kernel_info *kernel, struct silo_held_
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,
                          "%s: the extents of %s decide its code, and it has no such parameter",
                          kernel->name.data, name.data);
-    /* A layout contains a shape and a dynamic layout; those two do not contain each other. */
+    /* SILO_EXTENT_LAYOUT covers both other kinds; SHAPE and DYNAMIC together become LAYOUT. */
     uint8_t *own = &held->extents[index];
     *own = *own == SILO_EXTENT_FREE || *own == kind ? kind : SILO_EXTENT_LAYOUT;
     held->some_extents = true;
     return 0;
 }
 
-/* The arguments that an expression reads by their value get a flag. */
+/* Marks the arguments whose value an expression reads. */
 static void mark_read(const struct silo_kernel_info *kernel, const struct silo_node *node,
                       struct silo_held_parts *held) {
     if (node->type == SILO_NODE_ARGUMENT)
@@ -77,7 +78,7 @@ static void mark_read(const struct silo_kernel_info *kernel, const struct silo_n
         mark_read(kernel, node->operands[i], held);
 }
 
-/* The arguments that decide a declared grid, if code is made for one grid. */
+/* Adds the arguments on which a declared grid depends to the key, if code is made for one grid. */
 static int hold_grid(const struct silo_kernel_info *kernel, const struct silo_node *node,
                      struct silo_held_parts *held, silo_error *error) {
     switch ((enum silo_node_type)node->type) {
@@ -153,7 +154,8 @@ int silo_held_of(const struct silo_kernel_info *kernel, struct silo_held_parts *
         return -1;
     for (uint32_t i = 0; i < kernel->contiguous_count; i++) {
         const int64_t index = index_of(signature, kernel->contiguous[i]);
-        /* Extents that are held decide the code, and the choice compares all of them. */
+        /* With any other kind of extents, the choice of a variant compares the array's layout
+         * anyway. */
         if (index >= 0 && held->extents[index] == SILO_EXTENT_FREE) {
             held->extents[index] = SILO_EXTENT_CONTIGUOUS;
             held->some_extents = true;

@@ -1,6 +1,7 @@
 /* The part of the HIP runtime's ABI that Silo uses, declared by hand after hip_runtime_api.h of
- * ROCm 7.1. Attribute numbers are positions in `hipDeviceAttribute_t`, whose CUDA-compatible part
- * is the same in ROCm 6.0 and later; `hipGetDevicePropertiesR0600` names its layout. */
+ * ROCm 7.1. Attribute numbers are positions in `hipDeviceAttribute_t`; its CUDA-compatible part is
+ * the same since ROCm 6.0. The layout that `hipGetDevicePropertiesR0600` fills is fixed by its
+ * name. */
 #ifndef SILO_HIP_ABI_H
 #define SILO_HIP_ABI_H
 
@@ -51,7 +52,7 @@ enum { HIP_COPY_DEFAULT = 4 };
 enum { HIP_CAPTURE_RELAXED = 2 };
 enum { HIP_HOST_PORTABLE = 1 };
 
-/* hipPointerAttribute_t */
+/* hipPointerAttribute_t of hip_runtime_api.h. */
 struct hip_pointer_attributes {
     int32_t type;
     int32_t device;
@@ -61,9 +62,9 @@ struct hip_pointer_attributes {
     uint32_t flags;
 };
 
-/* hipDeviceProp_tR0600, as far as it is read: 256 bytes of name and 16 of uuid come first,
- * `gcnArchName` follows 95 reserved ints that close the CUDA part (offset 1160). The whole has 1472
- * bytes; there is room behind for a later one. */
+/* hipDeviceProp_tR0600, with the members that Silo reads: 256 bytes of name and 16 of uuid come
+ * first; `gcnArchName` follows the 95 reserved ints after the CUDA part (offset 1160). The
+ * runtime's struct has 1472 bytes; this one is larger, for later versions. */
 struct hip_properties {
     char name[256];
     uint8_t uuid[16];

@@ -1,5 +1,5 @@
-/* The HIP runtime: libamdhip64's functions behind the table of gpu.h, and its launch. Written after
- * its headers and tested against a stub; not run on hardware yet. */
+/* The HIP runtime: fills the function table of gpu.h with libamdhip64's functions, and launches.
+ * Written from its headers and tested with a stub; not run on hardware yet. */
 #include "hip_driver.h"
 
 #include "dlpack.h"
@@ -8,13 +8,14 @@
 
 #include <stdio.h>
 
-/* What only this file calls. Filled once by `resolve`, before `silo_hip.open` is seen. */
+/* Functions of the runtime that only this file calls. `resolve` fills them once, before it sets
+ * `silo_hip.open`. */
 #define POINTER(...) SILO_HIP_COLUMNS(SILO_GPU_POINTER, __VA_ARGS__)
 static struct {
     SILO_GPU_SYMBOLS(POINTER)
 } hip;
 
-/* The runtime remembers a thread's last error, and others would find ours there. */
+/* Clears the runtime's last error of this thread, because other code would take it for its own. */
 static int forget_error(int code) {
     if (code != 0)
         hip.last_error();
@@ -58,7 +59,7 @@ static int no_error(void) {
     return 0;
 }
 
-/* A launch first reads the current device. */
+/* Each launch reads the current device first, so this makes it fail. */
 static void abandon(void) {
     hip.device_now = refuse_device;
     hip.last_error = no_error;
@@ -70,12 +71,12 @@ static bool is_fault(int code) {
 }
 
 static const char *hip_error_text(int code) {
-    static _Thread_local char text[512]; /* valid until the thread reads it again */
+    static _Thread_local char text[512]; /* valid until this thread's next call */
     const char *name = hip.error_name != NULL ? hip.error_name(code) : "unknown HIP error";
     const char *words = hip.error_string != NULL ? hip.error_string(code) : "no description";
     const char *advice = "";
     if (hip.last_error != NULL)
-        hip.last_error(); /* it is reported now */
+        hip.last_error(); /* cleared, because it is reported here */
     if (code == SILO_GPU_NO_DEVICE)
         advice = "; the runtime sees no GPU: look at rocminfo, HIP_VISIBLE_DEVICES and the rights "
                  "on /dev/kfd";
@@ -96,7 +97,7 @@ static const struct silo_driver hip_driver = {
     .error_text = hip_error_text,
 };
 
-/* ---- devices: HIP has a current device a thread, and no contexts to hold ---- */
+/* ---- devices: HIP has a current device for each thread, and no contexts ---- */
 
 static int set_device(struct silo_gpu_device *device) {
     return forget_error(hip.device_set(device->index));
@@ -131,7 +132,8 @@ static void leave(struct silo_gpu_scope *scope) {
         hip.device_set(scope->previous);
 }
 
-/* As on CUDA: freeing memory waits for the device and is allowed while another thread captures. */
+/* Waits for the device's work by freeing memory, which is allowed while another thread captures (as
+ * in cuda_driver.c). */
 static int drain(void) {
     uint64_t address = 0;
     const int code = silo_hip.memory_alloc(&address, 1);
@@ -169,7 +171,7 @@ static int context(struct silo_gpu_device *device) {
 
 static int module_load(void **module, const void *image, char *log, size_t log_bytes) {
     (void)log_bytes;
-    log[0] = '\0'; /* the runtime compiles nothing here */
+    log[0] = '\0'; /* the runtime does not compile here */
     return forget_error(hip.module_load_data(module, image));
 }
 
@@ -182,7 +184,7 @@ static int function_limits(void *function, int *static_shared, int *max_threads)
 
 static int function_prepare(const struct silo_gpu_device *device, struct silo_function *function,
                             int static_shared) {
-    (void)device, (void)static_shared; /* shared memory (LDS) needs no asking */
+    (void)device, (void)static_shared; /* all shared memory (LDS) can be used without opting in */
     function->attribute_count = 0;
     return 0;
 }
@@ -217,13 +219,14 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
     const int code = forget_error(hip.pointer_facts(&attributes, (const void *)(uintptr_t)address));
     *type = SILO_DEVICE_CPU;
     *index = 0;
-    if (code == HIP_INVALID_VALUE) /* memory that is not the runtime's */
+    if (code == HIP_INVALID_VALUE) /* memory unknown to the runtime */
         return 0;
     if (code != 0)
         return code;
     switch (attributes.type) {
     case HIP_MEMORY_DEVICE:
-    case HIP_MEMORY_MANAGED: /* DLPack has one type for both */
+    case HIP_MEMORY_MANAGED: /* reported as device memory: DLPack has no type for ROCm managed
+                                memory */
         *type = SILO_DEVICE_ROCM;
         break;
     case HIP_MEMORY_HOST:

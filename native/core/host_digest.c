@@ -1,7 +1,7 @@
 #include "host_digest.h"
 
-/* The rows of a decoded variant are in their canonical form, so they are written as they were read:
- * nothing that decides how code is called can be left out. */
+/* Returns a row of a table as JSON. The digest covers rows as they were read: decoding has checked
+ * that they are in canonical form, so nothing that decides how code is called can be left out. */
 
 static const struct silo_json *row(const struct silo_manifest *manifest, int table,
                                    const struct silo_json *object, const char *member) {
@@ -18,7 +18,7 @@ static void put_text(struct silo_json_text *text, const char *before, const char
     silo_json_put_text(text, value, strlen(value));
 }
 
-/* The sha256 of a text, which is freed. */
+/* Computes the sha256 of a text and frees the text. */
 static int finish(struct silo_json_text *text, char digest[SILO_SHA256_HEX]) {
     uint8_t bytes[SILO_SHA256_BYTES];
     const bool failed = text->failed;
@@ -30,7 +30,8 @@ static int finish(struct silo_json_text *text, char digest[SILO_SHA256_HEX]) {
     return failed ? -1 : 0;
 }
 
-/* A bundle's data about the calls of a kernel, whichever variant serves them. */
+/* Computes the digest of the data that decides how calls of a kernel are made, whichever variant
+ * serves them. */
 static int calls_digest(const struct silo_manifest *manifest, const struct silo_kernel_row *kernel,
                         char digest[SILO_SHA256_HEX]) {
     const struct silo_json *const *members = kernel->members;
@@ -50,7 +51,8 @@ int silo_host_digest(const struct silo_manifest *manifest, uint32_t kernel, uint
     const struct silo_json *node = &of->members[SILO_KERNEL_VARIANTS]->items[number];
     const struct silo_blob *blob = &manifest->blobs[variant->blob];
     const char *checked = "";
-    for (uint32_t i = variant->sidecar_count; i-- != 0;) { /* the first of them is taken */
+    /* backwards, so that the first sidecar of a kind counts */
+    for (uint32_t i = variant->sidecar_count; i-- != 0;) {
         const struct silo_blob *sidecar = &manifest->blobs[variant->sidecars[i]];
         if (silo_known_checked_text(&manifest->known, sidecar->kind.data, sidecar->kind.length))
             checked = sidecar->sha256;

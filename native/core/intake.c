@@ -2,8 +2,9 @@
 
 #include <stdlib.h>
 
-/* A default as an argument that a call could give. Values that no argument has (tuples, functions,
- * integers beyond 64 bits) stay absent: the choice reads them from the signature. */
+/* Converts a parameter's default to an argument. Values that an argument cannot have (tuples,
+ * functions, integers beyond 64 bits) become absent; the choice of a variant reads these from the
+ * signature. */
 static silo_argument argument_of(const struct silo_value *value) {
     switch ((enum silo_value_type)value->type) {
     case SILO_IS_NONE:

@@ -1,5 +1,5 @@
-/* The parameters of a bundle's kernel as calls and their guard see them, made once when the kernel
- * is found. Nothing is changed afterwards. */
+/* The parameters of a bundle's kernel in the form that calls and the guard need. Filled when the
+ * kernel is first used, and constant afterwards. */
 #ifndef SILO_INTAKE_H
 #define SILO_INTAKE_H
 
@@ -10,18 +10,21 @@
 struct silo_intake {
     int32_t count;
     struct silo_parameter *parameters; /* owned */
-    silo_argument *defaults; /* owned; kind SILO_ARGUMENT_ABSENT: none, or none of these */
-    uint8_t *extents;        /* owned: enum silo_extent, one a parameter */
-    bool some_extra;         /* a constant, a key or an exact value is among them */
-    bool some_extents;       /* of some argument */
-    bool grid;               /* the grid of each call is part of its guard */
-    uint32_t passed;         /* parameters held as SILO_EXTENT_DYNAMIC */
-    uint32_t extent_words;   /* the most words that extents and grid take in a key */
-    const char *kernel;      /* the kernel's name */
-    const struct silo_signature_parameter *names; /* and the names of its parameters */
+    silo_argument *defaults; /* owned; SILO_ARGUMENT_ABSENT if a parameter has no default that can
+                                be an argument */
+    uint8_t *extents;        /* owned: enum silo_extent of each parameter */
+    bool some_extra;   /* some parameter is a constant, part of the key, or compared by its exact
+                          value */
+    bool some_extents; /* the key contains extents of some argument */
+    bool grid;         /* the key contains the call's grid */
+    uint32_t passed;   /* number of parameters with SILO_EXTENT_DYNAMIC */
+    uint32_t extent_words;                        /* the most words of extents and grid in a key */
+    const char *kernel;                           /* name of the kernel */
+    const struct silo_signature_parameter *names; /* names of the parameters */
 };
 
-/* -1 with `error`: a kernel that cannot be launched. Clear it either way. */
+/* Fills `intake`. Returns -1 with `error` if the kernel cannot be launched; `intake` must be
+ * cleared in either case. */
 int silo_intake_init(struct silo_intake *intake, const struct silo_kernel_info *kernel,
                      silo_error *error);
 void silo_intake_clear(struct silo_intake *intake);

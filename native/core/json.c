@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* The state of reading one text. Finished nodes wait on `stack` until the list or object that they
- * are in ends; then they go to the arena in one piece. */
+/* The state of parsing a text. Parsed nodes stay on `stack` until the list or object that contains
+ * them ends; then they are copied to the arena together. */
 struct parser {
     char *at, *end;
     struct silo_arena *arena;
@@ -15,7 +15,7 @@ struct parser {
 };
 
 struct open_one {
-    size_t begins; /* of its items on the stack */
+    size_t begins; /* index on the stack of its first item */
     bool object;
 };
 
@@ -29,7 +29,7 @@ static bool push(struct parser *p, struct silo_json node) {
         const size_t room = p->room == 0 ? 256 : 2 * p->room;
         struct silo_json *grown = realloc(p->stack, room * sizeof *grown);
         if (grown == NULL)
-            return false; /* without a problem: memory is out */
+            return false; /* `problem` stays NULL: out of memory */
         p->stack = grown;
         p->room = room;
     }
@@ -44,7 +44,8 @@ static void skip_space(struct parser *p) {
 
 /* ---- strings ---- */
 
-/* The bytes of the UTF-8 sequence at `at`; 0: it is invalid, of a surrogate for instance. */
+/* Returns the number of bytes of the UTF-8 character at `at`, or 0 if it is invalid (surrogates are
+ * invalid). */
 static size_t sequence(const unsigned char *at, size_t left) {
     const unsigned char first = at[0];
     size_t length;
@@ -80,7 +81,7 @@ static int hex_digit(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The four digits of \uXXXX; -1. */
+/* Reads the four digits of \uXXXX; -1 if they are invalid. */
 static int32_t code_unit(struct parser *p) {
     int32_t value = 0;
     if (p->end - p->at < 4)
@@ -113,7 +114,8 @@ static char *put(char *to, uint32_t code) {
     return to;
 }
 
-/* One escape, after its backslash. The decoded text is never longer. */
+/* Decodes an escape, of which the backslash was read, to `*to`. The decoded text is never longer
+ * than the escape, so that it is written in place. */
 static bool unescape(struct parser *p, char **to) {
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     if (p->at == p->end)
@@ -143,22 +145,24 @@ static bool unescape(struct parser *p, char **to) {
     return true;
 }
 
-/* Eight bytes at a time: whether each is its own character in a string. */
+/* Whether none of the next eight bytes of a string needs attention: all are ASCII, and none is a
+ * control character, a quote or a backslash. */
 static inline bool eight_plain(const char *at) {
     const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones << 7;
     uint64_t word;
     memcpy(&word, at, sizeof word);
     const uint64_t quotes = word ^ ones * '"', slashes = word ^ ones * '\\';
-    /* The high bit of a byte that is beyond ASCII, below a space, a quote or a backslash. */
+    /* The high bit of a byte is set if the byte is not ASCII, a control character, a quote or a
+     * backslash. */
     return ((word | (word - ones * 0x20) | (quotes - ones) | (slashes - ones)) & highs) == 0;
 }
 
-/* A string, after its first quote; a 0 is written at its end. */
+/* Reads a string after its opening quote, and writes a 0 at its end. */
 static bool read_text(struct parser *p, struct silo_json *node) {
     char *begins = p->at;
     while (p->end - p->at >= 8 && eight_plain(p->at))
         p->at += 8;
-    char *to = p->at; /* nothing was escaped so far */
+    char *to = p->at; /* the text up to here has no escapes */
     for (;;) {
         if (p->at == p->end)
             return fails(p, "a string without an end");
@@ -183,7 +187,7 @@ static bool read_text(struct parser *p, struct silo_json *node) {
         }
     }
     p->at++;
-    *to = 0; /* at the closing quote, or before it */
+    *to = 0; /* at the closing quote, or before it if escapes became shorter */
     *node = (struct silo_json){
         .type = SILO_JSON_TEXT, .count = (uint32_t)(to - begins), .text = begins};
     return true;
@@ -200,12 +204,13 @@ static bool read_number(struct parser *p, struct silo_json *node) {
     bool big = false;
     while (p->at < p->end && *p->at >= '0' && *p->at <= '9') {
         const int digit = *p->at - '0';
-        /* There is one more negative integer than positive ones. */
+        /* `value` is negative already for a negative number: INT64_MIN has no positive counterpart.
+         */
         big = big || __builtin_mul_overflow(value, 10, &value) ||
               __builtin_add_overflow(value, negative ? -digit : digit, &value);
         p->at++;
         if (*digits == '0')
-            break; /* the number ends here */
+            break; /* a number that starts with 0 has no further digits */
     }
     if (p->at == digits)
         return fails(p, "not a number");
@@ -231,7 +236,7 @@ static bool read_word(struct parser *p, const char *word, struct silo_json made,
     return true;
 }
 
-/* A value that is neither a list nor an object. */
+/* Reads a value that is neither a list nor an object. */
 static bool read_plain(struct parser *p, struct silo_json *node) {
     switch (*p->at) {
     case '"':
@@ -257,7 +262,8 @@ static int by_text(const void *left, const void *right) {
     return silo_bytes_order((*a)->text, (*a)->count, (*b)->text, (*b)->count);
 }
 
-/* Whether a name occurs twice among `count` pairs. */
+/* Sets `*twice` to whether a name occurs twice among `count` pairs. Returns false if out of memory.
+ */
 static bool has_twice(struct parser *p, const struct silo_json *pairs, size_t count, bool *twice) {
     *twice = false;
     if (count <= 16) {
@@ -281,7 +287,7 @@ static bool has_twice(struct parser *p, const struct silo_json *pairs, size_t co
     return true;
 }
 
-/* The container opened last ends here: its items leave the stack for the arena. */
+/* Ends the innermost list or object: moves its items from the stack to the arena. */
 static bool closed(struct parser *p, struct open_one one, struct silo_json *node) {
     const size_t items = p->height - one.begins;
     const struct silo_json *from = p->stack + one.begins;
@@ -304,7 +310,7 @@ static bool closed(struct parser *p, struct open_one one, struct silo_json *node
     return true;
 }
 
-/* The name of a member and its colon. */
+/* Reads the name of a member and the colon after it. */
 static bool read_name(struct parser *p) {
     struct silo_json name;
     skip_space(p);
@@ -324,7 +330,7 @@ static bool parse(struct parser *p, struct silo_json *document) {
     struct open_one open[SILO_JSON_DEPTH];
     size_t depth = 0;
     for (;;) {
-        /* A value begins here. */
+        /* At the beginning of a value. */
         struct silo_json node;
         skip_space(p);
         if (p->at == p->end)
@@ -346,7 +352,7 @@ static bool parse(struct parser *p, struct silo_json *document) {
         } else if (!read_plain(p, &node)) {
             return false;
         }
-        /* It has ended: the outer container goes on, or ends too. */
+        /* At the end of a value: the enclosing list or object continues, or ends as well. */
         for (;;) {
             skip_space(p);
             if (depth == 0) {

@@ -1,6 +1,6 @@
-/* Bounded JSON: parsed in place into an arena. No floats, no member twice in an object, no lone
- * surrogates, integers of any length. White space, escapes and the order of members are as the
- * writer of the text liked. */
+/* A JSON parser with limits, which parses in place into an arena. It refuses floats, duplicate
+ * members and lone surrogates, and accepts integers of any length up to SILO_JSON_MAX_DIGITS. White
+ * space, escapes and the order of members are free. */
 #ifndef SILO_JSON_H
 #define SILO_JSON_H
 
@@ -9,11 +9,11 @@
 enum silo_json_type {
     SILO_JSON_NULL,
     SILO_JSON_BOOL,    /* `integer` is 0 or 1 */
-    SILO_JSON_INT,     /* `integer` */
-    SILO_JSON_BIG_INT, /* beyond 64 bits: `text` has `count` characters, which no 0 ends */
-    SILO_JSON_TEXT,    /* `text`: UTF-8 of `count` bytes, which a 0 ends */
-    SILO_JSON_LIST,    /* `items`: `count` of them */
-    SILO_JSON_OBJECT,  /* `items`: `count` pairs of a text and a value */
+    SILO_JSON_INT,     /* the value in `integer` */
+    SILO_JSON_BIG_INT, /* beyond 64 bits: `count` digits in `text`, not zero-terminated */
+    SILO_JSON_TEXT,    /* `text`: `count` bytes of UTF-8, zero-terminated */
+    SILO_JSON_LIST,    /* `count` values in `items` */
+    SILO_JSON_OBJECT,  /* `count` pairs in `items`: a name and a value each */
 };
 
 struct silo_json {
@@ -27,25 +27,25 @@ struct silo_json {
 };
 
 enum {
-    SILO_JSON_DEPTH = 256,       /* lists and objects within each other */
-    SILO_JSON_MAX_DIGITS = 4300, /* of an integer */
+    SILO_JSON_DEPTH = 256,       /* nested lists and objects */
+    SILO_JSON_MAX_DIGITS = 4300, /* digits of an integer */
 };
 
-/* The document of `bytes` bytes at `text`, which is overwritten and has room for one byte more; the
- * nodes refer to it. NULL with `*problem`, and `*offset` of it; NULL and a NULL problem if memory
- * is out. */
+/* Parses `bytes` bytes at `text`. The text is overwritten, must have room for one more byte, and
+ * must live as long as the nodes, which point into it. Returns NULL with `*problem` and its
+ * `*offset`; `*problem` is NULL if out of memory. */
 const struct silo_json *silo_json_parse(char *text, size_t bytes, struct silo_arena *arena,
                                         const char **problem, size_t *offset);
 
-/* The member of an object with this name; NULL: none. */
+/* Returns the value of an object's member with this name, or NULL. */
 const struct silo_json *silo_json_member(const struct silo_json *object, const char *name);
 
-/* Whether a text is this one. */
+/* Whether a node is this text. */
 bool silo_json_is(const struct silo_json *node, const char *text);
 
 bool silo_json_same_text(const struct silo_json *left, const struct silo_json *right);
 
-/* "list", "integer", ...: the kind of a node, for messages. */
+/* Returns the kind of a node for messages: "list", "integer", ... */
 const char *silo_json_type_name(const struct silo_json *node);
 
 #endif

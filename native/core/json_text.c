@@ -34,7 +34,8 @@ void silo_json_put_word(struct silo_json_text *text, const char *word) {
     silo_json_put_bytes(text, word, strlen(word));
 }
 
-/* The short escape of a control character, a quote or a backslash; 0: without one. */
+/* Returns the letter of a character's short escape (for control characters, quotes and
+ * backslashes), or 0 if it has none. */
 static char short_escape(unsigned char c) {
     switch (c) {
     case '"':
@@ -57,7 +58,7 @@ static char short_escape(unsigned char c) {
 
 void silo_json_put_text(struct silo_json_text *text, const char *data, size_t bytes) {
     silo_json_put_word(text, "\"");
-    size_t from = 0; /* not yet written */
+    size_t from = 0; /* first character that is not written yet */
     for (size_t i = 0; i < bytes; i++) {
         const unsigned char c = (unsigned char)data[i];
         if (c >= 0x20 && c != '"' && c != '\\')
@@ -141,7 +142,7 @@ void silo_json_put(struct silo_json_text *text, const struct silo_json *node) {
     }
 }
 
-/* ---- the length that Python's json.dumps writes: ", " and ": ", ASCII alone ---- */
+/* ---- the length of json.dumps in Python: ", " and ": " as separators, ASCII only ---- */
 
 static uint64_t dumped_text(const char *data, size_t bytes) {
     uint64_t length = 2;
@@ -149,7 +150,7 @@ static uint64_t dumped_text(const char *data, size_t bytes) {
         const unsigned char c = (unsigned char)data[i];
         if (c < 0x80)
             length += short_escape(c) != 0 ? 2 : c < 0x20 || c == 0x7F ? 6 : 1;
-        else if (c >= 0xC0) /* the first byte of a character, \uXXXX or two of them */
+        else if (c >= 0xC0) /* starts a character, written as one or two \uXXXX */
             length += c >= 0xF0 ? 12 : 6;
     }
     return length;
@@ -173,7 +174,7 @@ uint64_t silo_json_dumped(const struct silo_json *node) {
     case SILO_JSON_TEXT:
         return dumped_text(node->text, node->count);
     case SILO_JSON_OBJECT:
-        length = node->count != 0 ? 2 * (uint64_t)node->count : 2; /* braces, and commas between */
+        length = node->count != 0 ? 2 * (uint64_t)node->count : 2; /* braces and separators */
         for (uint32_t i = 0; i < node->count; i++)
             length += silo_json_dumped(&node->items[2 * i]) + 2 +
                       silo_json_dumped(&node->items[2 * i + 1]);
@@ -245,7 +246,7 @@ uint64_t silo_json_hash(const struct silo_json *node) {
         for (uint32_t i = 0; i < node->count; i++)
             hash = mixed(hash, (unsigned char)node->text[i]);
         return hash;
-    case SILO_JSON_OBJECT: /* in whichever order */
+    case SILO_JSON_OBJECT: /* members may be in any order */
         for (uint32_t i = 0; i < node->count; i++)
             sum +=
                 mixed(silo_json_hash(&node->items[2 * i]), silo_json_hash(&node->items[2 * i + 1]));

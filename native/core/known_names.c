@@ -1,10 +1,10 @@
 #include "known_names.h"
 
-/* Compile options that launch info has, of Silo's own compilers:
+/* Compile options of Silo's own compilers that launch info may contain:
  * silo.builtin_plugins.LAUNCH_OPTIONS. */
 static const char *const LAUNCH_OPTIONS[] = {"cpu_chunk", "cpu_threads", "cpu_work", NULL};
 
-/* Every option of Silo's own compilers: silo.builtin_plugins.OPTIONS. */
+/* All compile options of Silo's own compilers: silo.builtin_plugins.OPTIONS. */
 static const char *const EVERY_OPTION[] = {"num_warps",
                                            "num_stages",
                                            "num_ctas",
@@ -29,17 +29,17 @@ static const char *const EVERY_OPTION[] = {"num_warps",
                                            "cpu_work",
                                            NULL};
 
-/* Kinds of blobs of Silo's own compilers, and the kinds of text that a check compiles:
- * silo.builtin_plugins.BLOB_KINDS. A test compares both. */
+/* Kinds of blobs of Silo's own compilers, and those that are texts which a check compiles:
+ * silo.builtin_plugins.BLOB_KINDS. A test compares the lists with Python's. */
 static const char *const BLOB_KINDS[] = {"c",     "cubin",  "cudajob",  "cuteobj",
                                          "hsaco", "jaxexp", "metaljob", "msl",
                                          "ptx",   "so",     "ttir",     NULL};
 static const char *const CHECKED_KINDS[] = {"cudajob", "metaljob", "ttir", NULL};
 
-/* silo.bundle.format.DOCUMENT_KINDS. */
+/* The same as silo.bundle.format.DOCUMENT_KINDS. */
 static const char *const DOCUMENT_KINDS[] = {"cases", "trials", "file", NULL};
 
-/* The same names as in silo.core.device.target_kinds. */
+/* The same as silo.core.device.target_kinds. */
 static const char *const TARGET_KINDS[] = {"cuda", "hip",   "xpu",  "cpu",
                                            "tpu",  "metal", "fake", NULL};
 

@@ -8,7 +8,7 @@ static bool is_text(struct silo_string string, const char *text) {
     return string.length == strlen(text) && memcmp(string.data, text, string.length) == 0;
 }
 
-/* A member of a struct by value, whose offset and size are its part. */
+/* Whether a parameter is a member of a struct by value: `part` is "member.OFFSET.SIZE". */
 static bool is_member(struct silo_string part) {
     return part.length > 7 && memcmp(part.data, "member.", 7) == 0;
 }
@@ -21,7 +21,7 @@ static int32_t index_of(const struct silo_signature *signature, struct silo_stri
     return -1;
 }
 
-/* Extents that the layout has of a descriptor, each counted once. */
+/* Returns the number of different extents of a descriptor in the layout. */
 static uint32_t rank_of(const struct silo_launch_info *launch, struct silo_string name) {
     uint32_t axes = 0;
     for (uint32_t i = 0; i < launch->slot_count; i++) {
@@ -42,8 +42,8 @@ static bool has_parts(const struct silo_launch_info *launch, struct silo_string 
     return false;
 }
 
-/* The map of a slot: maps of one parameter have the order of its slots; all slots beyond the last
- * map share it. */
+/* Returns the tensor map of a slot, or NULL. The maps of a parameter are in the order of its slots;
+ * slots beyond the last map share it. */
 static const struct silo_tensor_map_info *map_of(const struct silo_launch_info *launch,
                                                  const struct silo_layout_slot *slot) {
     uint32_t before = 0;
@@ -70,7 +70,7 @@ static void take_axes(const struct silo_tensor_map_info *info, struct silo_map_f
     }
 }
 
-/* How a map is encoded, checked. */
+/* Fills `form` with the encoding of a slot's tensor map, and checks it. */
 static int take_form(const char *kernel, const struct silo_layout_slot *slot,
                      const struct silo_launch_info *launch, struct silo_map_form *form,
                      silo_error *error) {
@@ -97,9 +97,8 @@ static int take_form(const char *kernel, const struct silo_layout_slot *slot,
                      problem.text);
 }
 
-/* The variant of code that takes extents and strides has assumptions about them, so the guard reads
- * them.
- */
+/* Checks that the variant assumes something about the array's strides or dynamic layout. Only then
+ * does the guard read the extents and strides, which this code takes as parameters. */
 static int require_layout(const struct silo_variant *variant, const struct silo_layout_slot *slot,
                           silo_error *error) {
     const struct silo_specialization *special = variant->specialization;
@@ -167,7 +166,8 @@ int silo_layout_pack(struct silo_packing *packing, const struct silo_variant *va
                          variant->kernel.data, launch->slot_count, launch->map_count,
                          SILO_MAX_PARAMETERS, SILO_MAX_DESCRIPTORS);
     for (uint32_t i = 0; i < launch->slot_count; i++) {
-        /* A second map of one parameter is refused below. */
+        /* With more slots than forms, some map has too many slots: silo_packing_init refuses that
+         * below. */
         struct silo_map_form *form = &forms[maps < SILO_MAX_DESCRIPTORS ? maps : maps - 1];
         if (take_slot(variant, parameters, &launch->layout[i], &items[i], form, error) != 0)
             return -1;

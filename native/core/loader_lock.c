@@ -18,11 +18,12 @@
 #include <link.h>
 #endif
 
-/* fork() waits this long for a thread that loads: the thread may wait for something that the
- * forking thread holds (a constructor that needs Python's lock). Then the child finds out whether
- * the loader is usable. */
+/* fork() waits at most this many nanoseconds for a thread that loads, because that thread may
+ * itself wait for something that the forking thread holds (a constructor that needs the GIL). After
+ * that, the child finds out whether the loader is usable. */
 #define MOST_WAIT UINT64_C(1000000000)
-/* A call of the loader takes microseconds; on a machine with much to do, its thread comes late. */
+/* The longest wait for the probe, in nanoseconds. A call of the loader takes microseconds, but on a
+ * busy machine the thread may start late. */
 #define MOST_PROBE UINT64_C(1000000000)
 #define NAP 50000
 
@@ -30,12 +31,14 @@ enum state { USABLE, UNKNOWN, LOST };
 
 static struct {
     pthread_mutex_t mutex;
-    _Atomic int
-        state; /* enum state; UNKNOWN in a child until its first use, which holds the lock */
+    _Atomic int state; /* enum state; UNKNOWN in a child until its first call of silo_loader_usable,
+                          which needs the lock */
 } loader = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static _Thread_local unsigned depth;    /* how often this thread has taken the lock */
-static _Thread_local bool held_at_fork; /* one of these times is for the fork under way */
+/* number of times this thread has taken the lock and not given it back */
+static _Thread_local unsigned depth;
+/* the fork in progress has taken the lock, too; it is counted in `depth` */
+static _Thread_local bool held_at_fork;
 
 void silo_loader_take(void) {
     if (depth++ == 0)
@@ -64,7 +67,7 @@ static int stop_at_first(struct dl_phdr_info *object, size_t size, void *data) {
     return 1;
 }
 
-/* Takes each lock of the loader once. */
+/* Takes each lock of the loader once. Never returns if a lock is lost. */
 static void *probe(void *argument) {
     _Atomic bool *ended = argument;
     dl_iterate_phdr(stop_at_first, NULL);
@@ -74,7 +77,8 @@ static void *probe(void *argument) {
 }
 
 static bool find_usable(void) {
-    static _Atomic bool ended; /* the thread that is stuck in the loader refers to it for ever */
+    /* static: a thread that hangs in the loader keeps a pointer to it for ever */
+    static _Atomic bool ended;
     sigset_t all, before;
     pthread_t thread;
     atomic_store(&ended, false);
@@ -95,7 +99,7 @@ static bool find_usable(void) {
 }
 #else
 static bool find_usable(void) {
-    return true; /* macOS's loader has fork handlers of its own */
+    return true; /* macOS's loader has its own fork handlers */
 }
 #endif
 
@@ -124,7 +128,7 @@ void silo_loader_after_fork(bool in_child) {
     }
     depth -= held_at_fork;
     pthread_mutex_init(&loader.mutex, NULL);
-    if (depth > 0) /* a constructor of the code that this thread loads forked */
+    if (depth > 0) /* a constructor in the code that this thread is loading called fork() */
         pthread_mutex_lock(&loader.mutex);
     if (atomic_load(&loader.state) == USABLE)
         atomic_store(&loader.state, UNKNOWN);

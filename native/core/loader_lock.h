@@ -1,7 +1,8 @@
-/* The system's dynamic loader and fork(). Some of the loader's locks stay locked in a child for
- * ever if another thread holds them while the process forks (glibc: the lock of dl_iterate_phdr,
- * which dlopen and dlclose take too). So every use of the loader lies between `take` and `give`,
- * which fork() waits for; and a child finds out whether a thread of another library held one. */
+/* Protects the system's dynamic loader from fork(). If another thread holds one of the loader's
+ * locks while the process forks, the lock stays locked in the child for ever (in glibc the lock of
+ * dl_iterate_phdr, which dlopen and dlclose also take). So Silo uses the loader only between `take`
+ * and `give`, for which fork() waits; and a child tests whether a thread of another library held
+ * such a lock. */
 #ifndef SILO_LOADER_LOCK_H
 #define SILO_LOADER_LOCK_H
 
@@ -13,19 +14,19 @@
     "dynamic loader, so nothing can be loaded here: fork before threads load libraries, or make "  \
     "processes by multiprocessing's 'spawn' or 'forkserver'"
 
-/* The holder may take it again, and may fork. */
+/* Take and give back the lock. A thread that holds it may take it again, and may fork. */
 void silo_loader_take(void);
 void silo_loader_give(void);
 
 /* Like silo_loader_take, but returns false if another thread holds it. */
 bool silo_loader_try(void);
 
-/* Whether calls of the loader return. The first call in a child tries it on a thread of its own,
- * which takes some 50 microseconds; in a process that fork() did not make it is true. The caller
- * holds the lock. */
+/* Whether calls of the loader return. In a forked child the first call tests this on another
+ * thread, which takes some 50 microseconds; in other processes it returns true. The caller holds
+ * the lock. */
 bool silo_loader_usable(void);
 
-/* For pthread_atfork. */
+/* Handlers for pthread_atfork. */
 void silo_loader_before_fork(void);
 void silo_loader_after_fork(bool in_child);
 

@@ -1,8 +1,8 @@
-/* A bundle's manifest as values: made by the reader (manifest_*.c), read by the choice.
+/* A bundle's manifest as C structs: made by the reader (manifest_*.c), used to choose variants.
  *
- * Everything is in the bundle's arena, lives as long as the bundle and never changes once it is
- * made. Texts are UTF-8, end with a 0 that `length` does not count, and may hold zeros. Each struct
- * is the value of silo.core with the same name. */
+ * All memory is in the bundle's arena, lives as long as the bundle, and does not change once it is
+ * made. Texts are UTF-8, may contain zeros, and are followed by a zero that `length` does not
+ * count. Most structs correspond to the class of the same name in silo.core. */
 #ifndef SILO_MANIFEST_H
 #define SILO_MANIFEST_H
 
@@ -23,15 +23,15 @@ struct silo_string {
 enum silo_value_type {
     SILO_IS_NONE,
     SILO_IS_BOOL,     /* `integer` is 0 or 1 */
-    SILO_IS_INT,      /* `integer` */
-    SILO_IS_BIG_INT,  /* beyond 64 bits; `text` has its digits */
-    SILO_IS_FLOAT,    /* `real` */
-    SILO_IS_TEXT,     /* `text` */
-    SILO_IS_ELEMENT,  /* an element type: `element` */
-    SILO_IS_FUNCTION, /* `text` is its name, `fingerprint` its digest */
-    SILO_IS_TUPLE,    /* `items`, `count` of them */
-    SILO_IS_RECORD,   /* as a tuple: its name, then the name and the value of each field */
-    SILO_IS_FOREIGN,  /* a caller's object that no file can hold; messages show `text` */
+    SILO_IS_INT,      /* the value in `integer` */
+    SILO_IS_BIG_INT,  /* beyond 64 bits: its digits in `text` */
+    SILO_IS_FLOAT,    /* the value in `real` */
+    SILO_IS_TEXT,     /* the value in `text` */
+    SILO_IS_ELEMENT,  /* an element type in `element` */
+    SILO_IS_FUNCTION, /* its name in `text`, its digest in `fingerprint` */
+    SILO_IS_TUPLE,    /* `count` values in `items` */
+    SILO_IS_RECORD,   /* like a tuple: the record's name, then name and value of each field */
+    SILO_IS_FOREIGN,  /* an object of the caller that no file can hold; messages show `text` */
 };
 
 struct silo_value {
@@ -55,14 +55,14 @@ struct silo_named_value {
 /* ---- expressions (silo.core.expressions) ---- */
 
 enum silo_node_type {
-    SILO_NODE_CONST,    /* `value` */
-    SILO_NODE_ARGUMENT, /* `name` */
-    SILO_NODE_EXTENT,   /* `name`, `value` is the axis */
+    SILO_NODE_CONST,    /* the constant `value` */
+    SILO_NODE_ARGUMENT, /* the argument `name` */
+    SILO_NODE_EXTENT,   /* the extent of argument `name` along axis `value` */
     SILO_NODE_STRIDE,
-    SILO_NODE_ITEMSIZE, /* `name` */
-    SILO_NODE_CONFIG,   /* `name` */
-    SILO_NODE_FACT,     /* `name`, of the device */
-    SILO_NODE_OP,       /* `op`, `operands` */
+    SILO_NODE_ITEMSIZE, /* bytes of an element of argument `name` */
+    SILO_NODE_CONFIG,   /* the config's value `name` */
+    SILO_NODE_FACT,     /* the device's fact `name` */
+    SILO_NODE_OP,       /* the operation `op` on `operands` */
 };
 
 enum silo_node_op {
@@ -101,14 +101,15 @@ struct silo_node {
 
 enum silo_effect { SILO_EFFECT_NONE, SILO_EFFECT_READ, SILO_EFFECT_WRITE, SILO_EFFECT_BOTH };
 
-/* A parameter of a source (kind may be SILO_PARAMETER_ANY) or of a variant (typed). */
+/* A parameter of a kernel's source (whose kind may be SILO_PARAMETER_ANY), or of a variant (always
+ * typed). */
 struct silo_signature_parameter {
     struct silo_string name;
     uint8_t kind;     /* enum silo_parameter_kind */
     uint8_t effect;   /* enum silo_effect */
-    uint16_t element; /* enum silo_element; 0: none */
+    uint16_t element; /* enum silo_element; 0 if it has none */
     bool has_default, specialize, align;
-    struct silo_value fallback; /* the default */
+    struct silo_value fallback; /* the default value, if `has_default` */
 };
 
 struct silo_signature {
@@ -134,16 +135,16 @@ struct silo_named_extents {
     struct silo_string name;
     uint32_t rank;
     const int64_t *shape;
-    const int64_t *strides;                    /* in elements; NULL: any */
-    const struct silo_dynamic_layout *dynamic; /* instead of `shape` and `strides`, or NULL */
+    const int64_t *strides;                    /* in elements; NULL if any strides are allowed */
+    const struct silo_dynamic_layout *dynamic; /* replaces `shape` and `strides`; else NULL */
 };
 
 struct silo_specialization {
     uint32_t fact_count, constant_count, extent_count;
-    const struct silo_named_fact *facts; /* sorted, as in Python */
+    const struct silo_named_fact *facts; /* in the same order as in Python */
     const struct silo_named_value *constants;
     const struct silo_named_extents *extents;
-    bool has_grid; /* the code was made for `grid` */
+    bool has_grid; /* the code works only for the grid `grid` */
     int64_t grid[3];
 };
 
@@ -160,15 +161,17 @@ struct silo_target {
 
 /* One parameter of a binary (silo.core.launch_info.LayoutSlot). */
 struct silo_layout_slot {
-    struct silo_string name;             /* of the kernel's parameter; "" for scratch memory */
-    struct silo_string type;             /* "ptr", "i32", "tensormap", ... */
-    struct silo_string part;             /* of a tensor descriptor: "shape.0", ...; "" otherwise */
+    struct silo_string name; /* name of the kernel's parameter; "" for scratch memory */
+    struct silo_string type; /* "ptr", "i32", "tensormap", ... */
+    /* part of a tensor descriptor ("shape.0"), or member of a struct by value; else "" */
+    struct silo_string part;
     const struct silo_struct_form *form; /* the members of a "struct", else NULL */
 };
 
-/* One dimension of an array's tensor map. */
+/* A dimension of an array's tensor map. */
 struct silo_map_axis {
-    int64_t axis; /* of the array; -1: the extent and the stride (in elements) that follow */
+    int64_t axis; /* axis of the array; -1: a dimension with the extent and stride (in elements)
+                     below */
     int64_t extent, stride;
 };
 
@@ -176,10 +179,10 @@ struct silo_tensor_map_info {
     struct silo_string name;
     int32_t swizzle, element_type;
     uint32_t element_bytes, rank;
-    const int64_t *box; /* elements, outermost first */
+    const int64_t *box; /* extents of the box in elements, outermost first */
     bool fp4_padded;
-    const struct silo_map_axis
-        *axes; /* axes of an array's map, one for each axis of the box; NULL: a descriptor's map */
+    const struct silo_map_axis *axes; /* for the map of an array: the axis of each dimension of the
+                                         box; NULL for a descriptor's map */
 };
 
 struct silo_launch_option {
@@ -205,34 +208,35 @@ struct silo_variant {
     const struct silo_target *target;
     const struct silo_launch_info *launch;
     struct silo_string kernel, source, compiler, job;
-    /* The reason why its code reaches memory outside of its arguments; empty if that is unknown. */
+    /* Why the code accesses memory other than its arguments'; empty if it is not known to. */
     struct silo_string hidden_memory;
-    uint32_t blob; /* index into the blobs */
+    uint32_t blob; /* number of the blob */
     uint32_t sidecar_count;
     const uint32_t *sidecars;
 };
 
-/* Variants that share the facts that decide whether a call may use them, besides their configs. */
+/* Variants that share target, signature, specialization and kind of blob. Apart from the config,
+ * these decide whether a call may use a variant. */
 struct silo_group {
     const struct silo_target *target;
     const struct silo_signature *signature;
     const struct silo_specialization *specialization;
     struct silo_string blob_kind; /* "cubin", "so", ... */
     uint32_t count;
-    const uint32_t *numbers; /* of its variants, ascending */
+    const uint32_t *numbers; /* numbers of the variants, ascending */
 };
 
-/* ---- how a config is chosen (silo.core.dispatch, silo.core.dispatch) ---- */
+/* ---- dispatch rules (silo.core.dispatch) ---- */
 
 struct silo_rule {
-    const struct silo_value *bucket; /* one value a name of the key */
+    const struct silo_value *bucket; /* a value for each name of the key */
     const struct silo_config *config;
 };
 
 struct silo_bound {
     struct silo_string name;
     bool has_above, has_most;
-    int64_t above, most; /* above < value <= most; what 64 bits do not hold is INT64_MAX */
+    int64_t above, most; /* above < value <= most; limits beyond 64 bits are INT64_MAX */
 };
 
 struct silo_step {
@@ -245,13 +249,13 @@ struct silo_rules {
     const struct silo_target *target;
     const struct silo_signature *signature;
     uint32_t extent_count;
-    const struct silo_named_extents *extents; /* the rules are for variants of these */
+    const struct silo_named_extents *extents; /* the rules apply to variants with these extents */
     uint32_t rule_count, step_count;
-    const struct silo_rule *rules; /* in canonical order: of equally near ones the first wins */
-    const struct silo_step *steps; /* the decision list for other buckets; NULL: none */
+    const struct silo_rule *rules; /* in canonical order: of equally near buckets the first wins */
+    const struct silo_step *steps; /* a decision list for buckets without a rule; may be NULL */
     const struct silo_config *fallback;
-    /* Rows of the table of compilers: one for each rule, one for the fallback, one for each step.
-     * NULL: code of any compiler serves. */
+    /* The compiler for each rule, then for the fallback, then for each step, as a row of the table
+     * of compilers. NULL: any compiler. */
     const uint32_t *compilers;
 };
 
@@ -260,17 +264,19 @@ struct silo_derived {
     const struct silo_node *node;
 };
 
-/* A kernel as launches see it: all but its variants (BundleKernel, OpenKernel). */
+/* The facts about a kernel that launches need: everything but its variants (BundleKernel,
+ * OpenKernel). */
 struct silo_kernel_info {
     struct silo_string name;
-    struct silo_string kind; /* kind of its source; "": Triton's, or code that was given compiled */
+    /* kind of the source; "" for Triton, or for code that was added in compiled form */
+    struct silo_string kind;
     const struct silo_signature *signature;
     uint32_t key_count, config_name_count, derived_count, rules_count, variant_count, group_count;
     const struct silo_string *key, *config_names;
     uint32_t contiguous_count;
-    const struct silo_string *contiguous; /* arrays that calls give contiguous */
+    const struct silo_string *contiguous; /* arrays that must be contiguous */
     const struct silo_derived *derived;
-    uint32_t grid_axes; /* 0: none declared */
+    uint32_t grid_axes; /* 0: no grid is declared */
     const struct silo_node *grid[3];
     const struct silo_rules *rules;
     const struct silo_group *groups; /* in order of first occurrence */
@@ -279,10 +285,10 @@ struct silo_kernel_info {
 /* ---- plans (silo.core.recorded_plans) ---- */
 
 enum silo_recorded_kind {
-    SILO_RECORDED_ARRAY, /* `element` and `rank` */
+    SILO_RECORDED_ARRAY, /* an array with `element` and `rank` */
     SILO_RECORDED_INTEGER,
     SILO_RECORDED_FLOAT,
-    SILO_RECORDED_VALUE, /* `value` and no other */
+    SILO_RECORDED_VALUE, /* only the value `value` */
 };
 
 struct silo_recorded_argument {
@@ -293,9 +299,9 @@ struct silo_recorded_argument {
 };
 
 enum silo_recorded_source_kind {
-    SILO_RECORDED_GIVEN,    /* `argument` of the plan, as it is */
-    SILO_RECORDED_COMPUTED, /* `node` over the plan's arguments */
-    SILO_RECORDED_CONSTANT, /* `value` */
+    SILO_RECORDED_GIVEN,    /* the plan's argument `argument`, unchanged */
+    SILO_RECORDED_COMPUTED, /* `node`, evaluated over the plan's arguments */
+    SILO_RECORDED_CONSTANT, /* the constant `value` */
 };
 
 struct silo_recorded_source {
@@ -307,18 +313,19 @@ struct silo_recorded_source {
 };
 
 struct silo_recorded_launch {
-    struct silo_string kernel; /* which need not be in the file: a slice has some */
+    struct silo_string kernel; /* may be missing in the file, which may be a slice */
     uint32_t source_count, option_count;
     const struct silo_recorded_source *sources;
-    uint32_t grid_axes; /* 0: the declared grid */
+    uint32_t grid_axes; /* 0: the kernel's declared grid is used */
     const struct silo_node *grid[3];
     const struct silo_named_value *options;
 };
 
 struct silo_recorded_form {
-    const struct silo_recorded_argument *arguments; /* one a parameter of the plan */
+    const struct silo_recorded_argument *arguments; /* an entry for each parameter of the plan */
     uint32_t hold_count, launch_count;
-    const struct silo_node *const *holds; /* expressions that must not be 0 */
+    /* the form applies only if none of these expressions is 0 */
+    const struct silo_node *const *holds;
     const struct silo_recorded_launch *launches;
 };
 
@@ -333,110 +340,109 @@ struct silo_blob {
     char sha256[65]; /* of the raw bytes, in hex */
     struct silo_string kind;
     uint64_t raw_bytes, offset, stored_bytes;
-    bool compressed; /* a zstd frame; else raw */
+    bool compressed; /* stored as a zstd frame; else raw */
 };
 
 /* ---- the reader ---- */
 
 struct silo_reader; /* an open bundle: bundle_reader.c */
 
-/* The parameters of a reader. Bytes are borrowed for its life. */
+/* The source that silo_reader_open reads. The bytes are borrowed as long as the reader lives. */
 struct silo_reader_source {
     const uint8_t *data;
     size_t bytes;
-    const char *name;     /* for messages; copied */
-    uint64_t file_memory; /* bytes that reading may take beyond the file's own; 0: 64 MiB */
-    bool may_change;      /* the bytes are a file's pages, which others may write meanwhile */
-    struct silo_known_names known; /* names of plug-ins, that the caller knows; copied */
+    const char *name; /* used in messages; copied */
+    /* bytes of memory that reading may take beyond the file's size; 0: 64 MiB */
+    uint64_t file_memory;
+    bool may_change; /* the bytes are a mapped file, which other processes may change */
+    struct silo_known_names known; /* names of plug-ins; copied */
 };
 
-/* Check the header, the manifest's hash, its text, the version, the blob table and the names of the
- * kernels. NULL with `error` filled. */
+/* Opens a bundle: checks the header, the manifest's hash and text, the version, the blob table and
+ * the names of the kernels. NULL with `error` filled. */
 struct silo_reader *silo_reader_open(const struct silo_reader_source *source, silo_error *error);
 void silo_reader_close(struct silo_reader *reader);
 
-/* From now on these are the known names of plug-ins: a file that was refused for a name is read
- * again. -1 with `error` filled. */
+/* Replaces the known names of plug-ins. Parts of the file that were refused because of a name are
+ * then read again. -1 with `error` filled. */
 int silo_reader_learn(struct silo_reader *reader, const struct silo_known_names *names,
                       silo_error *error);
 
-/* The verified text of the manifest, `*bytes` long, which the caller frees; NULL with `error`
- * filled. */
+/* Returns the verified text of the manifest, of `*bytes` bytes, which the caller frees; NULL with
+ * `error` filled. */
 char *silo_reader_text(const struct silo_reader *reader, size_t *bytes, silo_error *error);
 
-/* The parsed manifest (manifest_state.h), whose JSON never changes. */
+/* Returns the parsed manifest (manifest_state.h), whose JSON never changes. */
 struct silo_manifest;
 const struct silo_manifest *silo_reader_manifest(const struct silo_reader *reader);
 
-const char *silo_reader_identity(const struct silo_reader *reader); /* hex */
+const char *silo_reader_identity(const struct silo_reader *reader); /* manifest's sha256 */
 const char *silo_reader_name(const struct silo_reader *reader);
 uint32_t silo_reader_blob_count(const struct silo_reader *reader);
 const struct silo_blob *silo_reader_blob(const struct silo_reader *reader, uint32_t index);
 
-/* The first blob with these bytes, by their sha256 in hex, and of this kind if `kind` is not NULL;
- * -1: none. */
+/* Returns the number of the first blob with this sha256 (in hex) and kind (NULL: any kind), or -1.
+ */
 int64_t silo_reader_blob_index(const struct silo_reader *reader, const char *sha256, size_t length,
                                const struct silo_string *kind);
 
 uint32_t silo_reader_kernel_count(const struct silo_reader *reader);
 struct silo_string silo_reader_kernel_name(const struct silo_reader *reader, uint32_t index);
 
-/* The kernel of a name; -1: none. */
+/* Returns the number of the kernel with this name, or -1. */
 int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *name);
 
-/* Plans in the order of their names; NULL past the end. */
+/* Return the number of plans, and a plan in the order of their names; NULL past the end. */
 uint32_t silo_reader_plan_count(const struct silo_reader *reader);
 const struct silo_recorded_plan *silo_reader_plan(const struct silo_reader *reader, uint32_t index);
 
-/* Check and return a kernel without its groups, or an existing row of a table (enum
- * silo_table_kind); decoded at the first use and kept. From any thread. NULL with `error` filled.
- * */
+/* Return a kernel without its groups, and a row of a table (enum silo_table_kind) that must exist.
+ * Each is decoded and checked at its first use. May be called from any thread. NULL with `error`
+ * filled. */
 const struct silo_kernel_info *silo_reader_head(struct silo_reader *reader, uint32_t index,
                                                 silo_error *error);
 const void *silo_reader_row(struct silo_reader *reader, int table, uint32_t number,
                             silo_error *error);
 
-/* Check and return a kernel, and one of its variants; decoded at the first use and kept. From any
- * thread. NULL with `error` filled. */
+/* Return a kernel with its groups, and one of its variants. Each is decoded and checked at its
+ * first use. May be called from any thread. NULL with `error` filled. */
 const struct silo_kernel_info *silo_reader_kernel(struct silo_reader *reader, uint32_t index,
                                                   silo_error *error);
 const struct silo_variant *silo_reader_variant(struct silo_reader *reader, uint32_t kernel,
                                                uint32_t number, silo_error *error);
 
-/* Whether variant `number` of a kernel has this config, found without decoding the
- * variant. */
+/* Whether variant `number` of a kernel has this config; does not decode the variant. */
 bool silo_reader_has_config(struct silo_reader *reader, uint32_t kernel, uint32_t number,
                             const struct silo_config *config);
 
-/* Whether variant `number` of a kernel is by the compiler of this row of the table, found without
- * decoding the variant. */
+/* Whether variant `number` of a kernel was made by the compiler in this row of the table; does not
+ * decode the variant. */
 bool silo_reader_has_compiler(struct silo_reader *reader, uint32_t kernel, uint32_t number,
                               uint32_t compiler);
 
-/* Everything, every table row and every variant of every kernel included, as Bundle.contents()
- * does. -1 with `error` filled. */
+/* Checks the whole file, including every table row and every variant, like Bundle.contents() in
+ * Python. -1 with `error` filled. */
 int silo_reader_check(struct silo_reader *reader, silo_error *error);
 
-/* One kernel with all its variants. -1 with `error` filled. */
+/* Checks a kernel with all its variants. -1 with `error` filled. */
 int silo_reader_check_kernel(struct silo_reader *reader, uint32_t index, silo_error *error);
 
-/* Whether a blob may be read in one piece; -1 with `error` filled. */
+/* Checks that a blob is not larger than reading it at once may take. -1 with `error` filled. */
 int silo_reader_allows(const struct silo_reader *reader, uint32_t blob, silo_error *error);
 
-/* Write the verified bytes of a blob that is allowed to memory of its size. -1 with `error` filled,
- * and then the memory holds anything. */
+/* Copies the verified bytes of a blob that silo_reader_allows to memory of its size. After -1 with
+ * `error` filled, the contents of the memory are undefined. */
 int silo_reader_copy(const struct silo_reader *reader, uint32_t blob, uint8_t *to,
                      silo_error *error);
 
-/* The verified bytes of a blob: a pointer into the source if the blob is stored raw and cannot
- * change
- * (`*owned` NULL), else memory of the caller's, to be freed through `*owned`. Hashed each time.
- * NULL with `error` filled. */
+/* Returns the verified bytes of a blob, hashed each time. If the blob is stored raw and the source
+ * cannot change, this is a pointer into the source and `*owned` is NULL; otherwise it is memory
+ * that the caller frees through `*owned`. NULL with `error` filled. */
 const uint8_t *silo_reader_bytes(struct silo_reader *reader, uint32_t blob, void **owned,
                                  silo_error *error);
 
-/* The digest to which consent for native code is given (HostCode.digest, docs/bundle-format.md
- * section 6), in hex. -1 with `error` filled. */
+/* Computes the digest, in hex, that identifies native code for consent (HostCode.digest,
+ * docs/bundle-format.md section 6). -1 with `error` filled. */
 int silo_reader_host_digest(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
                             char digest[65], silo_error *error);
 

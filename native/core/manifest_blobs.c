@@ -1,6 +1,6 @@
 #include "manifest_blobs.h"
 
-/* A row, by position. */
+/* The positions of a row's values. */
 enum { SHA256, KIND, RAW_BYTES, CODEC, OFFSET, STORED_BYTES, COLUMNS };
 
 static bool is_sha256(const struct silo_json *node) {
@@ -14,7 +14,7 @@ static bool is_sha256(const struct silo_json *node) {
     return true;
 }
 
-/* One row; `before` is the row before it, NULL of the first. */
+/* Decodes a row. `before` is the preceding row, or NULL for the first. */
 static int read_row(const struct silo_decoding *decoding, const struct silo_field *field,
                     const struct silo_json *node, uint64_t expected, const struct silo_blob *before,
                     struct silo_blob *blob) {
@@ -24,7 +24,7 @@ static int read_row(const struct silo_decoding *decoding, const struct silo_fiel
     if (!is_sha256(&row[SHA256]))
         return silo_refuse(decoding, SILO_FIELD_MEMBER(field, "sha256"),
                            "not a sha256 in lower-case hex");
-    memcpy(blob->sha256, row[SHA256].text, sizeof blob->sha256); /* with its 0 */
+    memcpy(blob->sha256, row[SHA256].text, sizeof blob->sha256); /* including the zero at its end */
     if (kind->type != SILO_JSON_TEXT ||
         !((silo_known_document(kind->text, kind->count) &&
            (decoding->minor >= SILO_TOP_ATTACHMENTS_SINCE || !silo_json_is(kind, "file"))) ||
@@ -87,7 +87,7 @@ int silo_blobs_open(struct silo_manifest *manifest, const struct silo_decoding *
         const bool same = i != 0 && silo_text_order(&blobs[i - 1].kind, &blobs[i].kind) == 0;
         kinds[i] = same ? kinds[i - 1] : i;
     }
-    /* Ensures that every blob is within the file. */
+    /* This ensures that every blob lies within the file. */
     if (expected != manifest->header.manifest_offset)
         return silo_refuse(decoding, field, "the blobs end at %llu, the manifest begins at %llu",
                            (unsigned long long)expected,
@@ -98,9 +98,9 @@ int silo_blobs_open(struct silo_manifest *manifest, const struct silo_decoding *
     return 0;
 }
 
-/* The end of the blobs of the kind of blob `first`. */
+/* Returns the number after the last blob of the same kind as blob `first`. */
 static uint32_t kind_end(const struct silo_manifest *manifest, uint32_t first) {
-    uint32_t low = first, high = manifest->blob_count; /* `low` is of the kind */
+    uint32_t low = first, high = manifest->blob_count; /* invariant: blob `low` is of this kind */
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
         if (manifest->blob_kinds[middle] == first)
@@ -115,7 +115,7 @@ int64_t silo_blobs_find(const struct silo_manifest *manifest, const char *sha256
                         const struct silo_string *kind) {
     if (length != SILO_SHA256_HEX - 1)
         return -1;
-    /* Sorted by kind, and then by sha256. */
+    /* The table is sorted by kind, then by sha256. */
     for (uint32_t first = 0; first < manifest->blob_count;) {
         const uint32_t end = kind_end(manifest, first);
         const bool wanted =

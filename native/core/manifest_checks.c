@@ -24,8 +24,8 @@ static void write_field(const struct silo_field *field, char *text, size_t room,
     *length += more < left ? more : left - 1;
 }
 
-/* Texts of a file may hold anything, and an error is shown to people: characters that are invalid
- * in a name become question marks, and a character that was cut is dropped. */
+/* Makes a text from a file safe to show: replaces characters that names may not have with question
+ * marks, and drops a character that was cut at the end. */
 static void make_shown(char *text) {
     size_t bytes = strlen(text), last = bytes;
     while (last > 0 && ((unsigned char)text[last - 1] & 0xC0) == 0x80)
@@ -46,7 +46,8 @@ static void make_shown(char *text) {
 
 static int refuse(const struct silo_decoding *decoding, const struct silo_field *field, int code,
                   const char *format, va_list arguments) {
-    char message[800], name[160]; /* the error marks the place where it is cut */
+    /* longer than the error's members, which mark where they are cut */
+    char message[800], name[160];
     size_t length = 0;
     vsnprintf(message, sizeof message, format, arguments);
     write_field(field, name, sizeof name, &length);
@@ -102,7 +103,7 @@ static bool is_among(const struct silo_decoding *decoding, const struct silo_mem
     return false;
 }
 
-/* Says which members should not be there, and which are not. */
+/* Fails with the members that are not allowed and those that are missing. */
 static int refuse_members(const struct silo_decoding *decoding, const struct silo_field *field,
                           const struct silo_json *node, const struct silo_member_list *list) {
     struct silo_json_text unknown = {0}, missing = {0};
@@ -121,7 +122,7 @@ static int refuse_members(const struct silo_decoding *decoding, const struct sil
         silo_json_put_word(&missing, list->members[i].name);
         silo_json_put_word(&missing, "'");
     }
-    const int most = 300; /* bytes of each that an error shows */
+    const int most = 300; /* bytes of each list of names in the error */
     const int wrong = unknown.bytes < (size_t)most ? (int)unknown.bytes : most;
     const int absent = missing.bytes < (size_t)most ? (int)missing.bytes : most;
     if (unknown.failed || missing.failed)
@@ -150,7 +151,7 @@ int silo_need_members(const struct silo_decoding *decoding, const struct silo_fi
         used += found[i] != NULL;
         missing += found[i] == NULL && i < list->required;
     }
-    /* No name occurs twice. */
+    /* Names are unique, so that every member was used if the counts are equal. */
     return missing == 0 && used == node->count ? 0 : refuse_members(decoding, field, node, list);
 }
 

@@ -1,5 +1,5 @@
-/* Typed access to the JSON of a manifest: an invalid value becomes an error with field and offset.
- * */
+/* Typed access to the JSON of a manifest. An invalid value becomes an error with field and offset.
+ */
 #ifndef SILO_MANIFEST_CHECKS_H
 #define SILO_MANIFEST_CHECKS_H
 
@@ -9,53 +9,54 @@
 #include "manifest.h"
 #include "manifest_members.h"
 
-/* A place in a manifest, as a chain on the stack: "kernels[3].variants[7].blob" is a name, an
- * index, a name, an index and a name. It is written out only for an error. */
+/* A position in a manifest as a linked list on the stack, from the innermost part outwards:
+ * "kernels[3].variants[7].blob" consists of a name, an index, a name, an index and a name. It is
+ * formatted only for an error. */
 struct silo_field {
-    const struct silo_field *of; /* NULL: the first */
-    const char *name;            /* NULL: an item, of number `index` */
+    const struct silo_field *of; /* the enclosing field; NULL: this is the outermost */
+    const char *name;            /* NULL: item number `index` of a list */
     uint64_t index;
 };
 
 #define SILO_FIELD_MEMBER(parent, member) (&(struct silo_field){(parent), (member), 0})
 #define SILO_FIELD_ITEM(parent, number) (&(struct silo_field){(parent), NULL, (number)})
 
-/* What decoding needs besides the JSON. */
+/* The context of decoding: where values are allocated, and what messages need. */
 struct silo_decoding {
-    struct silo_arena *arena; /* decoded values are allocated here */
-    const char *file;         /* its name, for messages */
-    uint64_t offset;          /* of the manifest */
+    struct silo_arena *arena; /* decoded values are allocated in it */
+    const char *file;         /* name of the file, for messages */
+    uint64_t offset;          /* offset of the manifest in the file */
     const struct silo_known_names *known;
-    uint32_t minor; /* of the file's version */
+    uint32_t minor; /* minor version of the file's format */
     silo_error *error;
 };
 
-/* Fill the error for a field; -1. The text begins with the file's name. */
+/* Fills the error for a field, with a text that begins with the file's name. Returns -1. */
 int silo_refuse(const struct silo_decoding *decoding, const struct silo_field *field,
                 const char *format, ...) __attribute__((format(printf, 3, 4)));
 int silo_refuse_large(const struct silo_decoding *decoding, const struct silo_field *field,
                       const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* silo_arena_array, with an error if memory is out. */
+/* Like silo_arena_array, and fills the error if out of memory. */
 void *silo_decoding_array(const struct silo_decoding *decoding, size_t count, size_t size);
 
-/* The rest give 0, or -1 with the error filled. */
+/* The following functions return 0, or -1 with the error filled. */
 
-/* An object with the members of `list` and no others; `found[i]` is the value of member i, NULL if
- * it is left out. */
+/* Checks that a node is an object with the members of `list` and no others. Sets `found[i]` to the
+ * value of member i, or to NULL if it is left out. */
 int silo_need_members(const struct silo_decoding *decoding, const struct silo_field *field,
                       const struct silo_json *node, const struct silo_member_list *list,
                       const struct silo_json **found);
 
-/* The values of those members of an object for which `list` has a check, as silo_need_members found
- * them; `field` is the object's. */
+/* Checks the values that silo_need_members found, for members with a check in `list`. `field` is
+ * the object's. */
 int silo_check_members(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_member_list *list, const struct silo_json *const *found);
 
-/* The text of a member that was checked; empty if it is left out. */
+/* Returns the text of a member that was checked; empty if the member is left out. */
 struct silo_string silo_member_text(const struct silo_json *found);
 
-/* A list of at most `most` items. */
+/* Checks that a node is a list of at most `most` items. */
 int silo_need_items(const struct silo_decoding *decoding, const struct silo_field *field,
                     const struct silo_json *node, uint64_t most);
 
@@ -65,34 +66,34 @@ int silo_need_integer(const struct silo_decoding *decoding, const struct silo_fi
 int silo_need_bool(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, bool *value);
 
-/* A file of at least this minor version, which added `what` ("structs"). */
+/* Checks that the file's minor version is at least `wanted`, which added `what` ("structs"). */
 int silo_need_minor(const struct silo_decoding *decoding, const struct silo_field *field,
                     uint32_t wanted, const char *what);
 
-/* A text of any length. */
+/* Reads a text of any length. */
 int silo_need_text(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, struct silo_string *text);
 
-/* A text of at most 65,536 characters. */
+/* Reads a text of at most 65,536 characters. */
 int silo_need_short_text(const struct silo_decoding *decoding, const struct silo_field *field,
                          const struct silo_json *node, struct silo_string *text);
 
-/* A name: printable, not empty, at most 1,024 characters. */
+/* Reads a name: printable, not empty, at most 1,024 characters. */
 int silo_need_name(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, struct silo_string *text);
 
-/* A list of at most 4,096 different names. */
+/* Reads a list of at most 4,096 different names. */
 int silo_need_names(const struct silo_decoding *decoding, const struct silo_field *field,
                     const struct silo_json *node, const struct silo_string **names,
                     uint32_t *count);
 
-/* Which of the `count` words a text is. */
+/* Returns the index of a text in a list of `count` words; -1 with the error filled. */
 int silo_need_word(const struct silo_decoding *decoding, const struct silo_field *field,
                    const struct silo_json *node, const char *const *words, size_t count,
                    const char *what, uint8_t *number);
 
-/* Whether one of the texts occurs twice: 1, 0, or -1 where memory is out. `stride` is the bytes
- * from one text to the next. */
+/* Returns 1 if a text occurs twice, 0 if not, or -1 if out of memory. `stride` is the distance in
+ * bytes between two texts. */
 int silo_texts_repeat(const struct silo_string *first, size_t count, size_t stride);
 
 int silo_text_order(const struct silo_string *left, const struct silo_string *right);

@@ -2,17 +2,17 @@
 
 #include "json_text.h"
 
-/* The members of the wanted object. */
+/* The members of the object that describes the wanted variant. */
 struct wanted {
     const struct silo_json *source, *target, *types, *facts, *constants, *options;
 };
 
-/* The value of a row's member; NULL: the row lacks it, or is not an object. */
+/* Returns the value of a row's member; NULL if the row lacks it or is not an object. */
 static const struct silo_json *member(const struct silo_json *row, const char *name) {
     return row != NULL && row->type == SILO_JSON_OBJECT ? silo_json_member(row, name) : NULL;
 }
 
-/* The row of a table that a member is the index of; NULL: none. */
+/* Returns the row of a table with the number `index`, or NULL. */
 static const struct silo_json *row_at(const struct silo_manifest *manifest, int kind,
                                       const struct silo_json *index) {
     const struct silo_table *table = &manifest->tables[kind];
@@ -26,7 +26,7 @@ static bool same(const struct silo_json *left, const struct silo_json *right) {
     return left != NULL && right != NULL && silo_json_equal(left, right);
 }
 
-/* Whether a parameter has a name, or with `types` a name, a kind and a dtype. */
+/* Whether a parameter has the wanted name and, with `types`, the wanted kind and dtype. */
 static bool is_parameter(const struct silo_json *one, const struct silo_json *wanted, bool types) {
     static const struct silo_json null = {.type = SILO_JSON_NULL};
     const struct silo_json *dtype = member(one, "dtype");
@@ -44,7 +44,7 @@ static bool has_parameters(const struct silo_json *signature, const struct silo_
     return has;
 }
 
-/* The value of the last pair of a list of pairs with a name; NULL: none has it. */
+/* Returns the value of the last pair with this name in a list of pairs, or NULL. */
 static const struct silo_json *in_pairs(const struct silo_json *pairs,
                                         const struct silo_json *name) {
     for (uint32_t i = pairs->count; i-- != 0;) {
@@ -54,7 +54,7 @@ static const struct silo_json *in_pairs(const struct silo_json *pairs,
     return NULL;
 }
 
-/* The value of the member of an object with a name; NULL: the object lacks it. */
+/* Returns the value of an object's member with this name, or NULL. */
 static const struct silo_json *in_object(const struct silo_json *object,
                                          const struct silo_json *name) {
     for (uint32_t i = 0; i < object->count; i++) {
@@ -78,7 +78,8 @@ static bool is_object(const struct silo_json *node) {
     return node != NULL && node->type == SILO_JSON_OBJECT;
 }
 
-/* Whether a specialization's constants and a config's values are together those wanted. */
+/* Whether the constants of a specialization and the values of a config together equal the wanted
+ * constants. */
 static bool are_constants(const struct silo_json *pairs, const struct silo_json *values,
                           const struct silo_json *wanted) {
     for (uint32_t i = 0; i < wanted->count; i++) {
@@ -111,13 +112,13 @@ static bool serves(const struct silo_manifest *manifest, const struct silo_json 
     pairs = member(specialization, "constants");
     values = member(config, "values");
     return are_pairs(pairs) && is_object(values) &&
-           specialization->count == 2 && /* no extents, no grid */
+           specialization->count == 2 && /* facts and constants only: neither extents nor a grid */
            same(member(specialization, "facts"), wanted->facts) &&
            same(member(config, "options"), wanted->options) &&
            are_constants(pairs, values, wanted->constants);
 }
 
-/* Whether the wanted object has the form that the header describes. */
+/* Whether the wanted object has the form that manifest_exact.h describes. */
 static bool is_wanted(const struct wanted *all) {
     bool is = all->source != NULL && all->target != NULL && all->facts != NULL &&
               all->options != NULL && is_object(all->constants) && all->types != NULL &&
@@ -134,7 +135,7 @@ int64_t silo_variants_exact(const struct silo_manifest *manifest, uint32_t kerne
     const struct wanted all = {member(wanted, "source"),    member(wanted, "target"),
                                member(wanted, "types"),     member(wanted, "facts"),
                                member(wanted, "constants"), member(wanted, "options")};
-    /* Variants have the parameters of their kernel. */
+    /* The kernel's parameters are compared first: all of its variants have the same names. */
     if (!is_wanted(&all) || variants->type != SILO_JSON_LIST ||
         !has_parameters(row_at(manifest, SILO_TABLE_SIGNATURES, members[SILO_KERNEL_SIGNATURE]),
                         all.types, false))

@@ -104,7 +104,7 @@ static bool has_parameter(const struct silo_signature *signature, const struct s
     return false;
 }
 
-/* The parameters whose arrays must be contiguous. */
+/* Decodes the names of the parameters whose arrays must be contiguous. */
 static int decode_contiguous(const struct silo_decoding *decoding, const struct silo_field *field,
                              const struct silo_json *node, struct silo_kernel_info *info) {
     if (silo_need_names(decoding, field, node, &info->contiguous, &info->contiguous_count) != 0)
@@ -119,7 +119,7 @@ static int decode_contiguous(const struct silo_decoding *decoding, const struct 
     return 0;
 }
 
-/* The cases or the trials of a kernel: null, or a blob of that kind. */
+/* Checks the cases or the trials of a kernel: null, or a blob of that kind. */
 static int check_document(const struct silo_manifest *manifest,
                           const struct silo_decoding *decoding, const struct silo_field *field,
                           const struct silo_json *index, const char *kind) {

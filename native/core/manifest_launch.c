@@ -21,17 +21,17 @@ static const int64_t MAX_COUNT = (INT64_C(1) << 31) - 1, MAX_BYTES = (INT64_C(1)
 
 /* ---- layout ---- */
 
-/* silo.core.launch_info.AbiType */
+/* The same as silo.core.launch_info.AbiType. */
 static const char *const TYPES[] = {
     "ptr",  "i1",   "i8",   "i16",  "i32",       "i64",     "u8",      "u16",    "u32",  "u64",
     "fp16", "bf16", "fp32", "fp64", "tensormap", "scratch", "profile", "struct", "empty"};
 
-/* Whether the text is without a zero byte. */
+/* Whether a text contains no zero byte. */
 static bool is_text(const struct silo_json *node) {
     return strlen(node->text) == node->count;
 }
 
-/* shape.0 to stride.4, nan, tf32 */
+/* Whether a part is "shape.0" to "stride.4", "nan" or "tf32". */
 static bool is_part(struct silo_string part) {
     if ((part.length == 3 && memcmp(part.data, "nan", 3) == 0) ||
         (part.length == 4 && memcmp(part.data, "tf32", 4) == 0))
@@ -42,7 +42,8 @@ static bool is_part(struct silo_string part) {
            part.data[before] >= '0' && part.data[before] < '0' + MAX_RANK;
 }
 
-/* member.OFFSET.SIZE: a member of a struct by value. Digits, and exactly two points. */
+/* Whether a part is "member.OFFSET.SIZE", a member of a struct by value: only digits, and exactly
+ * two points. */
 static bool is_member(struct silo_string part) {
     uint32_t points = 0;
     if (part.length < 10 || part.length > 18 || memcmp(part.data, "member.", 7) != 0)
@@ -57,7 +58,7 @@ static bool is_member(struct silo_string part) {
     return points == 1;
 }
 
-/* The members of a struct. */
+/* Decodes the members of a struct. */
 static int decode_leaves(const struct silo_decoding *decoding, const struct silo_field *field,
                          const struct silo_json *node, struct silo_layout_slot *slot) {
     struct silo_struct_form *form = silo_decoding_array(decoding, 1, sizeof *form);
@@ -133,7 +134,7 @@ static int decode_axis(const struct silo_decoding *decoding, const struct silo_f
                : silo_need_integer(decoding, field, &node->items[1], 0, MAX_STRIDE, &axis->stride);
 }
 
-/* The axes of an array's map, whose rank is known. */
+/* Decodes the axes of an array's map, whose rank is decoded already. */
 static int decode_axes(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_tensor_map_info *map) {
     if (silo_need_items(decoding, field, node, MAX_RANK) != 0)
@@ -191,7 +192,8 @@ static int decode_maps(const struct silo_decoding *decoding, const struct silo_f
     if (silo_need_items(decoding, field, node, MAX_MAPS) != 0)
         return -1;
     if (node->count == 0)
-        return silo_refuse(decoding, field, "not launch info: no tensor maps"); /* left out then */
+        /* an empty list must be left out */
+        return silo_refuse(decoding, field, "not launch info: no tensor maps");
     struct silo_tensor_map_info *maps = silo_decoding_array(decoding, node->count, sizeof *maps);
     if (maps == NULL)
         return -1;
@@ -211,7 +213,7 @@ static int option_order(const void *left, const void *right) {
     return silo_text_order(&a->name, &b->name);
 }
 
-/* Sort the members into launch info's own and options of compilers. */
+/* Separates the members of launch info from options of compilers. */
 static int split(const struct silo_decoding *decoding, const struct silo_field *field,
                  const struct silo_json *node, const struct silo_json *found[SILO_LAUNCH_MEMBERS],
                  struct silo_launch_info *launch) {
@@ -253,7 +255,7 @@ static int split(const struct silo_decoding *decoding, const struct silo_field *
     return 0;
 }
 
-/* Three sizes of at least 1. */
+/* Decodes three sizes of at least 1. */
 static int decode_sizes(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node, int64_t most, const char *what,
                         int64_t sizes[3]) {
@@ -276,18 +278,19 @@ static int decode_block(const struct silo_decoding *decoding, const struct silo_
     }
     if (decode_sizes(decoding, field, node, MAX_COUNT, "a block", block) != 0)
         return -1;
-    /* Below 2^62, so the product is compared only if it is below 2^31. */
+    /* `plane` is below 2^62, and the second product is computed only if `plane` is at most
+     * MAX_COUNT: neither overflows. */
     const int64_t plane = block[0] * block[1];
     if (plane > MAX_COUNT || plane * block[2] != launch->threads)
         return silo_refuse(decoding, field, "a block of %lld x %lld x %lld threads has not %lld",
                            (long long)block[0], (long long)block[1], (long long)block[2],
                            (long long)launch->threads);
-    if (block[1] == 1 && block[2] == 1) /* left out then */
+    if (block[1] == 1 && block[2] == 1) /* such a block must be left out */
         return silo_refuse(decoding, field, "not launch info: a block of one dimension");
     return 0;
 }
 
-/* A count that may be unknown. */
+/* Checks a count that may be null, which means unknown. */
 static int check_optional(const struct silo_decoding *decoding, const struct silo_field *field,
                           const struct silo_json *node) {
     int64_t unused;
@@ -306,7 +309,8 @@ static int decode_align(const struct silo_decoding *decoding, const struct silo_
     return 0;
 }
 
-/* Left out if it is false, or if it is meaningless because a cluster is one block. */
+/* Decodes `counts_blocks`, which must be left out if it is false, or if a cluster is one block and
+ * it would have no effect. */
 static int decode_counts_blocks(const struct silo_decoding *decoding,
                                 const struct silo_field *field, const struct silo_json *node,
                                 struct silo_launch_info *launch) {
@@ -318,7 +322,7 @@ static int decode_counts_blocks(const struct silo_decoding *decoding,
                : silo_refuse(decoding, field, "not launch info: counts_blocks");
 }
 
-/* Only loaders of libraries read this. libsilo has none, and drivers do not receive it. */
+/* Checks the member for loaders of libraries. It is not used here: libsilo has no such loaders. */
 static int check_loader(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node) {
     struct silo_string text;

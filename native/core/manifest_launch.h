@@ -1,4 +1,4 @@
-/* Launch info of a manifest, decoded: numbers that a driver can be given
+/* Decodes launch info of a manifest. Numbers are checked, so that drivers can be given them
  * (silo.core.launch_info). */
 #ifndef SILO_MANIFEST_LAUNCH_H
 #define SILO_MANIFEST_LAUNCH_H

@@ -1,6 +1,6 @@
 #include "manifest_nodes.h"
 
-/* Indexed by enum silo_node_op. */
+/* The operations, indexed by enum silo_node_op. */
 static const struct {
     const char *name;
     uint8_t arity;
@@ -14,7 +14,7 @@ static const struct {
 static const struct {
     const char *tag;
     uint8_t type; /* enum silo_node_type */
-    bool axis;    /* a name and an axis; else a name alone */
+    bool axis;    /* the node has a name and an axis; else only a name */
 } LEAVES[] = {
     {"argument", SILO_NODE_ARGUMENT, false}, {"itemsize", SILO_NODE_ITEMSIZE, false},
     {"config", SILO_NODE_CONFIG, false},     {"fact", SILO_NODE_FACT, false},

@@ -4,8 +4,8 @@
 #include "manifest_kernels.h"
 #include "manifest_plans.h"
 
-/* About the bytes of memory that parsing a text takes in Python, which sets the limit for both
- * (silo.core.values.footprint). */
+/* Estimates the bytes of memory that parsing a text takes in Python. The limit is the same in C and
+ * Python (silo.core.values.footprint). */
 static uint64_t footprint(const char *text, size_t bytes) {
     uint64_t cost = 0;
     unsigned char all = 0;
@@ -36,7 +36,7 @@ static uint64_t footprint(const char *text, size_t bytes) {
 
 static int refuse_large(const struct silo_decoding *decoding, const struct silo_field *field,
                         const char *text, size_t bytes, uint64_t budget) {
-    enum { MOST = 54 }; /* for a character, of the most costly text there is */
+    enum { MOST = 54 }; /* the largest estimate for a character of any text */
     if (bytes * (uint64_t)MOST <= budget)
         return 0;
     const uint64_t needed = footprint(text, bytes);
@@ -49,7 +49,7 @@ static int refuse_large(const struct silo_decoding *decoding, const struct silo_
                              (unsigned long long)(budget >> 20));
 }
 
-/* An object of short texts by names. */
+/* Checks an object whose values are short texts. */
 static int check_texts(const struct silo_decoding *decoding, const char *member,
                        const struct silo_json *node) {
     enum { MAX_TEXTS = 1 << 10 };
@@ -70,7 +70,7 @@ static int check_texts(const struct silo_decoding *decoding, const char *member,
     return 0;
 }
 
-/* The attachments: checked here and not read. */
+/* Checks the attachments, which this library does not use. */
 static int check_attachments(const struct silo_manifest *manifest,
                              const struct silo_decoding *decoding, const struct silo_json *node) {
     enum { MAX_ATTACHMENTS = 1 << 16 };

@@ -15,14 +15,14 @@ enum {
     MAX_GRID_AXES = 3,
 };
 
-/* The form that is read. */
+/* The state of reading a form of a plan. */
 struct reading {
     const struct silo_decoding *decoding;
-    const struct silo_signature *parameters; /* of the plan */
+    const struct silo_signature *parameters; /* parameters of the plan */
     const struct silo_recorded_argument *arguments;
 };
 
-/* The number of an argument of the plan; -1: unknown name. */
+/* Returns the number of the plan's argument with this name, or -1. */
 static int64_t argument_named(const struct silo_signature *parameters,
                               const struct silo_string *name) {
     for (uint32_t i = 0; i < parameters->count; i++)
@@ -33,7 +33,7 @@ static int64_t argument_named(const struct silo_signature *parameters,
 
 /* ---- arguments ---- */
 
-/* The values that a call of a kernel can be given in C, too. */
+/* Reads a value that can also be passed from C. */
 static int need_plain_value(const struct silo_decoding *decoding, const struct silo_field *field,
                             const struct silo_json *node, struct silo_value *value) {
     if (silo_decode_value(decoding, field, node, value) != 0)
@@ -81,7 +81,7 @@ static int decode_argument(const struct silo_decoding *decoding, const struct si
         return -1;
     argument->rank = (int32_t)axes;
     if (value == NULL)
-        return 0; /* of a value: None */
+        return 0; /* None, as the value of an argument */
     const struct silo_field *at = SILO_FIELD_MEMBER(field, "value");
     if (value->type == SILO_JSON_NULL)
         return silo_refuse(decoding, at, "not in its canonical form");
@@ -108,7 +108,7 @@ static int decode_arguments(const struct silo_decoding *decoding, const struct s
 
 /* ---- expressions ---- */
 
-/* Whether every leaf is an integer argument, or an extent or a stride of an array. */
+/* Checks that every leaf is an integer argument, or an extent or a stride of an array. */
 static int check_leaves(const struct reading *reading, const struct silo_field *field,
                         const struct silo_node *node) {
     if (node->type == SILO_NODE_CONST)

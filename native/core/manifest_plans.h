@@ -4,7 +4,7 @@
 
 #include "manifest_state.h"
 
-/* The member `plans`, decoded and checked as a whole. */
+/* Decodes the member `plans` and checks all of it. */
 int silo_plans_open(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                     const struct silo_json *node);
 

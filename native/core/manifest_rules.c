@@ -11,7 +11,8 @@ enum { MAX_STEPS = 65536, MAX_BOUNDS = 64 };
 
 /* ---- the table of buckets ---- */
 
-/* Rules are in the order of their buckets' canonical texts, which are all different. */
+/* Checks that the rules are in the order of the canonical texts of their buckets, which must
+ * differ. */
 static int check_order(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *rules) {
     struct silo_json_text before = {0}, now = {0};
@@ -155,7 +156,8 @@ static int decode_steps(const struct silo_decoding *decoding, const struct silo_
 
 /* ---- the rules of a kernel ---- */
 
-/* Names sorted, because a list may have many bounds; NULL with the error filled. */
+/* Returns the names in sorted order for binary search, because a decision list may have many
+ * bounds. NULL with the error filled. */
 static const struct silo_string **sorted_names(const struct silo_decoding *decoding,
                                                const struct silo_string *names, uint32_t count) {
     const struct silo_string **sorted = silo_decoding_array(decoding, count, sizeof *sorted);
@@ -200,7 +202,7 @@ static int decode_dispatch(const struct silo_decoding *decoding, const struct si
     return 0;
 }
 
-/* The compilers of the rules, the fallback and the steps. */
+/* Decodes the compilers of the rules, the fallback and the steps. */
 static int decode_compilers(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                             const struct silo_field *field, const struct silo_json *node,
                             struct silo_rules *rules) {
@@ -225,9 +227,10 @@ static int decode_compilers(struct silo_manifest *manifest, const struct silo_de
     return 0;
 }
 
-/* What two rules of a kernel may not have in common, as JSON: its hash, to sort by. */
+/* The JSON that must differ between any two entries of a kernel's `rules`, with its hash for
+ * sorting. */
 struct identity {
-    const struct silo_json *target, *signature, *extents; /* the last may be NULL */
+    const struct silo_json *target, *signature, *extents; /* `extents` may be NULL */
     uint64_t hash;
     uint32_t number;
 };
@@ -249,10 +252,10 @@ static int check_identities(const struct silo_decoding *decoding, const struct s
                             struct identity *identities, uint32_t count) {
     if (count > 1)
         qsort(identities, count, sizeof *identities, by_hash);
-    uint32_t again = count; /* the first that is like one before it */
+    uint32_t again = count; /* the lowest number of an entry that equals an earlier one */
     for (uint32_t i = 1; i < count; i++) {
-        /* Rows with one hash are adjacent. There is more than one only if they are equal, or
-         * collide on purpose. */
+        /* Entries with equal hashes are adjacent. Their number is small unless entries are equal,
+         * or hashes collide on purpose. */
         for (uint32_t j = i; j-- != 0 && identities[j].hash == identities[i].hash;) {
             const uint32_t a = identities[i].number, b = identities[j].number;
             const uint32_t later = a > b ? a : b;

@@ -1,10 +1,10 @@
-/* Dispatch rules of a manifest's kernels, decoded (silo.core.dispatch, silo.core.dispatch). */
+/* Decodes the dispatch rules of a manifest's kernels (silo.core.dispatch). */
 #ifndef SILO_MANIFEST_RULES_H
 #define SILO_MANIFEST_RULES_H
 
 #include "manifest_state.h"
 
-/* The member `rules` of a kernel, whose key was decoded already. */
+/* Decodes the member `rules` of a kernel, whose key was decoded already. */
 int silo_decode_rules(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                       const struct silo_field *field, const struct silo_json *node,
                       struct silo_kernel_info *kernel);

@@ -4,14 +4,16 @@
 #include "dtypes.h"
 #include "manifest_values.h"
 
-/* silo.core.values.MAX_PARAMETERS and MAX_NAMES. */
+/* The same as silo.core.values.MAX_PARAMETERS and MAX_NAMES. */
 enum { MAX_PARAMETERS = 1024, MAX_PAIRS = 4096 };
 
 /* ---- signatures ---- */
 
+/* In the order of enum silo_parameter_kind. */
 static const char *const KINDS[] = {"any",  "pointer",   "integer",   "float",
-                                    "bool", "constexpr", "descriptor"}; /* silo_parameter_kind */
-static const char *const EFFECTS[] = {"none", "read", "write", "both"}; /* silo_effect */
+                                    "bool", "constexpr", "descriptor"};
+/* In the order of enum silo_effect. */
+static const char *const EFFECTS[] = {"none", "read", "write", "both"};
 
 static int decode_parameter(const struct silo_decoding *decoding, const struct silo_field *field,
                             const struct silo_json *node, struct silo_signature_parameter *made) {
@@ -48,7 +50,8 @@ static int decode_parameter(const struct silo_decoding *decoding, const struct s
         if (silo_decode_value(decoding, field, found[SILO_PARAM_DEFAULT]->items, &made->fallback) !=
             0)
             return -1;
-        /* Only None: a number would be an address that the caller did not choose. */
+        /* The default of a pointer can only be None: a number would be an address that the caller
+         * did not choose. */
         if ((made->kind == SILO_PARAMETER_POINTER || made->kind == SILO_PARAMETER_DESCRIPTOR) &&
             made->fallback.type != SILO_IS_NONE)
             return silo_refuse(decoding, field, "%s is a pointer, whose default can only be None",
@@ -104,7 +107,8 @@ bool silo_same_parameters(const struct silo_signature *left, const struct silo_s
 
 /* ---- extents ---- */
 
-/* The integers of a shape or of strides: at most one for each axis that an array may have. */
+/* Decodes the integers of a shape or of strides: at most one for each axis that an array may have.
+ */
 static int decode_integers(const struct silo_decoding *decoding, const struct silo_field *field,
                            const struct silo_json *node, int64_t low, const int64_t **integers) {
     enum { MAX_AXES = 32 };
@@ -121,7 +125,7 @@ static int decode_integers(const struct silo_decoding *decoding, const struct si
     return 0;
 }
 
-/* A list of at most MAX_PAIRS pairs of a text and anything. */
+/* Checks a list of at most MAX_PAIRS pairs of a text and a value of any kind. */
 static int check_pairs(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, const char *what) {
     if (node->type != SILO_JSON_LIST)
@@ -168,7 +172,7 @@ static bool are_bits(const struct silo_json *node, uint8_t *bits) {
     return true;
 }
 
-/* silo.core.extents.DynamicLayout */
+/* Decodes a silo.core.extents.DynamicLayout. */
 static int decode_dynamic(const struct silo_decoding *decoding, const struct silo_field *field,
                           const struct silo_json *node, const struct silo_dynamic_layout **layout) {
     const struct silo_json *found[SILO_PASSED_MEMBERS];
@@ -237,8 +241,9 @@ int silo_decode_extents(const struct silo_decoding *decoding, const struct silo_
 
 /* ---- specializations ---- */
 
+/* In the order of enum silo_fact. */
 static const char *const FACTS[] = {"aligned16", "divisible16", "equal1",
-                                    "none",      "range32",     "configblock"}; /* silo_fact */
+                                    "none",      "range32",     "configblock"};
 
 static int decode_facts(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node, struct silo_specialization *made) {
@@ -332,7 +337,7 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* sm_90, sm_103a */
+/* Whether an architecture has the form of "sm_90" or "sm_103a". */
 static bool is_cuda(const char *arch, size_t length) {
     if (length > 3 && (arch[length - 1] == 'a' || arch[length - 1] == 'f'))
         length--;
@@ -345,7 +350,8 @@ static bool is_cuda(const char *arch, size_t length) {
     return true;
 }
 
-/* gfx942, gfx90a, gfx11-generic, gfx9-4-generic */
+/* Whether an architecture has the form of "gfx942", "gfx90a", "gfx11-generic" or "gfx9-4-generic".
+ */
 static bool is_hip(const char *arch, size_t length) {
     static const char generic[] = "-generic";
     if (length < 4 || memcmp(arch, "gfx", 3) != 0)

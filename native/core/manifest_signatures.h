@@ -1,5 +1,5 @@
-/* Signatures, specializations, extents and targets of a manifest, decoded
- * (silo.core.signature, specialization, extents, target). */
+/* Decodes signatures, specializations, extents and targets of a manifest (silo.core.signature,
+ * specialization, extents, target). */
 #ifndef SILO_MANIFEST_SIGNATURES_H
 #define SILO_MANIFEST_SIGNATURES_H
 
@@ -19,7 +19,7 @@ int silo_decode_extents(const struct silo_decoding *decoding, const struct silo_
 int silo_decode_target(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_target *target);
 
-/* Whether two signatures have parameters of the same names in the same order. */
+/* Whether two signatures have parameters with the same names in the same order. */
 bool silo_same_parameters(const struct silo_signature *left, const struct silo_signature *right);
 
 #endif

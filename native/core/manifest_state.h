@@ -1,4 +1,4 @@
-/* A manifest that is being read: the parts decoded so far. */
+/* A manifest that is being read, with the parts decoded so far. */
 #ifndef SILO_MANIFEST_STATE_H
 #define SILO_MANIFEST_STATE_H
 
@@ -8,22 +8,22 @@
 struct silo_kernel_row {
     struct silo_string name;
     const struct silo_json *members[SILO_KERNEL_MEMBERS];
-    struct silo_kernel_info *info;        /* all but its groups; NULL: not decoded yet */
-    bool grouped;                         /* `info` has its groups */
-    const struct silo_variant **variants; /* each NULL until its first use; or NULL */
-    uint64_t expanded;                    /* length of the table rows that the variants refer to */
+    struct silo_kernel_info *info; /* the kernel without its groups; NULL before it is decoded */
+    bool grouped;                  /* `info` has its groups, too */
+    const struct silo_variant **variants; /* may be NULL; each entry is NULL before its first use */
+    uint64_t expanded; /* total length of the table rows to which the decoded variants refer */
 };
 
 struct silo_manifest {
     struct silo_header header;
     struct silo_arena arena;
-    const char *file; /* its name, for messages */
+    const char *file; /* name of the file, for messages */
     uint64_t allowed; /* bytes of memory that reading the file may take */
     struct silo_known_names known;
     uint32_t blob_count, kernel_count;
     const struct silo_blob *blobs;
-    const uint32_t *blob_kinds;  /* for each blob, the first blob of its kind */
-    const struct silo_json *top; /* the whole document; it is checked that it is an object */
+    const uint32_t *blob_kinds;  /* for each blob, the number of the first blob of its kind */
+    const struct silo_json *top; /* the whole document, which is an object */
     struct silo_table tables[SILO_TABLES];
     struct silo_kernel_row *kernels; /* sorted by name */
     uint32_t plan_count;

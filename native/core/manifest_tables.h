@@ -1,46 +1,48 @@
-/* The tables of a manifest: values that many variants share, decoded when they are first used. */
+/* The tables of a manifest: values that many variants share. A row is decoded at its first use. */
 #ifndef SILO_MANIFEST_TABLES_H
 #define SILO_MANIFEST_TABLES_H
 
 #include "manifest_checks.h"
 
-/* The tables of enum silo_table_kind, in the order of their names. Decoded, a row of reasons and
- * compilers is a struct silo_string, a row of the others the struct of the table's name. */
+/* The tables of enum silo_table_kind, in alphabetical order. A decoded row of the tables of reasons
+ * and compilers is a struct silo_string; a row of the others is the struct with the table's name.
+ */
 
 struct silo_source_row {
     struct silo_string kernel, fingerprint;
 };
 
 struct silo_table {
-    const struct silo_json *rows; /* `count` of them */
+    const struct silo_json *rows; /* `count` rows */
     uint32_t count;
-    const void **values; /* of each row, NULL until it is first used */
-    uint64_t *lengths;   /* of each row's text as Python writes it; 0: not measured yet */
-    uint64_t *hashes;    /* of each row, silo_json_hash; 0: not made yet */
+    const void **values; /* the decoded rows, each NULL before its first use */
+    uint64_t *lengths;   /* length of each row's text as Python writes it; 0: not measured yet */
+    uint64_t *hashes;    /* silo_json_hash of each row; 0: not computed yet */
 };
 
-/* The table of a name, enum silo_table_kind; -1: unknown name. */
+/* Returns the table with this name (enum silo_table_kind), or -1. */
 int silo_table_named(const char *name);
 
-/* The member `tables`. */
+/* Reads the member `tables`. */
 int silo_tables_open(const struct silo_decoding *decoding, const struct silo_json *node,
                      struct silo_table tables[SILO_TABLES]);
 
-/* The number of the row that `index` names at `field`; -1 with the error filled. */
+/* Returns the row number in the value `index` at `field`; -1 with the error filled. */
 int64_t silo_table_number(const struct silo_decoding *decoding, const struct silo_table *table,
                           const struct silo_field *field, const struct silo_json *index);
 
-/* The row that `index` names, decoded; NULL with the error filled. */
+/* Returns the decoded row with the number in the value `index`; NULL with the error filled. */
 const void *silo_table_row(const struct silo_decoding *decoding, struct silo_table *tables,
                            int kind, const struct silo_field *field, const struct silo_json *index);
 
-/* About how long the text of a row is. */
+/* Returns the approximate length of a row's text. */
 uint64_t silo_table_length(struct silo_table *table, uint32_t number);
 
-/* Equal for equal rows; computed once, as many places may refer to a long row. */
+/* Returns a hash that is equal for equal rows. Computed once, because many values may refer to a
+ * long row. */
 uint64_t silo_table_hash(struct silo_table *table, uint32_t number);
 
-/* Decode every row of every table. */
+/* Decodes every row of every table. */
 int silo_tables_check(const struct silo_decoding *decoding, struct silo_table *tables);
 
 #endif

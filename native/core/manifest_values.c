@@ -10,7 +10,7 @@
 
 /* ---- numbers ---- */
 
-/* A double as float.hex writes it, and nothing else: "-0x1.8000000000000p+1". */
+/* Reads a double in exactly the form of Python's float.hex: "-0x1.8000000000000p+1". */
 static bool read_hex_float(const char *text, size_t length, double *value) {
     enum { DIGITS = 13, BIAS = 1023, LEAST = -1022 };
     const char *at = text, *end = text + length;
@@ -57,7 +57,7 @@ static bool read_hex_float(const char *text, size_t length, double *value) {
         if (exponent < LEAST || exponent > BIAS)
             return false;
         bits |= (uint64_t)(exponent + BIAS) << 52;
-    } else if (exponent != LEAST || bits == 0) { /* subnormal */
+    } else if (exponent != LEAST || bits == 0) { /* a subnormal number */
         return false;
     }
     bits |= (uint64_t)negative << 63;
@@ -65,7 +65,7 @@ static bool read_hex_float(const char *text, size_t length, double *value) {
     return true;
 }
 
-/* Whether a text is an integer as Python writes it, beyond 64 bits. */
+/* Whether a text is an integer beyond 64 bits, in the form that Python writes. */
 static bool is_big_integer(const char *text, size_t length) {
     static const char most[] = "9223372036854775807", least[] = "9223372036854775808";
     const bool negative = length != 0 && *text == '-';
@@ -106,7 +106,7 @@ static int decode_items(const struct silo_decoding *decoding, const struct silo_
     return 0;
 }
 
-/* A name, and the name and value of each field. */
+/* Whether a list is a record: a name, then the name and value of each field. */
 static bool is_record(const struct silo_json *body) {
     if (body->type != SILO_JSON_LIST || body->count % 2 == 0 ||
         body->items[0].type != SILO_JSON_TEXT)
@@ -118,7 +118,8 @@ static bool is_record(const struct silo_json *body) {
     return true;
 }
 
-/* A value that is an object of one member, whose name is the value's kind. */
+/* Decodes a value that is written as an object with one member, whose name is the kind of the
+ * value. */
 static int decode_tagged(const struct silo_decoding *decoding, const struct silo_field *field,
                          const struct silo_json *tag, const struct silo_json *body, int tuples,
                          struct silo_value *value) {
@@ -186,17 +187,18 @@ int silo_decode_value(const struct silo_decoding *decoding, const struct silo_fi
     return decode(decoding, field, node, 0, value);
 }
 
-/* ---- their order (silo.core.values.value_sort_key) ---- */
+/* ---- the order of values (silo.core.values.value_sort_key) ---- */
 
 static bool is_number(const struct silo_value *value) {
     return value->type == SILO_IS_BOOL || value->type == SILO_IS_INT ||
            value->type == SILO_IS_BIG_INT || (value->type == SILO_IS_FLOAT && !isnan(value->real));
 }
 
-/* Rounded to the nearest double; infinite beyond the largest. */
+/* Rounds a number to the nearest double; infinite if it is beyond the largest double. */
 static double number(const struct silo_value *value) {
     if (value->type == SILO_IS_BIG_INT) {
-        /* Digits alone, which every locale reads alike; a 0 ends them. */
+        /* The text is zero-terminated and has digits only, so that strtod does not depend on the
+         * locale. */
         return strtod(value->text.data, NULL);
     }
     return value->type == SILO_IS_FLOAT ? value->real : (double)value->integer;
@@ -206,7 +208,7 @@ bool silo_value_is_ordered(const struct silo_value *value) {
     return value->type != SILO_IS_BIG_INT || isfinite(number(value));
 }
 
-/* The name of the class, by which values of different classes are sorted. */
+/* Returns the name of the value's class in Python. Values of different classes are sorted by it. */
 static const char *class_name(const struct silo_value *value) {
     if (is_number(value))
         return "number";
@@ -214,7 +216,7 @@ static const char *class_name(const struct silo_value *value) {
     case SILO_IS_NONE:
         return "NoneType";
     case SILO_IS_FLOAT:
-        return "float"; /* nan */
+        return "float"; /* a NaN: other floats are numbers */
     case SILO_IS_TEXT:
         return "str";
     case SILO_IS_ELEMENT:
@@ -350,7 +352,7 @@ static bool are_members(const struct silo_json *node, const struct silo_named_va
     if (node == NULL || node->type != SILO_JSON_OBJECT || node->count != count)
         return false;
     for (uint32_t i = 0; i < count; i++) {
-        /* Writers sort them, so member i is it. */
+        /* Writers sort the members, so that usually member i has the name of values[i]. */
         uint32_t at = i;
         if (!is_text(&node->items[2 * at], values[i].name)) {
             for (at = 0; at < count && !is_text(&node->items[2 * at], values[i].name);)

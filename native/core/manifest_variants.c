@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Members that are indices into tables. */
+/* The members of a variant that are row numbers, and their tables. */
 static const struct {
     uint8_t member, table;
 } ROWS[] = {
@@ -25,7 +25,8 @@ static const struct silo_json *row_of(const struct silo_manifest *manifest, uint
     return &manifest->kernels[kernel].members[SILO_KERNEL_VARIANTS]->items[number];
 }
 
-/* The member of a row. Writers sort members, so it is usually at the first position tried. */
+/* Returns the value of a row's member, or NULL. Writers sort the members, so that the first
+ * position tried is usually right. */
 static const struct silo_json *member(const struct silo_json *row, int which) {
     if (row->type != SILO_JSON_OBJECT)
         return NULL;
@@ -36,7 +37,8 @@ static const struct silo_json *member(const struct silo_json *row, int which) {
     return silo_json_member(row, SILO_VARIANT_NAMES[which].name);
 }
 
-/* Extents are sorted by name. */
+/* Whether a specialization has extents for this name (binary search: extents are sorted by name).
+ */
 static bool has_extents(const struct silo_specialization *specialization,
                         const struct silo_string *name) {
     uint32_t low = 0, high = specialization->extent_count;
@@ -53,7 +55,8 @@ static bool has_extents(const struct silo_specialization *specialization,
     return false;
 }
 
-/* The first name of extents that is not a parameter's; at least one is not. */
+/* Returns the first name of a specialization's extents that no parameter has. The caller knows that
+ * there is one. */
 static const struct silo_string *first_unknown(const struct silo_specialization *specialization,
                                                const struct silo_signature *signature) {
     for (uint32_t i = 0; i < specialization->extent_count; i++) {
@@ -67,8 +70,8 @@ static const struct silo_string *first_unknown(const struct silo_specialization 
     return &specialization->extents[0].name;
 }
 
-/* A row of specializations. Its extents are parameters' extents: a launcher is made to hold them.
- */
+/* Returns a row of the specializations table. Each of its extents must have the name of a
+ * parameter, because launchers put the extents of parameters into their keys. */
 static const struct silo_specialization *specialization_of(struct silo_manifest *manifest,
                                                            const struct silo_decoding *decoding,
                                                            const struct silo_field *field,
@@ -78,7 +81,7 @@ static const struct silo_specialization *specialization_of(struct silo_manifest 
         silo_table_row(decoding, manifest->tables, SILO_TABLE_SPECIALIZATIONS, field, index);
     if (found == NULL || found->extent_count == 0)
         return found;
-    uint32_t known = 0; /* no two parameters have one name, and no two extents */
+    uint32_t known = 0; /* names are unique among parameters, and among extents */
     for (uint32_t i = 0; i < signature->count; i++)
         known += has_extents(found, &signature->parameters[i].name);
     if (known != found->extent_count) {
@@ -95,7 +98,7 @@ static int decode_tables(struct silo_manifest *manifest, const struct silo_decod
                          const struct silo_field *field, const struct silo_json *const *found,
                          struct silo_variant *made) {
     const void *rows[SILO_VARIANT_MEMBERS] = {NULL};
-    /* In the order in which Python reads them, so that both name the same fault first. */
+    /* In the same order as in Python, so that C and Python report the same fault first. */
     static const uint8_t order[] = {SILO_VARIANT_SOURCE,         SILO_VARIANT_SIGNATURE,
                                     SILO_VARIANT_SPECIALIZATION, SILO_VARIANT_CONFIG,
                                     SILO_VARIANT_TARGET,         SILO_VARIANT_LAUNCH};
@@ -188,7 +191,8 @@ static int decode(struct silo_manifest *manifest, const struct silo_decoding *de
                : -1;
 }
 
-/* Add the length of a checked variant's table rows to the sum of others. */
+/* Adds the lengths of a variant's table rows to `*length`, and checks the limit. The variant was
+ * checked. */
 static int expand(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                   const struct silo_field *field, const struct silo_json *node, uint64_t *length) {
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++)
@@ -204,7 +208,7 @@ static int expand(struct silo_manifest *manifest, const struct silo_decoding *de
     return 0;
 }
 
-/* Room for the variants of a kernel. */
+/* Allocates the array for a kernel's decoded variants, if it is not there yet. */
 static int make_room(const struct silo_decoding *decoding, struct silo_kernel_row *row) {
     if (row->variants == NULL)
         row->variants =
@@ -245,15 +249,16 @@ const struct silo_variant *silo_variants_get(struct silo_manifest *manifest,
     return made;
 }
 
-/* ---- all of them ---- */
+/* ---- checking and grouping all variants ---- */
 
-/* The identity of a variant among others: of its indices the compiled
- * code's, or the ones by which variants are grouped. */
+/* Row numbers that identify a variant: those that decide the compiled code, or those by which
+ * variants are grouped. */
 struct identity {
     uint32_t rows[6];
 };
 
-/* Which identity came first, by open addressing: `places` holds numbers plus 1. */
+/* A hash table that numbers different identities, with open addressing: `places` holds numbers plus
+ * 1. */
 struct identities {
     struct identity *all;
     uint32_t *places;
@@ -275,7 +280,7 @@ static void identities_end(struct identities *made) {
     free(made->places);
 }
 
-/* The number of an identity; a new one gets the next. */
+/* Returns the number of an identity; a new identity gets the next number. */
 static uint32_t identities_add(struct identities *made, const struct identity *identity) {
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof identity->rows / sizeof *identity->rows; i++) {
@@ -308,7 +313,7 @@ int silo_variants_check(struct silo_manifest *manifest, const struct silo_decodi
     if (make_room(decoding, row) != 0)
         return -1;
     int result = identities_begin(&identities, count, decoding->error);
-    uint64_t length = 0; /* of all variants, decoded or not */
+    uint64_t length = 0; /* total for all variants, whether decoded before or not */
     for (uint32_t i = 0; i < count && result == 0; i++) {
         const struct silo_field *field = SILO_FIELD_ITEM(variants, i);
         const struct silo_json *node = row_of(manifest, kernel, i);
@@ -347,7 +352,7 @@ bool silo_variants_has_compiler(const struct silo_manifest *manifest, uint32_t k
 
 /* ---- groups ---- */
 
-/* Whether a row has the members of a variant and no others. */
+/* Whether a row has exactly the members of a variant. */
 static bool has_members(const struct silo_decoding *decoding, const struct silo_json *node) {
     const struct silo_member_list *list = &SILO_VARIANT_LIST;
     uint32_t used = 0;
@@ -362,7 +367,7 @@ static bool has_members(const struct silo_decoding *decoding, const struct silo_
     return used == node->count;
 }
 
-/* The indices by which a variant is grouped, checked here. */
+/* Reads and checks the row numbers by which a variant is grouped. */
 static int read_common(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                        const struct silo_field *field, const struct silo_json *node,
                        const struct silo_signature *parameters, struct identity *common) {
@@ -379,7 +384,7 @@ static int read_common(struct silo_manifest *manifest, const struct silo_decodin
         common->rows[i] = right ? (uint32_t)index->integer : 0;
     }
     if (!right) {
-        /* Decoding reports the fault. */
+        /* Decode the whole variant to report the fault. */
         struct silo_variant unused;
         if (decode(manifest, decoding, field, node, parameters, &unused) == 0)
             silo_refuse(decoding, field, "not a variant");
@@ -389,7 +394,7 @@ static int read_common(struct silo_manifest *manifest, const struct silo_decodin
     return 0;
 }
 
-/* A group of which the first variant is known. */
+/* Fills a group from its first variant. */
 static int make_group(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                       const struct silo_field *field, const struct silo_json *node,
                       const struct identity *common, struct silo_group *group) {
@@ -424,7 +429,8 @@ int silo_variants_group(struct silo_manifest *manifest, const struct silo_decodi
     struct identities identities;
     int result = identities_begin(&identities, count, decoding->error);
     uint32_t *groups_of = calloc((size_t)count + 1, sizeof *groups_of);
-    uint32_t **next = calloc((size_t)count + 1, sizeof *next); /* place in each group */
+    /* for each group, where its next variant's number goes */
+    uint32_t **next = calloc((size_t)count + 1, sizeof *next);
     uint32_t *numbers = silo_decoding_array(decoding, count, sizeof *numbers);
     if (groups_of == NULL || next == NULL)
         result = silo_fail_memory(decoding->error);
@@ -441,7 +447,7 @@ int silo_variants_group(struct silo_manifest *manifest, const struct silo_decodi
         result == 0 ? silo_decoding_array(decoding, identities.count, sizeof *groups) : NULL;
     if (groups == NULL)
         result = -1;
-    /* Each group has its stretch of `numbers`. */
+    /* Count the variants of each group, which get consecutive places in `numbers`. */
     for (uint32_t i = 0; i < count && result == 0; i++)
         groups[groups_of[i]].count++;
     for (uint32_t i = 0; i < identities.count && result == 0; i++) {

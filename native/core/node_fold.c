@@ -21,7 +21,7 @@ void silo_node_pool_clear(struct silo_node_pool *pool) {
 static struct silo_node *new_node(struct silo_node_pool *pool, silo_error *error) {
     struct silo_node_block *block = pool->blocks;
     if (block == NULL || block->used == BLOCK) {
-        block = calloc(1, sizeof *block); /* owned by the pool */
+        block = calloc(1, sizeof *block); /* owned by `pool` */
         if (block == NULL) {
             silo_fail_memory(error);
             return NULL;
@@ -58,8 +58,8 @@ static bool is_op(const struct silo_node *node, uint8_t op) {
     return node->type == SILO_NODE_OP && node->op == op;
 }
 
-/* `x` if a node is x + (divisor - 1), in any form. Unlike the sum, x cannot overflow.
- */
+/* Returns x if a node has the form x + (divisor - 1) or x + divisor - 1, else NULL. So (x + divisor
+ * - 1) // divisor can be replaced by a division of x that rounds up, which cannot overflow. */
 static const struct silo_node *rounded_up(const struct silo_node *node, int64_t divisor) {
     if (is_op(node, SILO_NODE_ADD)) {
         const struct silo_node *const *operands = node->operands;
@@ -79,7 +79,7 @@ static const struct silo_node *rounded_up(const struct silo_node *node, int64_t 
 static const struct silo_node *simplified(const struct silo_node *op, struct silo_node_pool *pool,
                                           silo_error *error);
 
-/* An operation on two operands, folded if both are known. */
+/* Makes an operation on two operands, and simplifies it. */
 static const struct silo_node *made_of(uint8_t op, const struct silo_node *left,
                                        const struct silo_node *right, struct silo_node_pool *pool,
                                        silo_error *error) {
@@ -87,7 +87,7 @@ static const struct silo_node *made_of(uint8_t op, const struct silo_node *left,
     return node == NULL ? NULL : simplified(node, pool, error);
 }
 
-/* 0 or 1 for whether a node is 0. */
+/* Returns an expression that is 1 if a node is not 0, and else 0. */
 static const struct silo_node *truth_of(const struct silo_node *node, struct silo_node_pool *pool,
                                         silo_error *error) {
     if (silo_node_is_predicate(node))
@@ -96,7 +96,8 @@ static const struct silo_node *truth_of(const struct silo_node *node, struct sil
     return zero == NULL ? NULL : made_of(SILO_NODE_NE, node, zero, pool, error);
 }
 
-/* 1 with `*value` if every operand is a constant and the operation has a value. */
+/* If all operands are constants, computes the operation. Returns false if an operand is not
+ * constant or the operation fails. */
 static bool worked_out(const struct silo_node *op, int64_t *value) {
     int64_t operands[3] = {0, 0, 0};
     for (uint8_t i = 0; i < op->operand_count; i++) {
@@ -124,7 +125,7 @@ static const struct silo_node *simplified(const struct silo_node *op, struct sil
     if (worked_out(op, &value))
         return constant(value, pool, error);
     if (all_constant(op))
-        return op; /* so that it fails when it is evaluated */
+        return op; /* kept: it fails when it is evaluated */
     switch ((enum silo_node_op)op->op) {
     case SILO_NODE_SELECT:
         return known ? op->operands[first->value ? 1 : 2] : op;

@@ -16,8 +16,8 @@ static const struct silo_value *last_named(const struct silo_named_value *values
     return NULL;
 }
 
-/* An integer or bool that the config or a constant of the code sets; NULL: none. Other values are
- * of no use to a grid. */
+/* Returns an integer or bool that the config or a constant of the code sets, or NULL. Values of
+ * other types cannot occur in a grid. */
 static const struct silo_value *known_number(const struct silo_known *known,
                                              struct silo_string name) {
     const struct silo_config *config = known->config;
@@ -33,7 +33,7 @@ static const struct silo_value *known_number(const struct silo_known *known,
     return number ? found : NULL;
 }
 
-/* Config values and device facts. */
+/* Replaces config values and device facts, for silo_node_fold. */
 static int substituted(const void *context, const struct silo_node *leaf, int64_t *value,
                        silo_error *error) {
     const struct silo_known *known = context;
@@ -61,7 +61,8 @@ static int substituted(const void *context, const struct silo_node *leaf, int64_
     return 1;
 }
 
-/* Arguments that are constants of the code: a grid may name them as it names any argument. */
+/* Replaces arguments that are constants of the code, for silo_node_fold: a grid names them like
+ * other arguments. */
 static int compiled_in(const void *context, const struct silo_node *leaf, int64_t *value,
                        silo_error *error) {
     const struct silo_value *found =
@@ -98,7 +99,7 @@ static int emit(struct writer *writer, int32_t opcode, int64_t a, int32_t b) {
     return 0;
 }
 
-/* The number of the parameter that a leaf names; -1 with `error`. */
+/* Returns the index of the parameter that a leaf names; -1 with `error`. */
 static int32_t slot_of(struct writer *writer, const struct silo_node *leaf) {
     const struct silo_signature *signature = writer->signature;
     const bool bound = leaf->type == SILO_NODE_CONFIG || leaf->type == SILO_NODE_FACT;
@@ -140,14 +141,16 @@ static int emit_leaf(struct writer *writer, const struct silo_node *leaf) {
     return emit(writer, opcodes[leaf->type], axis ? leaf->value : 0, slot);
 }
 
-/* How many stack values a part needs; -1 with the error set. */
+/* Writes the instructions of a node. Returns how many values they need on the stack; -1 with the
+ * error filled. */
 static int emit_node(struct writer *writer, const struct silo_node *node);
 
 static int larger(int left, int right) {
     return left > right ? left : right;
 }
 
-/* One side of a choice; `node` NULL means `number`. */
+/* Writes one branch of a conditional; if `node` is NULL, the constant `number`. With `truth`, the
+ * result is converted to 0 or 1. */
 static int emit_branch(struct writer *writer, const struct silo_node *node, int64_t number,
                        bool truth) {
     if (node == NULL)
@@ -161,11 +164,11 @@ static int emit_branch(struct writer *writer, const struct silo_node *node, int6
 }
 
 struct branch {
-    const struct silo_node *node; /* NULL: `number` */
+    const struct silo_node *node; /* NULL: the branch is the constant `number` */
     int64_t number;
 };
 
-/* `yes` if the value on top of the stack is not 0, else `no`. */
+/* Writes a conditional: `yes` if the value on top of the stack is not 0, else `no`. */
 static int emit_branches(struct writer *writer, struct branch yes, struct branch no, bool truth) {
     const int32_t to_no = writer->count;
     if (emit(writer, SILO_OP_JUMP_IF_ZERO, 0, 0) != 0)
@@ -260,8 +263,7 @@ int silo_node_encode(const struct silo_node *node, const struct silo_known *know
     struct silo_node_pool pool = {NULL};
     struct writer writer = {.signature = known->signature, .error = error};
     int size = -1;
-    /* In two steps, as Python does: the second step sees the result of the first.
-     */
+    /* In two steps, as in Python: the second step simplifies the result of the first. */
     node = silo_node_fold(node, substituted, known, &pool, error);
     if (node != NULL)
         node = silo_node_fold(node, compiled_in, known, &pool, error);

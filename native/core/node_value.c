@@ -162,7 +162,7 @@ int silo_node_apply(uint8_t op, const int64_t *operands, int64_t *value) {
 
 /* ---- leaves ---- */
 
-/* -1 with `error`: the partial text is freed. */
+/* Fails with the text, and frees it. Returns -1. */
 static int refuse(struct silo_wording *text, silo_error *error) {
     silo_fail(error, SILO_ERROR_EXPRESSION, "%s", silo_wording_read(text));
     silo_wording_clear(text);
@@ -269,7 +269,7 @@ static int no_value(const struct silo_node *node, const int64_t *operands, int w
     return refuse(&text, error);
 }
 
-/* The depth of an expression is limited where it is read, so the recursion ends. */
+/* Recursive: the readers of files limit the depth of expressions. */
 int silo_node_evaluate(const struct silo_node *node, const struct silo_leaves *leaves,
                        int64_t *value, silo_error *error) {
     int64_t operands[2] = {0, 0};

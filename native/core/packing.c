@@ -46,7 +46,7 @@ static struct silo_packed descriptor_part(const struct silo_layout_item *item, u
                                 .rank = (uint8_t)rank};
 }
 
-/* The parts of a descriptor beside its map. */
+/* Adds a part of a descriptor other than its map. */
 static int take_part(const struct silo_layout_item *item, struct silo_packed *out,
                      silo_error *error) {
     uint8_t axis;
@@ -58,14 +58,15 @@ static int take_part(const struct silo_layout_item *item, struct silo_packed *ou
     return 0;
 }
 
-/* A map of a descriptor or an array, which becomes number `index` of the packing's. */
+/* Adds a tensor map of a descriptor or an array, and stores its form as number `index` in
+ * packing->maps. */
 static int take_map(struct silo_packing *packing, const struct silo_layout_item *item,
                     uint8_t index, struct silo_packed *out, silo_error *error) {
     const struct silo_map_form *form = item->map;
     bool good = item->type != NULL && strcmp(item->type, "tensormap") == 0 && is_slot(item->slot) &&
                 form->rank >= 1 && form->rank <= SILO_MAX_RANK;
     for (uint32_t i = 0; good && i < form->rank; i++)
-        good = form->box[i] >= 1 && form->box[i] <= 256 && /* the driver's parameters */
+        good = form->box[i] >= 1 && form->box[i] <= 256 && /* the driver's limits */
                form->axes[i] >= SILO_NO_AXIS && form->axes[i] < SILO_MAX_AXES &&
                form->element_bytes != 0;
     if (!good)
@@ -89,7 +90,7 @@ static int take_map(struct silo_packing *packing, const struct silo_layout_item 
     return 0;
 }
 
-/* A struct, which becomes number `index` of the packing's. */
+/* Adds a struct, and stores its form as number `index` in packing->structs. */
 static int take_struct(struct silo_packing *packing, const struct silo_layout_item *item,
                        uint8_t index, struct silo_packed *out, silo_error *error) {
     if (strcmp(item->type, "struct") != 0 || !is_slot(item->slot) || item->form->count == 0)
@@ -105,7 +106,7 @@ static int take_struct(struct silo_packing *packing, const struct silo_layout_it
     return 0;
 }
 
-/* Memory of a GPU, which the launch has to give. */
+/* Whether the launch must allocate this memory: only on a GPU, and if it has a size. */
 static bool takes(const struct silo_function *function, uint64_t bytes) {
     return function->device != NULL && bytes > 0;
 }
@@ -125,13 +126,13 @@ static int take_plain(const struct silo_layout_item *item, const struct silo_fun
                                     .writes = item->writes};
         if ((out->pack == SILO_PACK_SCRATCH && !takes(function, function->scratch_bytes)) ||
             (out->pack == SILO_PACK_PROFILE && !takes(function, function->profile_bytes)))
-            out->pack = SILO_PACK_SLOT; /* a null pointer */
+            out->pack = SILO_PACK_SLOT; /* not used: a null pointer is passed */
         return 0;
     }
     return silo_fail(error, SILO_ERROR_UNSUPPORTED, "not a parameter of a kernel's binary");
 }
 
-/* "member.OFFSET.SIZE" of a part; -1: no member. */
+/* Reads "member.OFFSET.SIZE"; -1 if a part has another form. */
 static int read_member(const char *part, struct silo_packed *out) {
     unsigned offset, size;
     char behind;
@@ -143,7 +144,8 @@ static int read_member(const char *part, struct silo_packed *out) {
     return 0;
 }
 
-/* A member of a struct by value: a plain parameter, written into the struct. */
+/* Adds a member of a struct by value: a plain parameter that silo_pack_gather copies into the
+ * struct. */
 static int take_member(const struct silo_layout_item *item, const struct silo_function *function,
                        struct silo_packed *out, silo_error *error) {
     if (take_plain(item, function, out, error) != 0)
@@ -158,7 +160,7 @@ static bool is_member(const char *part) {
     return strncmp(part, "member.", 7) == 0;
 }
 
-/* Room for the structs by value behind all others. */
+/* Reserves words in `params` for the structs by value, after all other parameters. */
 static void make_room(struct silo_packing *packing) {
     packing->gather_at = packing->room;
     for (uint32_t i = 0; i < packing->count; i++) {
@@ -181,7 +183,8 @@ void silo_pack_gather(const struct silo_packing *packing, void **params) {
         if (silo_begins_struct(packing, i)) {
             to = next;
             next += (packed->struct_size + 7u) / 8u * 8u;
-            memset(to, 0, packed->struct_size); /* padding is the same in every launch */
+            /* padding is zero, so that it is equal in all launches */
+            memset(to, 0, packed->struct_size);
             params[made++] = to;
         }
         memcpy(to + packed->member_at, value, silo_packed_bytes(packing, packed));
@@ -288,7 +291,8 @@ bool silo_packed_fits(const struct silo_packed *packed, uint64_t code) {
     case SILO_ABI_BOOL:
         return kind == SILO_VALUE_BOOL;
     case SILO_ABI_INT:
-        /* A wide unsigned value keeps its bits in an int64, as Triton's u64 arguments do. */
+        /* A uint64 argument above INT64_MAX is passed to an int64 parameter with the same bits, as
+         * Triton does. */
         return kind == SILO_VALUE_BOOL ||
                (kind == SILO_VALUE_INT &&
                 (bits < packed->bits || (bits == packed->bits && (!is_unsigned || bits == 64))));
@@ -307,7 +311,7 @@ bool silo_packed_fits(const struct silo_packed *packed, uint64_t code) {
     return true;
 }
 
-/* Whether the kernel writes what must not be written. */
+/* Whether the kernel would write a read-only array. */
 static bool writes_readonly(const struct silo_packed *packed, uint64_t code) {
     const unsigned kind = silo_code_kind(code);
     return packed->writes && (kind == SILO_VALUE_POINTER || kind == SILO_VALUE_DESCRIPTOR) &&
@@ -334,8 +338,8 @@ int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes
     return 0;
 }
 
-/* The word that every value of a declared parameter has, facts aside; 0 where the declaration
- * leaves it open. */
+/* Returns the word that all values of a parameter have according to its declared type, without
+ * flags; 0 if the declaration does not determine it. */
 static uint64_t declared_code(const struct silo_parameter *parameter) {
     const struct silo_dtype type = parameter->type;
     switch ((enum silo_parameter_kind)parameter->kind) {
@@ -367,7 +371,8 @@ int silo_packing_check_declared(const struct silo_packing *packing,
             packed->slot < count ? &parameters[packed->slot] : NULL;
         uint64_t code = parameter ? declared_code(parameter) : 0;
         if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
-            code |= (uint64_t)packed->rank << SILO_BLOCK_SHIFT; /* looked at in every call */
+            /* assume the expected rank, which each call checks */
+            code |= (uint64_t)packed->rank << SILO_BLOCK_SHIFT;
         if (code == 0 || !silo_packed_fits(packed, code) ||
             (packed->writes && !(parameter->flags & SILO_PARAMETER_WRITES))) {
             *index = packed->slot;

@@ -1,4 +1,4 @@
-/* The parameters of a binary, and how each is made from the arguments of a call. */
+/* Packing: how each parameter of a binary is made from the arguments of a call. */
 #ifndef SILO_PACKING_H
 #define SILO_PACKING_H
 
@@ -8,20 +8,21 @@
 #include "struct_form.h"
 #include "tensor_map.h"
 
-/* How one parameter is made. */
+/* How a parameter is made. */
 enum silo_pack {
-    SILO_PACK_SLOT, /* the low bytes of the slot */
-    SILO_PACK_FP32, /* the slot holds a double */
+    SILO_PACK_SLOT, /* the low bytes of an argument's slot */
+    SILO_PACK_FP32, /* the slot holds a double, which is narrowed */
     SILO_PACK_FP16,
     SILO_PACK_BF16,
-    SILO_PACK_SCRATCH, /* the address of scratch memory taken for this launch */
+    SILO_PACK_SCRATCH, /* address of scratch memory allocated for this launch */
     SILO_PACK_PROFILE,
     SILO_PACK_DESCRIPTOR, /* a part of a tensor descriptor */
-    SILO_PACK_STRUCT,     /* address, extents and strides of an array, by value */
+    SILO_PACK_STRUCT,     /* a struct by value: address, extents and strides of an array */
     SILO_PACK_ARRAY_MAP,  /* the tensor map of an array */
 };
 
-/* The binary's parameter in that place; checked when a binding enters the guard table. */
+/* The kind of argument that a parameter of the binary needs. Checked when a binding is added to the
+ * guard's table. */
 enum silo_abi {
     SILO_ABI_POINTER,
     SILO_ABI_BOOL,
@@ -31,110 +32,114 @@ enum silo_abi {
     SILO_ABI_NULL,
     SILO_ABI_DESCRIPTOR,
     SILO_ABI_STRUCT,
-    SILO_ABI_ARRAY, /* an array with an address and a shape, of which a map is made */
+    SILO_ABI_ARRAY, /* an array with address and shape, for a tensor map */
 };
 
-/* Structs of one binary: their words lie on the stack of a launch. */
+/* The most structs of a binary: a launch keeps their words on the stack. */
 #define SILO_MAX_STRUCTS 64
 
-/* Bytes of a struct by value: of all parameters of a kernel on GPUs since CUDA 12.1. */
+/* The most bytes of a struct by value: the limit for all parameters of a GPU kernel since CUDA
+ * 12.1. */
 #define SILO_MAX_STRUCT 32764
 
-/* The slot that holds zero: a null pointer, for scratch memory that is not used. */
+/* In place of a slot's index: a slot that holds 0, the null pointer for scratch memory that is not
+ * used. */
 #define SILO_SLOT_NULL (-1)
 
 struct silo_packed {
-    int16_t slot;   /* index of the launcher's parameter, or SILO_SLOT_NULL */
+    int16_t slot;   /* index of the kernel's parameter, or SILO_SLOT_NULL */
     uint8_t pack;   /* enum silo_pack */
     uint8_t abi;    /* enum silo_abi */
-    uint8_t bits;   /* of the ABI type */
+    uint8_t bits;   /* size of the ABI type */
     uint8_t writes; /* the kernel writes through this pointer */
-    /* Only for a descriptor: */
+    /* Used only for parts of a descriptor: */
     uint8_t part; /* enum silo_part */
-    uint8_t axis; /* axis of a shape or stride; or the index of a tensor map or of a struct of the
-                     packing */
+    uint8_t axis; /* axis of an extent or stride; for a tensor map or a struct, its index in `maps`
+                     or `structs` */
     uint8_t rank;
-    /* Only for a member of a struct that is passed by value, as one parameter: */
-    uint16_t member_at;   /* its offset */
-    uint16_t struct_size; /* bytes of the struct; 0: a parameter of its own */
+    /* Used only for members of a struct by value, which is a single parameter of the binary: */
+    uint16_t member_at;   /* offset of the member */
+    uint16_t struct_size; /* bytes of the struct; 0: not a member */
 };
 
-/* All parameters of a binary, in its order. Never changes once it is made. */
+/* All parameters of a binary in order. Constant once it is made. */
 struct silo_packing {
     uint32_t count;
-    uint32_t room; /* the number of places in `params` of silo_pack: `count`, then its structs */
-    bool takes_scratch; /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
-    bool gathers; /* some are members of structs: the binary has fewer parameters than `count` */
-    uint32_t gather_at;         /* the word of `params` behind which these structs are written */
-    struct silo_packed *packed; /* owned */
-    struct silo_map_form *maps; /* owned; NULL: none */
-    struct silo_struct_form *structs; /* owned; NULL: none */
+    uint32_t room; /* words needed in `params` of silo_pack: `count` and the structs after them */
+    bool takes_scratch; /* some parameter is made by SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
+    bool gathers; /* some entries are members of structs, so that the binary has fewer parameters
+                     than `count` */
+    uint32_t gather_at;               /* index in `params` of the first word for these structs */
+    struct silo_packed *packed;       /* owned */
+    struct silo_map_form *maps;       /* owned; NULL if there are none */
+    struct silo_struct_form *structs; /* owned; NULL if there are none */
 };
 
-/* ---- how one is made ---- */
+/* ---- making a packing ---- */
 
-/* One parameter of a binary, as its maker describes it. */
+/* A parameter of a binary, as silo_packing_init receives it. */
 struct silo_layout_item {
     const char *type; /* "ptr", "i1", "i8" to "u64", "fp16" to "fp64", "scratch", "profile", or
                          "tensormap", "struct", "empty" */
-    const char *part; /* of a descriptor: "base", "shape.0", ...; of a struct by value
-                         "member.OFFSET.SIZE"; NULL: neither */
-    int32_t slot;     /* index of the launcher's parameter; unused for scratch memory */
-    uint32_t rank;    /* of the descriptor of a part */
-    bool writes;      /* the kernel writes through it */
-    const struct silo_map_form *map;     /* how a "tensormap" is encoded; else NULL */
-    const struct silo_struct_form *form; /* the members of a "struct"; else NULL */
+    const char *part; /* part of a descriptor ("base", "shape.0", ...) or member of a struct by
+                         value ("member.OFFSET.SIZE"); else NULL */
+    int32_t slot;     /* index of the kernel's parameter; unused for scratch memory */
+    uint32_t rank;    /* rank of the descriptor, for a part of it */
+    bool writes;      /* the kernel writes through this parameter */
+    const struct silo_map_form *map;     /* encoding of a "tensormap"; else NULL */
+    const struct silo_struct_form *form; /* members of a "struct"; else NULL */
 };
 
-/* A packing of `count` parameters of `function`, which states whether it needs scratch memory. -1
- * with SILO_ERROR_MEMORY, or with SILO_ERROR_UNSUPPORTED and the fault; then `*wrong` is the number
- * of the faulty item, -1: none. Clear it either way. */
+/* Makes a packing of `count` parameters for `function`, which gives the sizes of scratch memory.
+ * Returns -1 with SILO_ERROR_MEMORY, or with SILO_ERROR_UNSUPPORTED and `*wrong` as the number of
+ * the invalid item (-1 if the fault is not in an item). The packing must be cleared in either case.
+ */
 int silo_packing_init(struct silo_packing *packing, const struct silo_layout_item *items,
                       size_t count, const struct silo_function *function, int32_t *wrong,
                       silo_error *error);
 void silo_packing_clear(struct silo_packing *packing);
 
-/* Bytes of a packed parameter's value, without padding. */
+/* Returns the bytes of a parameter's value, without padding. */
 uint32_t silo_packed_bytes(const struct silo_packing *packing, const struct silo_packed *packed);
 
-/* ---- the needs of a binary ---- */
+/* ---- checking arguments ---- */
 
-/* Whether an argument with this word can be passed in that place. An argument that its word leaves
- * open (the value of an int64 that a kernel takes as int32) is refused: the binding will serve
- * every later call with the same word. */
+/* Whether an argument with this word can be passed as this parameter. Returns false if that depends
+ * on more than the word (for example on the value of an int64 that is passed as int32), because the
+ * binding serves all later calls with the same word. */
 bool silo_packed_fits(const struct silo_packed *packed, uint64_t code);
 
-/* The expected argument, for people: "an array", "an int32". `buffer` of 64 bytes is used or not.
- * */
+/* Returns the expected argument for messages: "an array", "an int32". May use `buffer`, which has
+ * 64 bytes. */
 const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, size_t size);
 
-/* Whether arguments fit, by their words, one a parameter of the launcher. 0; or -1 with `*index`
- * the parameter and `*wanted` its need ("an int32"); NULL: unknown parameter, because the packing
- * was made for another launcher. */
+/* Checks the words of all arguments, one for each parameter of the kernel. Returns 0; or -1 with
+ * the parameter in `*index` and the expected argument in `*wanted` ("an int32"), which is NULL if
+ * the kernel has no such parameter. */
 int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes, int32_t count,
                        char *buffer, size_t size, int32_t *index, const char **wanted);
 
-/* Whether every call of these parameters fits, by their declared types alone, so that none needs a
- * guard. 0; or -1 with `*index` the first that does not. */
+/* Checks that all calls fit by the declared types of the parameters, so that no guard is needed.
+ * Returns 0, or -1 with the first parameter that does not fit in `*index`. */
 int silo_packing_check_declared(const struct silo_packing *packing,
                                 const struct silo_parameter *parameters, int32_t count,
                                 int32_t *index);
 
-/* ---- a call ---- */
+/* ---- packing the parameters of a call ---- */
 
-/* A call's data about its arguments. */
+/* The values of a call's arguments. */
 struct silo_values {
-    uint64_t *slots;   /* one a parameter: integers sign-extended, floats as doubles, addresses, the
-                          index of a descriptor; slots[SILO_SLOT_NULL] is 0 */
+    uint64_t *slots; /* for each parameter: an integer sign-extended, a float as double, an address,
+                        or the index of a descriptor; slots[SILO_SLOT_NULL] is 0 */
     uint64_t *scratch; /* addresses of scratch and profiling memory */
     struct silo_descriptor *descriptors;
-    /* For each parameter: number of axes, extents and strides of an array whose layout the guard
-     * holds; empty for others. NULL: for no parameter. */
+    /* For each parameter: number of axes, extents and strides if it is an array whose layout is in
+     * the key or is passed; else NULL. May be NULL as a whole. */
     const uint64_t *const *layouts;
 };
 
-/* The address of the encoded map of the descriptor or array of parameter `slot`, as long as the
- * launch needs it; NULL: no map, and the function keeps the reason. */
+/* Returns the address of the encoded tensor map for the descriptor or array of parameter `slot`,
+ * valid for the launch. After an error it returns NULL and keeps the reason. */
 typedef void *silo_map_function(void *context, int32_t slot, const struct silo_map_form *form);
 
 #define SILO_ALL_PACKED (-1)
@@ -150,7 +155,8 @@ SILO_INLINE void *silo_pack_part(const struct silo_packing *packing,
     return silo_descriptor_part(descriptor, packed->part, packed->axis);
 }
 
-/* Write a struct behind the parameters; its address, or NULL if it cannot be written. */
+/* Writes a struct to the words after the parameters. Returns its address, or NULL if it cannot be
+ * written. */
 SILO_INLINE void *silo_pack_struct(const struct silo_packing *packing,
                                    const struct silo_packed *packed,
                                    const struct silo_values *values, void **params) {
@@ -160,21 +166,23 @@ SILO_INLINE void *silo_pack_struct(const struct silo_packing *packing,
     return silo_struct_write(&packing->structs[packed->axis], address, layout, to) ? to : NULL;
 }
 
-/* Whether packed parameter `i` begins a struct by value: the members of one follow each other with
- * rising offsets. */
+/* Whether entry `i` is the first member of a struct by value. The members of a struct are adjacent,
+ * with increasing offsets. */
 SILO_INLINE bool silo_begins_struct(const struct silo_packing *packing, uint32_t i) {
     const struct silo_packed *own = &packing->packed[i], *before = own - 1;
     return own->struct_size != 0 && (i == 0 || before->struct_size != own->struct_size ||
                                      own->member_at <= before->member_at);
 }
 
-/* Join the members of structs by value: afterwards `params` has the binary's own parameters. */
+/* Copies the members of structs by value together. Afterwards `params` has the parameters of the
+ * binary. */
 void silo_pack_gather(const struct silo_packing *packing, void **params);
 
-/* Point `params` (`room` of the packing) at the values of a launch. They are in the memory of
- * `values`: floats are narrowed in their slots, which are not read afterwards. SILO_ALL_PACKED; or
- * the number of a parameter without a map: `map` returned NULL, or the descriptor or the array has
- * other axes (silo_pack_refuse; only a call without a guard gets there). */
+/* Fills `params` (of packing->room words) with pointers to the values of a launch. The values stay
+ * in the memory of `values`: floats are narrowed in their slots, which must not be read afterwards.
+ * Returns SILO_ALL_PACKED, or the number of a parameter that cannot be made: `map` returned NULL,
+ * or the descriptor or array has other axes than the binary expects (see silo_pack_refuse; possible
+ * only in calls without a guard). */
 SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct silo_values *values,
                               void **params, silo_map_function *map, void *context) {
     for (uint32_t i = 0; i < packing->count; i++) {
@@ -227,8 +235,8 @@ SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct s
     return SILO_ALL_PACKED;
 }
 
-/* The error of parameter `number` if the descriptor or the array has other axes:
- * SILO_ERROR_SHAPE; -1. */
+/* Fills `error` for parameter `number`, whose descriptor or array has other axes than expected:
+ * SILO_ERROR_SHAPE. Returns -1. */
 int silo_pack_refuse(const struct silo_packing *packing, const struct silo_values *values,
                      int32_t number, const char *kernel, const char *argument, silo_error *error);
 

@@ -24,7 +24,7 @@ int silo_plan_places(const struct silo_packing *packing, const struct silo_binar
     return 0;
 }
 
-/* Values of one replay; -1 with the error. */
+/* Computes the values of a replay. Returns -1 with the error. */
 static int evaluate(const struct silo_plan_form *form, const struct silo_plan_arguments *arguments,
                     uint64_t *values, silo_error *error) {
     for (uint32_t i = 0; i < form->value_count; i++) {
@@ -85,13 +85,13 @@ void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes) {
         memcpy(to, &word, bytes < sizeof word ? bytes : sizeof word);
 }
 
-/* Shapes and strides of a kernel's arrays, for grids that read them. */
+/* Shapes and strides of the arrays of a kernel, for grids that read them. */
 struct arrays {
     const int64_t *shapes[SILO_MAX_PARAMETERS], *strides[SILO_MAX_PARAMETERS];
     int32_t ndims[SILO_MAX_PARAMETERS], itemsizes[SILO_MAX_PARAMETERS];
 };
 
-/* The extents and strides of a descriptor that a grid reads. */
+/* Computes the extents and strides of a descriptor, for a grid that reads them. */
 static void read_described(const struct silo_plan_made *made, const uint64_t *values,
                            int64_t shape[SILO_MAX_RANK], int64_t strides[SILO_MAX_RANK]) {
     for (uint32_t axis = 0; axis < made->descriptor.rank; axis++) {
@@ -106,8 +106,8 @@ SILO_INLINE uint64_t slot_of(const struct silo_plan_grid *grid, const uint64_t *
     return grid->slot_value[i] >= 0 ? values[grid->slot_value[i]] : grid->slots[i];
 }
 
-/* A grid of usual axes, from the slots that these read alone; false: silo_grid_evaluate finds out.
- */
+/* Evaluates a grid whose axes are all of the usual kind (struct silo_usual_axis) from the slots
+ * that they read. Returns false if silo_grid_evaluate must be called. */
 SILO_INLINE bool usual(const struct silo_plan_grid *grid, const uint64_t *values, int64_t dims[3]) {
     uint64_t slots[SILO_MAX_PARAMETERS];
     for (int32_t i = 0; i < grid->declared->axes; i++) {
@@ -219,7 +219,7 @@ static int make_struct(const struct silo_plan_made *made,
     return 0;
 }
 
-/* The values of the map; -1 with `why`. */
+/* Fills `out` with the values from which the tensor map is made. -1 with `why`. */
 static int describe(const struct silo_plan_made *made, const struct silo_plan_arguments *arguments,
                     const uint64_t *values, struct silo_descriptor *out, silo_error *why) {
     if (made->argument >= 0) {
@@ -230,7 +230,7 @@ static int describe(const struct silo_plan_made *made, const struct silo_plan_ar
     }
     *out = made->descriptor;
     if (values == NULL)
-        return 0; /* as it was read */
+        return 0; /* without values: the descriptor as it was recorded */
     if (made->address >= 0)
         out->address = values[made->address];
     for (uint32_t axis = 0; axis < out->rank; axis++) {
@@ -250,11 +250,12 @@ int silo_plan_make(const struct silo_plan_made *made, struct silo_gpu_device *de
     silo_error why = {.code = SILO_OK};
     if (made->form != NULL)
         return make_struct(made, arguments, values[made->address], block, error);
-    memset(&now, 0, sizeof now); /* compared as bytes */
+    memset(&now, 0, sizeof now); /* padding, too: compared with memcmp */
     if (describe(made, arguments, values, &now, &why) != 0)
         return refuse_made(made, &why, error);
     if (made->map == NULL || memcmp(&now, made->last, sizeof now) == 0)
-        return 0; /* of a descriptor that is taken apart: it is checked */
+        return 0; /* without a map, the descriptor is only checked: its parts are separate
+                     parameters */
     if (silo_tensor_map_encode(device, made->map, &now, map, &why) != 0)
         return refuse_made(made, &why, error);
     memcpy(block + made->at, map, sizeof map);
@@ -320,7 +321,7 @@ void silo_plan_overlaps(const struct silo_plan_form *form,
     }
 }
 
-/* All memories that share bytes with one of those. */
+/* Returns the bits of all memories that share bytes with one of `memories`. */
 static uint64_t around(uint64_t memories, const uint64_t *overlaps) {
     uint64_t all = 0;
     for (; memories != 0; memories &= memories - 1)
@@ -352,7 +353,7 @@ int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
                     const struct silo_plan_effects *effects, const uint64_t *overlaps,
                     silo_error *error) {
     const size_t words = ((size_t)count + 63) / 64;
-    /* For each node, a bit for every node that is done before it, directly or through others. */
+    /* For each node, a bit for every node that is done before it, directly or indirectly. */
     uint64_t *before = effects != NULL ? calloc(count, words * sizeof *before) : NULL;
     uint32_t *after = malloc((size_t)count * sizeof *after + 1);
     int result = (effects != NULL && before == NULL) || after == NULL ? -1 : 0;

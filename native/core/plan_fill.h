@@ -1,7 +1,8 @@
-/* A plan, from the arguments of a replay to the block that a backend launches (plan_backend.h).
+/* Fills the block of a plan (plan_backend.h) from the arguments of a replay.
  *
- * A form is the result of one recording of a plan: its nodes, the values that follow from the
- * plan's arguments, their conditions, and their destinations. It never changes once it is made. */
+ * A form is made by recording a plan once: its nodes, the values computed from the plan's
+ * arguments, the conditions on these values, and where they go. It does not change once it is made.
+ */
 #ifndef SILO_PLAN_FILL_H
 #define SILO_PLAN_FILL_H
 
@@ -11,152 +12,164 @@
 #include "plan_backend.h"
 #include "tensor_map.h"
 
-/* Arguments of a plan, values and pieces of memory of a form. */
+/* Limits: arguments of a plan; values and memories of a form. */
 #define SILO_PLAN_ARGUMENTS 64
 #define SILO_PLAN_VALUES 1024
 #define SILO_PLAN_MEMORIES 64
 #define SILO_PLAN_NODES 16384
 
-/* The arguments of one replay. */
+/* The arguments of a replay. */
 struct silo_plan_arguments {
-    silo_bindings bindings;     /* a slot an argument: integers as values, extents of arrays */
-    const uint64_t *words;      /* one each: an integer, the bits of a double, an address */
-    const uint64_t *low, *high; /* of arrays: the memory from the first byte to behind the last */
+    silo_bindings bindings; /* a slot for each argument, with integers and the shapes of arrays */
+    const uint64_t *words;  /* for each argument: an integer, the bits of a double, or an address */
+    /* for arrays: addresses of the first byte and of the byte after the last */
+    const uint64_t *low, *high;
 };
 
 enum silo_plan_value_kind {
-    SILO_PLAN_GIVEN,    /* the word of an argument */
-    SILO_PLAN_MOVED,    /* the address of an array and a constant */
-    SILO_PLAN_COMPUTED, /* a program over the arguments */
+    SILO_PLAN_GIVEN,    /* an argument's word, unchanged */
+    SILO_PLAN_MOVED,    /* an array's address plus a constant */
+    SILO_PLAN_COMPUTED, /* the result of a program over the arguments */
 };
 
 struct silo_plan_value {
     uint8_t kind; /* enum silo_plan_value_kind */
     int16_t argument;
-    int32_t count; /* of the program */
+    int32_t count; /* instructions of the program */
     int64_t offset;
     silo_instruction *program; /* owned */
 };
 
-/* A condition on a value for the form to serve a replay. */
+/* A condition on a value. If it does not hold, the form cannot serve the replay. */
 struct silo_plan_check {
     uint32_t value;
-    bool fixed; /* the value is `word`; else its word as an argument of a kernel is */
-    bool keyed; /* and its further word in the guard is `key` */
+    bool fixed; /* the value must equal `word`; otherwise its guard word as a kernel's argument must
+                 */
+    bool keyed; /* its second guard word (silo_key_word) must equal `key`, too */
     struct silo_parameter parameter;
     uint64_t word, key;
 };
 
-/* A value that goes into the block. */
+/* Copies a value into the block as a parameter. */
 struct silo_plan_move {
     uint32_t value;
-    uint32_t at;   /* byte of the block */
-    uint8_t bytes; /* of the parameter */
+    uint32_t at;   /* offset in the block */
+    uint8_t bytes; /* size of the parameter */
     uint8_t pack;  /* enum silo_pack */
 };
 
-/* A parameter that is made of an array, or of a tensor descriptor: a tensor map or a struct. */
+/* A parameter that is made from an array or a tensor descriptor: a tensor map or a struct. */
 struct silo_plan_made {
-    uint32_t at;        /* byte of the block */
-    const char *kernel; /* borrowed, like the next: for messages */
+    uint32_t at;        /* offset in the block */
+    const char *kernel; /* borrowed, for messages; so is `name` */
     const char *name;
-    const struct silo_map_form *map;     /* borrowed of the binding; NULL: a struct */
-    const struct silo_struct_form *form; /* borrowed as well */
-    int32_t argument;                    /* of an array: which argument of the plan */
-    int32_t address;                     /* of an array or descriptor: the value, -1: as recorded */
-    struct silo_descriptor descriptor;   /* as recorded */
-    struct silo_dtype type;              /* of its elements */
-    int32_t shape[SILO_MAX_RANK], strides[SILO_MAX_RANK]; /* values, -1: as recorded */
-    struct silo_descriptor *last; /* owned: the source of the map in the block; rank 0: none */
+    const struct silo_map_form *map;     /* borrowed from the binding; NULL for a struct */
+    const struct silo_struct_form *form; /* borrowed from the binding; NULL for a tensor map */
+    int32_t argument;                    /* for an array: number of the plan's argument; else -1 */
+    int32_t address; /* number of the value that is the address; -1: as recorded */
+    struct silo_descriptor descriptor;                    /* the descriptor as recorded */
+    struct silo_dtype type;                               /* type of the elements */
+    int32_t shape[SILO_MAX_RANK], strides[SILO_MAX_RANK]; /* numbers of values; -1: as recorded */
+    struct silo_descriptor *last; /* owned: the descriptor that the map in the block was made from;
+                                     rank 0 if none was */
 };
 
-/* A grid that is not the same in every replay. */
+/* A grid that may differ between replays. */
 struct silo_plan_grid {
     uint32_t node;
-    const struct silo_grid_programs *declared; /* borrowed of the node's binding; NULL: by values */
-    int32_t axis[3]; /* of a grid by values: which, or -1: the extent below */
+    const struct silo_grid_programs *declared; /* borrowed from the node's binding: a declared grid;
+                                                  NULL: the grid is made from values */
+    /* for a grid made from values: number of each dimension's value; -1: `extent` */
+    int32_t axis[3];
     int64_t extent[3];
-    uint64_t most;       /* programs that the node's scratch memory is for; 0: any number */
-    int32_t count;       /* parameters of the kernel */
-    uint64_t *slots;     /* owned: of a declared grid, the arguments of the kernel as recorded */
-    uint64_t *codes;     /* owned: their words */
-    int32_t *slot_value; /* owned: the value in place of each, -1: as recorded */
-    int32_t *arrays;     /* owned: of each array that it reads, which argument of the plan */
-    /* Owned: of each, the tensor descriptor in its place, of rank 0 where it is an array. */
+    uint64_t most;   /* the most programs that the node's scratch memory is for; 0: no limit */
+    int32_t count;   /* number of the kernel's parameters */
+    uint64_t *slots; /* owned, for a declared grid: the kernel's arguments as recorded */
+    uint64_t *codes; /* owned: the guard words of these arguments */
+    /* owned: number of the value that replaces each argument; -1: as recorded */
+    int32_t *slot_value;
+    /* owned: for each array that the grid reads, the number of the plan's argument */
+    int32_t *arrays;
+    /* Owned: for each of these arrays, the tensor descriptor if it is one; rank 0 for an array. */
     struct silo_plan_made *described;
 };
 
-/* The places of a launch's parameters behind its struct silo_plan_values: as the driver states
- * them, or else as C lays them out; on a CPU each begins at a multiple of 8 bytes. `end`: the byte
- * behind the last. -1 if the driver states another number of parameters, which is `stated` then. */
+/* Computes the place of each parameter after the node's struct silo_plan_values: as the driver
+ * reports them, or else as C lays them out; on a CPU each begins at a multiple of 8 bytes. `*end`
+ * is the offset after the last byte. Returns -1 if the driver reports another number of parameters,
+ * which is written to `*stated`. */
 int silo_plan_places(const struct silo_packing *packing, const struct silo_binary *binary,
                      const struct silo_function *function, bool on_cpu,
                      struct silo_parameter_place *places, size_t *end, int64_t *stated);
 
-/* Memory that nodes use: an argument's, or memory that the plan holds. */
+/* Memory that nodes use: an argument of the plan, or a constant range of addresses. */
 struct silo_plan_memory {
-    int32_t argument; /* -1: low to high */
+    int32_t argument; /* number of the argument; -1: the memory from `low` to `high` */
     uint64_t low, high;
 };
 
 struct silo_plan_form {
     uint32_t value_count, check_count, move_count, grid_count, node_count, memory_count, made_count;
     uint32_t block_bytes;
-    struct silo_gpu_device *device; /* of its nodes; NULL: a CPU */
-    struct silo_plan_value *values; /* these are owned */
+    struct silo_gpu_device *device; /* device of the nodes; NULL for the CPU */
+    struct silo_plan_value *values; /* this array and those below are owned */
     struct silo_plan_check *checks;
     struct silo_plan_move *moves;
     struct silo_plan_grid *grids;
     struct silo_plan_made *made;
     struct silo_plan_node *nodes;
     struct silo_plan_memory memories[SILO_PLAN_MEMORIES];
-    uint64_t overlaps[SILO_PLAN_MEMORIES]; /* of each memory, those that it shared bytes with */
+    uint64_t overlaps[SILO_PLAN_MEMORIES]; /* for each memory, bits of those with which it shared
+                                              bytes when recorded */
 };
 
-/* What came of filling a block. */
+/* The result of filling a block. */
 enum silo_plan_filled {
     SILO_PLAN_FILLED,
-    SILO_PLAN_OTHER_FORM, /* a check does not hold: `*check`, or scratch memory is too small */
-    SILO_PLAN_REFUSED,    /* the error says why: a grid, a tensor map */
+    SILO_PLAN_OTHER_FORM, /* check number `*check` does not hold, or scratch memory is too small:
+                             another form is needed */
+    SILO_PLAN_REFUSED,    /* `error` is filled: a grid or a tensor map is invalid */
 };
 
-/* Evaluate everything and write it to the block, which has the constants. */
+/* Computes all values and writes them to the block, in which the constants are set already. */
 enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
                                      const struct silo_plan_arguments *arguments, uint8_t *block,
                                      uint32_t *check, silo_error *error);
 
-/* Whether something of a parameter is not the same in every replay. */
+/* Whether the parameter may differ between replays. */
 bool silo_plan_made_varies(const struct silo_plan_made *made);
 
-/* Make one parameter, with the values of a replay or (NULL) as it was recorded. -1 with `error`. */
+/* Makes a parameter in the block from the values of a replay, or as it was recorded if `values` is
+ * NULL. -1 with `error`. */
 int silo_plan_make(const struct silo_plan_made *made, struct silo_gpu_device *device,
                    const struct silo_plan_arguments *arguments, const uint64_t *values,
                    uint8_t *block, silo_error *error);
 
-/* The bytes of one parameter, at most 8, from the word of an argument. */
+/* Writes a parameter of at most 8 bytes from an argument's word. */
 void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes);
 
-/* Which memories share bytes: `overlaps` of a form. */
+/* Computes which memories share bytes, in the form of `overlaps` of struct silo_plan_form. */
 void silo_plan_overlaps(const struct silo_plan_form *form,
                         const struct silo_plan_arguments *arguments, uint64_t *overlaps);
 
-/* The effects of a node on memories: bits by their numbers; `alone`: unknown. */
+/* The memories that a node reads and writes, as bits by their numbers. `alone`: unknown, so that
+ * the node must run alone. */
 struct silo_plan_effects {
     uint64_t reads, writes;
     bool alone;
 };
 
-/* Let a node wait for these: a copy, owned by the node. -1 with SILO_ERROR_MEMORY. */
+/* Makes a node wait for the nodes `after`, which are copied. -1 with SILO_ERROR_MEMORY. */
 int silo_plan_wait_for(struct silo_plan_node *node, const uint32_t *after, uint32_t count,
                        silo_error *error);
 
-/* Give each node the nodes it waits for: by effects, or (`effects` NULL) the one before it. The
- * arrays are owned by the nodes. -1 with SILO_ERROR_MEMORY. */
+/* Decides which earlier nodes each node waits for: those whose effects conflict with its own, or
+ * the one before it if `effects` is NULL. The nodes own the arrays. -1 with SILO_ERROR_MEMORY. */
 int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
                     const struct silo_plan_effects *effects, const uint64_t *overlaps,
                     silo_error *error);
 
-/* Free the form's memory, `places` and `after` of its nodes included. */
+/* Frees the form's memory, including `places` and `after` of its nodes. */
 void silo_plan_form_clear(struct silo_plan_form *form);
 
 #endif

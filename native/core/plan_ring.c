@@ -16,9 +16,9 @@
 
 /* ---- the kernel ---- */
 
-/* Held while the kernel is loaded, and for `retired`. */
+/* Held while the kernel is loaded, and to access `retired`. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* One for each device; never given back. */
+/* The updating kernel on each device; never unloaded. */
 static struct {
     struct silo_function *function;
     struct silo_binary *binary;
@@ -28,7 +28,7 @@ void silo_plan_rings_renew(void) {
     pthread_mutex_init(&lock, NULL);
 }
 
-/* The compiled code for this device, or the text for the driver's compiler. */
+/* Returns the compiled code for this device if there is one, else PTX for the driver's compiler. */
 static const void *updater_code(const struct silo_gpu_device *device, size_t *size) {
     int number = 0;
     if (sscanf(device->arch, "sm_%d", &number) == 1 &&
@@ -42,7 +42,7 @@ static const void *updater_code(const struct silo_gpu_device *device, size_t *si
     return updater_ptx;
 }
 
-/* Call it with `lock` held. */
+/* The caller holds `lock`. */
 static int load_updater(struct silo_gpu_device *device, silo_error *error) {
     struct silo_function *function = calloc(1, sizeof *function);
     size_t size;
@@ -80,7 +80,7 @@ static int fail(silo_error *error, const struct silo_gpu_device *device, const c
     return silo_gpu_fail(error, device->gpu, SILO_ERROR_LAUNCH, what, code);
 }
 
-/* Between `enter` and `leave`. */
+/* Called between silo_gpu_enter and silo_gpu_leave. */
 static void free_memory(const struct silo_plan_ring *ring) {
     const struct silo_gpu *gpu = ring->device->gpu;
     if (ring->event != NULL)
@@ -91,7 +91,8 @@ static void free_memory(const struct silo_plan_ring *ring) {
         gpu->memory_free(ring->address);
 }
 
-/* The kernel's memory beside the blocks: a struct silo_plan_device, then nodes, then runs. */
+/* Writes the kernel's state in device memory: a struct silo_plan_device, then the nodes, then the
+ * runs. */
 int silo_plan_ring_write(const struct silo_plan_ring *ring,
                          const struct silo_plan_device_node *nodes, uint32_t count,
                          const struct silo_plan_run *runs, uint32_t run_count, silo_error *error) {
@@ -131,18 +132,18 @@ int silo_plan_ring_write(const struct silo_plan_ring *ring,
 int silo_plan_ring_make(struct silo_plan_ring *ring, struct silo_gpu_device *device, size_t stride,
                         uint32_t slots, uint32_t count, uint32_t run_count, silo_error *error) {
     const struct silo_gpu *gpu = device->gpu;
-    /* The kernel reads whole 16 bytes. */
+    /* Rounded up to 16: the kernel reads 16 bytes at a time. */
     const size_t device_bytes =
         (sizeof(struct silo_plan_device) + count * sizeof(struct silo_plan_device_node) +
          run_count * sizeof(struct silo_plan_run) + 15) /
         16 * 16;
-    const size_t report_bytes = 128; /* cache lines that the device alone writes */
+    const size_t report_bytes = 128; /* cache lines that only the device writes */
     *ring = (struct silo_plan_ring){
         .device = device, .stride = stride, .slots = 1, .wait_ns = LONGEST_WAIT_NS};
     while (ring->slots < slots)
         ring->slots *= 2;
     void *pinned = NULL;
-    int code = gpu->event_create(&ring->event, 2 /* without timing, in both drivers */);
+    int code = gpu->event_create(&ring->event, 2 /* 2: without timing, in both drivers */);
     if (code == 0)
         code = gpu->host_alloc(&pinned, report_bytes + ring->slots * stride);
     if (code == 0) {
@@ -182,7 +183,8 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Fails if the context is lost or this is a forked child: then the awaited kernel never runs. */
+/* Fails if the context is lost, or in a forked child: the kernel that this thread waits for will
+ * never run then. */
 static int check_context(const struct silo_plan_ring *ring, silo_error *error) {
     const int code = ring->device->gpu->event_query(ring->event);
     return code == 0 || code == SILO_GPU_NOT_READY
@@ -217,7 +219,7 @@ uint8_t *silo_plan_ring_block(struct silo_plan_ring *ring, silo_error *error) {
     return ring->blocks + (ring->replays & (ring->slots - 1)) * ring->stride;
 }
 
-/* ---- the end ---- */
+/* ---- retired rings ---- */
 
 struct retired {
     struct retired *next;
@@ -226,8 +228,8 @@ struct retired {
 
 static struct retired *retired; /* owned */
 
-/* Not in a forked child, and not while the process ends: the driver is not called then. A ring
- * whose device failed stays. */
+/* Whether a ring can be freed: all its replays are done, and the driver may be called (not in a
+ * forked child, and not while the process ends). A ring whose device failed is never freed. */
 static bool ready(const struct silo_plan_ring *ring) {
     return !ring->device->gpu->inherited && !silo_gpu_ending() && done(ring) == ring->replays;
 }
@@ -235,7 +237,7 @@ static bool ready(const struct silo_plan_ring *ring) {
 static void free_ring(const struct silo_plan_ring *ring) {
     struct silo_gpu_scope scope;
     if (silo_gpu_enter(ring->device, &scope) != 0)
-        return; /* the context is gone, and the memory with it */
+        return; /* the context is gone, and its memory with it */
     free_memory(ring);
     silo_gpu_leave(&scope);
 }
@@ -265,7 +267,7 @@ void silo_plan_rings_sweep(void) {
 void silo_plan_ring_retire(const struct silo_plan_ring *ring) {
     struct retired *entry = malloc(sizeof *entry); /* owned by the list */
     if (entry == NULL)
-        return; /* the memory stays */
+        return; /* out of memory: the ring is never freed */
     entry->ring = *ring;
     pthread_mutex_lock(&lock);
     entry->next = retired;

@@ -32,7 +32,8 @@ int silo_plan_scratch_open(struct silo_plan_scratch *scratch, struct silo_gpu_de
         struct silo_plan_piece *piece = &pieces[i];
         const uint64_t align = piece->align > 0 ? piece->align : 1;
         uint64_t all;
-        piece->address = (bytes + align - 1) / align * align; /* an offset for now */
+        /* the offset; the address is added below */
+        piece->address = (bytes + align - 1) / align * align;
         if (__builtin_mul_overflow(piece->each, piece->programs, &all) ||
             __builtin_add_overflow(piece->address, all, &bytes) || bytes > INT64_MAX)
             return too_large(piece, error);
@@ -61,7 +62,7 @@ void silo_plan_scratch_close(struct silo_plan_scratch *scratch) {
     struct silo_gpu_scope scope;
     if (scratch->device != NULL && !scratch->device->gpu->inherited && !silo_gpu_ending() &&
         silo_gpu_enter(scratch->device, &scope) == 0) {
-        scratch->device->gpu->memory_free(scratch->address); /* which waits */
+        scratch->device->gpu->memory_free(scratch->address); /* waits for the device */
         silo_gpu_leave(&scope);
     }
     scratch->device = NULL;

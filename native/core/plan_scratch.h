@@ -1,11 +1,13 @@
-/* Scratch memory of the kernels of a plan on a GPU. It is the plan's own, a piece for each node and
- * kind, so that nodes may run at the same time; replays of one graph run one after the other. */
+/* Scratch memory for the kernels of a plan on a GPU. It belongs to the plan, with a piece for each
+ * node and kind of memory, so that nodes can run at the same time. Replays of a graph run one after
+ * the other, and share it. */
 #ifndef SILO_PLAN_SCRATCH_H
 #define SILO_PLAN_SCRATCH_H
 
 #include "plan_backend.h"
 
-/* One piece: `each` bytes for each of up to `programs` programs, at a multiple of `align`. */
+/* A piece of scratch memory: `each` bytes for each of up to `programs` programs, aligned to
+ * `align`. */
 struct silo_plan_piece {
     const char *kernel; /* for messages */
     uint64_t each, programs;
@@ -14,25 +16,27 @@ struct silo_plan_piece {
 };
 
 struct silo_plan_scratch {
-    struct silo_gpu_device *device; /* NULL: nothing is held */
+    struct silo_gpu_device *device; /* NULL if no memory is allocated */
     uint64_t address;
 };
 
-/* The programs of a grid; UINT64_MAX where 64 bits do not hold them. */
+/* Returns the number of programs of a grid; UINT64_MAX if it does not fit 64 bits. */
 uint64_t silo_plan_programs(const uint32_t grid[3]);
 
-/* Room for a grid that may grow: the next power of two. */
+/* Returns for how many programs to allocate, so that the grid may grow: the next power of two. */
 uint64_t silo_plan_scratch_room(uint64_t programs);
 
-/* Take the memory. -1 with SILO_ERROR_MEMORY or SILO_ERROR_GRID (more than 2^63 bytes). */
+/* Allocates the memory and sets the address of each piece. -1 with SILO_ERROR_MEMORY or
+ * SILO_ERROR_GRID (more than 2^63 bytes). */
 int silo_plan_scratch_open(struct silo_plan_scratch *scratch, struct silo_gpu_device *device,
                            struct silo_plan_piece *pieces, uint32_t count, silo_error *error);
 
-/* Give it back, which waits for the device. */
+/* Frees the memory, which waits for the device. */
 void silo_plan_scratch_close(struct silo_plan_scratch *scratch);
 
-/* Replays that are launched one by one may overlap on two streams, so no memory of a plan serves
- * them: -1 with SILO_ERROR_UNSUPPORTED and the reason for that way. */
+/* Refuses plans without a graph: replays that are launched one by one may overlap on two streams,
+ * so that they cannot share scratch memory. -1 with SILO_ERROR_UNSUPPORTED and the reason why there
+ * is no graph. */
 int silo_plan_scratch_check(const struct silo_plan_backend *backend, const void *state,
                             const char *kernel, silo_error *error);
 

@@ -2,10 +2,10 @@
 
 #include <stdio.h>
 
-/* The first driver whose graphs have nodes that kernels can update. */
+/* The first version of the CUDA driver whose kernels can update nodes of a graph. */
 enum { UPDATABLE_DRIVER = 12040 };
 
-/* Why the nodes cannot be updated on the device; false: they can. */
+/* Returns true, with the reason in `why`, if nodes cannot be updated on the device. */
 static bool refuse_device(const struct silo_plan_facts *facts, char *why, size_t size) {
     if (facts->wanted > SILO_PLAN_DEVICE)
         snprintf(why, size, "another way was asked for");
@@ -27,7 +27,7 @@ static bool refuse_device(const struct silo_plan_facts *facts, char *why, size_t
     return true;
 }
 
-/* The reason why a graph cannot be made; false: it can. */
+/* Returns true, with the reason in `why`, if no graph can be made. */
 static bool refuse_graph(const struct silo_plan_facts *facts, char *why, size_t size) {
     if (facts->wanted > SILO_PLAN_HOST)
         snprintf(why, size, "another way was asked for");

@@ -1,42 +1,45 @@
-/* Which way the launches of a plan go on a GPU. A pure decision over gathered facts. */
+/* Decides how the launches of a plan are made on a GPU. The decision depends only on facts that the
+ * caller collects. */
 #ifndef SILO_PLAN_WAY_H
 #define SILO_PLAN_WAY_H
 
 #include "base.h"
 
 enum silo_plan_way {
-    SILO_PLAN_DEVICE = 1, /* one graph, whose first node updates the others */
-    SILO_PLAN_HOST = 2,   /* one graph; the driver updates each changed node from the host */
+    SILO_PLAN_DEVICE = 1, /* a graph whose first node updates the others on the device */
+    SILO_PLAN_HOST = 2,   /* a graph whose changed nodes are updated from the host, by the driver */
     SILO_PLAN_SINGLY = 3, /* no graph: launched one by one */
 };
 
-/* For benchmarks and tests; zeros are the usual. */
+/* Options for benchmarks and tests; zeros are the defaults. */
 struct silo_graph_plan_options {
-    enum silo_plan_way wanted; /* at most this way */
-    uint32_t slots;            /* blocks of the ring */
+    enum silo_plan_way wanted; /* the best way that may be used */
+    uint32_t slots;            /* number of blocks in the ring */
     uint32_t everything;       /* 1: each replay updates every node that runs */
-    uint64_t wait_ns;          /* the longest wait for a block */
+    uint64_t wait_ns;          /* the longest wait for a free block */
 };
 
 struct silo_plan_facts {
     const char *driver;   /* "cuda", "hip" */
-    int version;          /* the driver's: 12040 */
-    bool graphs;          /* Silo has the functions of graphs for this driver, and it has them */
-    uint32_t kernels;     /* nodes of the plan */
-    uint32_t cooperative; /* of them: kernels whose blocks all have to run at once */
-    uint32_t serialized;  /* of them: kernels launched by programmatic dependent launch */
-    const char *places;   /* the first kernel whose parameters do not lie where the driver has them,
-                             or it does not tell where; NULL: none */
-    const char *updater;  /* why the kernel that updates nodes cannot be used; NULL: it can */
-    const char *host;     /* why a graph without it cannot be made; NULL: it can */
-    enum silo_plan_way wanted; /* at most this one is taken; 0: the best */
+    int version;          /* the driver's version: 12040 */
+    bool graphs;          /* the driver has functions for graphs, and Silo uses them */
+    uint32_t kernels;     /* number of kernels in the plan */
+    uint32_t cooperative; /* kernels among them that need a cooperative launch */
+    uint32_t serialized;  /* kernels among them that use programmatic dependent launch */
+    /* the first kernel whose parameters the driver reports at other places than the plan's, or
+     * whose places it does not report; NULL if there is no such kernel */
+    const char *places;
+    const char *updater; /* why the kernel that updates nodes cannot be used; NULL if it can */
+    const char *host;    /* why a graph updated from the host cannot be made; NULL if it can */
+    enum silo_plan_way wanted; /* the best way that may be used; 0: any */
 };
 
-/* The way, and into `reason` (`size` bytes; 512 hold any) why it is not a better one. */
+/* Returns the way, and writes to `reason` why no better way is used. `size` is the size of
+ * `reason`; 512 bytes are enough. */
 enum silo_plan_way silo_plan_way_choose(const struct silo_plan_facts *facts, char *reason,
                                         size_t size);
 
-/* "device", "host", "singly" */
+/* Returns "device", "host" or "singly". */
 const char *silo_plan_way_name(enum silo_plan_way way);
 
 #endif

@@ -15,7 +15,7 @@ static void add_fact(struct silo_located *one, const char *name, int64_t value) 
         one->facts[one->place.fact_count++] = (struct silo_device_fact){name, value};
 }
 
-/* The names and values of silo.drivers.cpu.cpu_device without reserved cores. */
+/* Sets the same facts as silo.drivers.cpu.cpu_device in Python, without reserved cores. */
 static int locate_cpu(struct silo_located *one, const char *kernel, silo_error *error) {
     const char *level = silo_cpu_level();
     if (level == NULL)
@@ -34,7 +34,7 @@ static int locate_cpu(struct silo_located *one, const char *kernel, silo_error *
     return 0;
 }
 
-/* The facts that silo.launch.gpu has too: every number that the driver states. */
+/* Sets the same facts as silo.launch.gpu in Python: all numbers that the driver reports. */
 static void add_facts(struct silo_located *one, const struct silo_gpu_facts *facts) {
     struct silo_gpu_number numbers[SILO_GPU_NUMBERS];
     silo_gpu_numbers(one->gpu, facts, numbers);
@@ -64,7 +64,7 @@ static int locate_gpu(const struct silo_bundle *bundle, struct silo_located *one
         silo_error_clear(&why);
         return -1;
     }
-    /* AMD's features follow the name: "gfx90a:sramecc+:xnack-". */
+    /* Cuts off AMD's features: "gfx90a:sramecc+:xnack-". */
     const int length = (int)strcspn(facts.arch, ":");
     one->driver = one->gpu->driver;
     snprintf(one->target, sizeof one->target, "%s:%.*s", one->gpu->name, length, facts.arch);

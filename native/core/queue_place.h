@@ -1,4 +1,4 @@
-/* The place of a bundle's calls: a device, its reported facts, and how code is loaded there. */
+/* The device of a bundle's calls: its facts, and the driver that loads code on it. */
 #ifndef SILO_QUEUE_PLACE_H
 #define SILO_QUEUE_PLACE_H
 
@@ -8,20 +8,20 @@
 
 #define SILO_MOST_FACTS 32
 
-/* Made when a device is first used; lives as long as its bundle. */
+/* A device that a bundle was used on. Made at its first use; lives as long as the bundle. */
 struct silo_located {
     struct silo_located *next; /* owned: the list of the bundle */
-    int32_t device, index;     /* of the queue */
+    int32_t device, index;     /* kind and number of the device, as in silo_queue */
     const struct silo_driver *driver;
-    struct silo_gpu *gpu; /* NULL: a CPU */
+    struct silo_gpu *gpu; /* NULL for the CPU */
     struct silo_place place;
     char target[160], model[224];
     struct silo_device_fact facts[SILO_MOST_FACTS];
 };
 
-/* The place of a queue; opens a GPU's driver at the first use, and makes no context. NULL with
- * SILO_ERROR_USAGE (no such kind of device), _NO_DRIVER, _NO_DEVICE, _FORKED. With the bundle's
- * lock. */
+/* Returns the device of a queue. Opens a GPU's driver at its first use, without making a context.
+ * NULL with SILO_ERROR_USAGE (unknown kind of device), _NO_DRIVER, _NO_DEVICE, _FORKED. The caller
+ * holds the bundle's lock. */
 const struct silo_located *silo_queue_locate(struct silo_bundle *bundle, const char *kernel,
                                              const silo_queue *queue, silo_error *error);
 

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Compute capabilities that share a family, as CUDA 13 lists them; code for one member runs on it
- * and on later ones. A row ends with 0. */
+/* Families of compute capabilities in CUDA 13. Code for a family runs on the capability that it was
+ * built for and on later ones of the family. A row ends with 0. */
 static const int families[][4] = {{100, 103, 0}, {110, 0}, {120, 121, 0}};
 
-/* Processors covered by each generic one, in the order of their names. */
+/* The processors that each generic AMD target covers, sorted by name. */
 static const struct {
     const char *name;
     const char *covered[12];
@@ -24,7 +24,7 @@ static const struct {
     {"gfx12-generic", {"gfx1200", "gfx1201"}},
 };
 
-/* Portable CPU levels of each machine, each with all that the one before has. */
+/* The portable CPU levels of each machine; each level includes the one before. */
 static const struct {
     const char *machine;
     const char *levels[4];
@@ -36,7 +36,7 @@ static const struct {
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 struct reason {
-    char *text; /* NULL: not wanted */
+    char *text; /* NULL if the caller does not need the reason */
     size_t room, length;
 };
 
@@ -62,8 +62,7 @@ static bool exactly(const char *built, const char *device, struct reason *reason
     return false;
 }
 
-/* A compute capability (9.0 is 90) and the suffix of its target, 0 without; a number of -1: none.
- */
+/* A compute capability (90 for 9.0; -1: none) and the suffix of its target ('a', 'f', or 0). */
 struct capability {
     int number;
     char suffix;

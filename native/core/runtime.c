@@ -1,4 +1,5 @@
-/* The functions of silo.h: they check their arguments here, and the rest is done elsewhere. */
+/* The public functions of silo.h: they check their arguments, and call the functions that do the
+ * work. */
 #include "silo.h"
 
 #include "bundle_file.h"
@@ -28,7 +29,7 @@ static int usage(silo_error *error, const char *function, const char *what) {
     return silo_fail(error, SILO_ERROR_USAGE, "%s: %s", function, what);
 }
 
-/* Return the code of the failure; `own` is used if the caller does not take the error. */
+/* Returns the error's code. `own` was filled in place of `error` if the caller passed NULL. */
 static SILO_NOINLINE int finish(silo_error *error, silo_error *own) {
     const int code = error != NULL ? error->code : own->code;
     if (error == NULL)
@@ -161,8 +162,8 @@ static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_cal
     return 0;
 }
 
-/* As in any call; the arrays of the state are on the stack of this one. `to`: the place for a text
- * of EXPLAIN, the plan of ADD. */
+/* The common part of all calls; the arrays of the call's state are on this function's stack. `to`
+ * is the address for the text of EXPLAIN, or the plan of ADD. */
 static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
                        size_t count, const silo_call *given, enum mode mode, void *to,
                        silo_error *error) {
@@ -212,7 +213,7 @@ static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_
         if (silo_call_miss(&call, mode == LAUNCH, &served, error) != 0)
             return -1;
         if (served == NULL)
-            return 0; /* an empty grid */
+            return 0; /* the grid is empty: nothing to launch */
     }
     if (SILO_LIKELY(mode == LAUNCH))
         return silo_call_launch(&call, served, error);

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-/* The alignment of the drivers' pools (cuMemAlloc: "suitably aligned for any kind of variable", 256
- * on every device; the same on ROCm). */
+/* The alignment of memory from the drivers' pools (cuMemAlloc: "suitably aligned for any kind of
+ * variable", which is 256 on every device; the same on ROCm). */
 #define POOL_ALIGNMENT 256
 
 int silo_scratch_total(const char *kernel, const int64_t dims[3], uint64_t each, int64_t *bytes,
@@ -22,10 +22,10 @@ int silo_scratch_total(const char *kernel, const int64_t dims[3], uint64_t each,
     return 0;
 }
 
-/* ---- of the driver ---- */
+/* ---- memory of the driver ---- */
 
-/* In order with the work of the stream, from the driver's pool; without a pool (old drivers, some
- * virtual GPUs), memory that is freed once the stream has done its work. */
+/* Allocates from the driver's pool, in the order of the stream. Without a pool (old drivers, some
+ * virtual GPUs) sets `*waits`: the memory is freed once the stream has done its work. */
 static int allocate(struct silo_gpu_device *device, void *stream, size_t bytes, uint64_t *address,
                     bool *waits) {
     const struct silo_gpu *gpu = device->gpu;
@@ -52,7 +52,7 @@ static void free_memory(struct silo_gpu_device *device, const struct silo_lease 
     const struct silo_gpu *gpu = device->gpu;
     const uint64_t address = (uint64_t)(uintptr_t)lease->memory;
     struct silo_gpu_scope scope;
-    /* If a driver or context is gone, its memory was freed with it. */
+    /* If the driver or the context is gone, the memory is gone with it. */
     if (silo_gpu_ending() || silo_gpu_enter(device, &scope) != 0)
         return;
     if (lease->waits) {
@@ -88,7 +88,7 @@ static int take_own(struct silo_gpu_device *device, const char *kernel, struct s
     return 0;
 }
 
-/* ---- of the caller ---- */
+/* ---- memory of the caller ---- */
 
 static int take_given(const struct silo_scratch_source *source, const char *kernel,
                       struct silo_lease *lease, silo_error *error) {

@@ -25,7 +25,7 @@ int silo_served_grid(const struct silo_kernel_info *kernel, const struct silo_va
     return result;
 }
 
-/* ---- memory that it uses ---- */
+/* ---- the memory that a variant uses ---- */
 
 static int note_memory(const struct silo_variant *variant, struct silo_served *served,
                        silo_error *error) {
@@ -48,7 +48,8 @@ static bool same(struct silo_string left, struct silo_string right) {
     return left.length == right.length && memcmp(left.data, right.data, left.length) == 0;
 }
 
-/* Whether slots of the one are slots of the other. */
+/* Whether two signatures have the same parameter names in the same order, so that slots of one are
+ * slots of the other. */
 static bool same_names(const struct silo_signature *left, const struct silo_signature *right) {
     bool equal = left->count == right->count;
     for (uint32_t i = 0; equal && i < left->count; i++)

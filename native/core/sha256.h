@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4), by the CPU's own instructions if it has them. */
+/* SHA-256 (FIPS 180-4), with the CPU's SHA instructions if it has them. */
 #ifndef SILO_SHA256_H
 #define SILO_SHA256_H
 
@@ -8,7 +8,7 @@ enum { SILO_SHA256_BYTES = 32, SILO_SHA256_HEX = 65 };
 
 void silo_sha256(const void *data, size_t bytes, uint8_t digest[SILO_SHA256_BYTES]);
 
-/* Write the digest in lower-case hex, with a 0 at the end. */
+/* Writes the digest in lower-case hex, zero-terminated. */
 void silo_sha256_hex(const uint8_t digest[SILO_SHA256_BYTES], char hex[SILO_SHA256_HEX]);
 
 #endif

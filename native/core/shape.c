@@ -42,7 +42,7 @@ void silo_shape_compact(const int64_t *sizes, int32_t ndim, int64_t *strides) {
     for (int32_t i = ndim - 1; i >= 0; i--) {
         strides[i] = step;
         if (__builtin_mul_overflow(step, sizes[i], &step))
-            step = 0; /* without elements */
+            step = 0; /* the array is empty */
     }
 }
 
@@ -79,7 +79,7 @@ int silo_shape_of_dlpack(const struct dl_tensor *tensor, struct silo_shape *shap
 
 bool silo_shape_in_range32(const int64_t *sizes, const int64_t *strides, int32_t ndim,
                            int32_t itemsize) {
-    uint64_t last = 0; /* the last element; extents and strides may be anything */
+    uint64_t last = 0; /* index of the last element; extents and strides were not checked */
     if (itemsize == 0)
         return false;
     for (int32_t i = 0; i < ndim; i++) {

@@ -1,4 +1,4 @@
-/* The shape of an array in numbers: what there can be. */
+/* Checks the shape and strides of an array. */
 #ifndef SILO_SHAPE_H
 #define SILO_SHAPE_H
 
@@ -6,38 +6,40 @@
 #include "dlpack.h"
 #include "error.h"
 
-/* Dimensions that an array may have. */
+/* The most dimensions of an array. */
 #define SILO_MAX_AXES 32
 
-/* Strides count elements. */
+/* The shape of an array. Strides are in elements. */
 struct silo_shape {
     int32_t ndim;
-    int32_t itemsize; /* bytes; 0: unknown */
-    bool whole;       /* the strides are whole elements; else they were rounded */
+    int32_t itemsize; /* bytes of an element; 0: unknown */
+    /* the strides in bytes are multiples of an element's size; else they were rounded */
+    bool whole;
     int64_t sizes[SILO_MAX_AXES];
     int64_t strides[SILO_MAX_AXES];
 };
 
-/* Functions that check give -1 with SILO_ERROR_SHAPE where there can be no such array; texts begin
- * after the array's name. */
+/* The functions that check return -1 with SILO_ERROR_SHAPE if no array can have these numbers. The
+ * error text continues the array's name. */
 
 int silo_shape_check_rank(int64_t ndim, silo_error *error);
 
-/* Extents, and the bytes that they reach. Strides count `unit` bytes; NULL: compact. */
+/* Checks extents, and that the bytes that they span fit the address space. Strides are in units of
+ * `unit` bytes; NULL: contiguous. */
 int silo_shape_check(const int64_t *sizes, const int64_t *strides, int32_t ndim, int64_t unit,
                      silo_error *error);
 
-/* Strides of a compact row-major array, whose extents were checked. */
+/* Computes the strides of a contiguous array in row-major order, whose extents were checked. */
 void silo_shape_compact(const int64_t *sizes, int32_t ndim, int64_t *strides);
 
-/* Whether the numbers of a tensor can be true: dimensions, extents, the bytes it reaches. */
+/* Checks the numbers of a tensor: dimensions, extents, and the bytes that it spans. */
 int silo_dlpack_check(const struct dl_tensor *tensor, silo_error *error);
 
 int silo_shape_of_dlpack(const struct dl_tensor *tensor, struct silo_shape *shape,
                          silo_error *error);
 
-/* Whether all memory between the first and the last element has less than 2 GiB: the meaning of
- * SILO_FLAG_RANGE32 for a ROCm array. `itemsize` bytes, 0: not known. */
+/* Whether the memory from the first to the last element is smaller than 2 GiB, which
+ * SILO_FLAG_RANGE32 means for a ROCm array. `itemsize` is in bytes; 0: unknown. */
 bool silo_shape_in_range32(const int64_t *sizes, const int64_t *strides, int32_t ndim,
                            int32_t itemsize);
 

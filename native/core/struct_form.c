@@ -44,7 +44,7 @@ bool silo_struct_write(const struct silo_struct_form *form, uint64_t address,
             return false;
         rank = layout[0];
     }
-    memset(to, 0, form->bytes); /* the bytes between are the same in every launch */
+    memset(to, 0, form->bytes); /* padding is zero, so that it is equal in all launches */
     for (uint32_t i = 0; i < form->count; i++) {
         const struct silo_struct_leaf *leaf = &form->leaves[i];
         uint64_t value = address;

@@ -38,7 +38,8 @@ static void store_bool(struct silo_tagged *tagged, int32_t index, bool value) {
     tagged->key[index] = silo_bool_word();
 }
 
-/* A bool counts as 0 or 1 where a number is wanted, and 0 and 1 as bools; 2 is a mistake. */
+/* A bool is accepted as 0 or 1 where a number is expected, and 0 and 1 as bools; any other number
+ * as a bool is an error. */
 static int read_number(struct silo_tagged *tagged, int32_t index, const silo_argument *argument,
                        silo_error *error) {
     const bool whole = argument->kind != SILO_ARGUMENT_FLOAT;
@@ -74,7 +75,7 @@ static int read_number(struct silo_tagged *tagged, int32_t index, const silo_arg
 
 /* ---- arrays ---- */
 
-/* Whether it is certain that the memory of an array has less than 2 GiB. */
+/* Whether the memory of an array is known to be smaller than 2 GiB. */
 static bool in_range32(const silo_argument *argument) {
     int64_t room[SILO_MAX_AXES];
     if (argument->flags & SILO_ARGUMENT_RANGE32)
@@ -85,7 +86,7 @@ static bool in_range32(const silo_argument *argument) {
                                  argument->rank, (argument->element & 0xff) / 8);
 }
 
-/* Checks of given values that hold for arrays and descriptors alike. */
+/* Checks that apply to both arrays and descriptors. */
 static int check_memory(const struct silo_tagged *tagged, int32_t index,
                         const silo_argument *argument, silo_error *error) {
     const struct silo_parameter *parameter = &tagged->intake->parameters[index];
@@ -201,7 +202,7 @@ bool silo_tagged_constant(const struct silo_texts *texts, const silo_argument *a
     return !(tag == SILO_TAG_TEXT && word[1] == SILO_NO_TEXT);
 }
 
-/* The value goes into the slot, and the words after the codes read it there. */
+/* Stores the constant's value in the slot, from which silo_tagged_extra copies it to the key. */
 static int read_constant(struct silo_tagged *tagged, int32_t index, const silo_argument *argument,
                          silo_error *error) {
     uint64_t word[2];
@@ -217,7 +218,7 @@ static int read_constant(struct silo_tagged *tagged, int32_t index, const silo_a
     return 0;
 }
 
-/* ---- any ---- */
+/* ---- arguments of any kind ---- */
 
 int silo_tagged_other(struct silo_tagged *tagged, int32_t index, silo_error *error) {
     const struct silo_intake *intake = tagged->intake;
@@ -269,7 +270,7 @@ void silo_tagged_extra(struct silo_tagged *tagged) {
 
 /* ---- extents ---- */
 
-/* Refuse an array that is not contiguous; an address alone lacks a layout. */
+/* Refuses an array that is not contiguous, and an address, whose layout is unknown. */
 static int check_contiguous(const struct silo_tagged *tagged, int32_t index,
                             const silo_argument *argument, silo_error *error) {
     const unsigned kind = silo_code_kind(tagged->key[index]);

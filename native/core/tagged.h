@@ -1,5 +1,5 @@
-/* The tagged arguments of one call (silo.h), read into slots and guard words as Python's are: the
- * same facts, so that both choose the same variant. */
+/* Reads the tagged arguments of a call (silo.h) into slots and guard words. They are the same as
+ * for a call from Python, so that both choose the same variant. */
 #ifndef SILO_TAGGED_H
 #define SILO_TAGGED_H
 
@@ -9,36 +9,39 @@
 #include "intake.h"
 #include "texts.h"
 
-/* The kind of a constant; in the place of an element type of its word. */
+/* The kind of a constant, stored in the bits of its word that hold an element type otherwise. */
 enum silo_constant_tag {
     SILO_TAG_INT = 1,
     SILO_TAG_FLOAT = 2,
-    SILO_TAG_TEXT = 3, /* the next word is its number among the kernel's texts */
-    SILO_TAG_TYPE = 4, /* its element type */
+    SILO_TAG_TEXT = 3, /* the next word is the text's number in the kernel's `texts` */
+    SILO_TAG_TYPE = 4, /* the next word is the element type */
     SILO_TAG_BOOL = 5,
     SILO_TAG_NONE = 6,
-    SILO_TAG_DEFAULT = 7, /* the kernel's own, whatever it is */
+    SILO_TAG_DEFAULT = 7, /* the kernel's default, of any kind */
 };
 
-/* The state of one call. Its arrays are the caller's, as long as the call needs. */
+/* The state of reading a call. The caller owns the arrays. */
 struct silo_tagged {
     const struct silo_intake *intake;
-    const silo_argument *arguments; /* those given, `given` of them */
+    const silo_argument *arguments; /* the `given` arguments of the call */
     int32_t given;
-    int32_t device;  /* enum silo_device_kind of the queue */
-    uint64_t *slots; /* one a parameter; slots[-1] is 0 */
-    uint64_t *key;   /* codes first, then the texts that follow them */
-    uint32_t words;  /* of the key so far */
+    int32_t device;  /* enum silo_device_kind of the call's queue */
+    uint64_t *slots; /* a slot for each parameter; slots[-1] is 0 */
+    uint64_t *key;   /* a word for each parameter, then further words (silo_tagged_extra) */
+    uint32_t words;  /* number of words of the key so far */
     uint32_t descriptors_used;
-    bool new_text; /* a text that no earlier call had, so no entry of a guard has it */
-    struct silo_descriptor *descriptors; /* a slot holds its own index */
+    bool new_text; /* the call has a text that no earlier call had, so that no key in the guard
+                      matches */
+    /* the slot of a descriptor holds its index in this array */
+    struct silo_descriptor *descriptors;
     const struct silo_texts *texts;
-    /* As in struct silo_values, if the kernel has extents of arguments; else NULL. */
+    /* As in struct silo_values; NULL if the code depends on no argument's extents. */
     const uint64_t **layouts;
-    uint64_t *passed; /* the place of the next shape and strides that are passed and not held */
+    uint64_t *passed; /* where to write the next shape and strides that are passed to code but not
+                         in the key */
 };
 
-/* Words that the arguments of a call may take in its key. */
+/* Returns the most words that the arguments of a call take in its key. */
 SILO_INLINE size_t silo_tagged_words(const struct silo_intake *intake) {
     return 2 * (size_t)intake->count + intake->extent_words;
 }
@@ -47,28 +50,28 @@ SILO_INLINE size_t silo_tagged_descriptors(const struct silo_intake *intake) {
     return intake->count < SILO_MAX_DESCRIPTORS ? (size_t)intake->count : SILO_MAX_DESCRIPTORS;
 }
 
-/* The argument of a parameter: the call's value, or its default. */
+/* Returns the argument for a parameter: the call's value, or the default. */
 const silo_argument *silo_tagged_argument(const struct silo_tagged *tagged, int32_t index);
 
-/* Read an argument of a kind that the short ways below leave. -1 with an error that names kernel,
- * argument, its requirement and the given value. */
+/* Reads an argument that the inline functions below do not handle. -1 with an error that names the
+ * kernel, the argument, its requirement and the given value. */
 int silo_tagged_other(struct silo_tagged *tagged, int32_t index, silo_error *error);
 
-/* The words after the codes: buckets of keys, exact values, constants. */
+/* Adds the second words of parameters to the key: buckets of keys, exact values, constants. */
 void silo_tagged_extra(struct silo_tagged *tagged);
 
-/* Extents of the parameters that are held, and `grid` (three dimensions, or NULL). */
+/* Adds the extents on which code depends to the key, and `grid` (three dimensions, or NULL). */
 int silo_tagged_extents(struct silo_tagged *tagged, const int64_t *grid, silo_error *error);
 
-/* Two words of a constant: false if it is a new text. */
+/* Encodes a constant as two words. Returns false if it is a text without a number. */
 bool silo_tagged_constant(const struct silo_texts *texts, const silo_argument *argument,
                           uint64_t word[2]);
 
-/* Strides of an array or descriptor: its own, or the compact ones, written to `room`
- * (SILO_MAX_AXES of them). */
+/* Returns the strides of an array or descriptor. If it has none, writes those of a contiguous array
+ * to `room`, which has SILO_MAX_AXES items. */
 const int64_t *silo_tagged_strides(const silo_argument *argument, int64_t *room);
 
-/* Read every argument. */
+/* Reads all arguments. */
 SILO_INLINE int silo_tagged_read(struct silo_tagged *tagged, silo_error *error) {
     const struct silo_intake *intake = tagged->intake;
     for (int32_t i = 0; i < intake->count; i++) {

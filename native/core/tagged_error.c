@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Text that is built in a buffer of fixed size, and cut at its end. */
+/* A text in a buffer of fixed size, which is cut at the end. */
 struct words {
     char *text;
     size_t room, used;

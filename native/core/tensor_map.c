@@ -10,9 +10,9 @@ enum {
     FILL_ZERO = 0,
     FILL_NAN = 1,
     TYPE_TF32 = 11,
-    TYPES = 16, /* of CUtensorMapDataType */
+    TYPES = 16, /* number of values of CUtensorMapDataType */
     SWIZZLES = 4,
-    MOST_BOX = 256, /* elements along an axis */
+    MOST_BOX = 256, /* the most elements of a box along an axis */
 };
 
 static int refuse_box(const struct silo_map_form *form, silo_error *error) {
@@ -26,7 +26,7 @@ static int refuse_box(const struct silo_map_form *form, silo_error *error) {
 }
 
 int silo_map_form_check(const struct silo_map_form *form, silo_error *error) {
-    /* Bytes that the box may be wide along its innermost axis, by swizzle; 0: no limit. */
+    /* The most bytes of the box along its innermost axis, for each swizzle; 0: no limit. */
     static const uint32_t widest[SWIZZLES] = {0, 32, 64, 128};
     if (form->rank < 1 || form->rank > SILO_MAX_RANK)
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,
@@ -65,7 +65,7 @@ bool silo_map_reads_shape(const struct silo_map_form *form) {
     return false;
 }
 
-/* The fault of an extent or a stride ("shape", "strides") of the array or the form. */
+/* Reports a wrong extent or stride (`what`: "shape", "strides") of an array. */
 static int refuse_axis(silo_error *error, const char *what, int32_t axis, int64_t value,
                        const char *wanted) {
     if (axis == SILO_NO_AXIS)
@@ -88,9 +88,8 @@ int silo_map_of_array(const struct silo_map_form *form, uint64_t address, int32_
                          "lies at %#llx, which is not a multiple of 16 bytes, as its tensor map "
                          "needs it: copy it to memory of its own",
                          (unsigned long long)address);
-    for (uint32_t i = form->rank;
-         i-- >
-         0;) { /* the innermost first, so that the error of a transposed array names the reason */
+    for (uint32_t i = form->rank; i-- > 0;) { /* innermost axis first, so that the error for a
+                                                 transposed array names the actual cause */
         const int32_t axis = form->axes[i];
         const bool innermost = i + 1 == form->rank;
         if (axis != SILO_NO_AXIS && (axis < 0 || axis >= ndim))
@@ -102,7 +101,7 @@ int silo_map_of_array(const struct silo_map_form *form, uint64_t address, int32_
         if (size < 1 || size > INT32_MAX)
             return refuse_axis(error, "shape", axis, size,
                                "a tensor map's extents are 1 to 2^31 - 1");
-        if (size == 1) /* nothing steps along it */
+        if (size == 1) /* the stride of an axis of one element is never used */
             stride = innermost ? 1 : 0;
         if (innermost && stride != 1)
             return refuse_axis(error, "strides", axis, stride,
@@ -121,8 +120,8 @@ int silo_map_of_array(const struct silo_map_form *form, uint64_t address, int32_
 
 /* ---- encoding ---- */
 
-/* Maps made by drivers up to 13.1 of arrays below 128 KiB have a bit that must not be set; CUTLASS
- * and Triton clear it too. */
+/* Clears a bit that drivers up to 13.1 wrongly set in maps of arrays below 128 KiB. CUTLASS and
+ * Triton clear it, too. */
 static void mend(void *map, const struct silo_map_form *form, const uint64_t *sizes,
                  const uint64_t *strides) {
     uint64_t last = (sizes[0] - 1) * form->element_bytes, word;
@@ -148,15 +147,16 @@ static int refuse(const struct silo_map_form *form, const struct silo_descriptor
                             code, extents, form->element_bytes, form->element_type, form->swizzle);
 }
 
-/* The driver requires a current context, although it does not use it: a thread that has launched
- * nothing has none. */
+/* The driver requires a current context, although it does not use it, and a thread that has
+ * launched nothing has none. */
 int silo_tensor_map_encode(struct silo_gpu_device *device, const struct silo_map_form *form,
                            const struct silo_descriptor *descriptor, void *map, silo_error *error) {
     const struct silo_gpu *gpu = device->gpu;
     if (gpu->tensor_map_encode == NULL)
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,
                          "needs a tensor map, and the CUDA driver is not open or older than 12.0");
-    uint64_t sizes[SILO_MAX_RANK], strides[SILO_MAX_RANK]; /* innermost first, as the driver's */
+    /* innermost axis first, as the driver expects */
+    uint64_t sizes[SILO_MAX_RANK], strides[SILO_MAX_RANK];
     uint32_t box[SILO_MAX_RANK], steps[SILO_MAX_RANK];
     for (uint32_t i = 0; i < form->rank; i++) {
         const uint32_t own = form->rank - 1 - i;

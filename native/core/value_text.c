@@ -24,7 +24,8 @@ void silo_extents_text(struct silo_wording *text, const int64_t *numbers, int64_
     silo_wording_add(text, count == 1 ? ",)" : ")");
 }
 
-/* The next larger magnitude with as many digits, in place; false if that needs one more digit. */
+/* Replaces a number by the next larger one with the same number of digits, in place. Returns false
+ * if it would need one more digit. */
 static bool raise_last_digit(char *written) {
     for (char *at = strchr(written, 'e') - 1; at >= written; at--) {
         if (*at < '0' || *at > '9')
@@ -38,17 +39,16 @@ static bool raise_last_digit(char *written) {
     return false;
 }
 
-/* Whether this many digits after the first identify the number. At powers of two the neighbour
- * below is closer than the neighbour above: the nearest digits may then mean the neighbour below,
- * and the next digits the number.
- */
+/* Writes a number with `precision` digits after the first, and returns whether these digits
+ * identify it. At a power of two the next smaller double is closer than the next larger one: the
+ * nearest digits may then identify the smaller double, so the next larger digits are tried, too. */
 static bool says(char *written, size_t size, int precision, double value) {
     snprintf(written, size, "%.*e", precision, value);
     return strtod(written, NULL) == value ||
            (raise_last_digit(written) && strtod(written, NULL) == value);
 }
 
-/* The fewest digits that give the same number when they are read. */
+/* Adds a float with the fewest digits that identify it, as Python does. */
 static void add_float(struct silo_wording *text, double value) {
     char written[40], digits[24];
     int count = 0, precision = 0;
@@ -57,10 +57,11 @@ static void add_float(struct silo_wording *text, double value) {
         return;
     }
     while (!says(written, sizeof written, precision, value))
-        precision++; /* 17 digits always do */
+        precision++; /* ends: 17 digits always identify a double */
     char *exponent_at = strchr(written, 'e');
     const int exponent = atoi(exponent_at + 1);
-    for (const char *at = written; at < exponent_at; at++) { /* without sign and point */
+    /* copies the digits, without sign and point */
+    for (const char *at = written; at < exponent_at; at++) {
         if (*at >= '0' && *at <= '9')
             digits[count++] = *at;
     }
@@ -81,8 +82,8 @@ static void add_float(struct silo_wording *text, double value) {
     }
 }
 
-/* The bytes of the character that begins here, and its number; a stray byte counts as a character.
- */
+/* Returns the bytes of the UTF-8 character at `at`, and sets `*code` to its code point. An invalid
+ * byte counts as a character. */
 static uint32_t character_at(const unsigned char *at, uint32_t left, uint32_t *code) {
     const uint32_t bytes = *at >= 0xf0 ? 4 : *at >= 0xe0 ? 3 : *at >= 0xc0 ? 2 : 1;
     *code = bytes > 1 ? *at & (0x7fU >> bytes) : *at;
@@ -93,7 +94,7 @@ static uint32_t character_at(const unsigned char *at, uint32_t left, uint32_t *c
     return bytes;
 }
 
-/* A text as Python writes it: characters that cannot be shown as their numbers. */
+/* Adds a text like Python's repr: characters that cannot be displayed are escaped. */
 static void add_quoted(struct silo_wording *text, struct silo_string string) {
     const bool single = memchr(string.data, '\'', string.length) != NULL;
     const char quote = single && memchr(string.data, '"', string.length) == NULL ? '"' : '\'';
@@ -147,7 +148,7 @@ void silo_value_repr(struct silo_wording *text, const struct silo_value *value) 
         add_quoted(text, value->fingerprint);
         silo_wording_add(text, ")");
         break;
-    case SILO_IS_RECORD: /* as RecordValue's __repr__ */
+    case SILO_IS_RECORD: /* like RecordValue.__repr__ in Python */
         silo_wording_add_string(text, value->items[0].text);
         silo_wording_add(text, "(");
         for (uint32_t i = 1; i < value->count; i += 2) {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Whether `more` bytes and an end fit. */
+/* Makes room for `more` bytes and a final zero. Returns false if out of memory. */
 static bool make_room(struct silo_wording *text, size_t more) {
     if (text->failed || more >= SIZE_MAX / 4 || text->length >= SIZE_MAX / 4) {
         text->failed = true;

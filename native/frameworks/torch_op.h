@@ -1,13 +1,14 @@
-/* Kernels as custom operators of torch, over its stable ABI: one build serves torch 2.10 and every
- * later release. For the generated library beside an exported one; C++17.
+/* Kernels as custom operators of torch, through its stable ABI: a single build works with torch
+ * 2.10 and all later releases. Included by the library that an export generates for torch; C++17.
  *
- * An operator gives its tensors' dtype, device, shape and strides on, and runs on torch's current
- * stream. Tensors that it writes count as modified, so that autograd refuses a value which it had
- * kept. Errors are std::runtime_error, which torch raises as RuntimeError. */
+ * An operator passes dtype, device, shape and strides of its tensors to the kernel, and runs on
+ * torch's current stream. Tensors that it writes are marked as modified, so that autograd refuses a
+ * value that it had saved. Errors are thrown as std::runtime_error, which torch raises as
+ * RuntimeError. */
 #ifndef SILO_TORCH_OP_H
 #define SILO_TORCH_OP_H
 
-/* Torch 2.10: the oldest release whose boxed operators take lists and strings. */
+/* Torch 2.10, the oldest release whose boxed operators can take lists and strings. */
 #ifndef TORCH_TARGET_VERSION
 #define TORCH_TARGET_VERSION 0x020a000000000000ULL
 #endif
@@ -30,34 +31,36 @@
 
 namespace silo_torch {
 
-/* The form of a parameter in the operator's schema. */
+/* The type of a parameter in the operator's schema. */
 enum class given : uint8_t { tensor, descriptor, integer, real, boolean, text, dtype };
 
 struct parameter {
     const char *name;
-    uint16_t place; /* among all parameters of the kernel; ascending */
+    uint16_t place; /* index among all parameters of the kernel; ascending */
     given type;
-    bool optional; /* "Tensor?", "int?", ... */
-    bool writes;   /* "Tensor(a!)" */
+    bool optional; /* the schema has "Tensor?", "int?", ... */
+    bool writes;   /* the schema has "Tensor(a!)" */
 };
 
-/* The operator takes `parameters`, the block of each descriptor among them, then the grid. */
+/* An operator. Its arguments are `parameters`, with the block of each descriptor after its tensor,
+ * and then the grid. */
 struct operation {
     const char *name;
-    int at; /* its number in the exported library */
+    int at; /* number of the kernel in the exported library */
     const parameter *parameters;
     uint32_t count;
     const silo_framework *(*library)();
 };
 
-/* ---- torch's answers about a tensor ---- */
+/* ---- properties of a tensor ---- */
 
 inline void check(AOTITorchError code, const char *what) {
     if (code != TORCH_SUCCESS)
         throw std::runtime_error(std::string("torch cannot give ") + what + " of a tensor");
 }
 
-/* Torch's numbers of dtypes are read by its functions: they are not part of its ABI. */
+/* Converts torch's number of a dtype, which functions of torch return: the numbers are not part of
+ * its ABI. */
 inline int element_of(int32_t dtype) {
     struct known {
         int32_t dtype;
@@ -88,8 +91,9 @@ inline int element_of(int32_t dtype) {
     return 0;
 }
 
-/* The library of torch that has the GPU's streams; NULL on a torch without GPUs. Torch keeps its
- * libraries to itself, so that the name is not found by a mere look-up. */
+/* The function in torch's GPU library that returns the current stream; NULL if torch has no GPU
+ * support. The library is opened by name, because torch does not load it globally, so that a plain
+ * dlsym would not find the function. */
 struct gpu_library {
     using stream_of = AOTITorchError (*)(int32_t device, void **stream);
 
@@ -106,7 +110,7 @@ struct gpu_library {
             current =
                 reinterpret_cast<stream_of>(dlsym(found, "aoti_torch_get_current_cuda_stream"));
             device = kind;
-            dlclose(found); /* it existed before, and is not freed */
+            dlclose(found); /* releases only this reference: torch keeps the library loaded */
             break;
         }
     }
@@ -117,25 +121,25 @@ inline const gpu_library &gpu() {
     return found;
 }
 
-/* Calls an operator of torch whose first argument is a tensor, and which returns a tensor or a
- * bool; false if torch refuses. */
+/* Calls an operator of torch that takes a tensor first and returns a tensor or a bool. Returns
+ * false if torch raises an error. */
 template <size_t Count>
 bool ask(const char *name, AtenTensorHandle tensor, std::array<StableIValue, Count> &stack) {
-    AtenTensorHandle given = nullptr; /* the callee frees it */
+    AtenTensorHandle given = nullptr; /* freed by the operator */
     check(aoti_torch_new_tensor_handle(tensor, &given), "a reference");
     stack[0] = torch::stable::detail::from(given);
     return torch_call_dispatcher(name, "", stack.data(), TORCH_ABI_VERSION) == TORCH_SUCCESS;
 }
 
-/* Whether autograd has a tensor for the result of something that it would differentiate. */
+/* Whether a tensor is the result of an operation that autograd recorded (it is not a leaf). */
 inline bool is_result(AtenTensorHandle tensor) {
     std::array<StableIValue, 1> stack{};
     return !(ask("aten::is_leaf", tensor, stack) && torch::stable::detail::to<bool>(stack[0]));
 }
 
-/* Counts a tensor as modified, as operators of torch do with their outputs: this one changes
- * nothing where both axes are the same, but counts. False for a leaf that requires a gradient, and,
- * outside of inference mode, for a tensor made in it. */
+/* Marks a tensor as modified, as torch's operators do with their outputs, by transposing it in
+ * place with both axes equal, which changes nothing else. Returns false for a leaf that requires a
+ * gradient, and for a tensor made in inference mode when called outside of it. */
 inline bool modified(AtenTensorHandle tensor) {
     std::array<StableIValue, 3> stack{};
     if (!ask("aten::transpose_", tensor, stack))
@@ -147,7 +151,7 @@ inline bool modified(AtenTensorHandle tensor) {
 
 /* ---- one call ---- */
 
-constexpr size_t most_parameters = 256; /* of a kernel, in every part of Silo */
+constexpr size_t most_parameters = 256; /* the limit for kernels in all of Silo */
 
 class call {
   public:
@@ -162,14 +166,14 @@ class call {
     call(const call &) = delete;
     call &operator=(const call &) = delete;
 
-    /* An operator frees its arguments. */
+    /* A boxed operator must free its arguments. */
     ~call() {
         for (size_t i = 0; i < operation_.count; i++)
             if (tensors_[i] != nullptr)
                 aoti_torch_delete_tensor_object(tensors_[i]);
     }
 
-    /* Everything is taken off the stack before anything is looked at, so that nothing leaks. */
+    /* Takes all arguments off the stack before checking any, so that none leaks after an error. */
     void run(StableIValue *stack) {
         size_t at = 0;
         for (uint32_t i = 0; i < operation_.count; i++)
@@ -356,11 +360,11 @@ class call {
     silo_argument arguments_[most_parameters];
     std::vector<std::unique_ptr<std::string>> texts_;
     std::vector<std::pair<uint32_t, integers>> blocks_;
-    const parameter *first_ = nullptr; /* the tensor that decides the device */
+    const parameter *first_ = nullptr; /* the first tensor, which decides the device */
     int32_t type_ = 0, index_ = 0;
 };
 
-/* A boxed operator, which torch calls. */
+/* The boxed function that torch calls for an operator. */
 template <const operation &of> void boxed(StableIValue *stack, uint64_t, uint64_t) {
     call(of).run(stack);
 }

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- the ABI: facts of tvm/ffi/c_api.h and tvm/ffi/extra/c_env_api.h, tvm-ffi 0.1.15 ---- */
+/* ---- the ABI of tvm-ffi 0.1.15: tvm/ffi/c_api.h and tvm/ffi/extra/c_env_api.h ---- */
 
-/* enum TVMFFITypeIndex. */
+/* TVMFFITypeIndex. */
 enum {
     FFI_NONE = 0,
     FFI_INT = 1,
@@ -34,7 +34,7 @@ enum {
 /* TVMFFIAny. */
 struct ffi_any {
     int32_t type;
-    uint32_t length; /* of small text, else 0 */
+    uint32_t length; /* length of a small text, else 0 */
     union {
         int64_t integer;
         double real;
@@ -42,15 +42,15 @@ struct ffi_any {
         const char *text;
         const char *object;
         struct dl_dtype dtype;
-        char small[8]; /* at most 7 bytes and a 0 */
+        char small[8]; /* at most 7 bytes and a final zero */
     };
 };
 _Static_assert(sizeof(struct ffi_any) == 16, "ABI of TVM-FFI");
 
-/* sizeof(TVMFFIObject): an object's own members follow it. */
+/* sizeof(TVMFFIObject): the members of a specific object follow it. */
 enum { FFI_HEADER = 24 };
 
-/* TVMFFIByteArray, TVMFFIShapeCell, and how TVMFFISeqCell begins. */
+/* TVMFFIByteArray, TVMFFIShapeCell, and the beginning of TVMFFISeqCell. */
 struct ffi_sequence {
     const void *data;
     int64_t count;
@@ -61,20 +61,23 @@ typedef void *(*ffi_stream)(int32_t device_type, int32_t device_id); /* TVMFFIEn
 
 /* ---- functions of the calling process ---- */
 
-/* Python loads the library for all to see; a program may have it for itself. */
+/* Finds a function of tvm-ffi. Python loads the library globally; another program may have loaded
+ * it locally. */
 static void *find(const char *name) {
     void *found = dlsym(RTLD_DEFAULT, name);
     if (found == NULL) {
         void *library = dlopen("libtvm_ffi.so", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
         if (library != NULL) {
             found = dlsym(library, name);
-            dlclose(library); /* it existed before, and is not freed */
+            /* releases only this reference: the program keeps the library loaded */
+            dlclose(library);
         }
     }
     return found;
 }
 
-/* A function that is looked for until it is found: tvm-ffi may be loaded after this library. */
+/* Finds a function and stores it in `*place`. Searches again in each call until it is found,
+ * because tvm-ffi may be loaded after this library. */
 static void *kept(void **place, const char *name) {
     void *found = __atomic_load_n(place, __ATOMIC_ACQUIRE);
     if (SILO_UNLIKELY(found == NULL)) {
@@ -94,7 +97,8 @@ static void *current_stream(int32_t device_type, int32_t device_id) {
 
 /* ---- errors ---- */
 
-/* Names of Python's classes: other languages get them as texts. */
+/* Returns the name of a Python exception class, which callers in other languages receive as a text.
+ */
 static const char *kind_of(int32_t code) {
     switch (code) {
     case SILO_ERROR_USAGE:
@@ -119,7 +123,8 @@ static const char *kind_of(int32_t code) {
 static SILO_NOINLINE int raise(silo_error *error) {
     static void *place;
     void *const found = kept(&place, "TVMFFIErrorSetRaisedFromCStr");
-    if (found != NULL) { /* without this function no caller could read the error */
+    /* without this function tvm-ffi is not loaded, and nobody could read the error */
+    if (found != NULL) {
         ffi_raise set;
         memcpy(&set, &found, sizeof set);
         char *joined = NULL;
@@ -177,7 +182,7 @@ enum { MAX_DESCRIPTORS = 32, MAX_RANK = 5 };
 struct call {
     const struct silo_framework_kernel *kernel;
     silo_error *error;
-    const struct dl_tensor *first; /* the tensor that decides the device; NULL: none yet */
+    const struct dl_tensor *first; /* the first tensor, which decides the device; NULL: none yet */
     const char *first_name;
     uint32_t descriptor_count;
     int64_t blocks[MAX_DESCRIPTORS][MAX_RANK];
@@ -199,7 +204,8 @@ static struct ffi_sequence sequence_of(const struct ffi_any *given) {
     return made;
 }
 
-/* At most `most` integers of a sequence; their number, or -1 for anything else. */
+/* Reads at most `most` integers of a sequence. Returns their number, or -1 for a longer sequence or
+ * any other value. */
 static int integers_of(const struct ffi_any *given, int64_t *values, int most) {
     if (!is_sequence(given))
         return -1;
@@ -219,8 +225,8 @@ static int integers_of(const struct ffi_any *given, int64_t *values, int most) {
     return (int)of.count;
 }
 
-/* Every tensor of a call is on one device; memory that the host and a GPU share may be beside any.
- */
+/* Checks that all tensors of a call are on the same device. Memory that the host and GPUs share is
+ * allowed with any device. */
 static int place(struct call *call, const struct dl_tensor *tensor, const char *name) {
     if (call->first == NULL) {
         call->first = tensor;
@@ -248,7 +254,7 @@ static int place(struct call *call, const struct dl_tensor *tensor, const char *
         (int)given.id);
 }
 
-/* The alignment of an element of this many bits, in bytes. */
+/* Returns the alignment in bytes of an element of this many bits. */
 static unsigned element_alignment(unsigned bits) {
     return bits == 16 ? 2 : bits == 32 ? 4 : bits >= 64 ? 8 : 1;
 }
@@ -282,7 +288,7 @@ static int read_tensor(struct call *call, const struct silo_framework_parameter 
     return 0;
 }
 
-/* The pair of a tensor and its block. */
+/* Reads a pair of a tensor and a block shape. */
 static int read_descriptor(struct call *call, const struct silo_framework_parameter *parameter,
                            const struct ffi_any *given, silo_argument *made) {
     const struct ffi_sequence pair = sequence_of(given);
@@ -364,7 +370,8 @@ static int read_argument(struct call *call, const struct silo_framework_paramete
                      parameter->name, name_of_type(given->type));
 }
 
-/* The device of the tensors; unknown without one. */
+/* Sets `*queue` to the device of the tensors and its current stream. Fails if the call has no
+ * tensor. */
 static int queue_of(const struct call *call, silo_queue *queue) {
     if (call->first == NULL)
         return silo_fail(call->error, SILO_ERROR_KIND,

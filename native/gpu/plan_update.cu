@@ -1,26 +1,29 @@
-// The first node of a plan's graph: makes the updates of one block (native/core/plan_block.h) to
-// the nodes behind it. scripts/plan_updater.py compiles it into native/core/plan_update_code.h.
+// The first node of a plan's graph. It reads the updates in one block of the ring
+// (native/core/plan_block.h) and applies them to the nodes after it. scripts/plan_updater.py
+// compiles this file into native/core/plan_update_code.h.
 //
-// It is one block of threads, because the device runs the blocks of a kernel that updates nodes one
-// after the other: 13 of them took 46 us longer than one on an H200 with a driver of CUDA 13. All
-// threads copy the host's block, the nodes and the runs into shared memory at once, so that a
-// replay waits for the bus once; then each thread updates its nodes. A failed update ends the
-// launch by a trap: the nodes behind it would run with the parameters of an earlier replay.
+// The kernel is launched with a single block of threads, because the device runs the blocks of a
+// kernel that updates nodes one after the other: 13 blocks took 46 us longer than one on an H200
+// with a driver of CUDA 13. First all threads copy the host's block, the nodes and the runs into
+// shared memory, so that a replay waits for the bus only once; then each thread updates its nodes.
+// If an update fails, the launch ends with a trap, because the nodes after it would run with the
+// parameters of an earlier replay.
 #include "../core/plan_block.h"
 
 #include <cuda_runtime.h>
 
-// Named: what an unnamed one holds gets a number that changes with each compile.
+// Not an unnamed namespace: the symbols in one get a number that changes with each compile.
 namespace silo_plan {
 
-constexpr uint32_t window_bytes = 24576; // of the host's block that are in shared memory
-constexpr uint32_t most_nodes = 512, most_runs = 512; // in shared memory; more are read in place
+constexpr uint32_t window_bytes = 24576; // bytes of the host's block in shared memory
+// The longest arrays in shared memory; longer ones are read in place.
+constexpr uint32_t most_nodes = 512, most_runs = 512;
 
 struct Replay {
     const silo_plan_device *plan;
-    const uint8_t *block; // in pinned host memory
+    const uint8_t *block; // the replay's block, in pinned host memory
     const uint8_t *window;
-    uint32_t begin; // of the window, in bytes of the block
+    uint32_t begin; // offset of the window in the block
     const silo_plan_device_node *nodes;
     const silo_plan_run *runs;
     bool trial;
@@ -37,14 +40,14 @@ __device__ __noinline__ void fail(const Replay &replay, uint32_t code, uint32_t 
         __trap();
 }
 
-// Copies a multiple of 16 bytes, by all threads of the block.
+// Copies a multiple of 16 bytes with all threads.
 __device__ __forceinline__ void copy(void *to, const void *from, uint32_t bytes) {
 #pragma unroll 2
     for (uint32_t i = threadIdx.x; i < bytes / 16; i += SILO_PLAN_THREADS)
         static_cast<uint4 *>(to)[i] = __ldcv(static_cast<const uint4 *>(from) + i);
 }
 
-// The parts of a node's parameters that the window holds.
+// Sets those parameters of a node that are in the window, which holds a part of the block.
 __device__ __forceinline__ cudaError_t set_parameters(const Replay &replay,
                                                       const silo_plan_device_node &node,
                                                       uint32_t from) {
@@ -102,14 +105,15 @@ extern "C" __global__ void __launch_bounds__(SILO_PLAN_THREADS)
                      reinterpret_cast<const silo_plan_device_node *>(plan->nodes),
                      reinterpret_cast<const silo_plan_run *>(plan->runs),
                      false};
-    // Before the head is known: one wait for all of it.
+    // Copied before the head is read, so that the thread waits for the bus only once.
     copy(window, replay.block, stride < window_bytes ? (uint32_t)stride : window_bytes);
     if (node_count <= most_nodes) {
         copy(nodes, replay.nodes, node_count * (uint32_t)sizeof(silo_plan_device_node));
         replay.nodes = reinterpret_cast<const silo_plan_device_node *>(nodes);
     }
     if (run_count <= most_runs) {
-        // The array's end is that of the plan's memory, which is a multiple of 16 bytes.
+        // Reading up to 16 bytes at the end is safe: the array ends the plan's memory, whose size
+        // is a multiple of 16.
         copy(runs, replay.runs, (run_count * (uint32_t)sizeof(silo_plan_run) + 15) / 16 * 16);
         replay.runs = reinterpret_cast<const silo_plan_run *>(runs);
     }
@@ -134,8 +138,8 @@ extern "C" __global__ void __launch_bounds__(SILO_PLAN_THREADS)
     }
     if (threadIdx.x != 0)
         return;
-    // Every thread has read the block before the barrier, so the host may write it again. The next
-    // launch of this kernel begins after this one's end.
+    // All threads have read the block before the barrier, so the host may write it again. The next
+    // launch of this kernel begins after this one has ended.
     plan->replay = number + 1;
     static_cast<volatile silo_plan_report *>(reinterpret_cast<silo_plan_report *>(plan->report))
         ->done = number + 1;
