@@ -68,7 +68,7 @@ def in_child(handler: Callable[[], object]) -> None:
     If ``handler`` is a method, the registration does not keep its object alive. Any thread may register.
     """
     with _registering:
-        _handlers[:] = [one for one in _handlers if one() is not None]
+        _handlers[:] = [handler for handler in _handlers if handler() is not None]
         _handlers.append(weakref.WeakMethod(handler) if hasattr(handler, "__self__") else lambda: handler)
 
 

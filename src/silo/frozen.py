@@ -201,7 +201,7 @@ def _init_of(
     post_init: Callable[[object], None] | None,
 ) -> Callable[..., None]:
     count = len(parameters)
-    defaults = tuple(one.default for one in parameters.values())
+    defaults = tuple(parameter.default for parameter in parameters.values())
     required = max((index for index, default in enumerate(defaults, start=1) if default is _MISSING), default=0)
 
     def __init__(self: object, *args: object, **kwargs: object) -> None:  # noqa: N807  # becomes one
@@ -329,11 +329,15 @@ def _twin(cls: Any) -> type:  # noqa: ANN401
     import dataclasses  # noqa: PLC0415  # what this module is there to avoid
 
     fields: list[tuple[str, Any, Any]] = []
-    for name, one in cls.__frozen_fields__.items():
-        default = dataclasses.MISSING if one.default is _MISSING else one.default
-        factory = dataclasses.MISSING if one.factory is None else one.factory
+    for name, frozen_field in cls.__frozen_fields__.items():
+        default = dataclasses.MISSING if frozen_field.default is _MISSING else frozen_field.default
+        factory = dataclasses.MISSING if frozen_field.factory is None else frozen_field.factory
         made: Any = dataclasses.field(
-            default=default, default_factory=factory, init=one.init, repr=one.repr, compare=one.compare
+            default=default,
+            default_factory=factory,
+            init=frozen_field.init,
+            repr=frozen_field.repr,
+            compare=frozen_field.compare,
         )
         fields.append((name, cls.__annotations__[name], made))
     return dataclasses.make_dataclass(cls.__name__, fields)

@@ -107,7 +107,7 @@ def configure(level: str | None, *, quiet: bool) -> None:
     if log.level == known:  # the level is still the one that Silo set
         log.setLevel(logging.NOTSET if level is None else level.upper())
     _level, _quiet = level, quiet
-    handler = next((one for one in log.handlers if _is_own(one)), None)
+    handler = next((handler for handler in log.handlers if _is_own(handler)), None)
     if level is None and not quiet:
         if handler is not None:
             log.removeHandler(handler)
@@ -144,7 +144,7 @@ def _is_configured() -> bool:
         return False
     log = logging.getLogger("silo")
     handlers = [*log.handlers, *(logging.getLogger().handlers if log.propagate else ())]
-    return any(_is_foreign(one) for one in handlers)
+    return any(_is_foreign(handler) for handler in handlers)
 
 
 def _is_foreign(handler: Handler) -> bool:

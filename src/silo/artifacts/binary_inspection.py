@@ -134,9 +134,9 @@ class _Reader:
         end = self._at + size
         if end > len(self._data):
             raise self._error(f"{size} bytes are wanted, {len(self._data) - self._at} are left")
-        taken = self._data[self._at : end]
+        chunk = self._data[self._at : end]
         self._at = end
-        return taken
+        return chunk
 
     def _error(self, what: str) -> CompileError:
         return CompileError(f"the metadata of the binary cannot be read: {what} (offset {self._at})")
@@ -246,7 +246,7 @@ def _cuda_kernels(elf: Elf) -> list[BinaryKernel]:
         frame = frames.get(entry, 0)
         shared = elf.section(f".nv.shared.{entry}")
         sizes = _cuda_sizes(section.data)
-        most = sizes.get(_INFO_MAX_THREADS)
+        max_threads = sizes.get(_INFO_MAX_THREADS)
         kernels.append(
             BinaryKernel(
                 entry=entry,
@@ -257,7 +257,7 @@ def _cuda_kernels(elf: Elf) -> list[BinaryKernel]:
                 shared_bytes=0 if shared is None else shared.size,
                 parameters=_cuda_parameters(section.data),
                 required_block=sizes.get(_INFO_REQNTID),
-                most_threads=None if most is None else math.prod(most),
+                most_threads=None if max_threads is None else math.prod(max_threads),
                 cluster=sizes.get(_INFO_CLUSTER),
             )
         )
@@ -302,7 +302,9 @@ def _hip_kernel(kernel: Item, arch: str) -> BinaryKernel:
         shared_bytes=_number(kernel, ".group_segment_fixed_size"),
         parameters=parameters,
         required_block=_required_block(kernel),
-        most_threads=most if isinstance(most := _optional(kernel, ".max_flat_workgroup_size"), int) else None,
+        most_threads=max_threads
+        if isinstance(max_threads := _optional(kernel, ".max_flat_workgroup_size"), int)
+        else None,
     )
 
 
@@ -381,6 +383,6 @@ def free_of_folders(data: bytes, folders: Iterable[Path]) -> Decision:
         at = data.find(text.encode())
         if at >= 0:
             end = data.find(b"\0", at)
-            found = data[at : min(end if end > 0 else len(data), at + 200)].decode("utf-8", "backslashreplace")
-            return Rejected(f"the blob holds a path of this machine at byte {at}: {found}")
+            excerpt = data[at : min(end if end > 0 else len(data), at + 200)].decode("utf-8", "backslashreplace")
+            return Rejected(f"the blob holds a path of this machine at byte {at}: {excerpt}")
     return Accepted("no path of the build folders inside")

@@ -78,7 +78,7 @@ def _kernel(text: str, entry: re.Match[str], arch: str) -> BinaryKernel:
     if body < 0 or not _closes(text, body):
         raise CompileError(f"the PTX ends before the body of {name} does")
     sizes = {directive: (int(x), int(y or 1), int(z or 1)) for directive, x, y, z in _SIZES.findall(text[at:body])}
-    most = sizes.get("maxntid")
+    max_threads = sizes.get("maxntid")
     return BinaryKernel(
         entry=name,
         arch=arch,
@@ -88,7 +88,7 @@ def _kernel(text: str, entry: re.Match[str], arch: str) -> BinaryKernel:
         shared_bytes=0,
         parameters=parameters,
         required_block=sizes.get("reqntid"),
-        most_threads=None if most is None else math.prod(most),
+        most_threads=None if max_threads is None else math.prod(max_threads),
         cluster=sizes.get("reqnctapercluster"),
     )
 
@@ -183,9 +183,9 @@ def read_device_code(data: bytes, name: str) -> DeviceCode:
     """
     if not data:
         raise SourceError(f"{name} is empty; {_TAKEN}")
-    for magic, what in _OTHERS:
+    for magic, label in _OTHERS:
         if data.startswith(magic):
-            raise SourceError(f"{name} is {what}; {_TAKEN}")
+            raise SourceError(f"{name} is {label}; {_TAKEN}")
     if data.startswith(b"\x7fELF"):
         return _elf(data, name)
     if b".version" in data and b".target" in data:
@@ -198,8 +198,8 @@ def _elf(data: bytes, name: str) -> DeviceCode:
     elf = _read(read_elf, data, name, "an ELF file")
     kind = _MACHINES.get(elf.machine)
     if kind is None:
-        what = _HOST_MACHINES.get(elf.machine, f"machine {elf.machine}")
-        raise SourceError(f"{name} is host code for {what}, not device code; {_TAKEN}; {_inside(elf)}")
+        machine = _HOST_MACHINES.get(elf.machine, f"machine {elf.machine}")
+        raise SourceError(f"{name} is host code for {machine}, not device code; {_TAKEN}; {_inside(elf)}")
     if int.from_bytes(data[16:18], "little") == _RELOCATABLE:
         raise SourceError(
             f"{name} is a relocatable {kind} (made with -rdc=true or -dc), which must be linked before it is loaded; "
@@ -214,7 +214,7 @@ def _target(blob: str, arch: str, name: str) -> Target:
 
     Exactly one driver loads each kind of device code, so the blob's kind decides the target's kind.
     """
-    (kind,) = (one.kind for one in drivers() if blob in one.blobs)
+    (kind,) = (driver.kind for driver in drivers() if blob in driver.blobs)
     try:
         return Target.parse(f"{kind}:{arch}")
     except TargetError as error:

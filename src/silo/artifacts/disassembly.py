@@ -65,9 +65,9 @@ def disassemble(data: bytes, kind: str, brought: Sequence[BroughtTools] = ()) ->
         ToolchainError: no disassembler was found, or all failed. The message names the package to install.
     """
     problems: list[str] = []
-    fitting = [one for one in brought if kind in one.kinds]
-    folders = [folder for one in fitting for folder in one.folders]
-    also = "".join(f" and in {one.package}" for one in fitting)
+    fitting = [tools for tools in brought if kind in tools.kinds]
+    folders = [folder for tools in fitting for folder in tools.folders]
+    also = "".join(f" and in {tools.package}" for tools in fitting)
     for tool in _TOOLS[kind]:
         program = tool.find(folders)
         if program is None:

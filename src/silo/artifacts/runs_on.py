@@ -63,8 +63,8 @@ def capability(target: Target) -> int:
     >>> capability(Target.parse("cuda:sm_90a"))
     90
     """
-    found = re.fullmatch(_SM, target.arch)
-    return 0 if found is None else int(found.group(1))
+    match = re.fullmatch(_SM, target.arch)
+    return 0 if match is None else int(match.group(1))
 
 
 def specific_form(target: Target) -> Target:
@@ -75,6 +75,6 @@ def specific_form(target: Target) -> Target:
     >>> str(specific_form(Target.parse("cuda:sm_100"))), str(specific_form(Target.parse("cuda:sm_86")))
     ('cuda:sm_100a', 'cuda:sm_86')
     """
-    found = re.fullmatch(_SM, target.arch)
-    plain = found is not None and not found.group(2) and int(found.group(1)) >= FIRST_SPECIFIC
+    match = re.fullmatch(_SM, target.arch)
+    plain = match is not None and not match.group(2) and int(match.group(1)) >= FIRST_SPECIFIC
     return Target(target.kind, f"{target.arch}a") if plain else target

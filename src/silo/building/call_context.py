@@ -61,8 +61,8 @@ class CallContext:
     @cached_property
     def reach(self) -> ReachableConfigs:
         """The configs whose trials count: the searched configs, and the configs that refining them can produce."""
-        given = frozenset(self.given)
-        fixed = given | reduction_blocks(self.candidates) if self.deterministic else given
+        fixed_names = frozenset(self.given)
+        fixed = fixed_names | reduction_blocks(self.candidates) if self.deterministic else fixed_names
         return ReachableConfigs(self.searched, fixed)
 
     @cached_property

@@ -52,7 +52,7 @@ def kinds_with(form: str) -> tuple[str, ...]:
     >>> kinds_with("ttgir"), kinds_with("ttir")
     (('cuda', 'hip'), ())
     """
-    return tuple(one.kind for one in drivers() if form in one.code_forms)
+    return tuple(driver.kind for driver in drivers() if form in driver.code_forms)
 
 
 class CodeForms(Mapping[str, str | bytes]):
@@ -142,9 +142,9 @@ def code_text(forms: CodeForms, form: str, artifact: Artifact, *, bundled: bool)
                 "name such a target with --target"
             ) from None
         if bundled:
-            held = ", ".join(_held(forms, artifact))
+            others = ", ".join(_held(forms, artifact))
             raise BundleError(
-                f"{artifact.variant.kernel}: the bundle keeps no {form} of its code for {target}, it has {held}; ask "
+                f"{artifact.variant.kernel}: the bundle keeps no {form} of its code for {target}, it has {others}; ask "
                 f"the Python file that it was built from: silo inspect FILE.py --code {form} --target {target}"
             ) from None
         raise SourceError(
@@ -308,9 +308,9 @@ def stand_in(value: object, device: Callable[[], str]) -> object:
         if name is None:
             return value
     try:
-        found = dtype(name)
+        torch_dtype = dtype(name)
     except KeyError as error:
         raise ArgumentError(f"warmup takes a dtype in place of an array, and not {value}: {error.args[0]}") from None
     from silo.launch.buffers import Buffer  # noqa: PLC0415  # few calls of warmup pass dtypes
 
-    return Buffer(1, found, device())
+    return Buffer(1, torch_dtype, device())

@@ -52,9 +52,9 @@ def lowered(source: Source, variant: Variant) -> Lowered:
     # The variant holds the source's fingerprint; the identity covers everything else that decides the text.
     key = (compiler.declaration.name, compiler.identity(variant.target), variant)
     with _lock:
-        found = _lowered.get(key)
-    if found is not None:
-        return found
+        cached = _lowered.get(key)
+    if cached is not None:
+        return cached
     result = compiler.lower(source, variant)  # without the lock, because it runs the front end
     with _lock:
         _lowered[key] = result
@@ -173,10 +173,10 @@ class Compilation:
         identity = compiler.identity(variant.target)
         artifacts = self.session.store.artifacts
         artifact_key = variant.artifact_key(identity)
-        known = artifacts.here(artifact_key)
-        if known is not None:
+        stored_artifact = artifacts.here(artifact_key)
+        if stored_artifact is not None:
             self.reused += 1
-            return Pending(variant, known.variant, identity, artifact=known)
+            return Pending(variant, stored_artifact.variant, identity, artifact=stored_artifact)
         if artifacts.has_come(artifact_key):
             return Pending(variant, variant, identity, sought=artifacts.submit(lambda: artifacts.get(artifact_key)))
         return self._lowered(compiler, identity, variant)
@@ -241,9 +241,13 @@ class Compilation:
                 self.reused += 1
                 return pending.artifact
             compiler = select_compiler(self.source.kind, pending.asked.target)  # the fetched artifact could not be used
-            made = self._lowered(compiler, pending.compiler, pending.asked)
-            pending.variant, pending.job, pending.hidden_memory = made.variant, made.job, made.hidden_memory
-            pending.sought, pending.outcome, pending.future = None, made.outcome, made.future
+            lowered_code = self._lowered(compiler, pending.compiler, pending.asked)
+            pending.variant, pending.job, pending.hidden_memory = (
+                lowered_code.variant,
+                lowered_code.job,
+                lowered_code.hidden_memory,
+            )
+            pending.sought, pending.outcome, pending.future = None, lowered_code.outcome, lowered_code.future
         outcome = pending.outcome or self._outcomes.get(pending.job)
         if outcome is None:
             outcome = self._kept(pending)
@@ -262,15 +266,15 @@ class Compilation:
 
     def _kept(self, pending: Pending) -> Outcome:
         assert pending.future is not None
-        made = pending.future.result()
-        pending.fresh = isinstance(made, Compiled)
+        compiled = pending.future.result()
+        pending.fresh = isinstance(compiled, Compiled)
         outcome = self._outcomes.get(pending.job)
         if outcome is None:
-            if isinstance(made, Compiled):
-                outcome = self.session.store.artifacts.put_compiled(pending.job, made)
+            if isinstance(compiled, Compiled):
+                outcome = self.session.store.artifacts.put_compiled(pending.job, compiled)
                 self.compiled += 1
             else:
-                outcome = made
+                outcome = compiled
                 self.reused += 1
             self._outcomes[pending.job] = outcome
         return outcome

@@ -51,7 +51,7 @@ def trace_heuristics(
     nodes: list[tuple[str, Node]] = []
     opaque: list[tuple[str, Callable[..., object], str]] = []
     for name, function in heuristics.items():
-        earlier = [known for known, _ in nodes]
+        earlier = [name_of for name_of, _ in nodes]
         try:
             node = trace_value(function, arguments, [*config_names, *earlier])
         except TraceError as error:
@@ -107,8 +107,10 @@ def call_opaque(
     results: dict[str, object] = {}
     for name, function, reason in derived.opaque:
         if name not in arguments:
-            given = _BeforeConfig({**arguments, **results}, config_names, f"{kernel}: the heuristic of {name}", reason)
-            results[name] = function(given)
+            call_values = _BeforeConfig(
+                {**arguments, **results}, config_names, f"{kernel}: the heuristic of {name}", reason
+            )
+            results[name] = function(call_values)
     return results
 
 

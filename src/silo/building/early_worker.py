@@ -79,9 +79,9 @@ def _names(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
-                yield from ((one.name.partition(".")[0], "") for one in names)
+                yield from ((name.name.partition(".")[0], "") for name in names)
             case ast.ImportFrom(module=str(module), names=names, level=0):
-                yield from ((module.partition(".")[0], one.name) for one in names)
+                yield from ((module.partition(".")[0], name.name) for name in names)
             case ast.Attribute(value=ast.Name(id="silo"), attr=name):
                 yield "silo", name
             case _:

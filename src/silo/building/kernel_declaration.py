@@ -84,8 +84,8 @@ class DeclaredKernel:
     def with_tuples(self, shapes: TupleShapes) -> Self:
         """Returns this kernel for calls that pass tuples of these shapes, by parameter; always the same object."""
         key = tuple(sorted(shapes.items(), key=lambda pair: pair[0]))
-        if (known := self._by_tuples.get(key)) is not None:
-            return known
+        if (cached_kernel := self._by_tuples.get(key)) is not None:
+            return cached_kernel
         from silo.core.compound_arguments import flat_names  # noqa: PLC0415  # few kernels take tuples
 
         kernel = type(self)(
@@ -113,8 +113,8 @@ class DeclaredKernel:
         """The arguments that every config sets to zero; None if configs set different arguments to zero."""
         if not self.zeroed:
             return ()
-        found = {self.zeroed.get(config, ()) for config in self.space.configs()}
-        return found.pop() if len(found) == 1 else None
+        variants_zeroed = {self.zeroed.get(config, ()) for config in self.space.configs()}
+        return variants_zeroed.pop() if len(variants_zeroed) == 1 else None
 
     @property
     def declared_writes(self) -> tuple[str, ...]:
@@ -124,9 +124,13 @@ class DeclaredKernel:
         declared.
         """
         parameters = self.source.signature.parameters
-        known = any(one.effect is not Effect.BOTH for one in parameters)
+        declares_effects = any(parameter.effect is not Effect.BOTH for parameter in parameters)
         zeroed = {name for names in self.zeroed.values() for name in names}
-        return tuple(one.name for one in parameters if one.name in zeroed or (known and one.effect.writes))
+        return tuple(
+            parameter.name
+            for parameter in parameters
+            if parameter.name in zeroed or (declares_effects and parameter.effect.writes)
+        )
 
     def zeroed_by(self, values: Mapping[str, Value]) -> tuple[str, ...]:
         """Returns the arguments that the author's config with these values sets to zero; () for any other config."""
@@ -164,7 +168,9 @@ class DeclaredKernel:
         if self.rule is not None:
             return {}
         first, *others = (config.as_dict() for config in self.space.configs())
-        return {name: value for name, value in first.items() if all(same_values({name: value}, one) for one in others)}
+        return {
+            name: value for name, value in first.items() if all(same_values({name: value}, other) for other in others)
+        }
 
     @property
     def guard_key(self) -> tuple[str, ...]:
@@ -186,8 +192,8 @@ class DeclaredKernel:
     @property
     def argument_names(self) -> tuple[str, ...]:
         """Parameters that a call passes: all that neither a config nor a heuristic sets."""
-        taken = {*self.config_names, *self.source.heuristics}
-        return tuple(name for name in self.source.signature.names if name not in taken)
+        reserved_names = {*self.config_names, *self.source.heuristics}
+        return tuple(name for name in self.source.signature.names if name not in reserved_names)
 
     @cached_property
     def derived(self) -> Derived:
@@ -219,7 +225,7 @@ class DeclaredKernel:
         if not self.in_library:
             return ""
         declared = select_compiler(self.source.kind, target).declaration
-        return why_unmeasured((one.name for one in declared.blobs), target.kind)
+        return why_unmeasured((blob.name for blob in declared.blobs), target.kind)
 
     @property
     def holds_grid(self) -> bool:

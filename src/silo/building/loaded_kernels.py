@@ -73,12 +73,14 @@ def _serve_unread(
     """Serves a call that the native launcher cannot read: with tuples among its arguments, or with traced arrays."""
     from silo.launch.arrays_without_memory import serve_traced  # noqa: PLC0415  # few calls pass traced arrays
 
-    if any(isinstance(one, tuple) for one in arguments):
+    if any(isinstance(argument, tuple) for argument in arguments):
         from silo.building.prepared_calls import serve_tuples  # noqa: PLC0415  # few kernels take tuples
 
         names = kernel.source.signature.names
-        given = {name: one for name, one in zip(names, arguments, strict=True) if one is not native.ABSENT}
-        if serve_tuples(kernel, given, options, grid):
+        call_values = {
+            name: argument for name, argument in zip(names, arguments, strict=True) if argument is not native.ABSENT
+        }
+        if serve_tuples(kernel, call_values, options, grid):
             return True
     return serve_traced(kernel, arguments, options, grid)
 
@@ -90,9 +92,9 @@ def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | N
     """
     blob = store.blobs.get((ref or artifact.blob).sha256)
     if blob is None:
-        what = "compiled code" if ref is None else ref.kind
+        label = "compiled code" if ref is None else ref.kind
         raise BlobLostError(
-            f"{artifact.variant.kernel}: its {what} left the store while it was being loaded; call it again"
+            f"{artifact.variant.kernel}: its {label} left the store while it was being loaded; call it again"
         )
     return blob
 
@@ -147,8 +149,8 @@ class HeuristicLauncher:
     def complete(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Returns the keyword arguments with the heuristics' values; a value that the caller gave takes precedence."""
         kernel = self._kernel
-        given = {**self._known, **dict(zip(self._names, args, strict=False)), **kwargs}
-        return {**kwargs, **self._call_opaque(kernel.name, kernel.derived, given, kernel.config_names)}
+        call_values = {**self._known, **dict(zip(self._names, args, strict=False)), **kwargs}
+        return {**kwargs, **self._call_opaque(kernel.name, kernel.derived, call_values, kernel.config_names)}
 
 
 class CheckedLauncher:
@@ -216,7 +218,9 @@ def bound_launcher(
     Raises:
         DeviceError: the variant declares a parameter in another way than its code takes it.
     """
-    constexprs = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
+    constexprs = [
+        parameter.name for parameter in variant.signature.parameters if parameter.kind is ParameterKind.CONSTEXPR
+    ]
     try:
         bound = make_bound_launcher(
             guarded.name,

@@ -90,13 +90,13 @@ def _start(compilation: Compilation, one: BuildVariant) -> Pending | CompileErro
 
 def _failed(kernel: str, failures: Mapping[Variant, CompileError]) -> list[str]:
     """Describes the variants that do not compile: a line for each target, with the first reason."""
-    found: dict[Target, list[tuple[Variant, CompileError]]] = {}
+    failures_by_target: dict[Target, list[tuple[Variant, CompileError]]] = {}
     for variant, error in failures.items():
-        found.setdefault(variant.target, []).append((variant, error))
+        failures_by_target.setdefault(variant.target, []).append((variant, error))
     return [
         f"{kernel}: {len(failed)} of its variants for {target} do not compile and are left out; the first, "
         f"{failed[0][0].config}: {failed[0][1]}"
-        for target, failed in found.items()
+        for target, failed in failures_by_target.items()
     ]
 
 
@@ -104,24 +104,24 @@ def _fitting(
     plan: Sequence[BuildVariant], artifacts: Mapping[Variant, Artifact], packing: Packing
 ) -> tuple[tuple[BuildVariant, ...], list[str]]:
     """Returns the variants whose code is within the limit of bytes for each target, and remarks on the rest."""
-    kept: set[Variant] = set()
+    kept_variants: set[Variant] = set()
     remarks: list[str] = []
-    compiled = [one for one in plan if one.variant in artifacts]
-    for target in dict.fromkeys(one.variant.target for one in compiled):
-        own = [one for one in compiled if one.variant.target == target]
-        seen: dict[tuple[str, ...], int] = {}
+    compiled = [entry for entry in plan if entry.variant in artifacts]
+    for target in dict.fromkeys(entry.variant.target for entry in compiled):
+        own = [entry for entry in compiled if entry.variant.target == target]
+        counts: dict[tuple[str, ...], int] = {}
         sizes: list[tuple[Variant, int, list[tuple[str, int]]]] = []
-        for one in own:
+        for entry in own:
             # The plan lists a case's configs one after the other, in the order of preference.
-            rank = seen[one.cases] = seen.get(one.cases, 0) + 1
-            artifact = artifacts[one.variant]
+            rank = counts[entry.cases] = counts.get(entry.cases, 0) + 1
+            artifact = artifacts[entry.variant]
             blobs = [(ref.sha256, ref.size) for ref in (artifact.blob, *artifact.sidecars)]
-            sizes.append((one.variant, 0 if _is_needed(one) else rank, blobs))
+            sizes.append((entry.variant, 0 if _is_needed(entry) else rank, blobs))
         stay = within_bytes(sizes, packing.code_bytes)
-        kept |= stay
+        kept_variants |= stay
         if len(stay) < len(own) and packing.code_bytes is not None:
             remarks.append(
                 f"{own[0].variant.kernel}: {len(own) - len(stay)} of its variants for {target} are left out: their "
                 f"code together is over {packing.code_bytes >> 20} MiB; --configs all packs them"
             )
-    return tuple(one for one in compiled if one.variant in kept), remarks
+    return tuple(entry for entry in compiled if entry.variant in kept_variants), remarks

@@ -61,26 +61,26 @@ def tuple_call(kernel: DeclaredKernel, args: tuple[object, ...], kwargs: Mapping
         ArgumentError: tuples nested too deeply.
     """
     parameters = kernel.source.signature.parameters
-    arguments_by_name = {**dict(zip((one.name for one in parameters), args, strict=False)), **kwargs}
+    arguments_by_name = {**dict(zip((parameter.name for parameter in parameters), args, strict=False)), **kwargs}
     tuples: dict[str, tuple[object, ...]] = {}
     constants: set[str] = set()
-    for one in parameters:
-        default = None if isinstance(one.default, NoDefault) else one.default
-        value = arguments_by_name.get(one.name, default)
-        constant = one.kind is ParameterKind.CONSTEXPR
+    for parameter in parameters:
+        default = None if isinstance(parameter.default, NoDefault) else parameter.default
+        value = arguments_by_name.get(parameter.name, default)
+        constant = parameter.kind is ParameterKind.CONSTEXPR
         if isinstance(value, tuple) and (not constant or _has_fields(cast("tuple[object, ...]", value))):
-            tuples[one.name] = cast("tuple[object, ...]", value)
-            constants |= {one.name} if constant else set()
+            tuples[parameter.name] = cast("tuple[object, ...]", value)
+            constants |= {parameter.name} if constant else set()
     takes = kernel.takes_tuples
     if not tuples or len(args) > len(parameters) or not (takes or constants == set(tuples)):
         return None
-    named = {name: value for name, value in arguments_by_name.items() if name not in tuples}
+    plain_arguments = {name: value for name, value in arguments_by_name.items() if name not in tuples}
     if not takes:
-        return TupleCall(kernel, {**named, **{name: _plain(value) for name, value in tuples.items()}}, {})
+        return TupleCall(kernel, {**plain_arguments, **{name: _plain(value) for name, value in tuples.items()}}, {})
     shapes = {name: shape_of(value) for name, value in tuples.items()}
     for name, value in tuples.items():
-        named.update(zip(shapes[name].names(name), leaves(value), strict=True))
-    return TupleCall(kernel.with_tuples(shapes), named, tuples)
+        plain_arguments.update(zip(shapes[name].names(name), leaves(value), strict=True))
+    return TupleCall(kernel.with_tuples(shapes), plain_arguments, tuples)
 
 
 def serve_tuples(
@@ -165,15 +165,15 @@ class ZeroingLauncher:
 
     def __call__(self, *args: object, **kwargs: object) -> None:
         """Sets the arguments to zero and launches with the declared grid."""
-        named = self.complete(args, kwargs)
-        self._set(args, named, {})
-        self._launcher(*args, **named)
+        call_values = self.complete(args, kwargs)
+        self._set(args, call_values, {})
+        self._launcher(*args, **call_values)
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
         def launch(*args: object, **kwargs: object) -> None:
-            named = self.complete(args, kwargs)
-            self._set(args, named, {"grid": grid})
-            self._launcher[grid](*args, **named)
+            call_values = self.complete(args, kwargs)
+            self._set(args, call_values, {"grid": grid})
+            self._launcher[grid](*args, **call_values)
 
         return launch
 

@@ -79,11 +79,11 @@ class PreparedCase:
         """
         for owner, compare_with in self.unchanged.items():
             if results is None:
-                seen = _result(self.arguments[owner]) if written is None or owner in written else None
+                seen_result = _result(self.arguments[owner]) if written is None or owner in written else None
             else:
-                seen = results.get(owner)
-                seen = seen if seen is not None and seen.flags.writeable else None
-            if seen is not None and not (result := compare_with(seen)):
+                seen_result = results.get(owner)
+                seen_result = seen_result if seen_result is not None and seen_result.flags.writeable else None
+            if seen_result is not None and not (result := compare_with(seen_result)):
                 return result, owner
         worst: CheckResult | None = None
         name = ""
@@ -146,13 +146,15 @@ def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase
         work=recipe.work,
         record=lambda: recipe,
         # without numpy, results are only compared with the expected values
-        unchanged={name: _unchanged_recipe(one) for name, one in recipe.unchanged().items()} if has_numpy() else {},
+        unchanged={name: _unchanged_recipe(argument) for name, argument in recipe.unchanged().items()}
+        if has_numpy()
+        else {},
     )
 
 
 def _empty_arrays(recipe: CaseRecipe) -> tuple[str, ...]:
-    arrays = {name: one for name, one in recipe.arguments if isinstance(one, ArrayRecipe)}
-    return tuple(name for name, one in arrays.items() if one.fill is Fill.EMPTY)
+    arrays = {name: argument for name, argument in recipe.arguments if isinstance(argument, ArrayRecipe)}
+    return tuple(name for name, array in arrays.items() if array.fill is Fill.EMPTY)
 
 
 def _checker(expected: ExpectedRecipe) -> Callable[[Any], CheckResult]:
@@ -239,7 +241,9 @@ class CaseFunction:
             work=recipe.work,
             prepare_checks=reference,
             record=recorded,
-            unchanged={name: _unchanged(one) for name, one in case.unchanged(self.names, self.written).items()},
+            unchanged={
+                name: _unchanged(argument) for name, argument in case.unchanged(self.names, self.written).items()
+            },
             metrics=case.metrics,
         )
 
@@ -257,22 +261,22 @@ class CaseFunction:
             )
 
     def _config_names(self, case: Case) -> tuple[str, ...]:
-        given = case.bind(self.names)
-        return (*self.config_names, *(name for name in self.open_blocks if name not in given))
+        bound = case.bind(self.names)
+        return (*self.config_names, *(name for name in self.open_blocks if name not in bound))
 
     @contextlib.contextmanager
     def _blamed(self, values: Mapping[str, object]) -> Generator[None]:
         """Adds the case and the line to errors of the case function and of its expected values."""
-        what = f"the case {label_of(values) or '(without parameters)'} of {self.kernel} ({self.location})"
+        subject = f"the case {label_of(values) or '(without parameters)'} of {self.kernel} ({self.location})"
         try:
             yield
         except PackageError:
             raise  # a missing package is not the case's fault
         except SiloError as error:
-            raise CaseError(f"{what}: {error}") from error
+            raise CaseError(f"{subject}: {error}") from error
         except Exception as error:  # the user's function may raise anything
             raise CaseError(
-                f"{what} failed{_line_of(error, self.function)}: {type(error).__name__}: {error}"
+                f"{subject} failed{_line_of(error, self.function)}: {type(error).__name__}: {error}"
             ) from error
 
     def recipe(self, values: Mapping[str, object], make: Make) -> CaseRecipe:

@@ -47,7 +47,7 @@ def is_for_any(target: Target, targets: Sequence[Target] | None) -> bool:
     >>> is_for_any(Target.parse("cuda:sm_90"), [Target.parse("cpu")]), is_for_any(Target.parse("cuda:sm_90"), None)
     (False, True)
     """
-    return targets is None or any(is_for(target, wanted) for wanted in targets)
+    return targets is None or any(is_for(target, requested) for requested in targets)
 
 
 def cut_contents(
@@ -60,10 +60,10 @@ def cut_contents(
     Raises:
         BundleError: a kernel does not exist, or lacks variants for all of the targets.
     """
-    known = [kernel.name for kernel in contents.kernels]
+    kernel_names = [kernel.name for kernel in contents.kernels]
     for name in kernels or ():
-        if name not in known:
-            raise BundleError(f"there is no kernel {name}; the bundle has {', '.join(known) or 'none'}")
+        if name not in kernel_names:
+            raise BundleError(f"there is no kernel {name}; the bundle has {', '.join(kernel_names) or 'none'}")
     chosen = [kernel for kernel in contents.kernels if kernels is None or kernel.name in kernels]
     names = {kernel.name for kernel in chosen}
     return replace(
@@ -75,15 +75,15 @@ def cut_contents(
 
 
 def _cut_kernel(kernel: BundleKernel, targets: Sequence[Target] | None) -> BundleKernel:
-    variants = tuple(one for one in kernel.variants if is_for_any(one.artifact.variant.target, targets))
+    variants = tuple(variant for variant in kernel.variants if is_for_any(variant.artifact.variant.target, targets))
     if not variants:
-        has = ", ".join(dict.fromkeys(str(one.artifact.variant.target) for one in kernel.variants)) or "nothing"
-        wanted = ", ".join(map(str, targets or ()))
+        has = ", ".join(dict.fromkeys(str(variant.artifact.variant.target) for variant in kernel.variants)) or "nothing"
+        target_list = ", ".join(map(str, targets or ()))
         raise BundleError(
-            f"kernel {kernel.name} has no code for {wanted or 'any target'}; it has code for {has}: name other "
+            f"kernel {kernel.name} has no code for {target_list or 'any target'}; it has code for {has}: name other "
             "targets, or the kernels that are wanted"
         )
-    keys = {rules_key(one.artifact.variant) for one in variants}
+    keys = {rules_key(variant.artifact.variant) for variant in variants}
     return replace(
         kernel,
         variants=tuple(map(_bare, variants)),
@@ -135,7 +135,9 @@ class _Kernel:
 
 def targets_of(contents: BundleContents) -> tuple[Target, ...]:
     """Returns the targets that a bundle has code for, in the order of its variants."""
-    return tuple(dict.fromkeys(one.artifact.variant.target for kernel in contents.kernels for one in kernel.variants))
+    return tuple(
+        dict.fromkeys(variant.artifact.variant.target for kernel in contents.kernels for variant in kernel.variants)
+    )
 
 
 def slice_of(bundle: Bundle) -> str:
@@ -154,13 +156,13 @@ def cut_slice(bundle: Bundle, wanted: Sequence[Target]) -> Slice:
     """
     contents = bundle.contents()
     available = targets_of(contents)
-    for one in wanted:
-        if not any(is_for(target, one) for target in available):
+    for wanted_target in wanted:
+        if not any(is_for(target, wanted_target) for target in available):
             has = ", ".join(map(str, available)) or "nothing"
-            raise BundleError(f"{bundle.name} has no code for {one}; it has code for {has}")
-    here = {str(target) for target in available if any(is_for(target, one) for one in wanted)}
-    first = bool(available) and str(available[0]) in here
-    kernels = [_cut(kernel, here, first=first) for kernel in _apart(bundle, contents)]
+            raise BundleError(f"{bundle.name} has no code for {wanted_target}; it has code for {has}")
+    matching = {str(target) for target in available if any(is_for(target, wanted_target) for wanted_target in wanted)}
+    first = bool(available) and str(available[0]) in matching
+    kernels = [_cut(kernel, matching, first=first) for kernel in _apart(bundle, contents)]
     kernels = [kernel for kernel in kernels if kernel is not None]
     return _together(contents, kernels, slice_of(bundle) or bundle.identity)
 
@@ -177,24 +179,24 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
         BundleError: two bundles contradict each other on a kernel, a rule or their producer.
     """
     wholes = {slice_of(bundle) for bundle in bundles}
-    whole = wholes.pop() if len(wholes) == 1 else ""
+    identity = wholes.pop() if len(wholes) == 1 else ""
     kernels_by_name: dict[str, list[_Kernel]] = {}
     for number, bundle in enumerate(bundles):
-        first = 0 if whole else number << 40
+        first = 0 if identity else number << 40
         for kernel in _apart(bundle, bundle.contents(), first):
             kernels_by_name.setdefault(kernel.head.name, []).append(kernel)
     remarks: list[str] = []
-    kernels = [_joined(kernels_by_name[name], remarks, slices=bool(whole)) for name in sorted(kernels_by_name)]
+    kernels = [_joined(kernels_by_name[name], remarks, slices=bool(identity)) for name in sorted(kernels_by_name)]
     manifests = [bundle.manifest for bundle in bundles]
     base = BundleContents(
         (),
-        _agreed("producer", (one.producer for one in manifests)),
-        _joined_toolchains([pair for one in manifests for pair in one.toolchain if pair[0] != "zstd"]),
-        _agreed("notes", ([pair for pair in one.notes if pair[0] != _NOTE] for one in manifests)),
+        _agreed("producer", (manifest.producer for manifest in manifests)),
+        _joined_toolchains([pair for manifest in manifests for pair in manifest.toolchain if pair[0] != "zstd"]),
+        _agreed("notes", ([pair for pair in manifest.notes if pair[0] != _NOTE] for manifest in manifests)),
         _attached(bundles),
         _planned(bundles),
     )
-    return replace(_together(base, kernels, whole if noted else ""), of=whole, remarks=tuple(remarks))
+    return replace(_together(base, kernels, identity if noted else ""), of=identity, remarks=tuple(remarks))
 
 
 def _attached(bundles: Sequence[Bundle]) -> tuple[tuple[str, BlobRef], ...]:
@@ -229,8 +231,8 @@ def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Ke
 
     def placed(kernel: BundleKernel, number: int, items: Sequence[object]) -> _Part:
         places = noted.get(kernel.name, [()] * 3)[number] or range(len(items))
-        known = len(places) if len(places) <= len(items) else 0
-        return [(first + (places[at] if at < known else _BEHIND + at), item) for at, item in enumerate(items)]
+        shared_count = len(places) if len(places) <= len(items) else 0
+        return [(first + (places[at] if at < shared_count else _BEHIND + at), item) for at, item in enumerate(items)]
 
     return [
         _Kernel(
@@ -263,10 +265,10 @@ def _cut(kernel: _Kernel, here: AbstractSet[str], *, first: bool) -> _Kernel | N
 
 
 def _joined_toolchains(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    found: dict[str, list[str]] = {}
+    versions: dict[str, list[str]] = {}
     for name, text in pairs:
-        found.setdefault(name, []).append(text)
-    return tuple((name, joined_versions(texts)) for name, texts in sorted(found.items()))
+        versions.setdefault(name, []).append(text)
+    return tuple((name, joined_versions(texts)) for name, texts in sorted(versions.items()))
 
 
 def _joined(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> _Kernel:
@@ -279,37 +281,39 @@ def _joined(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> 
                     f"kernel {head.name} has another {name} in each of two bundles, so they are not of one source: "
                     "build both from the same"
                 )
-    variants = _once("variants", [one.variants for one in kernels], _key_of_variant)
+    variants = _once("variants", [kernel.variants for kernel in kernels], _key_of_variant)
     rules = _once(
         "dispatch rules", _rules_of(kernels, remarks, slices=slices), lambda item: repr(cast("BundleRules", item).key)
     )
-    trials = _once("trials", [one.trials for one in kernels], lambda item: canonical_json(cast("JSON", item)))
+    trials = _once("trials", [kernel.trials for kernel in kernels], lambda item: canonical_json(cast("JSON", item)))
     return _Kernel(head, variants, rules, trials)
 
 
 def _rules_of(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> list[_Part]:
     """Returns the rules of each bundle. If several compilers made code for the same calls, joins their rules first."""
-    parts = [one.rules for one in kernels]
+    parts = [kernel.rules for kernel in kernels]
     if slices:  # slices of one bundle, whose rules already name the compilers
         return parts
-    compilers = [compilers_by_key(cast("BundleVariant", item) for _, item in one.variants) for one in kernels]
+    compilers = [compilers_by_key(cast("BundleVariant", item) for _, item in kernel.variants) for kernel in kernels]
     joined: dict[str, BundleRules] = {}
-    for key in dict.fromkeys(key for found in compilers for key in found):
-        if len({name for found in compilers for name in found.get(key, ())}) > 1:
+    for key in dict.fromkeys(key for compiler in compilers for key in compiler):
+        if len({name for compiler in compilers for name in compiler.get(key, ())}) > 1:
             own = [
                 RulesPart(
                     cast("BundleRules", item),
-                    found.get(key, ()),
-                    Evidence.of((cast("JSON", trial) for _, trial in kernel.trials), found.get(key, ())),
+                    compiler.get(key, ()),
+                    Evidence.of((cast("JSON", trial) for _, trial in kernel.trials), compiler.get(key, ())),
                 )
-                for part, found, kernel in zip(parts, compilers, kernels, strict=True)
+                for part, compiler, kernel in zip(parts, compilers, kernels, strict=True)
                 for _, item in part
                 if cast("BundleRules", item).key == key
             ]
             if own:
                 joined[repr(key)], lines = joined_rules(own)
                 remarks += [f"{kernels[0].head.name} {line}" for line in lines]
-    return [[(place, joined.get(repr(cast("BundleRules", item).key), item)) for place, item in part] for part in parts]
+    return [
+        [(position, joined.get(repr(cast("BundleRules", item).key), item)) for position, item in part] for part in parts
+    ]
 
 
 def _once(what: str, parts: Iterable[_Part], key_of: Callable[[object], object]) -> _Part:
@@ -319,9 +323,9 @@ def _once(what: str, parts: Iterable[_Part], key_of: Callable[[object], object])
     """
     items: dict[object, tuple[int, object]] = {}
     for part in parts:
-        for place, item in part:
-            known = items.setdefault(key_of(item), (place, item))
-            if known[1] != item:
+        for position, item in part:
+            entry = items.setdefault(key_of(item), (position, item))
+            if entry[1] != item:
                 raise BundleError(
                     f"two bundles have different {what} for the same calls: build or tune one of them again"
                 )
@@ -357,8 +361,8 @@ def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> S
 def _runs(part: _Part) -> list[JSON]:
     """Returns the places as runs: for each run its first place and its length."""
     runs: list[JSON] = []
-    for _, run in groupby(enumerate(place for place, _ in part), lambda pair: pair[1] - pair[0]):
-        numbers = [place for _, place in run]
+    for _, run in groupby(enumerate(position for position, _ in part), lambda pair: pair[1] - pair[0]):
+        numbers = [position for _, position in run]
         runs += [numbers[0], len(numbers)]
     return runs
 
@@ -385,7 +389,7 @@ def _noted(bundle: Bundle) -> tuple[str, dict[str, tuple[Sequence[int], ...]]]:
 
 
 def _places(runs: JSON) -> Sequence[int]:
-    numbers = [one for one in runs if type(one) is int] if isinstance(runs, list) else []
+    numbers = [run for run in runs if type(run) is int] if isinstance(runs, list) else []
     places: list[int] = []
     for start, count in zip(numbers[::2], numbers[1::2], strict=False):
         if start < 0 or not 0 < count <= _MOST_PLACES - len(places):
@@ -413,11 +417,11 @@ def _key_of_variant(item: object) -> str:
 
 def _agreed(what: str, texts: Iterable[Iterable[tuple[str, str]]]) -> tuple[tuple[str, str], ...]:
     """Returns the pairs of all bundles. Raises BundleError if two bundles have different texts for one name."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for pairs in texts:
         for name, text in pairs:
-            if found.setdefault(name, text) != text:
+            if values.setdefault(name, text) != text:
                 raise BundleError(
-                    f"two bundles have {what} of {name} {found[name]} and {text}: one bundle has one; build them alike"
+                    f"two bundles have {what} of {name} {values[name]} and {text}: one bundle has one; build them alike"
                 )
-    return tuple(sorted(found.items()))
+    return tuple(sorted(values.items()))

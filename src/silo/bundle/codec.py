@@ -76,15 +76,15 @@ def _pieces(codec: str, stored: memoryview, raw_bytes: int) -> Iterator[bytes]:
             raise CodecError(f"the zstd frame needs a window of {parameters.window_size} bytes, or a dictionary")
         if (length := _frame_length(stored, checksum=parameters.has_checksum)) != len(stored):
             raise CodecError(f"the zstd frame is {length} bytes long where {len(stored)} are stored")
-        left = raw_bytes
+        remaining = raw_bytes
         with zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(stored) as reader:
             while piece := reader.read(_PIECE):
-                left -= len(piece)
+                remaining -= len(piece)
                 yield piece
     except zstandard.ZstdError as error:
         raise CodecError(f"not a zstd frame: {error}") from None
-    if left:
-        raise CodecError(f"the zstd frame gave {raw_bytes - left} bytes where {raw_bytes} are stated")
+    if remaining:
+        raise CodecError(f"the zstd frame gave {raw_bytes - remaining} bytes where {raw_bytes} are stated")
 
 
 def _frame_length(frame: memoryview, *, checksum: bool) -> int:
@@ -100,7 +100,7 @@ def _frame_length(frame: memoryview, *, checksum: bool) -> int:
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:
-    found: zstandard.ZstdDecompressor | None = getattr(_local, "decompressor", None)
-    if found is None:
-        found = _local.decompressor = zstandard.ZstdDecompressor()
-    return found
+    decompressor: zstandard.ZstdDecompressor | None = getattr(_local, "decompressor", None)
+    if decompressor is None:
+        decompressor = _local.decompressor = zstandard.ZstdDecompressor()
+    return decompressor

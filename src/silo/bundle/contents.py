@@ -300,8 +300,8 @@ class BundleKernel:
     def coverage(self) -> tuple[Coverage, ...]:
         """For each space of known size, how many of its configs are packed."""
         configs: dict[RulesKey, set[bytes]] = {}
-        for one in self.variants:
-            variant = one.artifact.variant
+        for packed in self.variants:
+            variant = packed.artifact.variant
             configs.setdefault(rules_key(variant), set()).add(variant.config.order_key)
         return tuple(
             Coverage(rules.target, rules.signature, len(configs.get(rules.key, ())), rules.space, rules.extents)
@@ -417,16 +417,16 @@ def entry_members(cls: type) -> tuple[EntryMember, ...]:
     >>> [one.name for one in entry_members(BundleRules) if one.field.since]
     ['space', 'extents', 'compilers']
     """
-    found = _ENTRIES.get(cls)
-    if found is None:
-        found = _ENTRIES[cls] = tuple(_entry_members(cls, ""))
-    return found
+    members = _ENTRIES.get(cls)
+    if members is None:
+        members = _ENTRIES[cls] = tuple(_entry_members(cls, ""))
+    return members
 
 
 def _entry_members(cls: type, path: str) -> list[EntryMember]:
     members: list[EntryMember] = []
-    for one in members_of(cls):
-        name, form, get = one.name, one.form, attrgetter(path + one.name)
+    for member in members_of(cls):
+        name, form, get = member.name, member.form, attrgetter(path + member.name)
         if name in INLINED:
             members += _entry_members(INLINED[name], f"{path}{name}.")
             continue
@@ -436,7 +436,7 @@ def _entry_members(cls: type, path: str) -> list[EntryMember]:
             form, get = Row("sources"), attrgetter(f"{path}kernel", path + name)
         elif path:
             form = _ROWS.get(name, form)
-        members.append(EntryMember(name, form, one, get))
+        members.append(EntryMember(name, form, member, get))
     return members
 
 
@@ -486,11 +486,11 @@ def host_plans(contents: BundleContents) -> list[tuple[HostPlan, str]]:
     plans: list[tuple[HostPlan, str]] = []
     for plan in contents.plans:
         codes = [
-            host_code(one, calls_of(kernels[name])).digest
+            host_code(variant, calls_of(kernels[name])).digest
             for name in plan.kernels
             if name in kernels
-            for one in kernels[name].variants
-            if one.artifact.variant.target.kind == CPU_KIND
+            for variant in kernels[name].variants
+            if variant.artifact.variant.target.kind == CPU_KIND
         ]
         if codes:
             plans.append((host_plan(plan, codes), plan.name))

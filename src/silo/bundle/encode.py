@@ -52,11 +52,11 @@ class _Tables:
         """Returns the index of ``row``, which is added if it is new."""
         # Rows are compared by canonical text: 1, True and 1.0 are equal in Python, but different constants of a kernel.
         key = (table, canonical_json(row))
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = len(self._rows[table])
+        row_number = self._found.get(key)
+        if row_number is None:
+            row_number = self._found[key] = len(self._rows[table])
             self._rows[table].append(row)
-        return found
+        return row_number
 
     def to_json(self) -> JSON:
         return cast("JSON", self._rows)
@@ -74,9 +74,9 @@ class _Encoder:
         data: dict[str, JSON] = {}
         # in the order of fields, because this decides the order of the tables' rows
         for name, form, field, get in entry_members(type(value)):
-            one = get(value)
-            if not (field.left_out and one == field.default):
-                data[name] = self._member(form, one)
+            member = get(value)
+            if not (field.left_out and member == field.default):
+                data[name] = self._member(form, member)
         return data
 
     def tables(self) -> JSON:
@@ -87,7 +87,7 @@ class _Encoder:
             case Row(table):
                 return self._tables.index(table, TABLES[table].write(value))
             case Rows(table):
-                return [self._tables.index(table, TABLES[table].write(one)) for one in value]
+                return [self._tables.index(table, TABLES[table].write(item)) for item in value]
             case Blob():
                 return None if value is None else self._blob(value)
             case Blobs():
@@ -95,7 +95,7 @@ class _Encoder:
             case NamedBlobs():
                 return [[name, self._blob(ref)] for name, ref in sorted(value, key=lambda pair: pair[0])]
             case Entries():
-                return [self.members(one) for one in value]
+                return [self.members(item) for item in value]
             case _:
                 return form.write(value)
 
@@ -116,7 +116,7 @@ _NEW_SLOTS = (AbiType.STRUCT, AbiType.EMPTY)
 def minor_version(value: object) -> int:
     """Returns the lowest minor version of the format that can express the contents of a bundle, or a value in them."""
     if isinstance(value, tuple):
-        items = [one for one in cast("tuple[object, ...]", value) if not isinstance(one, _ATOMS)]
+        items = [item for item in cast("tuple[object, ...]", value) if not isinstance(item, _ATOMS)]
         return max(map(minor_version, items), default=0)
     if isinstance(value, DynamicLayout) or (isinstance(value, LayoutSlot) and value.type in _NEW_SLOTS):
         return LAYOUTS_MINOR
@@ -124,13 +124,13 @@ def minor_version(value: object) -> int:
         return MEMBERS_MINOR
     pairs: Iterable[tuple[Field, object]] = ()
     if isinstance(value, Persisted):
-        pairs = [(one, getattr(value, one.name)) for one in members_of(type(value))]
+        pairs = [(member, getattr(value, member.name)) for member in members_of(type(value))]
     elif isinstance(value, BundleContents | BundleKernel | BundleRules | BundleVariant):
-        pairs = [(one.field, one.get(value)) for one in entry_members(type(value))]
+        pairs = [(entry_member.field, entry_member.get(value)) for entry_member in entry_members(type(value))]
     minor = 0
-    for field, one in pairs:
-        if not (field.left_out and one == field.default):
-            minor = max(minor, field.since, 0 if isinstance(one, _ATOMS) else minor_version(one))
+    for field, item in pairs:
+        if not (field.left_out and item == field.default):
+            minor = max(minor, field.since, 0 if isinstance(item, _ATOMS) else minor_version(item))
     return minor
 
 

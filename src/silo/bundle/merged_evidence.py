@@ -39,7 +39,7 @@ class Evidence:
         Raises:
             BundleError: a document is not a trial.
         """
-        known = set(compilers)
+        compiler_set = set(compilers)
         trials: dict[_Place, dict[_Machine, list[Trial]]] = {}
         for document in documents:
             members = document if isinstance(document, dict) else {}
@@ -47,7 +47,7 @@ class Evidence:
                 study, trial = Study.from_json(members["study"]), Trial.from_json(members["trial"])
             except (ValueError, TypeError, KeyError) as error:
                 raise BundleError(f"a trial cannot be read, so the bundles are not joined: {error}") from None
-            if study.compiler not in known:
+            if study.compiler not in compiler_set:
                 continue
             machine = str(study.device), study.policy, study.driver
             trials.setdefault(_place(_key_of(study), study.bucket), {}).setdefault(machine, []).append(trial)
@@ -62,9 +62,9 @@ class Evidence:
                 continue
             if winner.config.order_key == config.order_key:
                 times[machine] = winner.time
-            for one in winner.runners_up:
-                if one.config.order_key == config.order_key:
-                    times[machine] = one.time
+            for runner_up in winner.runners_up:
+                if runner_up.config.order_key == config.order_key:
+                    times[machine] = runner_up.time
         return times
 
 
@@ -85,10 +85,12 @@ def faster_by_trials(own: Mapping[_Machine, Estimate], theirs: Mapping[_Machine,
     shared = [machine for machine in own if machine in theirs]
     if not shared:
         return Rejected("no device model, driver and policy measured both")
-    worse = [one for one in shared if theirs[one].low_ns > own[one].high_ns]
-    better = [one for one in shared if theirs[one].high_ns < own[one].low_ns]
-    named = (better or worse or shared)[0]
-    text = f"{theirs[named].median_ns} ns and {own[named].median_ns} ns on {named[0]}, measured apart"
+    worse = [common_machine for common_machine in shared if theirs[common_machine].low_ns > own[common_machine].high_ns]
+    better = [
+        common_machine for common_machine in shared if theirs[common_machine].high_ns < own[common_machine].low_ns
+    ]
+    compared = (better or worse or shared)[0]
+    text = f"{theirs[compared].median_ns} ns and {own[compared].median_ns} ns on {compared[0]}, measured apart"
     if better and not worse:
         return Accepted(text)
     return Rejected(f"slower on {worse[0][0]}: {text}" if worse else f"{text}, do not separate them")

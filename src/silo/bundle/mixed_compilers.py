@@ -38,10 +38,10 @@ class CompiledConfig:
 
 def compilers_by_key(variants: Iterable[BundleVariant]) -> dict[RulesKey, tuple[str, ...]]:
     """Returns, for each key of rules, the compilers of the variants that these rules choose from."""
-    found: dict[RulesKey, dict[str, None]] = {}
-    for one in variants:
-        found.setdefault(rules_key(one.artifact.variant), {})[one.artifact.compiler] = None
-    return {key: tuple(names) for key, names in found.items()}
+    compilers: dict[RulesKey, dict[str, None]] = {}
+    for variant in variants:
+        compilers.setdefault(rules_key(variant.artifact.variant), {})[variant.artifact.compiler] = None
+    return {key: tuple(names) for key, names in compilers.items()}
 
 
 def table_of(rules: BundleRules, compilers: Sequence[str]) -> tuple[dict[Bucket, CompiledConfig], CompiledConfig]:
@@ -65,11 +65,13 @@ def mixed_rules(
     No measured bucket decides the compiler of a step. It gets the compiler that most buckets with the step's config
     have or, if no bucket has this config, the compiler that most buckets have.
     """
-    by_bucket = {canonical_json(bucket_to_json(bucket)): one.compiler for bucket, one in table.items()}
-    every = Counter([one.compiler for one in table.values()] or [fallback.compiler])
+    by_bucket = {
+        canonical_json(bucket_to_json(bucket)): compiled_config.compiler for bucket, compiled_config in table.items()
+    }
+    every = Counter([compiled_config.compiler for compiled_config in table.values()] or [fallback.compiler])
     by_config: dict[bytes, Counter[str]] = {}
-    for one in table.values():
-        by_config.setdefault(one.config.order_key, Counter())[one.compiler] += 1
+    for compiled_config in table.values():
+        by_config.setdefault(compiled_config.config.order_key, Counter())[compiled_config.compiler] += 1
     steps = () if rules.unseen is None else rules.unseen.steps
     return (
         *(by_bucket[canonical_json(bucket_to_json(bucket))] for bucket, _ in rules.rules),
@@ -79,8 +81,8 @@ def mixed_rules(
 
 
 def _most_common(counts: Counter[str], preferred: str) -> str:
-    most = max(counts.values())
-    names = [name for name, count in counts.items() if count == most]
+    maximum = max(counts.values())
+    names = [name for name, count in counts.items() if count == maximum]
     return preferred if preferred in names else min(names)
 
 
@@ -105,27 +107,29 @@ def joined_rules(parts: Sequence[RulesPart]) -> tuple[BundleRules, list[str]]:
     remarks: list[str] = []
     first = parts[0]
     for part in parts:
-        for bucket, one in table_of(part.rules, part.compilers)[0].items():
-            known = table.get(bucket)
-            if known is not None:
+        for bucket, compiled_config in table_of(part.rules, part.compilers)[0].items():
+            earlier = table.get(bucket)
+            if earlier is not None:
                 key = part.rules.key
-                own = decided[bucket].evidence.times(key, bucket, known.config)
-                decision = faster_by_trials(own, part.evidence.times(key, bucket, one.config))
+                own = decided[bucket].evidence.times(key, bucket, earlier.config)
+                decision = faster_by_trials(own, part.evidence.times(key, bucket, compiled_config.config))
                 if not decision:
                     continue
-                remarks.append(f"{_shown(first.rules.rules.key, bucket)}: {one.compiler}: {decision.reason}")
-            table[bucket], decided[bucket] = one, part
+                remarks.append(
+                    f"{_shown(first.rules.rules.key, bucket)}: {compiled_config.compiler}: {decision.reason}"
+                )
+            table[bucket], decided[bucket] = compiled_config, part
     unseen: DecisionList | None = first.rules.rules.unseen
     joined = DispatchRules.of(
         first.rules.rules.key,
-        {bucket: one.config for bucket, one in table.items()},
+        {bucket: compiled_config.config for bucket, compiled_config in table.items()},
         first.rules.rules.fallback,
         unseen,
     )
     names = mixed_rules(joined, table, table_of(first.rules, first.compilers)[1])
     if first.rules.compilers and first.rules.step_compilers:
         names = (*names[: len(joined.rules) + 1], *first.rules.step_compilers)
-    return replace(first.rules, rules=joined, space=max(one.rules.space for one in parts), compilers=names), remarks
+    return replace(first.rules, rules=joined, space=max(part.rules.space for part in parts), compilers=names), remarks
 
 
 def _shown(names: Sequence[str], bucket: Bucket) -> str:
@@ -151,8 +155,8 @@ def compiler_names(compilers: Iterable[str], toolchain: Iterable[tuple[str, str]
 
 def _short(compiler: str, tools: Sequence[str]) -> str:
     words = compiler.split()
-    named = [f"{word} {after}" for word, after in pairwise(words) if word in tools]
-    return ", ".join(named) or " ".join(words[:3])
+    tool_versions = [f"{word} {after}" for word, after in pairwise(words) if word in tools]
+    return ", ".join(tool_versions) or " ".join(words[:3])
 
 
 def joined_versions(texts: Iterable[str]) -> str:

@@ -156,7 +156,7 @@ class Manifest:
             if (number := self.number_of(name)) < 0:
                 raise KeyError(name)
             self._open.check(number)
-            variants = tuple(self.variant(number, one) for one in range(self._open.count(number)))
+            variants = tuple(self.variant(number, variant_number) for variant_number in range(self._open.count(number)))
             values: dict[str, Any] = self._values(BundleKernel, {**self._open.kernel(number), "variants": ()})
             values["variants"] = variants
             kernel = self._kernels[name] = BundleKernel(**values)
@@ -203,11 +203,12 @@ class Manifest:
 
     def code(self, kernel: int) -> tuple[VariantCode, ...]:
         """Groups a kernel's variants by target and kind of blob, in order of first occurrence."""
-        found: dict[tuple[int, str], list[int]] = {}
+        numbers_by_code: dict[tuple[int, str], list[int]] = {}
         for target, kind, _, _, numbers in self._open.groups(kernel):
-            found.setdefault((target, kind), []).extend(numbers)
+            numbers_by_code.setdefault((target, kind), []).extend(numbers)
         return tuple(
-            VariantCode(self.row("targets", target), kind, tuple(numbers)) for (target, kind), numbers in found.items()
+            VariantCode(self.row("targets", target), kind, tuple(numbers))
+            for (target, kind), numbers in numbers_by_code.items()
         )
 
     def groups(self, kernel: int, known: Mapping[str, Value] | None = None) -> Iterator[VariantGroup]:
@@ -216,10 +217,13 @@ class Manifest:
         Configs are not among the facts. Groups that were compiled for other constants than ``known`` are left out
         without reading the rest of them. None leaves out no group.
         """
-        wanted = None if known is None else {name: identity_of(value_to_json(value)) for name, value in known.items()}
+        identities = (
+            None if known is None else {name: identity_of(value_to_json(value)) for name, value in known.items()}
+        )
         for target, kind, signature, specialization, numbers in self._open.groups(kernel):
-            if wanted is None or all(
-                name in wanted and wanted[name] == one for name, one in self._constants(specialization)
+            if identities is None or all(
+                name in identities and identities[name] == constant
+                for name, constant in self._constants(specialization)
             ):
                 yield VariantGroup(
                     target=self.row("targets", target),
@@ -231,15 +235,15 @@ class Manifest:
 
     def _constants(self, specialization: int) -> tuple[tuple[str, object], ...]:
         """Returns the names in a specialization's row of constants, with identities of their values' JSON forms."""
-        found = self._rows.get(("constants", specialization))
-        if found is None:
+        constants = self._rows.get(("constants", specialization))
+        if constants is None:
             row: Any = self._open.row("specializations", specialization)
             try:
-                found = tuple([(name, identity_of(value)) for name, value in row.get("constants", ())])
+                constants = tuple([(name, identity_of(value)) for name, value in row.get("constants", ())])
             except (AttributeError, TypeError, ValueError):
-                found = ()  # reading the whole row will raise the error
-            self._rows["constants", specialization] = found
-        return found
+                constants = ()  # reading the whole row will raise the error
+            self._rows["constants", specialization] = constants
+        return constants
 
     def exact(self, kernel: int, wanted: Variant) -> int | None:
         """Returns the index of the first variant that was compiled for exactly ``wanted``; None if no variant was.
@@ -255,8 +259,8 @@ class Manifest:
                 "source": [wanted.kernel, wanted.source],
                 "target": str(wanted.target),
                 "types": [
-                    [one.name, one.kind.value, None if one.dtype is None else one.dtype.name]
-                    for one in wanted.signature.parameters
+                    [parameter.name, parameter.kind.value, None if parameter.dtype is None else parameter.dtype.name]
+                    for parameter in wanted.signature.parameters
                 ],
                 "facts": [[name, fact.value] for name, fact in specialization.facts],
                 "constants": {name: value_to_json(value) for name, value in constants.items()},
@@ -270,10 +274,10 @@ class Manifest:
 
     def row(self, table: str, number: int) -> Any:  # noqa: ANN401  # the table decides the type of its rows
         """Returns a row of a table as a value, which is made once."""
-        found = self._rows.get((table, number))
-        if found is None:
-            found = self._rows[table, number] = TABLES[table].read(self._open.row(table, number), table)  # pyright: ignore[reportArgumentType]  # JSON
-        return found
+        cached_row = self._rows.get((table, number))
+        if cached_row is None:
+            cached_row = self._rows[table, number] = TABLES[table].read(self._open.row(table, number), table)  # pyright: ignore[reportArgumentType]  # JSON
+        return cached_row
 
     def _values(self, cls: type, row: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the values of an object's members by name, including defaults."""
@@ -287,13 +291,13 @@ class Manifest:
             case Row(table):
                 return self.row(table, data)
             case Rows(table):
-                return tuple(self.row(table, one) for one in data)
+                return tuple(self.row(table, item) for item in data)
             case Blob():
                 return None if data is None else self._blob(data)
             case Blobs():
-                return tuple(self._blob(one) for one in data)
+                return tuple(self._blob(item) for item in data)
             case Entries(cls):
-                return tuple(cls(**self._values(cls, one)) for one in data)
+                return tuple(cls(**self._values(cls, item)) for item in data)
             case _:
                 return form.read(data, name)
 
@@ -354,10 +358,10 @@ class OpenKernel:
         return self._count
 
     def __getitem__(self, number: int) -> BundleVariant:
-        found = self._read.get(number)
-        if found is None:
-            found = self._read[number] = self._manifest.variant(self._number, number)
-        return found
+        cached_variant = self._read.get(number)
+        if cached_variant is None:
+            cached_variant = self._read[number] = self._manifest.variant(self._number, number)
+        return cached_variant
 
     def packed(self, number: int) -> PackedCode:
         """Returns the values that are needed to load and call a variant."""
@@ -662,10 +666,10 @@ def stored_blobs(bundles: Iterable[Bundle]) -> Callable[[BlobRef], tuple[str, by
     places = {(entry.sha256, entry.kind): (bundle, entry) for bundle in bundles for entry in bundle.blobs}
 
     def read_stored(ref: BlobRef) -> tuple[str, bytes] | None:
-        found = places.get((ref.sha256, ref.kind))
-        if found is None:
+        location = places.get((ref.sha256, ref.kind))
+        if location is None:
             return None
-        bundle, entry = found
+        bundle, entry = location
         bundle.read(entry)
         return entry.codec, bytes(bundle.stored(entry))
 

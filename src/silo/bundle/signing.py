@@ -38,8 +38,8 @@ SUFFIX: Final = ".minisig"
 
 def signature_paths(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Returns the places of a bundle's signature: beside the given name, and beside the file that a link leads to."""
-    given = os.path.abspath(path) + SUFFIX  # noqa: PTH100  # paths are texts here
-    return tuple(dict.fromkeys((given, os.path.realpath(path) + SUFFIX)))
+    signature_path = os.path.abspath(path) + SUFFIX  # noqa: PTH100  # paths are texts here
+    return tuple(dict.fromkeys((signature_path, os.path.realpath(path) + SUFFIX)))
 
 
 def read_signature(path: str | os.PathLike[str]) -> bytes | Rejected | None:

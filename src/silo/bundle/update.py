@@ -61,8 +61,8 @@ def with_attachments(contents: BundleContents, attachments: Mapping[str, BlobRef
     A file that is also the code of a variant is stored once, as code.
     """
     code = {ref.sha256: ref for kernel in contents.kernels for ref in kernel.refs}
-    found = {name: code.get(ref.sha256, ref) for name, ref in attachments.items()}
-    return replace(contents, attachments=tuple(sorted(found.items())))
+    refs = {name: code.get(ref.sha256, ref) for name, ref in attachments.items()}
+    return replace(contents, attachments=tuple(sorted(refs.items())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +150,10 @@ def locked_bundle(path: Path) -> Generator[None]:
     Raises:
         BundleError: the bundle is missing, or another process holds its lock for longer than ``SILO_LOCK_WAIT``.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         try:
             # On a file system without file locks, the file is still replaced as a whole.
-            held.enter_context(lock_of_place(path))
+            stack.enter_context(lock_of_place(path))
         except OSError as error:
             raise BundleError(f"cannot update the bundle {path}: {error.strerror}") from None
         yield

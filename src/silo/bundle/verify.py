@@ -72,8 +72,8 @@ def verify_open(bundle: Bundle) -> tuple[BundleProblem, ...]:
         try:
             bundle.verify(entry)
         except BundleFormatError as error:
-            if (found := _problem(error)) not in problems:
-                problems.append(found)
+            if (problem := _problem(error)) not in problems:
+                problems.append(problem)
         end = entry.offset + entry.stored_bytes
         if any(bundle.between(end, aligned(end))):
             problems.append(BundleProblem("padding", end, f"{bundle.name}: bytes between blobs are not zero"))
@@ -114,17 +114,17 @@ def shared_by_look_alikes(kernels: Iterable[BundleKernel]) -> tuple[str, ...]:
 
 def _pairs(kernel: BundleKernel) -> Iterator[str]:
     first: dict[tuple[object, ...], Variant] = {}
-    for one in kernel.variants:
-        variant = one.artifact.variant
+    for packed in kernel.variants:
+        variant = packed.artifact.variant
         if not variant.has_look_alike:
             continue
-        other = first.setdefault((one.artifact.blob.sha256, *_as_python_compares(variant)), variant)
+        other = first.setdefault((packed.artifact.blob.sha256, *_as_python_compares(variant)), variant)
         ours, theirs = _constexprs(other), _constexprs(variant)
         different = [name for name in ours if identity_of(ours[name]) != identity_of(theirs[name])]
         if different:
             yield (
                 f"{kernel.name} for {variant.target}: the code for {_shown(ours, different)} serves "
-                f"{_shown(theirs, different)} too (blob {one.artifact.blob.sha256[:16]}). Earlier versions of Silo "
+                f"{_shown(theirs, different)} too (blob {packed.artifact.blob.sha256[:16]}). Earlier versions of Silo "
                 "took these for one value: build the bundle again, unless the kernel computes the same for both"
             )
 
@@ -132,7 +132,7 @@ def _pairs(kernel: BundleKernel) -> Iterator[str]:
 def _as_python_compares(variant: Variant) -> tuple[object, ...]:
     """Returns everything that distinguishes a variant; constexprs compare like Python's values (1 == True)."""
     specialization = variant.specialization
-    types = tuple((one.name, one.kind, one.dtype) for one in variant.signature.parameters)
+    types = tuple((parameter.name, parameter.kind, parameter.dtype) for parameter in variant.signature.parameters)
     constexprs = tuple(sorted(_constexprs(variant).items(), key=lambda item: item[0]))
     return types, specialization.facts, specialization.extents, specialization.grid, variant.target, constexprs
 

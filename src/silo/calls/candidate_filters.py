@@ -71,8 +71,8 @@ def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple
     for config in allowed:
         if strange := sorted(set(config.as_dict()) - set(kernel.config_names)):
             raise SpaceError(f"{where} gave the config {config}, and no config of the space sets {', '.join(strange)}")
-    kept = ConfigSet(allowed)
-    return kept, {config.order_key: PRUNED for config in configs.listed if config not in kept}
+    remaining_space = ConfigSet(allowed)
+    return remaining_space, {config.order_key: PRUNED for config in configs.listed if config not in remaining_space}
 
 
 def allowed_configs(kernel: DeclaredKernel, situations: Sequence[CallContext]) -> tuple[tuple[str, Node], ...]:
@@ -85,13 +85,13 @@ def allowed_configs(kernel: DeclaredKernel, situations: Sequence[CallContext]) -
     if not kernel.prunes or not situations:
         return ()
     allowed: dict[tuple[tuple[str, int], ...], dict[bytes, Config]] = {}
-    for one in situations:
-        values = tuple((name, value) for name, value in one.integers.items() if isinstance(value, int))
-        allowed.setdefault(values, {}).update({config.order_key: config for config in one.candidates})
+    for situation in situations:
+        values = tuple((name, value) for name, value in situation.integers.items() if isinstance(value, int))
+        allowed.setdefault(values, {}).update({config.order_key: config for config in situation.candidates})
     if len({frozenset(configs) for configs in allowed.values()}) == 1:
         _log.info("%s: its pruner allows the same configs in every case, so a bundle takes it to do so", kernel.name)
         return ()
-    configs = [config.as_dict() for found in allowed.values() for config in found.values()]
+    configs = [config.as_dict() for config_map in allowed.values() for config in config_map.values()]
     name = next((name for name in kernel.config_names if all(_is_count(values.get(name)) for values in configs)), None)
     if name is None:
         _log.warning(
@@ -102,8 +102,13 @@ def allowed_configs(kernel: DeclaredKernel, situations: Sequence[CallContext]) -
         return ()
     _log.info("%s: a bundle serves only the values of its key that its cases have, for its pruner decides", kernel.name)
     fits = [
-        _all([*(_same(Argument(key), value) for key, value in values), _any([_is(one) for one in found.values()])])
-        for values, found in allowed.items()
+        _all(
+            [
+                *(_same(Argument(key), value) for key, value in values),
+                _any([_is(found_config) for found_config in config_map.values()]),
+            ]
+        )
+        for values, config_map in allowed.items()
     ]
     return ((name, make(OpKind.SELECT, _any(fits), ConfigValue(name), Const(FORBIDDEN))),)
 
@@ -208,16 +213,16 @@ def same_bits(configs: Sequence[Config], numerics: Sequence[Numerics | str]) -> 
     ``numerics`` has the kernel's numerics with each config, or the error of a config that does not compile.
     """
     return tuple(
-        Accepted("the first config") if place == 0 else _same_bits((configs[0], numerics[0]), (config, numerics[place]))
-        for place, config in enumerate(configs)
+        Accepted("the first config") if index == 0 else _same_bits((configs[0], numerics[0]), (config, numerics[index]))
+        for index, config in enumerate(configs)
     )
 
 
 def _same_bits(first: tuple[Config, Numerics | str], other: tuple[Config, Numerics | str]) -> Decision:
     base, other_numerics = first[1], other[1]
-    for what, numerics in (("the first config", base), ("it", other_numerics)):
+    for label, numerics in (("the first config", base), ("it", other_numerics)):
         if isinstance(numerics, str):
-            return Rejected(f"{what} does not compile: {numerics}")
+            return Rejected(f"{label} does not compile: {numerics}")
         if numerics.ordered:
             return Rejected(f"the kernel has {' and '.join(numerics.ordered)}, so the order of summing may be another")
     if isinstance(base, str) or isinstance(other_numerics, str) or base.stored != other_numerics.stored:

@@ -167,10 +167,10 @@ def tuning_allowance_s(target: Target) -> float:
 
 
 def _to_go_on(study_key: StudyKey, context: CallContext, mode: TuneMode) -> str:
-    found = unfinished(study_key, context)
-    if found is None or not found.goes_on or (found.early and mode is not TuneMode.BACKGROUND):
+    progress = unfinished(study_key, context)
+    if progress is None or not progress.goes_on or (progress.early and mode is not TuneMode.BACKGROUND):
         return ""
-    return str(found)
+    return str(progress)
 
 
 def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
@@ -185,10 +185,10 @@ def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
 
 def lock_advice(kernel: DeclaredKernel, study_key: StudyKey, context: CallContext) -> tuple[Path, Advice] | None:
     """Returns the path of the lock and its advice on a call, or None without a lock."""
-    found = lock_of(kernel)
-    if found is None:
+    lock_entry = lock_of(kernel)
+    if lock_entry is None:
         return None
-    path, lock = found
+    path, lock = lock_entry
     study = study_key.study(context.specialization, context.bucket)
     return path, lock.advise(study, context.reach)
 

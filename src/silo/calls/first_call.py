@@ -320,8 +320,8 @@ def _bench(kernel: DeclaredKernel, context: CallContext, launcher: Any) -> Bench
 
     def launcher_of(config: Config, artifact: Artifact) -> Callable[[], object]:
         del artifact  # unused, because the launcher compiles the config itself
-        named = {**arguments, **config.as_dict(), **({} if grid is None else {"grid": grid})}
-        return lambda: launcher(**named)
+        call_values = {**arguments, **config.as_dict(), **({} if grid is None else {"grid": grid})}
+        return lambda: launcher(**call_values)
 
     return LocalBench(context.device, arguments, launcher_of)
 
@@ -335,7 +335,11 @@ def call_grid_of(kernel: DeclaredKernel, context: CallContext, variant: Variant)
 def call_arguments(context: CallContext) -> dict[str, object]:
     """Returns the arguments of a call by name, as candidates receive them."""
     arguments = context.call.arguments
-    return {one.name: _plain(one) for one in arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
+    return {
+        argument.name: _plain(argument)
+        for argument in arguments
+        if argument.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)
+    }
 
 
 def _plain(argument: CallArgument) -> object:

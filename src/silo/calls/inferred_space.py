@@ -37,8 +37,8 @@ def guess_space(
     ``specialization`` is the specialization of a call, without values for these block sizes. Raises SpaceError, with
     the reason and the values to pass, if no space can be inferred.
     """
-    taken = {value for _, value in specialization.constants if isinstance(value, int)}
-    lengths = [length for length in _LENGTHS if length not in taken]
+    constant_values = {value for _, value in specialization.constants if isinstance(value, int)}
+    lengths = [length for length in _LENGTHS if length not in constant_values]
     if len(kernel.open_blocks) >= len(lengths):
         raise SpaceError(
             f"{kernel.name}: no heuristic can be guessed for {len(kernel.open_blocks)} open blocks: give the values "
@@ -54,9 +54,9 @@ def guess_space(
     ]
     use = common_use(*(_use(kernel, target, signature, specialization, trial) for trial in trials))
     scalars = [p.name for p in signature.parameters if p.kind is ParameterKind.INTEGER]
-    made, why = guess(kernel.name, use, scalars, [name for name in kernel.guard_key if name in scalars])
+    space, why = guess(kernel.name, use, scalars, [name for name in kernel.guard_key if name in scalars])
     placed = tuple(name for name, block in use.blocks.items() if block.placed)
-    return made.bound(kernel.name, kernel.source.signature, kernel.open_constraints, why=why, placed=placed)
+    return space.bound(kernel.name, kernel.source.signature, kernel.open_constraints, why=why, placed=placed)
 
 
 def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple[Node, ...] | None) -> None:

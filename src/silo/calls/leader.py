@@ -63,12 +63,12 @@ def led_config(
         FrozenError: this call cannot be measured, no config works, or the leader did not decide within
             ``SILO_LEADER_WAIT``.
     """
-    named = settings().lock if kernel.lock is None else kernel.lock
-    if named is None:
+    lock_path = settings().lock if kernel.lock is None else kernel.lock
+    if lock_path is None:
         raise SettingsError(
             f"{kernel.name}: tune='leader' needs a lock file that all processes share; name it with SILO_LOCK"
         )
-    path = Path(named)
+    path = Path(lock_path)
     study = study_key.study(context.specialization, context.bucket)
 
     def decide() -> Config:

@@ -108,10 +108,10 @@ class Resolver:
 
         An array argument may be given as its dtype, as in :meth:`compiled`.
         """
-        args, named = self._stood_in(args, kwargs)
-        named = self._completed(args, named)
+        args, call_values = self._stood_in(args, kwargs)
+        call_values = self._completed(args, call_values)
         signature = self._kernel.source.signature
-        context = self.understand(inspect_call(self.native, signature, *args, **named))
+        context = self.understand(inspect_call(self.native, signature, *args, **call_values))
         variant = self.variant(context, self.decide(context, can_tune=False, mode=TuneMode.OFF).config)
         return variant, lowered(self._kernel.source, variant).facts
 
@@ -153,9 +153,9 @@ class Resolver:
         """Compiles and loads the code for a call, and returns it as a compiled kernel."""
         from silo.building.code_forms import compiled_kernel  # noqa: PLC0415  # few programs call this
 
-        args, named = self._stood_in(args, kwargs)
-        named = self._completed(args, named)
-        binding = self.native.resolve(*args, **named, **({} if grid is None else {"grid": grid}))
+        args, call_values = self._stood_in(args, kwargs)
+        call_values = self._completed(args, call_values)
+        binding = self.native.resolve(*args, **call_values, **({} if grid is None else {"grid": grid}))
         return compiled_kernel(self._kernel, cast("Resolved", binding.tag).artifact, binding, self.native)
 
     def _stood_in(
@@ -168,19 +168,19 @@ class Resolver:
             return args, kwargs
         parameters = self._kernel.source.signature.parameters
         # for these parameters a dtype is an ordinary value
-        constant = {one.name for one in parameters if one.kind is ParameterKind.CONSTEXPR}
+        constant = {parameter.name for parameter in parameters if parameter.kind is ParameterKind.CONSTEXPR}
 
         def placed(name: str, value: object) -> object:
             return value if name in constant else stand_in(value, default_place)
 
-        names = (*(one.name for one in parameters), *("" for _ in args[len(parameters) :]))
+        names = (*(parameter.name for parameter in parameters), *("" for _ in args[len(parameters) :]))
         ordered = tuple(placed(name, value) for name, value in zip(names, args, strict=False))
         return ordered, {name: placed(name, value) for name, value in kwargs.items()}
 
     def bind(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> Any:  # noqa: ANN401
         """Returns a launcher without a guard for calls like this one."""
-        named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
-        binding = self.native.resolve(*args, **named)
+        call_values = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
+        binding = self.native.resolve(*args, **call_values)
         resolved = cast("Resolved", binding.tag)
         return bound_launcher(
             self.native,
@@ -195,8 +195,8 @@ class Resolver:
     def explain(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> str:
         """Explains in words which variant a call gets and why."""
         kernel = self._kernel
-        named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
-        context = self.understand(inspect_call(self.native, kernel.source.signature, *args, **named))
+        call_values = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
+        context = self.understand(inspect_call(self.native, kernel.source.signature, *args, **call_values))
         if isinstance(kernel.source, BringsCode):  # such a source has finished code, so there is no config to decide
             device = context.device
             return "\n".join(
@@ -240,8 +240,8 @@ class Resolver:
 
     def _progress(self, context: CallContext) -> list[str]:
         """Returns a line about first calls that were cut off before all configs were measured, if there were any."""
-        found = unfinished(self.problem(context), context)
-        return [] if found is None else [f"measured: {found}"]
+        progress = unfinished(self.problem(context), context)
+        return [] if progress is None else [f"measured: {progress}"]
 
     def _heuristic(self, context: CallContext) -> list[str]:
         """Returns the explanation of the heuristic that made the space, if a heuristic did."""
@@ -297,9 +297,9 @@ class Resolver:
         given_constants = {name: value for name, value in specialization.constants if name in config_names}
         given_constants.update({name: kernel.source.constant(value) for name, value in call.options.items()})
         values: dict[str, Value] = {
-            one.name: one.number
-            for one in call.arguments
-            if one.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
+            argument.name: argument.number
+            for argument in call.arguments
+            if argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
         }
         constants = {name: value for name, value in specialization.constants if name not in config_names}
         plain = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
@@ -358,8 +358,10 @@ class Resolver:
         """
         from silo.calls.inferred_space import check_grid, guess_space  # noqa: PLC0415  # most kernels declare a space
 
-        kept = {name: value for name, value in specialization.constants if name not in self._kernel.open_blocks}
-        specialization = specialization.with_constants(kept)
+        other_constants = {
+            name: value for name, value in specialization.constants if name not in self._kernel.open_blocks
+        }
+        specialization = specialization.with_constants(other_constants)
         key = (self._kernel.source.fingerprint, signature, specialization)
         if key not in self._guesses:
             self._guesses[key] = guess_space(self._kernel, device.target, signature, specialization)
@@ -433,8 +435,8 @@ class Resolver:
             return contenders_of(study, study_key.records, context.reach)
 
         def promising() -> Config | None:
-            found = most_promising(self._kernel, context, context.searched, partial(self.variant, context), 1)
-            return next(iter(found), None)
+            configs = most_promising(self._kernel, context, context.searched, partial(self.variant, context), 1)
+            return next(iter(configs), None)
 
         study_key, mode = self.problem(context), mode or mode_of(self._kernel)
         return decide_call(self._kernel, study_key, context, mode, can_measure, carry, promising)
@@ -622,7 +624,7 @@ class Resolver:
 
 def _what(call: SeenCall, name: str) -> str:
     """Describes the kind of object that a call passed for a parameter."""
-    kind = next((one.kind for one in call.arguments if one.name == name), ValueKind.ABSENT)
+    kind = next((argument.kind for argument in call.arguments if argument.name == name), ValueKind.ABSENT)
     words = {
         ValueKind.ABSENT: "missing",
         ValueKind.POINTER: "an array",

@@ -146,11 +146,11 @@ def read_report(path: Path) -> CrashReport:
 def _report(path: Path, data: bytes, manifest: Any, end: int) -> CrashReport:  # noqa: ANN401  # JSON
     if manifest["format"] != _FORMAT:
         raise BundleError(f"{path} has the format {manifest['format']!r}; this Silo reads {_FORMAT!r}")
-    kernels = tuple(_kernel(data[slice(*_range(one, end))]) for one in manifest["kernels"])
-    launches = tuple(_launch(one, kernels) for one in manifest["launches"])
+    kernels = tuple(_kernel(data[slice(*_range(item, end))]) for item in manifest["kernels"])
+    launches = tuple(_launch(item, kernels) for item in manifest["launches"])
     arrays = tuple(
-        KeptArray(_count(one["launch"]), _count(one["address"]), *_place(one, end), bool(one["copy"]))
-        for one in manifest["arrays"]
+        KeptArray(_count(item["launch"]), _count(item["address"]), *_place(item, end), bool(item["copy"]))
+        for item in manifest["arrays"]
     )
     cause_members = manifest["cause"]
     cause = CrashCause(
@@ -185,10 +185,10 @@ def _check_description(given: Mapping[str, Any]) -> None:
     _text(given["text"])
     _text(given["form"])
     options: dict[str, object] = given.get("options", {})
-    if not all(type(one) is int and 0 < one <= 1024 for one in options.values()):
+    if not all(type(option) is int and 0 < option <= 1024 for option in options.values()):
         raise ValueError("options of a kernel are numbers up to 1024")
     for name in ("decisive", "stored", "read", "written"):
-        if not all(isinstance(one, int) and -1 <= one < count for one in given[name]):
+        if not all(isinstance(number, int) and -1 <= number < count for number in given[name]):
             raise ValueError(f"{name} has numbers of arguments that are not there")
 
 
@@ -196,8 +196,12 @@ def _launch(given: Any, kernels: Sequence[CrashKernel]) -> RecordedLaunch:  # no
     kernel = _count(given["kernel"])
     x, y, z = map(_count, given["grid"])
     arguments = tuple(
-        Argument(_count(one[0]), *(map(_count, one[1:3]) if len(one) > 1 else ()), view=len(one) > 1 and bool(one[3]))
-        for one in given["arguments"]
+        Argument(
+            _count(argument[0]),
+            *(map(_count, argument[1:3]) if len(argument) > 1 else ()),
+            view=len(argument) > 1 and bool(argument[3]),
+        )
+        for argument in given["arguments"]
     )
     if kernel >= len(kernels) or (kernels[kernel].parameters and len(kernels[kernel].parameters) != len(arguments)):
         raise ValueError(f"launch {given['number']} is of a kernel with other parameters")

@@ -246,10 +246,10 @@ def check_launch(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> Chec
     """
     published = False
     try:
-        found = _runs(launch)
-        if isinstance(found, CheckFinding):
-            return found
-        launch.publish(found.results)
+        finding = _runs(launch)
+        if isinstance(finding, CheckFinding):
+            return finding
+        launch.publish(finding.results)
         published = True
         return None
     finally:

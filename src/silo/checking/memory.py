@@ -100,8 +100,8 @@ class LaunchMemory:
 
     def difference(self, before: Contents, ignored: Mapping[int, NDArray[np.bool_]] | None = None) -> Difference | None:
         """Returns the first byte that differs from ``before``; bytes for which ``ignored`` is True may differ."""
-        for index, held in before.items():
-            unequal = self._now(index) != held
+        for index, content in before.items():
+            unequal = self._now(index) != content
             if ignored is not None and index in ignored:
                 unequal &= ~ignored[index]
             if unequal.any():
@@ -114,12 +114,12 @@ class LaunchMemory:
 
     def _now(self, index: int) -> NDArray[np.uint8]:
         region = self.regions[index]
-        held = (ctypes.c_uint8 * (region.high - region.low)).from_address(self.starts[index])
-        return self._np.frombuffer(memoryview(held), self._np.uint8)
+        buffer = (ctypes.c_uint8 * (region.high - region.low)).from_address(self.starts[index])
+        return self._np.frombuffer(memoryview(buffer), self._np.uint8)
 
     def _write(self, contents: Contents) -> None:
-        for index, held in contents.items():
-            ctypes.memmove(self.starts[index], held.ctypes.data, held.size)
+        for index, content in contents.items():
+            ctypes.memmove(self.starts[index], content.ctypes.data, content.size)
 
 
 class CopiedMemory(LaunchMemory):
@@ -157,9 +157,9 @@ class CopiedMemory(LaunchMemory):
 
     def moved(self, name: str, address: int) -> int:
         """Returns the address in the copies for ``address``, to which the argument ``name`` points."""
-        for one, copy in zip(self.allocations, self.copies, strict=True):
-            if one.name == name:
-                return address + copy.low - one.low
+        for allocation, copy in zip(self.allocations, self.copies, strict=True):
+            if allocation.name == name:
+                return address + copy.low - allocation.low
         return address
 
     def put_back(self) -> None:
@@ -167,9 +167,9 @@ class CopiedMemory(LaunchMemory):
 
     def publish(self, results: Contents) -> None:
         """Writes the regions that a run changed to the caller's arrays."""
-        for index, held in results.items():
-            if not self._np.array_equal(held, self._kept[index]):
-                ctypes.memmove(self.regions[index].low, held.ctypes.data, held.size)
+        for index, result in results.items():
+            if not self._np.array_equal(result, self._kept[index]):
+                ctypes.memmove(self.regions[index].low, result.ctypes.data, result.size)
 
 
 class MemoryLaunch(CheckedLaunch[Schedule, Fault, About, Contents]):

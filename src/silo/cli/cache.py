@@ -48,22 +48,22 @@ def stats(*, json: Json = False) -> None:
     limit = f"of at most {format_bytes(usage.limit_bytes)} (SILO_STORE_BYTES)" if usage.limit_bytes else "no limit"
     say(f"{usage.root}: {format_bytes(usage.total_bytes)} on disk, {limit}")
     say(f"code: {format_bytes(usage.code_bytes)}; trials, which are always kept: {format_bytes(usage.records_bytes)}")
-    lookups, asked = usage.lookups, usage.lookups.hits + usage.lookups.misses
-    if asked:
+    lookups, requests = usage.lookups, usage.lookups.hits + usage.lookups.misses
+    if requests:
         say(
-            f"look-ups of code: {lookups.hits} hits, {lookups.misses} misses ({lookups.hits / asked:.0%} hits) in "
+            f"look-ups of code: {lookups.hits} hits, {lookups.misses} misses ({lookups.hits / requests:.0%} hits) in "
             f"{lookups.processes} processes since {_day(lookups.since_s)}"
         )
     cells = [
         [
-            one.kernel or "(of no kernel)",
-            str(one.artifacts),
-            str(one.present),
-            format_bytes(one.size_bytes),
-            format_bytes(one.losing_bytes),
-            _day(one.used_s),
+            kernel.kernel or "(of no kernel)",
+            str(kernel.artifacts),
+            str(kernel.present),
+            format_bytes(kernel.size_bytes),
+            format_bytes(kernel.losing_bytes),
+            _day(kernel.used_s),
         ]
-        for one in usage.kernels
+        for kernel in usage.kernels
     ]
     columns = ["kernel", "configs", "with code", "size", "of losing configs", "last used"]
     print_table(Table("the store by kernel", columns, cells, right=columns[1:5]))
@@ -99,11 +99,11 @@ def prune(
         raise click.BadParameter("--size and --to are the same: give one of them")
     if size is None and to is None and older is None and not losers:
         raise click.BadParameter("name a size with --to, an age with --older, or --losers: else all code would go")
-    most = size << 20 if size is not None else None if to is None else _parse_bytes(to)
+    size_limit = size << 20 if size is not None else None if to is None else _parse_bytes(to)
     age_s = 0.0 if older is None else _parse_age(older)
     from silo.commands.cache_actions import prune_remote_store, prune_store  # noqa: PLC0415
 
-    pruned = (prune_remote_store if remote else prune_store)(most, losers=losers, older_s=age_s)
+    pruned = (prune_remote_store if remote else prune_store)(size_limit, losers=losers, older_s=age_s)
     if json:
         print_json(asdict(pruned))
         return
@@ -114,18 +114,18 @@ def prune(
 
 def _parse_bytes(text: str) -> int:
     """Parses a number of bytes such as 2GB, 500M, 1.5GiB or 4096. All units are powers of 1024."""
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
-    if found is None:
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
+    if match is None:
         raise click.BadParameter(f"{text!r} is not a size; write 2GB or 500M")
-    return int(float(found[1]) * (1 << {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[found[2]]))
+    return int(float(match[1]) * (1 << {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[match[2]]))
 
 
 def _parse_age(text: str) -> float:
     """Parses a duration such as 30d, 12h, 45m, 90s or 2w, and returns seconds."""
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhdw])", text.strip().lower())
-    if found is None:
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhdw])", text.strip().lower())
+    if match is None:
         raise click.BadParameter(f"{text!r} is not an age; write 30d or 12h")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[found[2]]
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[match[2]]
 
 
 def _day(seconds: float) -> str:

@@ -48,9 +48,9 @@ class PipedRows:
         self._write({"done": True})
 
     def _write(self, message: dict[str, Any]) -> None:
-        rest = memoryview(json.dumps(message).encode() + b"\n")
-        while rest:
-            rest = rest[os.write(self._rows, rest) :]
+        pending = memoryview(json.dumps(message).encode() + b"\n")
+        while pending:
+            pending = pending[os.write(self._rows, pending) :]
 
 
 def main() -> None:

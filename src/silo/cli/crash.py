@@ -71,15 +71,20 @@ def command(
 
         joined += join_findings(read_sanitizer_log(sanitizer), examination.verdicts)
     if json:
-        rows = {"cause": asdict(examination.report.cause), "verdicts": [asdict(one) for one in examination.verdicts]}
-        more = {} if device is None else {"device": [asdict(one) for one in alone]}
-        print_json({**rows, **more, **({} if sanitizer is None else {"sanitizer": [asdict(one) for one in joined]})})
+        rows = {
+            "cause": asdict(examination.report.cause),
+            "verdicts": [asdict(verdict) for verdict in examination.verdicts],
+        }
+        more = {} if device is None else {"device": [asdict(result) for result in alone]}
+        print_json(
+            {**rows, **more, **({} if sanitizer is None else {"sanitizer": [asdict(result) for result in joined]})}
+        )
     else:
-        for one in (*alone, *joined):
-            say_lines(str(one))
+        for result in (*alone, *joined):
+            say_lines(str(result))
         for line in examination.lines():
             say_lines(line)
         if not examination.named:
             say(examination.advice())
-    if examination.named or any(one.wrong for one in alone):
+    if examination.named or any(result.wrong for result in alone):
         raise click.exceptions.Exit(ExitCode.FAILED)

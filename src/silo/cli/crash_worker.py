@@ -18,7 +18,7 @@ def main(words: list[str]) -> None:
     """
     trust = words[:1] == ["--trust"]
     path, *numbers = words[trust:]
-    for line in serve(Path(path), [int(one) for one in numbers], trust=trust):
+    for line in serve(Path(path), [int(number) for number in numbers], trust=trust):
         say(line)
 
 

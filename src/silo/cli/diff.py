@@ -19,10 +19,10 @@ _SLOWER = 2.0  # percent by which a case may be slower by default; times within 
 def _percent(value: str | None) -> str | None:
     if value is not None:
         try:
-            found = float(value.removesuffix("%"))
+            number = float(value.removesuffix("%"))
         except ValueError:
-            found = 0.0
-        if not 0.1 <= found <= 100:
+            number = 0.0
+        if not 0.1 <= number <= 100:
             raise click.BadParameter(f"{value!r} is no percentage from 0.1% to 100%, such as 2%")
     return value
 

@@ -48,7 +48,7 @@ def selftest_command(
 
     report = selftest_of(kind)()
     if json:
-        results = [asdict(one) for one in report.results]
+        results = [asdict(result) for result in report.results]
         print_json({"facts": dict(report.facts), "on_hardware": report.on_hardware, "results": results})
     else:
         where = "on hardware" if report.on_hardware else "not on hardware"
@@ -58,7 +58,10 @@ def selftest_command(
         say("")
         say("| probe | asks for | through | largest error | |")
         say("| --- | --- | --- | --- | --- |")
-        for one in report.results:
-            say(f"| {one.probe} | {one.asks} | {one.through} | {one.largest_error:.2g} | {one.wrong or 'ok'} |")
+        for result in report.results:
+            say(
+                f"| {result.probe} | {result.asks} | {result.through} | {result.largest_error:.2g} "
+                f"| {result.wrong or 'ok'} |"
+            )
     if not report.ok:
         raise click.exceptions.Exit(ExitCode.FAILED)

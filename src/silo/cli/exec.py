@@ -50,16 +50,16 @@ def with_report_place(words: Sequence[str], valued: Container[str]) -> list[str]
         valued: the options that take a value, so that the next word is not the program.
     """
     result: list[str] = []
-    rest = list(words)
-    while rest and rest[0].startswith("-") and rest[0] not in ("-", "-c", "--"):
-        word = rest.pop(0)
+    words_left = list(words)
+    while words_left and words_left[0].startswith("-") and words_left[0] not in ("-", "-c", "--"):
+        word = words_left.pop(0)
         if word == "--report":
-            named = len(rest) > 1 and _is_report_file(rest[0])
-            result.append(f"--report={rest.pop(0) if named else '-'}")
+            has_file = len(words_left) > 1 and _is_report_file(words_left[0])
+            result.append(f"--report={words_left.pop(0) if has_file else '-'}")
         else:
             result.append(word)
-            result += [rest.pop(0)] if word in valued and rest else []
-    return result + rest
+            result += [words_left.pop(0)] if word in valued and words_left else []
+    return result + words_left
 
 
 def _is_report_file(word: str) -> bool:
@@ -74,13 +74,13 @@ class ExecCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parses the command line. An unknown option before the program is a usage error."""
-        valued = {name for one in self.params if not getattr(one, "is_flag", True) for name in one.opts}
-        rest = super().parse_args(ctx, with_report_place(args, valued))
+        valued = {name for param in self.params if not getattr(param, "is_flag", True) for name in param.opts}
+        arguments = super().parse_args(ctx, with_report_place(args, valued))
         program = ctx.params.get("program") or [""]
         word = program[0].partition("=")[0]
         if word.startswith("-") and word not in ("-", "-c") and not ctx.resilient_parsing and args[:1] != ["--"]:
             raise click.NoSuchOption(word, ctx=ctx)
-        return rest
+        return arguments
 
 
 def command(
@@ -257,8 +257,8 @@ def _covering(words: list[str], record: Path | None) -> str:
 
     if record is None:
         raise SettingsError("--cover names calls to compile while a program is recorded: add --record K.silo")
-    place = "silo.kinds.triton.programs.records.capture:read_covers"
-    read_covers = cast("Callable[[list[str]], object]", load_place(place))
+    reader_path = "silo.kinds.triton.programs.records.capture:read_covers"
+    read_covers = cast("Callable[[list[str]], object]", load_place(reader_path))
     read_covers(words)
     return " ".join(words)
 

@@ -82,9 +82,9 @@ def command(
         return
     say(f"{path}: {format_bytes(description.size_bytes)}, sha256 {description.identity}")
     say(f"made by {', '.join(f'{name} {version}' for name, version in description.producer.items())}")
-    found = description.signature
-    comment = f" ({found.comment})" if found.comment else ""
-    say(f"signature: {found.reason}{comment}")
+    signature = description.signature
+    comment = f" ({signature.comment})" if signature.comment else ""
+    say(f"signature: {signature.reason}{comment}")
     if description.kinds:
         say(f"kinds: {', '.join(f'{name} is a {kind} kernel' for name, kind in description.kinds.items())}")
     rows = [
@@ -105,8 +105,8 @@ def command(
     mixed = description.mixed
     if mixed:
         columns.append("compiled by")
-        for row, one in zip(rows, description.variants, strict=True):
-            row.append(names[one.compiler])
+        for row, variant in zip(rows, description.variants, strict=True):
+            row.append(names[variant.compiler])
     print_table(Table("variants", columns, rows, right=["size"]))
     served = dict.fromkeys((row.kernel, row.target, row.serves) for row in description.variants if row.serves)
     if served:
@@ -119,8 +119,8 @@ def command(
     columns = ["kernel", "target", "key", "config", "time", "chosen by"]
     if mixed:
         columns.append("compiled by")
-        for row, one in zip(winners, description.winners, strict=True):
-            row.append(names.get(one.compiler, "any"))
+        for row, winner in zip(winners, description.winners, strict=True):
+            row.append(names.get(winner.compiler, "any"))
     print_table(Table("dispatch rules", columns, winners, right=["time"]))
     cases = [[row.kernel, row.label, row.checks] for row in description.cases]
     print_table(Table("cases", ["kernel", "case", "checks"], cases))
@@ -153,12 +153,12 @@ def _print_code(
 
     listings = code_of(path, form, kernels=kernels or None, target=target, case=case, config=config)
     if json:
-        print_json([asdict(one) for one in listings])
+        print_json([asdict(listing) for listing in listings])
         return
-    for one in listings:
+    for listing in listings:
         if len(listings) > 1:
-            say(f"// {one.kernel} for {one.target}, {one.config}")
-        print_listing(one.text)
+            say(f"// {listing.kernel} for {listing.target}, {listing.config}")
+        print_listing(listing.text)
 
 
 def _short_facts(facts: str) -> str:
@@ -169,12 +169,12 @@ def _short_facts(facts: str) -> str:
     groups: dict[str, list[str]] = {}
     plain: list[str] = []
     for fact in facts.split(", "):
-        name, _, what = fact.partition(" ")
-        if what:
-            groups.setdefault(what, []).append(name)
+        name, _, value = fact.partition(" ")
+        if value:
+            groups.setdefault(value, []).append(name)
         else:
             plain.append(fact)
-    return "; ".join([*plain, *(f"{what}: {' '.join(names)}" for what, names in groups.items())])
+    return "; ".join([*plain, *(f"{value}: {' '.join(names)}" for value, names in groups.items())])
 
 
 def _chosen_by(rule: RuleRow) -> str:

@@ -111,7 +111,7 @@ def complete_targets(context: click.Context, text: str) -> list[str]:
 
     kind = text.partition(":")[0]
     if ":" not in text:
-        return [one for one in target_kinds() if one != "fake"]
+        return [target_kind for target_kind in target_kinds() if target_kind != "fake"]
     levels = [level for group in CPU_LEVELS.values() for level in group] if kind == "cpu" else []
     return [f"{kind}:{arch}" for arch in (*levels, *filter(None, [driver_of(kind).example]))]
 
@@ -128,10 +128,10 @@ def complete_devices(context: click.Context, text: str) -> list[str]:
 
 
 def _shell_named(name: str) -> str:
-    found = Path(program_environment().get("SHELL", "")).name if name == "auto" else name
-    if found not in _SHELLS:
-        raise click.BadParameter(f"completion is for {', '.join(_SHELLS)}, not for {found or 'an unknown shell'}")
-    return found
+    shell_name = Path(program_environment().get("SHELL", "")).name if name == "auto" else name
+    if shell_name not in _SHELLS:
+        raise click.BadParameter(f"completion is for {', '.join(_SHELLS)}, not for {shell_name or 'an unknown shell'}")
+    return shell_name
 
 
 def _script(shell: str) -> str:
@@ -171,9 +171,9 @@ def install_completion(shell: str | None) -> str | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if name == "zsh":
         line = 'eval "$(_SILO_COMPLETE=zsh_source silo)"'
-        known = path.read_text(encoding="utf-8") if path.exists() else ""
-        if line not in known:
-            path.write_text(f"{known.rstrip()}\n{line}\n".lstrip(), encoding="utf-8")
+        existing_text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if line not in existing_text:
+            path.write_text(f"{existing_text.rstrip()}\n{line}\n".lstrip(), encoding="utf-8")
     else:
         path.write_text(_script(name), encoding="utf-8")
     say(f"{path}: completion of silo for {name}; it works in new shells")

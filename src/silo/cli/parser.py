@@ -87,7 +87,7 @@ class Command(click.Command):
         """Writes usage, text, arguments, options and the closing text."""
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
-        rows = [(one.make_metavar(ctx), one.line) for one in self.get_params(ctx) if isinstance(one, _Argument)]
+        rows = [(param.make_metavar(ctx), param.line) for param in self.get_params(ctx) if isinstance(param, _Argument)]
         if rows:
             with formatter.section("Arguments"):
                 formatter.write_dl(rows)
@@ -111,8 +111,8 @@ class LazyCommand:
 
     def command(self, name: str) -> click.Command:
         """Imports and returns the command."""
-        module, _, there = self.place.partition(":")
-        function: Any = getattr(import_module(module), there)
+        module, _, attribute = self.place.partition(":")
+        function: Any = getattr(import_module(module), attribute)
         if isinstance(function, click.Command):
             return function
         cls: type[Command] = getattr(import_module(module), self.cls) if self.cls else Command
@@ -161,8 +161,12 @@ class CommandGroup(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Returns the commands, then the options, that begin with a text. No command is imported."""
-        found = [CompletionItem(name, help=one.line) for name, one in self._lazy.items() if name.startswith(incomplete)]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        items = [
+            CompletionItem(name, help=command.line)
+            for name, command in self._lazy.items()
+            if name.startswith(incomplete)
+        ]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 def command_from(
@@ -292,7 +296,7 @@ def _argument(name: str, declared: Argument, kind: object, *, required: bool, de
 def _value_type(kind: object) -> tuple[object, bool]:
     """Returns the type of one value, and whether the parameter takes several: (str, True) for ``list[str] | None``."""
     if get_origin(kind) in (Union, types.UnionType):
-        (kind,) = (one for one in get_args(kind) if one is not types.NoneType)
+        (kind,) = (argument for argument in get_args(kind) if argument is not types.NoneType)
     return (get_args(kind)[0], True) if get_origin(kind) is list else (kind, False)
 
 
@@ -364,8 +368,8 @@ _NUMBERS = (
 
 def _message(error: click.ClickException, context: click.Context | None) -> str:
     if isinstance(error, click.NoSuchOption):
-        known = [] if context is None else [name for one in context.command.get_params(context) for name in one.opts]
-        return f"there is no option {error.option_name}{nearest_word(error.option_name, known)}"
+        hint = [] if context is None else [name for param in context.command.get_params(context) for name in param.opts]
+        return f"there is no option {error.option_name}{nearest_word(error.option_name, hint)}"
     message = error.format_message()
     if isinstance(error, click.MissingParameter) and error.param is not None:
         text = error.param.line if isinstance(error.param, _Argument) else getattr(error.param, "help", "")

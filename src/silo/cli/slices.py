@@ -70,9 +70,11 @@ def pull_command(
     if json:
         print_json(asdict(pulled))
         return
-    whole = "" if pulled.whole else "; its bytes are not those that were pushed, for it was joined here from layers"
+    joined_note = (
+        "" if pulled.whole else "; its bytes are not those that were pushed, for it was joined here from layers"
+    )
     size = format_bytes(pulled.size_bytes)
-    say(f"{pulled.path}: {pulled.identity[:16]} for {', '.join(pulled.targets)}, {size}{whole}")
+    say(f"{pulled.path}: {pulled.identity[:16]} for {', '.join(pulled.targets)}, {size}{joined_note}")
     say(f"from {pulled.reference}; {pulled.signature}")
 
 
@@ -100,11 +102,11 @@ def slice_command(
     signing = None if key is None else read_key(key)
     slices = [slice_bundle(path, target, output, key=signing)] if target else slice_by_target(path, output, key=signing)
     if json:
-        print_json([asdict(one) for one in slices])
+        print_json([asdict(part) for part in slices])
         return
-    for one in slices:
-        signed = f"; {one.signature}" if one.signature else ""
-        say(f"{one.path}: {', '.join(one.targets)}, {format_bytes(one.size_bytes)}, {one.identity[:16]}{signed}")
+    for part in slices:
+        signed = f"; {part.signature}" if part.signature else ""
+        say(f"{part.path}: {', '.join(part.targets)}, {format_bytes(part.size_bytes)}, {part.identity[:16]}{signed}")
 
 
 def merge_command(

@@ -173,7 +173,7 @@ def command(
         trusted_remotes,
     )
 
-    if listing + sum(one is not None for one in (path, key, remote)) != 1:
+    if listing + sum(source is not None for source in (path, key, remote)) != 1:
         raise click.BadParameter("name a bundle, a key with --key or a remote store with --remote, or ask for --list")
     if key is not None:
         trusted, new = trust_key(key)
@@ -242,10 +242,10 @@ def untrust_command(
             say(f"the key {row.id} is trusted no longer, and nothing that it alone vouched for is loaded")
     if not names:
         return
-    taken = untrust(names)
-    if not taken:
+    removed = untrust(names)
+    if not removed:
         raise StoreError("nothing of that was trusted; see silo trust --list")
-    say(f"{taken} pieces of native code, or cases for it, are trusted no longer")
+    say(f"{removed} pieces of native code, or cases for it, are trusted no longer")
 
 
 def _since(seconds: int) -> str:

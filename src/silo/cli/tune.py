@@ -253,10 +253,10 @@ def _suggest(path: Path, device: str | None, kernels: list[str] | None, *, quiet
 
     suggestions = suggest_sizes(path, device=device, kernels=kernels or None)
     if json:
-        print_json([one.to_json() for one in suggestions])
+        print_json([suggestion.to_json() for suggestion in suggestions])
     elif not quiet:
-        for one in suggestions:
-            say_lines(one.text)
+        for suggestion in suggestions:
+            say_lines(suggestion.text)
 
 
 def run_schedule_command(

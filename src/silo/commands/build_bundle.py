@@ -146,20 +146,22 @@ def build_bundle(
     given_targets = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
     shared = session()
     start_early_worker(
-        shared, [one for one in files if isinstance(one, Path)], given_targets or (resolve_target("cpu"),), output
+        shared, [file for file in files if isinstance(file, Path)], given_targets or (resolve_target("cpu"),), output
     )
     collected = collect(files, kernels)
     declared = collected.kernels
     given_variants = {
-        one.name: _given_variants(one.source, given_targets) for one in declared if isinstance(one.source, BringsCode)
+        entry.name: _given_variants(entry.source, given_targets)
+        for entry in declared
+        if isinstance(entry.source, BringsCode)
     }
-    concrete = given_targets or _usual_targets([one.source for one in declared if one.name not in given_variants])
+    concrete = given_targets or _usual_targets([entry.source for entry in declared if entry.name not in given_variants])
     # Raises before anything is compiled. Code that exists already keeps its own targets, unless the caller names
     # targets.
     paired = {
-        one.name: partial(_builds, one.source)
-        for one in declared
-        if given_targets is not None or one.name not in given_variants
+        entry.name: partial(_builds, entry.source)
+        for entry in declared
+        if given_targets is not None or entry.name not in given_variants
     }
     pairs = pair_kernels(paired, concrete)
     mode = tune or settings().tune
@@ -172,14 +174,14 @@ def build_bundle(
         else _plan(kernel, pairs.targets[kernel.name], devices, mode, limits, packing, report_tuning)
         for kernel in declared
     ]
-    codes = compile_plans(shared, [(one.kernel.source, one.variants) for one in planned], packing, report)
-    variants_by_kernel = {one.kernel.name: code.variants for one, code in zip(planned, codes, strict=True)}
+    codes = compile_plans(shared, [(entry.kernel.source, entry.variants) for entry in planned], packing, report)
+    variants_by_kernel = {entry.kernel.name: code.variants for entry, code in zip(planned, codes, strict=True)}
     plans, plan_remarks = _record_steps(collected, only=kernels is not None)
     documents: dict[str, bytes] = {}
     contents = BundleContents(
         kernels=tuple(
-            _contents(replace(one, variants=code.variants), code, mode, documents)
-            for one, code in zip(planned, codes, strict=True)
+            _contents(replace(entry, variants=code.variants), code, mode, documents)
+            for entry, code in zip(planned, codes, strict=True)
         ),
         producer=(("silo", __version__),),
         toolchain=_toolchain(declared, pairs),
@@ -201,7 +203,7 @@ def build_bundle(
         compiled=sum(code.compiled for code in codes),
         reused=sum(code.reused for code in codes),
         seconds=time.monotonic() - begin,
-        rows=tuple(row for one in contents.kernels for row in _rows(one, variants_by_kernel[one.name])),
+        rows=tuple(row for kernel in contents.kernels for row in _rows(kernel, variants_by_kernel[kernel.name])),
         remarks=(*(remark for code in codes for remark in code.remarks), *plan_remarks),
         left_out=pairs.left_out,
         signature=settle_signature(output, before, written.header, key),
@@ -224,10 +226,10 @@ def note_trust(contents: BundleContents) -> None:
     trust = session().store.trust
     for kernel in contents.kernels:
         calls = calls_of(kernel)
-        native = [(one, host_code(one, calls)) for one in kernel.variants if one.artifact.runs_on_host]
+        native = [(variant, host_code(variant, calls)) for variant in kernel.variants if variant.artifact.runs_on_host]
         called = [code for _, code in native]
         cases = host_cases(kernel, called)
-        texts = [text for one, code in native if (text := host_text(one, code)) is not None]
+        texts = [text for bundle_variant, code in native if (text := host_text(bundle_variant, code)) is not None]
         trust.note_variants(*called)
         trust.note_built(*texts, *(() if cases is None else (cases,)))
     trust.note_built(*(plan for plan, _ in host_plans(contents)))
@@ -270,9 +272,13 @@ def _usual_targets(sources: Sequence[KernelSource]) -> tuple[Target, ...]:
     That is this machine's CPU; for a kind of source without CPU code, the first device here that it can run on.
     """
     targets: dict[Target, None] = {}
-    for source in {one.kind: one for one in sources}.values():
+    for source in {source.kind: source for source in sources}.values():
         cpu = resolve_target("cpu")
-        others = () if _builds(source, cpu) else (one.target for one in all_devices() if _builds(source, one.target))
+        others = (
+            ()
+            if _builds(source, cpu)
+            else (device.target for device in all_devices() if _builds(source, device.target))
+        )
         targets[next(iter(others), cpu)] = None
     return tuple(targets)
 
@@ -280,8 +286,8 @@ def _usual_targets(sources: Sequence[KernelSource]) -> tuple[Target, ...]:
 def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[BuildVariant, ...]:
     """Returns the existing code of a source, for ``targets`` or for all targets that it has."""
     return tuple(
-        BuildVariant(one.variant, (one.reason,), (), generic=one.generic)
-        for one in source.code_for(targets or source.own_targets)
+        BuildVariant(variant.variant, (variant.reason,), (), generic=variant.generic)
+        for variant in source.code_for(targets or source.own_targets)
     )
 
 
@@ -323,8 +329,8 @@ def _plan(
                 tuned.append(study)
                 # The canonical target of the code may differ from the requested target, and variants have the canonical
                 # one.
-                for one in (target, _canonical(kernel, target)):
-                    winners[kernel.name, study.case.label, one] = chosen
+                for candidate_target in (target, _canonical(kernel, target)):
+                    winners[kernel.name, study.case.label, candidate_target] = chosen
     distinct: dict[Target, Target] = {}
     for target in targets:
         distinct.setdefault(_canonical(kernel, target), target)
@@ -344,7 +350,11 @@ def _plan(
             packing=packing,
         )
         facts = here[target].facts() if target in here else None
-        plan += [one for each in shared for one in case_variants(kernel, studies, each, facts)]
+        plan += [
+            case_variant
+            for shared_study in shared
+            for case_variant in case_variants(kernel, studies, shared_study, facts)
+        ]
     return _Planned(kernel, studies, tuple(tuned), winners, tuple(plan), spaces)
 
 
@@ -404,11 +414,13 @@ def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, d
     configs = [_candidates_on(study, target, facts) for study in studies]
     ruled = any(study.situation.rule is not None for study in studies)
     of_calls = ruled or kernel.space.grouped is not None
-    listed = Space.of([config for found in configs for config in found] if of_calls else kernel.space.listed)
+    listed = Space.of(
+        [config for config_group in configs for config in config_group] if of_calls else kernel.space.listed
+    )
     return BuildKernel(
         name=kernel.name,
         fingerprint=kernel.source.fingerprint,
-        cases=tuple(_plan_case(study, found) for study, found in zip(studies, configs, strict=True)),
+        cases=tuple(_plan_case(study, config) for study, config in zip(studies, configs, strict=True)),
         configs=listed.configs(),
         neighbours=listed.neighbours,
         has_fallback=kernel.extents is None,
@@ -459,9 +471,9 @@ def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str,
     if recipes:  # code that exists already has no cases and needs none
         cases, data = document_blob(CASES_KIND, recipes)
         documents[cases.sha256] = data
-    kept = () if mode == "off" else _trials(entry)
-    if kept:
-        trials, data = document_blob(TRIALS_KIND, kept)
+    trial_documents = () if mode == "off" else _trials(entry)
+    if trial_documents:
+        trials, data = document_blob(TRIALS_KIND, trial_documents)
         documents[trials.sha256] = data
     return BundleKernel(
         name=kernel.name,
@@ -496,9 +508,9 @@ def _recipes(entry: _Planned) -> tuple[JSON, ...]:
 
 
 def _with_opaque(recipe: CaseRecipe, study: CaseStudy) -> CaseRecipe:
-    given = dict(recipe.arguments)
+    arguments = dict(recipe.arguments)
     opaque = opaque_constants(study).items()
-    own = tuple((name, ScalarRecipe(value)) for name, value in opaque if name not in given)
+    own = tuple((name, ScalarRecipe(value)) for name, value in opaque if name not in arguments)
     return replace(recipe, arguments=(*recipe.arguments, *own))
 
 
@@ -528,9 +540,9 @@ def _trials(entry: _Planned) -> tuple[JSON, ...]:
     documents_by_key: dict[str, tuple[JSON, ...]] = {}
     for study in entry.tuned:
         study_key = entry.kernel.resolver.problem(study.situation)
-        made = study_key.study(study.situation.specialization, study.bucket)
-        documents_by_key[made.key] = tuple(
-            pair_to_document(made, trial) for trial in read_trials(made, study_key.records)
+        full_study = study_key.study(study.situation.specialization, study.bucket)
+        documents_by_key[full_study.key] = tuple(
+            pair_to_document(full_study, trial) for trial in read_trials(full_study, study_key.records)
         )
     return tuple(document for documents in documents_by_key.values() for document in documents)
 
@@ -608,7 +620,11 @@ def _samples(entry: _Planned, key: RulesKey, objective: Objective) -> tuple[Samp
         sample = Sample.of_trials(study.bucket, trials, objective)
         if sample is not None:
             samples.setdefault(study.bucket, sample)
-    return tuple(samples.values()) if all(identity_of(one) == identity_of(constants[0]) for one in constants) else ()
+    return (
+        tuple(samples.values())
+        if all(identity_of(constant) == identity_of(constants[0]) for constant in constants)
+        else ()
+    )
 
 
 def _toolchain(kernels: Sequence[Kernel], pairs: Pairs) -> tuple[tuple[str, str], ...]:
@@ -622,23 +638,25 @@ def _toolchain(kernels: Sequence[Kernel], pairs: Pairs) -> tuple[tuple[str, str]
         kind = kind_named(source)
         versions.update(kind.versions() if isinstance(kind, NeedsPackages) else {})
     for source, target in compiled:
-        several = len({other for other, wanted in compiled if wanted.kind == target.kind}) > 1
-        what = f"compiler of {source} for {target.kind}" if several else f"compiler for {target.kind}"
-        versions[what] = compiler_identity(source, target)
+        several = len({other for other, wanted_target in compiled if wanted_target.kind == target.kind}) > 1
+        label = f"compiler of {source} for {target.kind}" if several else f"compiler for {target.kind}"
+        versions[label] = compiler_identity(source, target)
     return tuple(sorted(versions.items()))
 
 
 def _rows(contents: BundleKernel, planned: Sequence[BuildVariant]) -> list[BuildRow]:
     by_target: dict[Target, dict[Variant, Origin]] = {}
-    for one in planned:
-        by_target.setdefault(one.variant.target, {}).setdefault(one.variant, one.origin)
+    for entry in planned:
+        by_target.setdefault(entry.variant.target, {}).setdefault(entry.variant, entry.origin)
     rows: list[BuildRow] = []
     for target, variants in by_target.items():
         best, origin = next(iter(variants.items()))
         chosen = "measured" if origin is Origin.BUCKET else origin.value
-        coverage = [one for one in contents.coverage if one.target == target]
-        packed, space = sum(one.packed for one in coverage), sum(one.space for one in coverage)
-        serves = tuple(dict.fromkeys(one.specialization.served for one in variants if one.specialization.made_for_some))
+        coverage = [entry for entry in contents.coverage if entry.target == target]
+        packed, space = sum(entry.packed for entry in coverage), sum(entry.space for entry in coverage)
+        serves = tuple(
+            dict.fromkeys(variant.specialization.served for variant in variants if variant.specialization.made_for_some)
+        )
         size = len(variants)
         rows.append(BuildRow(contents.name, str(target), size, packed, space, str(best.config), chosen, serves))
     return rows

@@ -76,10 +76,10 @@ def parse_toolchain(text: str) -> ToolchainName:
     Raises:
         ToolchainError: the text has neither form.
     """
-    if found := _PACKAGE.fullmatch(text):
-        return ToolchainName(text, package=found[1].lower().replace("_", "-"), version=found[2])
-    if found := _FOLDER.fullmatch(text):
-        return ToolchainName(found[1], folder=found[2])
+    if match := _PACKAGE.fullmatch(text):
+        return ToolchainName(text, package=match[1].lower().replace("_", "-"), version=match[2])
+    if match := _FOLDER.fullmatch(text):
+        return ToolchainName(match[1], folder=match[2])
     raise ToolchainError(
         f"--toolchain {text}: name a package with its version, such as triton==3.6.0, or the folder of a virtual "
         "environment under a name of yours, such as old=/path/to/venv"
@@ -104,9 +104,9 @@ class Environment:
         import silo  # noqa: PLC0415  # for its place
 
         with tempfile.TemporaryDirectory(prefix="silo-link-") as folder:
-            place = silo.__file__
-            assert place is not None
-            (Path(folder) / "silo").symlink_to(Path(place).parent, target_is_directory=True)
+            package_file = silo.__file__
+            assert package_file is not None
+            (Path(folder) / "silo").symlink_to(Path(package_file).parent, target_is_directory=True)
             path = [self.packages, folder, child_environment().get("PYTHONPATH", "")]
             yield child_environment(
                 PYTHONPATH=os.pathsep.join(filter(None, path)),
@@ -169,10 +169,10 @@ def _refuse_shared(folder: Path) -> None:
 
 def _named_folder(name: ToolchainName) -> Environment:
     root = Path(name.folder).expanduser()
-    for place in ("bin/python", "Scripts/python.exe"):
-        if (root / place).is_file():
+    for candidate_path in ("bin/python", "Scripts/python.exe"):
+        if (root / candidate_path).is_file():
             # Symbolic links are not resolved: Python finds its environment by the path that it is started with.
-            return Environment(name, str((root / place).absolute()))
+            return Environment(name, str((root / candidate_path).absolute()))
     raise ToolchainError(
         f"--toolchain {name.label}={name.folder}: this folder has no bin/python; name a virtual environment "
         "(python -m venv) in which the compiler is installed"
@@ -257,8 +257,8 @@ def build_with_toolchains(
     Packing.parse(configs)  # raises before anything is compiled
     require_place(output)
     names = [parse_toolchain(text) for text in toolchains]
-    if len({one.label for one in names}) != len(names):
-        raise ToolchainError(f"two toolchains have one name: {', '.join(one.label for one in names)}")
+    if len({name.label for name in names}) != len(names):
+        raise ToolchainError(f"two toolchains have one name: {', '.join(name.label for name in names)}")
     if settings().deterministic and len(names) > 1:
         raise ToolchainError(
             "in deterministic mode nothing that is measured may change results, and two compilers need not round "
@@ -284,7 +284,7 @@ def build_with_toolchains(
         measured: set[str] = set()
         for target, device in _devices(contents.kernels).items() if mode.measures else ():
             measured_kernels = [
-                one.name for one in contents.kernels if target in _targets(one) and one.cases is not None
+                kernel.name for kernel in contents.kernels if target in _targets(kernel) and kernel.cases is not None
             ]
             if measured_kernels:
                 tuned, _ = tune_bundle(
@@ -298,14 +298,17 @@ def build_with_toolchains(
                 )
                 require_winners(tuned)
                 measured.add(str(target))
-                remarks += [f"{one.kernel} {one.case}: {line}" for one in tuned for line in one.outcome.remarks]
+                remarks += [f"{entry.kernel} {entry.case}: {line}" for entry in tuned for line in entry.outcome.remarks]
         merged = merge_bundles([joined], output, key=key)
     with open_bundle(output) as bundle:
         contents = bundle.contents()
         names_of = compiler_names(
-            (one.artifact.compiler for kernel in contents.kernels for one in kernel.variants), contents.toolchain
+            (variant.artifact.compiler for kernel in contents.kernels for variant in kernel.variants),
+            contents.toolchain,
         )
-    left_out = {(one["kernel"], one["target"], one["reason"]): None for part in built for one in part["left_out"]}
+    left_out = {
+        (entry["kernel"], entry["target"], entry["reason"]): None for part in built for entry in part["left_out"]
+    }
     return BuildSummary(
         path=str(output),
         size_bytes=merged.size_bytes,
@@ -317,7 +320,7 @@ def build_with_toolchains(
         seconds=time.monotonic() - begin,
         rows=tuple(row for kernel in contents.kernels for row in _rows(kernel, names_of, measured)),
         remarks=tuple(dict.fromkeys((*(line for part in built for line in part["remarks"]), *remarks))),
-        left_out=tuple(LeftOut(*one) for one in left_out),
+        left_out=tuple(LeftOut(*entry) for entry in left_out),
         signature=merged.signature,
         plans=tuple(plan.name for plan in contents.plans),
     )
@@ -330,8 +333,8 @@ def _options(
     packed = configs or (_CONFIGS if mode.measures else None)
     return [
         *("--quiet", "--json", "--tune", tune),
-        *(part for one in targets or () for part in ("--target", one)),
-        *(part for one in kernels or () for part in ("--kernel", one)),
+        *(part for target in targets or () for part in ("--target", target)),
+        *(part for kernel in kernels or () for part in ("--kernel", kernel)),
         *(() if packed is None else ("--configs", packed)),
         *(("--deterministic",) if settings().deterministic else ()),
     ]
@@ -346,9 +349,9 @@ def _build(environment: Environment, files: Sequence[Place], output: Path, optio
         raise CompileError(f"the build with {name.label} ({environment.python}) failed:\n{lines}")
     if name.package:
         with open_bundle(output) as bundle:
-            found = dict(bundle.manifest.toolchain).get(name.package)
-        if found != name.version:
-            used = f"{name.package} {found}" if found else f"no {name.package}"
+            installed = dict(bundle.manifest.toolchain).get(name.package)
+        if installed != name.version:
+            used = f"{name.package} {installed}" if installed else f"no {name.package}"
             raise ToolchainError(
                 f"the build with {name.label} used {used}: the kernels are not compiled by that package, or another "
                 "version of it is on PYTHONPATH"
@@ -357,7 +360,7 @@ def _build(environment: Environment, files: Sequence[Place], output: Path, optio
 
 
 def _targets(kernel: BundleKernel) -> tuple[Target, ...]:
-    return tuple(dict.fromkeys(one.artifact.variant.target for one in kernel.variants))
+    return tuple(dict.fromkeys(variant.artifact.variant.target for variant in kernel.variants))
 
 
 def _devices(kernels: Sequence[BundleKernel]) -> dict[Target, Device]:
@@ -373,24 +376,24 @@ def _devices(kernels: Sequence[BundleKernel]) -> dict[Target, Device]:
 def _rows(kernel: BundleKernel, names: Mapping[str, str], measured: set[str]) -> list[BuildRow]:
     rows: list[BuildRow] = []
     for target in _targets(kernel):
-        variants = [one for one in kernel.variants if one.artifact.variant.target == target]
-        coverage = [one for one in kernel.coverage if one.target == target]
+        variants = [variant for variant in kernel.variants if variant.artifact.variant.target == target]
+        coverage = [coverage_row for coverage_row in kernel.coverage if coverage_row.target == target]
         chosen: dict[str, None] = {}
         for rules in kernel.rules:
             if rules.target == target:
                 pairs = zip(rules.rules.rules, rules.rule_compilers, strict=True)
                 chosen |= {f"{config} by {names[name]}" if name else str(config): None for (_, config), name in pairs}
-        serves = (one.artifact.variant.specialization for one in variants)
+        serves = (variant.artifact.variant.specialization for variant in variants)
         rows.append(
             BuildRow(
                 kernel.name,
                 str(target),
                 len(variants),
-                sum(one.packed for one in coverage),
-                sum(one.space for one in coverage),
+                sum(coverage_row.packed for coverage_row in coverage),
+                sum(coverage_row.space for coverage_row in coverage),
                 "; ".join(chosen) or str(variants[0].artifact.variant.config),
                 "measured" if str(target) in measured else "first toolchain",
-                tuple(dict.fromkeys(one.served for one in serves if one.made_for_some)),
+                tuple(dict.fromkeys(coverage_row.served for coverage_row in serves if coverage_row.made_for_some)),
             )
         )
     return rows

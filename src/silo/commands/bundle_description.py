@@ -152,7 +152,7 @@ def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleD
     with open_bundle(path) as bundle:
         contents = bundle.contents()
         chosen = [bundle.kernel(name) for name in kernels] if kernels else contents.kernels
-        variants = tuple(_variant(kernel, one) for kernel in chosen for one in kernel.variants)
+        variants = tuple(_variant(kernel, variant) for kernel in chosen for variant in kernel.variants)
         return BundleDescription(
             path=str(path),
             identity=bundle.identity,
@@ -215,7 +215,9 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
 
 def _forms(plan: RecordedPlan) -> Iterator[PlanRow]:
     for number, form in enumerate(plan.forms, start=1):
-        arguments = [f"{name}: {_argument(one)}" for name, one in zip(plan.parameters, form.arguments, strict=True)]
+        arguments = [
+            f"{name}: {_argument(argument)}" for name, argument in zip(plan.parameters, form.arguments, strict=True)
+        ]
         launches = tuple(launch.kernel for launch in form.launches)
         yield PlanRow(plan.name, number, ", ".join(arguments), launches, " and ".join(map(str, form.holds)))
 
@@ -244,25 +246,27 @@ def types_text(signature: Signature) -> str:
 
 
 def _coverage(kernel: BundleKernel) -> Iterator[CoverageRow]:
-    for one in kernel.coverage:
-        yield CoverageRow(kernel.name, str(one.target), types_text(one.signature), one.packed, one.space)
+    for coverage in kernel.coverage:
+        yield CoverageRow(
+            kernel.name, str(coverage.target), types_text(coverage.signature), coverage.packed, coverage.space
+        )
 
 
 def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
     times, recipes = _times(bundle, kernel), tuple(case_recipes(bundle, kernel.name))
     for rules in kernel.rules:
         target = str(rules.target)
-        extents = [f"{name} {one}" for name, one in rules.extents]
+        extents = [f"{name} {extent}" for name, extent in rules.extents]
         sharing = _cases_by_bucket(recipes, kernel.key, dict(rules.extents))
         for (bucket, config), compiler in zip(rules.rules.rules, rules.rule_compilers, strict=True):
             key = ", ".join(
                 f"{name}<={value}" if isinstance(value, int) and value > 16 else f"{name}={value}"
                 for name, value in zip(rules.rules.key, bucket, strict=True)
             )
-            taken = times.get(((rules.target, rules.extents, compiler), tuple(bucket), config.order_key))
-            reason = "not measured" if taken is None else "measured"
+            estimate = times.get(((rules.target, rules.extents, compiler), tuple(bucket), config.order_key))
+            reason = "not measured" if estimate is None else "measured"
             shown = "; ".join([*extents, *([key] if key else [])]) or "any"
-            time = "" if taken is None else format_time(taken)
+            time = "" if estimate is None else format_time(estimate)
             cases = sharing[tuple(bucket)]
             yield RuleRow(kernel.name, target, shown, str(config), time, reason, compiler, cases)
         steps = () if rules.rules.unseen is None else rules.rules.unseen.steps
@@ -280,10 +284,10 @@ def _cases_by_bucket(
     """Counts, for each bucket, the cases whose arrays have these extents. Cases in one bucket share a decision."""
     counts: Counter[tuple[object, ...]] = Counter()
     for recipe in recipes:
-        shapes = {name: one.shape for name, one in recipe.arguments if isinstance(one, ArrayRecipe)}
-        if any(isinstance(one, Extents) and shapes.get(name) != one.shape for name, one in extents.items()):
+        shapes = {name: argument.shape for name, argument in recipe.arguments if isinstance(argument, ArrayRecipe)}
+        if any(isinstance(extent, Extents) and shapes.get(name) != extent.shape for name, extent in extents.items()):
             continue
-        values = {name: one.value for name, one in recipe.arguments if isinstance(one, ScalarRecipe)}
+        values = {name: argument.value for name, argument in recipe.arguments if isinstance(argument, ScalarRecipe)}
         if all(name in values for name in key):
             counts[tuple(bucket_of([values[name] for name in key]))] += 1
     return counts

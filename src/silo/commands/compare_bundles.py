@@ -132,8 +132,8 @@ class BundleComparison:
 
     def tables(self) -> list[Table]:
         """Returns tables of the cases and of the code, without empty ones."""
-        made = [_cases_table(self.cases), _code_table(self.code)]
-        return [table for table in made if table.rows]
+        tables = [_cases_table(self.cases), _code_table(self.code)]
+        return [table for table in tables if table.rows]
 
     def lines(self) -> list[str]:
         """Returns sentences about the bundles as a whole."""
@@ -221,10 +221,12 @@ def compare_bundles(
         if len(environments) != 2:
             raise ToolchainError("a comparison has two toolchains: name one for the old and one for the new file")
         with_one = partial(_bundle_of, device=device, kept=folders, download=download, progress=progress)
-        paths = [with_one(path, toolchain=one) for path, one in zip((old, new), environments, strict=True)]
+        paths = [
+            with_one(path, toolchain=environment) for path, environment in zip((old, new), environments, strict=True)
+        ]
         rows = [describe_bundle(path, None) for path in paths]
         loaded = [load(path, trust=trust) for path in paths]
-        names = [_chosen(one, kernels) for one in loaded]
+        names = [_chosen(loaded_kernels, kernels) for loaded_kernels in loaded]
         if kernels and (missing := [name for name in kernels if name not in names[0] and name not in names[1]]):
             raise SourceError(f"neither {old} nor {new} has a kernel {missing[0]}")
         common = [name for name in names[0] if name in names[1]]
@@ -233,7 +235,7 @@ def compare_bundles(
         if run:
             on = None if device is None else device_named(device)
             for name in common:
-                pair = [one[name] for one in loaded]
+                pair = [loaded_kernels[name] for loaded_kernels in loaded]
                 cases += _compare_cases(
                     pair, on, arrays, time_same=time_same, margin=margin, limit_s=limit_s, progress=progress
                 )
@@ -317,7 +319,7 @@ def _code_changes(loaded: Sequence[Kernels], names: Sequence[str]) -> tuple[list
     changes: list[CodeChange] = []
     same = 0
     for name in names:
-        old, new = (_variants(one[name]) for one in loaded)
+        old, new = (_variants(side[name]) for side in loaded)
         for key in sorted({*old, *new}):
             if key not in new or key not in old:
                 changes.append(CodeChange(name, *key, "removed" if key in old else "added"))
@@ -366,9 +368,9 @@ def _resource_changes(old: BundleVariant, new: BundleVariant) -> Iterator[str]:
         ("scratch bytes", before.scratch_bytes, after.scratch_bytes),
         ("code bytes", old.artifact.blob.size, new.artifact.blob.size),
     )
-    for name, one, other in pairs:
-        if one != other:
-            yield f"{name} {one} -> {other}"
+    for name, old_value, other in pairs:
+        if old_value != other:
+            yield f"{name} {old_value} -> {other}"
 
 
 # ---- cases ----
@@ -392,12 +394,12 @@ def _compare_cases(
             yield CaseComparison(name, label, "removed" if label in recipes[0] else "added")
             continue
         progress(f"{name} {label}".strip())
-        old, new = (found[label] for found in recipes)
+        old, new = (recipe[label] for recipe in recipes)
         if _inputs(old) != _inputs(new):
             reason = "the case has other arguments in the new bundle"
             yield CaseComparison(name, label, "failed", str(device.target), reason=reason)
             continue
-        lacking = next((one for one in pair if not one.serves(device)), None)
+        lacking = next((side for side in pair if not side.serves(device)), None)
         if lacking is not None:
             reason = f"{lacking.bundle.name} has no code for {device.target}"
             yield CaseComparison(name, label, "failed", str(device.target), reason=reason)
@@ -473,8 +475,8 @@ class _Side:
     """A case with the code of one bundle; ``values`` are its results, copied to host memory."""
 
     def __init__(self, kernel: BundledKernel, case: PreparedCase, device: Device) -> None:
-        given = {**case.arguments, **case.options, **case.grid_argument(held=kernel.holds_grid)}
-        call = inspect_call(kernel.launcher, kernel.contents.signature, **given)
+        call_values = {**case.arguments, **case.options, **case.grid_argument(held=kernel.holds_grid)}
+        call = inspect_call(kernel.launcher, kernel.contents.signature, **call_values)
         self.kernel = kernel
         self.variant = kernel.choose(call, device)
         artifact = self.variant.artifact
@@ -507,9 +509,9 @@ def _bench_of(old: _Side, new: _Side, case: PreparedCase, device: Device) -> Con
 
     def launcher_of(config: Config, artifact: Artifact) -> Callable[[], object]:
         launcher = sides[id(artifact)].kernel.launcher_on(device, artifact.compiler)
-        named = {**case.arguments, **case.options}
+        call_values = {**case.arguments, **case.options}
         grid = case.grid_of(config.as_dict(), facts)
-        return (lambda: launcher(**named)) if grid is None else (lambda: launcher[grid](**named))
+        return (lambda: launcher(**call_values)) if grid is None else (lambda: launcher[grid](**call_values))
 
     return LocalBench(device, case.arguments, launcher_of)
 
@@ -552,15 +554,15 @@ def _cases_table(cases: Sequence[CaseComparison]) -> Table:
     columns = ("kernel", "case", "numbers", "old", "new", "new / old", "verdict")
     rows = [
         [
-            one.kernel,
-            one.case,
-            _numbers_text(one.numbers),
-            "" if one.ratio is None else format_time(one.ratio.old_ns),
-            "" if one.ratio is None else format_time(one.ratio.new_ns),
-            "" if one.ratio is None else one.ratio.text,
-            one.reason or one.status if one.ratio is None else one.ratio.speed.value,
+            case.kernel,
+            case.case,
+            _numbers_text(case.numbers),
+            "" if case.ratio is None else format_time(case.ratio.old_ns),
+            "" if case.ratio is None else format_time(case.ratio.new_ns),
+            "" if case.ratio is None else case.ratio.text,
+            case.reason or case.status if case.ratio is None else case.ratio.speed.value,
         ]
-        for one in cases
+        for case in cases
     ]
     return Table("cases", columns, rows, right=("old", "new"))
 
@@ -584,5 +586,8 @@ def _number(value: float | None) -> str:
 
 def _code_table(code: Sequence[CodeChange]) -> Table:
     columns = ("kernel", "target", "config", "facts", "code", "changes")
-    rows = [[one.kernel, one.target, one.config, one.facts, one.status, ", ".join(one.changes) or "-"] for one in code]
+    rows = [
+        [change.kernel, change.target, change.config, change.facts, change.status, ", ".join(change.changes) or "-"]
+        for change in code
+    ]
     return Table("variants with other code", columns, rows)

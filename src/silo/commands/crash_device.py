@@ -83,7 +83,7 @@ def _alone(examiner: Examiner, fleet: Fleet, kernel: CrashKernel, suspect: Suspe
     except SiloError as error:
         return AloneOnDevice(kernel.name, suspect.numbers, "faults", str(error))
     if result.beside:
-        arrays = ", ".join(names[place] for _, place in result.beside)
+        arrays = ", ".join(names[index] for _, index in result.beside)
         return AloneOnDevice(kernel.name, suspect.numbers, "writes beside", f"the memory of {arrays}")
     return AloneOnDevice(kernel.name, suspect.numbers, "ends")
 
@@ -125,7 +125,7 @@ def _sent(
 def _source_kind(kernel: CrashKernel) -> str:
     form = str(kernel.members["form"])
     for declared in declarations():
-        if declared.sources and any(one.checked_text and one.name == form for one in declared.blobs):
+        if declared.sources and any(blob.checked_text and blob.name == form for blob in declared.blobs):
             return declared.sources[0]
     raise UnsupportedError(f"{kernel.name}: no compiler that is installed here reads {form}")
 

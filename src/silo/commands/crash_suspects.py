@@ -63,15 +63,15 @@ def suspects_of(report: CrashReport) -> list[Suspect]:
     or by a call of another library, so all launches are suspects, and the latest come first. The same holds for a hang
     and for a requested report, but launches whose call has not returned come before the others.
     """
-    running = [one for one in report.launches if one.state == "running"]
-    others = [one for one in report.launches if one.state != "running"]
+    running = [launch for launch in report.launches if launch.state == "running"]
+    others = [launch for launch in report.launches if launch.state != "running"]
     ordered = [*reversed(running), *(() if report.cause.kind == "signal" and running else reversed(others))]
-    named = report.cause.kernel if report.cause.kind == "signal" else ""
-    ordered.sort(key=lambda one: bool(named) and report.kernels[one.kernel].name != named)
+    named_kernel = report.cause.kernel if report.cause.kind == "signal" else ""
+    ordered.sort(key=lambda one: bool(named_kernel) and report.kernels[one.kernel].name != named_kernel)
     groups: dict[object, list[RecordedLaunch]] = {}
     for launch in ordered:
         groups.setdefault(likeness_of(report, launch), []).append(launch)
-    return [Suspect(group[0], tuple(one.number for one in group)) for group in groups.values()]
+    return [Suspect(group[0], tuple(member.number for member in group)) for group in groups.values()]
 
 
 def likeness_of(report: CrashReport, launch: RecordedLaunch) -> object:
@@ -88,16 +88,16 @@ def likeness_of(report: CrashReport, launch: RecordedLaunch) -> object:
             arguments.append((argument.word - argument.low, argument.size, argument.low % 256, shared, argument.view))
         else:
             arguments.append(argument.word)
-    kept = tuple(report.content(array) for array in report.arrays if array.launch == launch.number)
+    contents = tuple(report.content(array) for array in report.arrays if array.launch == launch.number)
     text: object = kernel.members.get("text") or launch.kernel
     options = repr(kernel.members.get("options"))  # the compile options matter when a device runs the launch
-    return text, kernel.name, options, launch.grid, tuple(arguments), kept
+    return text, kernel.name, options, launch.grid, tuple(arguments), contents
 
 
 def contents_of(report: CrashReport, launch: RecordedLaunch) -> dict[int, KeptArray]:
     """Returns the kept bytes of a launch's allocations by address; copies made before the launch come first."""
-    found = sorted((one for one in report.arrays if one.launch == launch.number), key=lambda one: one.copy)
-    return {one.address: one for one in found}
+    arrays = sorted((array for array in report.arrays if array.launch == launch.number), key=lambda one: one.copy)
+    return {kept_array.address: kept_array for kept_array in arrays}
 
 
 def layout_of(kernel: CrashKernel) -> LaunchInfo:
@@ -107,7 +107,7 @@ def layout_of(kernel: CrashKernel) -> LaunchInfo:
 
 def _placed(kernel: CrashKernel, launch: RecordedLaunch) -> Iterator[tuple[AbiType, Argument | None]]:
     """Yields, for each parameter of the kernel's text, its type and the launch's argument or None."""
-    by_name = {name: one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True)}
+    by_name = {name: argument for (name, _), argument in zip(kernel.parameters, launch.arguments, strict=True)}
     yield from ((slot.type, by_name.get(slot.name)) for slot in layout_of(kernel).layout)
 
 
@@ -145,17 +145,22 @@ def _unkept(report: CrashReport, launch: RecordedLaunch, positions: Sequence[int
     kernel = report.kernels[launch.kernel]
     contents = contents_of(report, launch)
     layout = layout_of(kernel).layout
-    places = [one for _, one in _placed(kernel, launch)]
+    places = [region for _, region in _placed(kernel, launch)]
     changed = {places[index].low for index in kernel.members["written"] if _has_address(places, index)}  # type: ignore[union-attr]
     names: list[str] = []
     for index in positions:
         if index < 0:
             names.append("memory that no argument names")
             continue
-        one = places[index]
-        kept = None if one is None else contents.get(one.low)
+        region = places[index]
+        content = None if region is None else contents.get(region.low)
         # A copy that was made while the kernel ran may contain the kernel's own results.
-        if one is None or kept is None or kept.size != one.size or (not kept.copy and one.low in changed):
+        if (
+            region is None
+            or content is None
+            or content.size != region.size
+            or (not content.copy and region.low in changed)
+        ):
             names.append(layout[index].name)
     return names
 
@@ -184,7 +189,11 @@ def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Ve
             kernel.name, suspect.numbers, "undecided" if values else "clean", text, "values" if values else ""
         )
     argument = next(
-        (one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True) if name == error.argument),
+        (
+            argument
+            for (name, _), argument in zip(kernel.parameters, launch.arguments, strict=True)
+            if name == error.argument
+        ),
         None,
     )
     if error.kind == "out of bounds" and argument is not None and argument.view:

@@ -60,21 +60,21 @@ class CrashExamination:
     @property
     def named(self) -> tuple[Verdict, ...]:
         """The verdicts that name a fault."""
-        return tuple(one for one in self.verdicts if one.outcome == "named")
+        return tuple(verdict for verdict in self.verdicts if verdict.outcome == "named")
 
     def lines(self) -> list[str]:
         """Returns the examination as text: the cause, the named faults, and the undecided launches."""
         cause = self.report.cause
         where = f" in {cause.kernel}" if cause.kernel else ""
         lines = [f"{self.report.path}: {cause.kind}{where}: {cause.text}; {len(self.report.launches)} launches"]
-        lines += [f"{one.text}\n  {_numbers(one)}" for one in self.named]
+        lines += [f"{suspect.text}\n  {_numbers(suspect)}" for suspect in self.named]
         lines += [
-            f"{one.kernel}: undecided: {one.text}\n  {_numbers(one)}"
-            for one in self.verdicts
-            if one.outcome == "undecided" and one.kind != "values"
+            f"{verdict.kernel}: undecided: {verdict.text}\n  {_numbers(verdict)}"
+            for verdict in self.verdicts
+            if verdict.outcome == "undecided" and verdict.kind != "values"
         ]
-        addresses = sum(len(one.numbers) for one in self.verdicts if one.kind == "values")
-        clean = sum(len(one.numbers) for one in self.verdicts if one.outcome == "clean")
+        addresses = sum(len(verdict.numbers) for verdict in self.verdicts if verdict.kind == "values")
+        clean = sum(len(verdict.numbers) for verdict in self.verdicts if verdict.outcome == "clean")
         lines.append(f"{clean} launches are clean; of {addresses} the accesses are right, and the values were not kept")
         return lines
 
@@ -108,12 +108,12 @@ def examine_crash(
     """
     report = read_report(path)
     suspects = suspects_of(report)[:most]
-    reasons = [unchecked_reason(report, one.launch) for one in suspects]
-    wanted = [one for one, reason in zip(suspects, reasons, strict=True) if not reason]
+    reasons = [unchecked_reason(report, suspect.launch) for suspect in suspects]
+    to_check = [suspect for suspect, reason in zip(suspects, reasons, strict=True) if not reason]
     examiner = Examiner(report, trust=trust)
-    for kernel in dict.fromkeys(one.launch.kernel for one in wanted):
+    for kernel in dict.fromkeys(entry.launch.kernel for entry in to_check):
         examiner.consent(report.kernels[kernel])  # before a process is started
-    checked = {one.numbers: one for one in _checked(path, wanted, report, trust=trust, seconds=seconds)}
+    checked = {entry.numbers: entry for entry in _checked(path, to_check, report, trust=trust, seconds=seconds)}
     verdicts = tuple(
         checked[suspect.numbers]
         if not reason
@@ -130,16 +130,16 @@ def _checked(
     path: Path, suspects: Sequence[Suspect], report: CrashReport, *, trust: bool, seconds: float
 ) -> Iterator[Verdict]:
     """Yields verdicts about the launches that can be checked."""
-    rest = list(suspects)
-    while rest:
+    pending = list(suspects)
+    while pending:
         words = [sys.executable, "-P", "-m", "silo.cli.crash_worker", *(["--trust"] if trust else []), str(path)]
-        words += [str(one.launch.number) for one in rest]
+        words += [str(suspect.launch.number) for suspect in pending]
         environment = child_environment(SILO_FLIGHT="0", SILO_CHECK="0", SILO_ACCELERATE="0", SILO_FLIGHT_CHECK="")
         # runs this Python interpreter
         with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as process:
             lines = _Lines(cast("IO[bytes]", process.stdout))
             try:
-                while rest:
+                while pending:
                     line = lines.next(seconds)
                     if line is None:
                         reason = f"checking it takes longer than {seconds:g} s"
@@ -148,12 +148,12 @@ def _checked(
                         reason = f"the process that checked it ended with code {process.wait()}"
                         break
                     yield _verdict(json.loads(line))
-                    rest.pop(0)
+                    pending.pop(0)
                 else:
                     return
             finally:
                 process.kill()
-        failed = rest.pop(0)
+        failed = pending.pop(0)
         yield Verdict(report.kernels[failed.launch.kernel].name, failed.numbers, "undecided", reason)
 
 
@@ -182,7 +182,7 @@ class _Lines:
 def serve(path: Path, numbers: Sequence[int], *, trust: bool) -> Iterator[str]:
     """Yields a verdict for each launch, as a line of JSON. Runs in the separate process."""
     report = read_report(path)
-    by_number = {one.launch.number: one for one in suspects_of(report)}
+    by_number = {suspect.launch.number: suspect for suspect in suspects_of(report)}
     examiner = Examiner(report, trust=trust)
     for number in numbers:
         yield json.dumps(asdict(examiner.verdict(by_number[number])))
@@ -278,8 +278,8 @@ class Examiner:
         contents = contents_of(self._report, launch)
         random = np.random.default_rng(0)
         sizes: dict[int, int] = {}
-        for one in launch.arguments:
-            sizes[one.low] = max(sizes.get(one.low, 0), one.size)
+        for argument in launch.arguments:
+            sizes[argument.low] = max(sizes.get(argument.low, 0), argument.size)
         bases: dict[int, NDArray[Any]] = {}
         for low, size in sizes.items():
             room: Any = np.empty(size + 512, np.uint8)
@@ -287,9 +287,9 @@ class Examiner:
             # The check follows views to the array that owns the memory. This array is exactly the allocation, and its
             # base is a memoryview, at which the check stops.
             base = np.frombuffer(memoryview(room)[start : start + size], np.uint8) if size else np.empty(0, np.uint8)
-            kept = contents.get(low)
-            if kept is not None and kept.size == size:
-                base[:] = np.frombuffer(self._report.content(kept), np.uint8)
+            content = contents.get(low)
+            if content is not None and content.size == size:
+                base[:] = np.frombuffer(self._report.content(content), np.uint8)
             elif size:
                 # As numbers of any floating-point format, these bytes have moderate values.
                 base[:] = random.integers(0x3A, 0x3F, size, np.uint8)
@@ -310,7 +310,7 @@ def number_of(one: Argument, kind: AbiType) -> float:
 def _compiler_of(kernel: CrashKernel) -> ChecksKernels:
     form, target = str(kernel.members["form"]), device_named("cpu").target
     for declared in declarations():
-        reads = any(one.checked_text and one.name == form for one in declared.blobs)
+        reads = any(blob.checked_text and blob.name == form for blob in declared.blobs)
         if reads and target.kind in declared.targets and declared.sources:
             compiler = select_compiler(declared.sources[0], target)
             if isinstance(compiler, ChecksKernels):

@@ -212,8 +212,8 @@ def _inductor_on_gpus() -> list[Finding]:
         return [Finding(part, "optional", f"torch {version}: its compiler cannot be used: {error}", advice)]
     if not parts:
         return []  # this machine has no such GPU
-    off = "".join(f"; {name}: {one.reason}" for name, one in parts.items() if not one)
-    on = ", ".join(name for name, one in parts.items() if one) or "nothing"
+    off = "".join(f"; {name}: {part.reason}" for name, part in parts.items() if not part)
+    on = ", ".join(name for name, part in parts.items() if part) or "nothing"
     tested = ", ".join(inductor_gpu_versions())
     detail = f"torch {version} (tested: {tested}), by its hook points: {on}{off}"
     return [Finding(part, "ok" if not off else "optional", detail, advice)]
@@ -253,8 +253,8 @@ def _store() -> Finding:
             "results are not kept; free space, or set SILO_HOME to another folder",
         )
     size, limit = store_bytes(root), settings().store_bytes
-    most = f"at most {format_bytes(limit)} (SILO_STORE_BYTES)" if limit else "no limit (SILO_STORE_BYTES=0)"
-    return Finding("store", "ok", f"{root}: read and written; {format_bytes(size)} on disk, {most}")
+    limit_text = f"at most {format_bytes(limit)} (SILO_STORE_BYTES)" if limit else "no limit (SILO_STORE_BYTES=0)"
+    return Finding("store", "ok", f"{root}: read and written; {format_bytes(size)} on disk, {limit_text}")
 
 
 def _refusal_to_write(folder: Path) -> str:

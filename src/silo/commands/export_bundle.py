@@ -136,7 +136,7 @@ def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None, *
     return Exported(
         folder=folder,
         namespace=library.namespace,
-        functions=tuple(joined(library.name, one.c_name) for one in library.functions),
+        functions=tuple(joined(library.name, function.c_name) for function in library.functions),
         written=(*differences.stale, *(name for name in differences.missing if name in files)),
         removed=differences.superfluous,
         files=len(files),
@@ -157,8 +157,8 @@ def export_wheel(
         CompileError: the build fails.
         PackageError: torch is missing, and its operators are requested.
     """
-    wanted, chosen = package_of(package), options or ExportOptions()
-    chosen = replace(chosen, tests=False, namespace=chosen.namespace or wanted.module)
+    package_info, chosen = package_of(package), options or ExportOptions()
+    chosen = replace(chosen, tests=False, namespace=chosen.namespace or package_info.module)
     with tempfile.TemporaryDirectory(prefix="silo-wheel-") as temporary:
         root = Path(temporary)
         with open_bundle(path) as bundle:
@@ -167,8 +167,10 @@ def export_wheel(
         write_folder(root / "export", files, {})
         libraries = built_libraries(root / "export", library.name, root / "build", torch=chosen.torch)
         operations = operations_of(library.functions)
-        modules = package_files(wanted.module, wanted.version, library.name, operations, torch=chosen.torch)
-        return write_wheel(folder, wanted, modules, libraries, texts={"LICENSE-libsilo": licence()}, torch=chosen.torch)
+        modules = package_files(package_info.module, package_info.version, library.name, operations, torch=chosen.torch)
+        return write_wheel(
+            folder, package_info, modules, libraries, texts={"LICENSE-libsilo": licence()}, torch=chosen.torch
+        )
 
 
 def check_export(path: Path, folder: Path) -> Differences:
@@ -188,7 +190,7 @@ def check_export(path: Path, folder: Path) -> Differences:
 
 def _require_consent(bundle: Bundle, path: Path, chosen: ExportOptions, *, trust: bool) -> None:
     """Requires consent, as for loading, to all code that programs built from the export will run on the host."""
-    wanted: list[HostCode | HostCases | HostPlan | HostText] = []
+    consents: list[HostCode | HostCases | HostPlan | HostText] = []
     targets = chosen.parsed_targets
     contents = bundle.contents()
     cut = cut_contents(contents, chosen.kernels, targets)
@@ -197,17 +199,23 @@ def _require_consent(bundle: Bundle, path: Path, chosen: ExportOptions, *, trust
         if kernel.name not in exported:
             continue
         calls = calls_of(kernel)
-        native = [(one, host_code(one, calls)) for one in kernel.variants if one.artifact.runs_on_host]
-        included = [(one, code) for one, code in native if is_for_any(one.artifact.variant.target, targets)]
-        wanted += [code for _, code in included]
+        native = [(variant, host_code(variant, calls)) for variant in kernel.variants if variant.artifact.runs_on_host]
+        included = [
+            (bundle_variant, code)
+            for bundle_variant, code in native
+            if is_for_any(bundle_variant.artifact.variant.target, targets)
+        ]
+        consents += [code for _, code in included]
         if chosen.cpu_source:
-            wanted += [text for one, code in included if (text := host_text(one, code)) is not None]
+            consents += [
+                text for bundle_variant, code in included if (text := host_text(bundle_variant, code)) is not None
+            ]
         if chosen.tests and included and (cases := host_cases(kernel, (code for _, code in native))) is not None:
-            wanted.append(cases)
-    wanted += [plan for plan, name in host_plans(contents) if name in {one.name for one in cut.plans}]
-    if wanted:
+            consents.append(cases)
+    consents += [plan for plan, name in host_plans(contents) if name in {plan.name for plan in cut.plans}]
+    if consents:
         session().store.trust.require(
-            wanted, origin=str(path), trust=trust, signed=lambda: signed_file(bundle, path), exported=True
+            consents, origin=str(path), trust=trust, signed=lambda: signed_file(bundle, path), exported=True
         )
 
 
@@ -241,8 +249,8 @@ def _cpu_sources(
     included = {kernel.name for kernel in cut.kernels}
     sources: dict[tuple[str, str], CpuSource] = {}
     for kernel in contents.kernels:
-        for one in kernel.variants if kernel.name in included else ():
-            artifact, target = one.artifact, one.artifact.variant.target
+        for variant in kernel.variants if kernel.name in included else ():
+            artifact, target = variant.artifact, variant.artifact.variant.target
             if artifact.blob.kind != "so" or not is_for_any(target, targets):
                 continue
             text = next((ref for ref in artifact.sidecars if ref.kind == "c"), None)

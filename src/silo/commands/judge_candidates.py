@@ -103,12 +103,12 @@ def judge_candidates(
 
     ``fleet`` holds the agents that use the GPU named by ``device``; the caller closes it.
     """
-    submissions = [_submission(one, number) for number, one in enumerate(sources)]
-    parsed = [_target(one) for one in targets]
-    with contextlib.ExitStack() as held:
+    submissions = [_submission(source, number) for number, source in enumerate(sources)]
+    parsed = [_target(target) for target in targets]
+    with contextlib.ExitStack() as stack:
         if fleet is None and device not in ("cpu", None):
-            fleet = held.enter_context(local_fleet(device))
-        judging = held.enter_context(
+            fleet = stack.enter_context(local_fleet(device))
+        judging = stack.enter_context(
             Judge(task, device=device, allow_weak=allow_weak, seconds=seconds, targets=parsed, fleet=fleet)
         )
         judging.prepare()

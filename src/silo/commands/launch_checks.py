@@ -66,7 +66,9 @@ class LaunchChecks:
     """
 
     def __init__(self, report: CrashReport) -> None:
-        self._wanted = {(report.kernels[one.launch.kernel].name, one.launch.grid) for one in suspects_of(report)}
+        self._wanted = {
+            (report.kernels[suspect.launch.kernel].name, suspect.launch.grid) for suspect in suspects_of(report)
+        }
         # by the id of a binding's tag, which is kept so that the id is not reused
         self._kernels: dict[int, tuple[object, CrashKernel]] = {}
         self._number = 0
@@ -155,10 +157,12 @@ def _memory(name: str, value: Any) -> tuple[Argument, bytes]:  # noqa: ANN401  #
     if torch is not None and isinstance(value, torch.Tensor):
         tensor: Any = value
         storage = tensor.untyped_storage()
-        whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
-        content = whole.cpu().numpy().tobytes()
+        storage_bytes = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
+        content = storage_bytes.cpu().numpy().tobytes()
         return Argument(tensor.data_ptr(), storage.data_ptr(), storage.nbytes()), content
     if value is None:
         return Argument(0), b""
-    found = allocation_of(name, value)
-    return Argument(found.address, found.low, found.size), ctypes.string_at(found.low, found.size)
+    allocation = allocation_of(name, value)
+    return Argument(allocation.address, allocation.low, allocation.size), ctypes.string_at(
+        allocation.low, allocation.size
+    )

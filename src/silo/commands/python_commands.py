@@ -72,7 +72,7 @@ def build(
     changes = {} if deterministic is None else {"deterministic": deterministic}
     with override(**changes), working(f"building {path}") as task:
         return build_bundle(
-            [_place(one) for one in what],
+            [_place(item) for item in what],
             path,
             targets=targets,
             kernels=kernels,

@@ -68,7 +68,9 @@ def write_reports(
         StoreError: the folder cannot be written.
     """
     kernels_by_name = (
-        {one.name: one for one in collect_kernels([path], kernels)} if kind_of(path) is not PlaceKind.BUNDLE else {}
+        {kernel.name: kernel for kernel in collect_kernels([path], kernels)}
+        if kind_of(path) is not PlaceKind.BUNDLE
+        else {}
     )
     studies = (
         studies_of_kernels(list(kernels_by_name.values()), device)
@@ -105,8 +107,12 @@ def write_reports(
 def _code(path: Path, kernel: Kernel | None, stored: KeptStudy, report: StudyReport) -> tuple[ConfigCode, ...]:
     """Returns the code of the winner and of the default config, if it is stored or can be compiled here."""
     winner = None if report.winner is None else report.winner.config
-    configs = {one.order_key: one for one in (winner, report.default) if one is not None}
-    return tuple(ConfigCode(one, forms) for one in configs.values() if (forms := _forms(path, kernel, stored, one)))
+    configs = {
+        known_config.order_key: known_config for known_config in (winner, report.default) if known_config is not None
+    }
+    return tuple(
+        ConfigCode(config, forms) for config in configs.values() if (forms := _forms(path, kernel, stored, config))
+    )
 
 
 def _forms(path: Path, kernel: Kernel | None, stored: KeptStudy, config: Config) -> tuple[tuple[str, str], ...]:
@@ -156,11 +162,13 @@ def write_fleet_report(
     decisions = decisions_in(stores, kernel=kernel, device=device, since_s=moment)
     if not decisions:
         raise TuneError("no trials are there, so there is nothing to report: run silo tune with SILO_REMOTE set")
-    names = list(dict.fromkeys(one.store for one in decisions))
-    named = "" if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
-    page = fleet_page(names, [_study(one) for one in decisions], named.removesuffix(" 00:00"))
+    names = list(dict.fromkeys(decision.store for decision in decisions))
+    time_text = "" if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
+    page = fleet_page(names, [_study(decision) for decision in decisions], time_text.removesuffix(" 00:00"))
     write_texts(output.parent, {output.name: page})
-    return sorted((one.row for one in decisions), key=lambda row: (row.kernel, row.device, row.sizes, row.decided))
+    return sorted(
+        (decision.row for decision in decisions), key=lambda row: (row.kernel, row.device, row.sizes, row.decided)
+    )
 
 
 def _study(one: StoredDecision) -> FleetStudy:

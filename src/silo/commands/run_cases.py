@@ -178,9 +178,9 @@ def _require_code(path: Path, loaded: Kernels, chosen: Mapping[str, Device]) -> 
     if any(loaded[name].serves(on) for name, on in chosen.items()):
         return
     targets = sorted({str(target) for name in chosen for target in loaded[name].targets})
-    here = sorted({str(on.target) for on in chosen.values()})
+    machines = sorted({str(on.target) for on in chosen.values()})
     raise DeviceError(
-        f"{path} has code for {', '.join(targets)}, which {', '.join(here)} does not run: run it on a machine with "
+        f"{path} has code for {', '.join(targets)}, which {', '.join(machines)} does not run: run it on a machine with "
         f"such a device, or build it for this one: silo build FILE.py -o {path} --target cpu"
     )
 
@@ -192,10 +192,10 @@ def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, rows
 
     def run() -> CaseOutcome:
         study = studies.pop()
-        named, on = call_arguments(kernel, study.case), study.situation.device
+        call_values, on = call_arguments(kernel, study.case), study.situation.device
         if check:
-            return _check(kernel, study.case, named, on)
-        return _run(kernel, study.case, kernel.resolver.launcher_on(on), named, on)
+            return _check(kernel, study.case, call_values, on)
+        return _run(kernel, study.case, kernel.resolver.launcher_on(on), call_values, on)
 
     while count := len(studies):
         rows.add(kernel.name, studies[-1].case.label, run)
@@ -207,10 +207,10 @@ def _run_bundled(kernel: BundledKernel, device: Device, library: str | None, row
 
         def run(recipe: CaseRecipe = recipe) -> CaseOutcome:
             case = prepare_recipe(recipe, materializer(library, device))
-            named = {**case.arguments, **case.options}
+            call_values = {**case.arguments, **case.options}
             if check:
-                return _check(kernel, case, named, device)
-            return _run(kernel, case, kernel.launcher_on(device), named, device)
+                return _check(kernel, case, call_values, device)
+            return _run(kernel, case, kernel.launcher_on(device), call_values, device)
 
         rows.add(kernel.name, recipe.label, run)
 
@@ -270,7 +270,9 @@ def _run(
         )
         launch()
         device.synchronize()
-        written = [one.name for one in binding.tag.artifact.variant.signature.parameters if one.effect.writes]
+        written = [
+            parameter.name for parameter in binding.tag.artifact.variant.signature.parameters if parameter.effect.writes
+        ]
         result, argument = case.check(written=written)
         time_ns = None if isinstance(device.measuring, Rejected) else _median_ns(device, launch)
     except CaseError:

@@ -76,10 +76,10 @@ def read_sanitizer_log(path: Path) -> tuple[SanitizerFinding, ...]:
     for number, line in enumerate(lines):
         if not (first := _FIRST.match(line)):
             continue
-        one = _finding(first[1], lines[number + 1 : number + 6])
-        key = one.text, one.kernel, one.place
-        known = findings.get(key)
-        findings[key] = one if known is None else _again(known)
+        finding = _finding(first[1], lines[number + 1 : number + 6])
+        key = finding.text, finding.kernel, finding.place
+        earlier = findings.get(key)
+        findings[key] = finding if earlier is None else _again(earlier)
     return tuple(findings.values())
 
 
@@ -107,7 +107,7 @@ def join_findings(findings: Sequence[SanitizerFinding], verdicts: Sequence[Verdi
     """Returns each finding with the outcome of the check of its kernel. If there are several, "named" is preferred."""
     order = ("named", "undecided", "clean")
     joined: list[JoinedFinding] = []
-    for one in findings:
-        outcomes = [verdict.outcome for verdict in verdicts if one.kernel == verdict.kernel]
-        joined.append(JoinedFinding(one, min(outcomes, key=order.index, default="")))
+    for finding in findings:
+        outcomes = [verdict.outcome for verdict in verdicts if finding.kernel == verdict.kernel]
+        joined.append(JoinedFinding(finding, min(outcomes, key=order.index, default="")))
     return joined

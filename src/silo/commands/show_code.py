@@ -101,7 +101,7 @@ def forms_of_kernel(kernel: Kernel, case: str, target: Target, config: Config) -
     Raises:
         SiloError: the config does not compile, or no compiler for the target is here.
     """
-    study = next((one for one in case_studies(kernel, None) if one.case.label == case), None)
+    study = next((case_study for case_study in case_studies(kernel, None) if case_study.case.label == case), None)
     if study is None:
         return ()
     variant = replace(kernel.resolver.variant(study.situation, config), target=target)
@@ -118,18 +118,18 @@ def forms_of_bundle(path: Path, kernel: str, target: Target, config: Config) -> 
         BundleError: the bundle cannot be read.
     """
     with open_bundle(path) as bundle:
-        for one in bundle.kernel(kernel).variants:
-            artifact = one.artifact
+        for variant in bundle.kernel(kernel).variants:
+            artifact = variant.artifact
             if artifact.variant.config.order_key == config.order_key and is_for(artifact.variant.target, target):
                 return _texts(CodeForms(artifact, lambda ref: bundle.blob(ref.sha256)), artifact)
     return ()
 
 
 def _texts(forms: CodeForms, artifact: Artifact) -> tuple[tuple[str, str], ...]:
-    made = DISASSEMBLED.get(artifact.blob.kind)
+    disassembled_kind = DISASSEMBLED.get(artifact.blob.kind)
     texts: list[tuple[str, str]] = []
     for name in _PAGE_FORMS:
-        if name not in set(forms) and name != made:
+        if name not in set(forms) and name != disassembled_kind:
             continue
         try:
             text = forms[name]
@@ -156,10 +156,10 @@ def _of_kernel(kernel: Kernel, asked: _Asked) -> CodeListing:
         own, text = kernel.source.code_text(asked.form, asked.target)
         return CodeListing(kernel.name, str(own), "", text)
     studies = case_studies(kernel, None)
-    study = next((one for one in studies if asked.case in (None, one.case.label)), None)
+    study = next((study for study in studies if asked.case in (None, study.case.label)), None)
     if study is None:
         raise CaseError(
-            f"{kernel.name} has no case {asked.case}; it has {', '.join(one.case.label for one in studies)}"
+            f"{kernel.name} has no case {asked.case}; it has {', '.join(study.case.label for study in studies)}"
         )
     target = select_compiler(kernel.source.kind, _target(asked)).artifact_target(_target(asked))
     variant = replace(kernel.resolver.variant(study.situation, _config(kernel, study, target, asked)), target=target)
@@ -184,10 +184,10 @@ def _example(kind: str) -> str:
 
 
 def _config(kernel: Kernel, study: CaseStudy, target: Target, asked: _Asked) -> Config:
-    here = study.situation.device
-    if here.target == target and not asked.config:
+    own_device = study.situation.device
+    if own_device.target == target and not asked.config:
         return kernel.resolver.chosen(study.situation, mode=TuneMode.CACHED).config
-    candidates = study.situation.candidates_on(target, here.facts() if here.target == target else {})
+    candidates = study.situation.candidates_on(target, own_device.facts() if own_device.target == target else {})
     for config in candidates:
         if asked.fits(config):
             return config
@@ -207,28 +207,29 @@ def _packed(bundle: Bundle, kernel: BundleKernel, asked: _Asked) -> Artifact:
 
     Targets that have the requested form come first.
     """
-    wanted = None if asked.target is None else Target.parse(asked.target)
-    artifacts = [one.artifact for one in kernel.variants]
+    wanted_target = None if asked.target is None else Target.parse(asked.target)
+    artifacts = [variant.artifact for variant in kernel.variants]
     fitting = [
-        one
-        for one in artifacts
-        if asked.fits(one.variant.config) and (wanted is None or is_for(one.variant.target, wanted))
+        artifact
+        for artifact in artifacts
+        if asked.fits(artifact.variant.config)
+        and (wanted_target is None or is_for(artifact.variant.target, wanted_target))
     ]
     if not fitting:
-        targets = ", ".join(dict.fromkeys(str(one.variant.target) for one in artifacts))
-        what = " and ".join(
-            filter(None, [f"for {wanted}" if wanted else "", f"with {asked.wanted}" * bool(asked.config)])
+        targets = ", ".join(dict.fromkeys(str(artifact.variant.target) for artifact in artifacts))
+        criteria = " and ".join(
+            filter(None, [f"for {wanted_target}" if wanted_target else "", f"with {asked.wanted}" * bool(asked.config)])
         )
-        raise BundleError(f"{bundle.name}: no variant of {kernel.name} is {what}; it has code for {targets}")
+        raise BundleError(f"{bundle.name}: no variant of {kernel.name} is {criteria}; it has code for {targets}")
     kinds = kinds_with(asked.form)
     kind = kinds[0] if len(kinds) == 1 else None
-    if kind is not None and all(one.variant.target.kind != kind for one in artifacts):
-        targets = ", ".join(dict.fromkeys(str(one.variant.target) for one in artifacts))
+    if kind is not None and all(artifact.variant.target.kind != kind for artifact in artifacts):
+        targets = ", ".join(dict.fromkeys(str(artifact.variant.target) for artifact in artifacts))
         raise BundleError(
             f"{bundle.name}: {asked.form} is of code for {kind}, and {kernel.name} has code for {targets} alone; "
             f"build it with --target {_example(kind)} too"
         )
-    return next((one for one in fitting if one.variant.target.kind == kind), fitting[0])
+    return next((candidate for candidate in fitting if candidate.variant.target.kind == kind), fitting[0])
 
 
 def _listing(artifact: Artifact, text: str) -> CodeListing:

@@ -80,7 +80,7 @@ def trust_key(text_or_path: str) -> tuple[KeyRow, bool]:
     origin = "" if key.looks_like(text_or_path) else Path(text_or_path).name
     keys = session().store.trust.keys
     added = keys.note_key(key, origin, int(time.time()))
-    entry = next(one for one in keys.trusted() if one.text == key.text)
+    entry = next(row for row in keys.trusted() if row.text == key.text)
     return _key_row(entry), added
 
 
@@ -128,8 +128,8 @@ def trust_bundle(path: Path) -> TrustSummary:
         codes, cases, texts = list(_codes(bundle)), list(_cases(bundle)), list(_texts(bundle))
         for sha256 in dict.fromkeys(sha256 for code, _ in codes for sha256 in (code.blob, code.text) if sha256):
             bundle.blob(sha256)
-        for one, _ in (*cases, *texts):
-            bundle.blob(one.blob)
+        for item, _ in (*cases, *texts):
+            bundle.blob(item.blob)
         sizes = {entry.sha256: entry.raw_bytes for entry in bundle.blobs}
         ledger = session().store.trust
         added = ledger.note_trusted(codes, path.name)
@@ -177,13 +177,13 @@ def untrust(names: Sequence[str]) -> int:
         if path.exists() or not _SHA256.fullmatch(name):
             with open_bundle(path) as bundle:
                 vouched = (*_codes(bundle), *_cases(bundle), *_texts(bundle), *_plans(bundle))
-                digests.update(one.digest for one, _ in vouched)
+                digests.update(entry.digest for entry, _ in vouched)
                 withdrawn += ledger.keys.untrust_file(signed_file(bundle, path), int(time.time()))
             continue
-        rows = [one for one in ledger.trusted() if one.digest.startswith(name) or one.blob.startswith(name)]
+        rows = [entry for entry in ledger.trusted() if entry.digest.startswith(name) or entry.blob.startswith(name)]
         if not rows and len(name) < 64:
             raise StoreError(f"{name} is not a file, and no sha256 of what is trusted begins so; see silo trust --list")
-        digests.update(one.digest or one.blob for one in rows)
+        digests.update(row.digest or row.blob for row in rows)
         if len(name) == 64:
             digests.add(name)
     return withdrawn + (ledger.untrust(digests) if digests else 0)
@@ -192,7 +192,7 @@ def untrust(names: Sequence[str]) -> int:
 def trusted_code() -> list[TrustRow]:
     """Returns the code that ``silo trust`` recorded and ``silo untrust`` did not withdraw, the oldest first."""
     entries = session().store.trust.trusted()
-    return [TrustRow(one.digest, one.blob, one.kernel, one.origin, one.since) for one in entries]
+    return [TrustRow(entry.digest, entry.blob, entry.kernel, entry.origin, entry.since) for entry in entries]
 
 
 def _codes(bundle: Bundle) -> Iterator[tuple[HostCode, str]]:
@@ -200,9 +200,9 @@ def _codes(bundle: Bundle) -> Iterator[tuple[HostCode, str]]:
     for name in bundle.kernel_names:
         kernel = bundle.kernel(name)
         calls = calls_of(kernel)
-        for one in kernel.variants:
-            if one.artifact.runs_on_host:
-                yield host_code(one, calls), f"{name} for {one.artifact.variant.target}"
+        for variant in kernel.variants:
+            if variant.artifact.runs_on_host:
+                yield host_code(variant, calls), f"{name} for {variant.artifact.variant.target}"
 
 
 def _texts(bundle: Bundle) -> Iterator[tuple[HostText, str]]:
@@ -210,15 +210,15 @@ def _texts(bundle: Bundle) -> Iterator[tuple[HostText, str]]:
     for name in bundle.kernel_names:
         kernel = bundle.kernel(name)
         calls = calls_of(kernel)
-        for one in kernel.variants:
-            if one.artifact.runs_on_host and (text := host_text(one, host_code(one, calls))) is not None:
-                yield text, f"the C text of {name} for {one.artifact.variant.target}"
+        for variant in kernel.variants:
+            if variant.artifact.runs_on_host and (text := host_text(variant, host_code(variant, calls))) is not None:
+                yield text, f"the C text of {name} for {variant.artifact.variant.target}"
 
 
 def _plans(bundle: Bundle) -> Iterator[tuple[HostPlan, str]]:
     """Yields the plans that launch CPU code, with a description."""
-    for one, name in host_plans(bundle.contents()):
-        yield one, f"the plan {name}"
+    for plan, name in host_plans(bundle.contents()):
+        yield plan, f"the plan {name}"
 
 
 def _cases(bundle: Bundle) -> Iterator[tuple[HostCases, str]]:
@@ -226,6 +226,8 @@ def _cases(bundle: Bundle) -> Iterator[tuple[HostCases, str]]:
     for name in bundle.kernel_names:
         kernel = bundle.kernel(name)
         calls = calls_of(kernel)
-        found = host_cases(kernel, (host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host))
-        if found is not None:
-            yield found, f"the cases of {name}"
+        cases = host_cases(
+            kernel, (host_code(variant, calls) for variant in kernel.variants if variant.artifact.runs_on_host)
+        )
+        if cases is not None:
+            yield cases, f"the cases of {name}"

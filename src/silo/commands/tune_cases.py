@@ -61,10 +61,12 @@ def row_of(tuned: TunedCase) -> TuneRow:
 
 
 def _rows(tuned: Sequence[TunedCase]) -> list[TuneRow]:
-    rows = [row_of(one) for one in tuned]
+    rows = [row_of(tuned_case) for tuned_case in tuned]
     for kernel in dict.fromkeys(row.kernel for row in rows if row.winner is None):
         first = next(number for number, row in enumerate(rows) if row.kernel == kernel and row.winner is None)
-        rows[first] = replace(rows[first], failure=failure_of([one for one in tuned if one.kernel == kernel]))
+        rows[first] = replace(
+            rows[first], failure=failure_of([tuned_case for tuned_case in tuned if tuned_case.kernel == kernel])
+        )
     return rows
 
 
@@ -185,9 +187,9 @@ def _tuned_rows(
     rows = _rows(tuned)
     if lock is not None:
         # If cases share a study, the last outcome has the trials of all of them.
-        last = {one.outcome.study.key: one.outcome for one in tuned}
+        last = {entry.outcome.study.key: entry.outcome for entry in tuned}
         decided = {row.study.key: row for row in update_lock(lock, list(last.values()))}
-        rows = [_locked(row, decided[one.outcome.study.key]) for row, one in zip(rows, tuned, strict=True)]
+        rows = [_locked(row, decided[entry.outcome.study.key]) for row, entry in zip(rows, tuned, strict=True)]
     return rows
 
 
@@ -308,7 +310,7 @@ def _named(
 ) -> Callable[[Progress], None]:
     """Returns a function that reports a turn's progress with the task's name and the number of finished tasks."""
     histories = state.histories()
-    over = sum(histories.get(one.key, History()).state(schedule.patience) in ("settled", "complete") for one in tasks)
+    over = sum(histories.get(task.key, History()).state(schedule.patience) in ("settled", "complete") for task in tasks)
     name = f"[{over} of {len(tasks)} done] {task}"
     return lambda event: report(name, event)
 
@@ -339,9 +341,9 @@ def _turn(
 ) -> Turn:
     kernel = kernels[task.file, task.kernel]
     devices: tuple[Device, ...] = () if task.device.device is None else devices_named(task.device.device)
-    found = fleet.device if fleet is not None else devices[0] if devices else None
-    studies = case_studies(kernel, device_of(kernel, found))
-    study = next((one for one in studies if one.case.label == task.case), None)
+    device = fleet.device if fleet is not None else devices[0] if devices else None
+    studies = case_studies(kernel, device_of(kernel, device))
+    study = next((study for study in studies if study.case.label == task.case), None)
     if study is None:
         raise TuneError(f"{kernel.name} has no case {task.case!r} any more")
     study.case.verify()

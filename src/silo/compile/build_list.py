@@ -81,7 +81,7 @@ def first_of(
     if limit is None or len(ordered) <= limit:
         return tuple(ordered)
     choice = ordered[0]
-    places = {config.order_key: place for place, config in enumerate(ordered)}
+    places = {config.order_key: position for position, config in enumerate(ordered)}
     near = {config.order_key for config in neighbours(choice)}
 
     def preference(config: Config) -> tuple[bool, bool, int, bytes]:
@@ -266,8 +266,8 @@ class _Chooser:
             chosen = (winner.config, winner.origin, f"{winner.origin.phrase} on {self.target}")
             if not self.packing.everywhere:
                 return [chosen]
-            rest = [config for config in self._ordered(case)[0] if config != winner.config]
-            return [chosen, *self._packed([winner.config, *rest], Origin.FIRST)]
+            remaining = [config for config in self._ordered(case)[0] if config != winner.config]
+            return [chosen, *self._packed([winner.config, *remaining], Origin.FIRST)]
         ordered, origin = self._ordered(case)
         if origin is Origin.ONLY:
             return [(ordered[0], origin, f"{origin.phrase} there is for {self.target}")]
@@ -331,8 +331,8 @@ def _fallbacks(kernel: BuildKernel) -> list[tuple[BuildCase, Specialization, tup
     """
     groups: dict[tuple[Signature, Specialization], tuple[BuildCase, list[str]]] = {}
     for case in kernel.cases if kernel.has_fallback else ():
-        kept = tuple((name, fact) for name, fact in case.specialization.facts if not fact.is_assumption)
-        generic = Specialization(kept, case.specialization.constants)
+        lasting_facts = tuple((name, fact) for name, fact in case.specialization.facts if not fact.is_assumption)
+        generic = Specialization(lasting_facts, case.specialization.constants)
         groups.setdefault((case.signature, generic), (case, []))[1].append(case.label)
     return [(case, generic, tuple(labels)) for (_, generic), (case, labels) in groups.items()]
 
@@ -388,13 +388,13 @@ def pair_kernels(kernels: Mapping[str, Callable[[Target], Decision]], targets: S
     left_out: list[LeftOut] = []
     for name, by_target in decisions.items():
         accepted[name] = tuple(target for target, decision in by_target.items() if decision)
-        refused = {target: one.reason for target, one in by_target.items() if isinstance(one, Rejected)}
+        refused = {target: entry.reason for target, entry in by_target.items() if isinstance(entry, Rejected)}
         if not accepted[name] and refused:
             raise TargetError(_nothing(f"{name} is for none of the targets", refused.values()))
         left_out += [LeftOut(name, str(target), reason) for target, reason in refused.items()]
     for target in targets:
         if kernels and not any(target in paired for paired in accepted.values()):
-            reasons = [one.reason for one in left_out if one.target == str(target)]
+            reasons = [entry.reason for entry in left_out if entry.target == str(target)]
             raise TargetError(_nothing(f"no kernel is for {target}", reasons))
     return Pairs(accepted, tuple(left_out))
 

@@ -50,22 +50,22 @@ def choose_compiler(
     ('/opt/my tools/cc',)
     """
     if requested is not None:
-        whole = found.get(requested.strip())
-        if whole is not None:
-            return (whole,)
+        exact_path = found.get(requested.strip())
+        if exact_path is not None:
+            return (exact_path,)
         words = _words(requested)
-        place = found.get(words[0]) if words else None
-        if place is None:
+        path = found.get(words[0]) if words else None
+        if path is None:
             raise CompilerMissingError(
                 f"the C compiler {requested!r} was not found: correct SILO_CC (or CC), or unset it to use the first of "
                 f"{', '.join(COMPILERS)}"
             )
-        return (place, *words[1:])
+        return (path, *words[1:])
     names = CROSS_COMPILERS.get(family, COMPILERS)
     for name in names:
-        place = found.get(name)
-        if place is not None:
-            return (place,)
+        path = found.get(name)
+        if path is not None:
+            return (path,)
     if family in CROSS_COMPILERS:
         raise CompilerMissingError(
             f"{need} a C compiler for {family}, which this machine is not, and {' or '.join(names)} is not on PATH: "
@@ -87,8 +87,8 @@ def find_compiler(requested: str | None, need: str = "CPU kernels need", family:
         CompilerMissingError: no compiler was found, or it does not run; a failure is not cached.
     """
     # Not cached: a relative path depends on the working folder.
-    found = _found if requested is None or requested.startswith("/") else _found.__wrapped__
-    return found(requested, search_path(), need, "" if family in ("", _own_family()) else family)
+    find = _found if requested is None or requested.startswith("/") else _found.__wrapped__
+    return find(requested, search_path(), need, "" if family in ("", _own_family()) else family)
 
 
 @lru_cache(maxsize=8)
@@ -121,8 +121,8 @@ def identify(command: tuple[str, ...]) -> CCompiler:
         raise CompilerMissingError(f"the C compiler {shlex.join(command)} does not run: {error}") from error
     lines = [line.strip() for line in answer.stdout.decode(errors="replace").splitlines()]
     # clang prints its target machine on a separate line; the lines after it name folders.
-    named = [*lines[:1], *(line for line in lines[1:] if line.startswith("Target:"))]
-    return CCompiler(command, ", ".join(named) or "unknown")
+    version_lines = [*lines[:1], *(line for line in lines[1:] if line.startswith("Target:"))]
+    return CCompiler(command, ", ".join(version_lines) or "unknown")
 
 
 @lru_cache(maxsize=8)
@@ -145,7 +145,7 @@ def installed_places(compiler: CCompiler) -> tuple[str, ...]:
         return tuple(sorted(places))
     for line in answer.stdout.decode(errors="replace").splitlines():
         _, _, listed = line.partition(": ")
-        for place in listed.strip().removeprefix("=").split(":"):
-            if place.startswith("/") and Path(place).is_dir():
-                places.add(str(Path(place).resolve()))
+        for path in listed.strip().removeprefix("=").split(":"):
+            if path.startswith("/") and Path(path).is_dir():
+                places.add(str(Path(path).resolve()))
     return tuple(sorted(places - {"/"}))

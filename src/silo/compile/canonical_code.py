@@ -116,10 +116,10 @@ class _Form:
                 case ast.ImportFrom():
                     base = self._base(node)
                     for alias in node.names:
-                        whole = f"{base}.{alias.name}"
+                        module_name = f"{base}.{alias.name}"
                         local = alias.asname or alias.name
-                        if base and whole in self._project.modules:
-                            bound.setdefault(local, set()).add(whole)
+                        if base and module_name in self._project.modules:
+                            bound.setdefault(local, set()).add(module_name)
                         else:
                             others.add(local)
                 case ast.Import():
@@ -166,12 +166,12 @@ class _Form:
     def block(self, body: Sequence[ast.stmt]) -> None:
         """Writes a list of statements. The project's imports come first, sorted, because their order has no effect."""
         imports: list[tuple[str, str]] = []
-        rest = [statement for statement in body if not self._imported(statement, imports)]
+        statements = [statement for statement in body if not self._imported(statement, imports)]
         self.parts.append("[")
         for text, module in sorted(dict.fromkeys(imports), key=lambda one: one[0]):
-            place = f" of {self._label(module)}" if module in self._project.modules else ""
-            self.parts.append(f"import({text}{place}),")
-        for statement in rest:
+            module_label = f" of {self._label(module)}" if module in self._project.modules else ""
+            self.parts.append(f"import({text}{module_label}),")
+        for statement in statements:
             if self._keeps_docs or not _is_text(statement):
                 self._node(statement)
                 self.parts.append(",")
@@ -185,12 +185,12 @@ class _Form:
                 return False
             for alias in statement.names:
                 local = alias.asname or alias.name
-                whole = f"{base}.{alias.name}"
-                if whole not in self._project.modules:
+                module_name = f"{base}.{alias.name}"
+                if module_name not in self._project.modules:
                     imports.append((f"{alias.name} as {local}", base))
                 # a name that always means this module is labelled where it is used
-                elif self._bound.get(local) != whole:
-                    imports.append((f"module as {local}", whole))
+                elif self._bound.get(local) != module_name:
+                    imports.append((f"module as {local}", module_name))
             return True
         if isinstance(statement, ast.Import):
             if not all(alias.asname and self._project.owns(alias.name) for alias in statement.names):
@@ -236,11 +236,11 @@ class _Form:
             return
         write = self.parts.append
         write("[")
-        for one in values:
-            if isinstance(one, ast.AST):
-                self._node(one)
+        for value in values:
+            if isinstance(value, ast.AST):
+                self._node(value)
             else:
-                write(_plain(one))
+                write(_plain(value))
             write(",")
         write("]")
 
@@ -274,14 +274,14 @@ def _is_text(statement: ast.stmt) -> bool:
 def _merged(values: Sequence[object]) -> list[object]:
     """Returns the parts of an f-string, with adjacent texts joined and without empty texts."""
     merged: list[object] = []
-    for one in values:
+    for value in values:
         last = merged[-1] if merged else None
-        if not isinstance(one, ast.Constant):
-            merged.append(one)
+        if not isinstance(value, ast.Constant):
+            merged.append(value)
         elif isinstance(last, ast.Constant):
-            merged[-1] = ast.Constant(value=str(last.value) + str(one.value))
-        elif one.value:
-            merged.append(one)
+            merged[-1] = ast.Constant(value=str(last.value) + str(value.value))
+        elif value.value:
+            merged.append(value)
     return merged
 
 

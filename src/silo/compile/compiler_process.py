@@ -52,8 +52,8 @@ def compiler_process(
     """
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-    maker, most = os.getpid(), settings().compile_bytes
-    limited = [_SHELL, "-c", _LIMIT, str(most >> 10), *command] if most else [*command]
+    maker, byte_limit = os.getpid(), settings().compile_bytes
+    limited = [_SHELL, "-c", _LIMIT, str(byte_limit >> 10), *command] if byte_limit else [*command]
     reading, writing = os.pipe()
     try:
         keeper = _keeper(reading, lead=True)
@@ -103,11 +103,11 @@ def run_compiler(
 
 def memory_note(log: str) -> str:
     """Returns a note for the error of a compiler that ran out of memory, with its limit; "" for any other error."""
-    most = settings().compile_bytes
-    if not most or not any(word in log for word in _SAID_OF_MEMORY):
+    cap = settings().compile_bytes
+    if not cap or not any(word in log for word in _SAID_OF_MEMORY):
         return ""
     return (
-        f"\nA compiler may take {most >> 20} MiB of address space: set SILO_COMPILE_BYTES to more (8G), or to 0 for no "
+        f"\nA compiler may take {cap >> 20} MiB of address space: set SILO_COMPILE_BYTES to more (8G), or to 0 for no "
         "ceiling, if the machine has the memory; or make the kernel smaller."
     )
 

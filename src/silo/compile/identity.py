@@ -62,9 +62,9 @@ def known_digest(content: str, exists: Callable[[str], bool]) -> KnownDigest | N
     ``exists`` returns whether a name is a module now.
     """
     for path in (_shipped_file(), _cache_file()):
-        found = _read(path).get(content)
-        if found is not None and all(exists(name) == there for name, there in found.names.items()):
-            return found
+        digest = _read(path).get(content)
+        if digest is not None and all(exists(name) == existed for name, existed in digest.names.items()):
+            return digest
     return None
 
 
@@ -88,28 +88,28 @@ def remember(content: str, known: KnownDigest) -> None:
 def encode_table(entries: Mapping[str, KnownDigest]) -> bytes:
     """Returns the bytes of a file of digests by content, in this order."""
     lines = (
-        canonical_json([content, {"digest": known.digest, "names": dict(known.names)}])
-        for content, known in entries.items()
+        canonical_json([content, {"digest": entry.digest, "names": dict(entry.names)}])
+        for content, entry in entries.items()
     )
     return b"".join(line + b"\n" for line in (canonical_json(_TABLE_SCHEMA), *lines))
 
 
 def decode_table(data: bytes) -> dict[str, KnownDigest]:
     """The inverse of :func:`encode_table`; ``ValueError`` on anything else."""
-    what = "a table of code digests"
+    label = "a table of code digests"
     head, *lines = data.splitlines()
     if parse_json(head) != _TABLE_SCHEMA:
-        raise ValueError(f"not {what} of schema {_TABLE_SCHEMA}")
+        raise ValueError(f"not {label} of schema {_TABLE_SCHEMA}")
     entries: dict[str, KnownDigest] = {}
     for line in lines:
-        content, entry = read_list(parse_json(line), what, 2)
-        members = read_object(entry, ("digest", "names"), what)
-        digest = read_text(members["digest"], what)
+        content, entry = read_list(parse_json(line), label, 2)
+        members = read_object(entry, ("digest", "names"), label)
+        digest = read_text(members["digest"], label)
         if not _DIGEST.fullmatch(digest):
-            raise ValueError(f"{what} with no digest: {digest!r}")
-        names = read_mapping(members["names"], what)
-        entries[read_text(content, what)] = KnownDigest(
-            digest, {name: read_bool(there, what) for name, there in names.items()}
+            raise ValueError(f"{label} with no digest: {digest!r}")
+        names = read_mapping(members["names"], label)
+        entries[read_text(content, label)] = KnownDigest(
+            digest, {name: read_bool(existed, label) for name, existed in names.items()}
         )
     return entries
 
@@ -192,7 +192,7 @@ def covered_files(packages: Iterable[str]) -> tuple[CodeFile, ...]:
     packages = tuple(packages)
     files: dict[str, CodeFile] = {}
     left_out = [package[1:] for package in packages if package.startswith("-")]
-    for package in (one for one in packages if not one.startswith("-")):
+    for package in (package for package in packages if not package.startswith("-")):
         root = str(_folder(package))
         inside = [name.removeprefix(f"{package}.") for name in left_out if name.startswith(f"{package}.")]
         apart = {os.path.join(root, *name.split(".")) for name in inside}  # noqa: PTH118  # see below
@@ -267,7 +267,7 @@ def _others(files: Sequence[CodeFile]) -> list[str]:
 
     endings = Counter(ending for file in files for ending in _endings(file))
     return [
-        f"{next((one for one in _endings(file) if endings[one] == 1), file.path)} {_sha256(text(file))}"
+        f"{next((ending for ending in _endings(file) if endings[ending] == 1), file.path)} {_sha256(text(file))}"
         for file in files
     ]
 

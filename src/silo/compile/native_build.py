@@ -73,20 +73,20 @@ def build_beside(
     with own_folder("silo-cc-") as folder:
         with ExitStack() as compilers:
             running: list[_Running | bytes] = []
-            for number, one in enumerate(shared):
-                if isinstance(one, str):
-                    text = _Compilation(one, (*compile_flags, "-ffunction-sections", "-c"), toolchain)
+            for number, part in enumerate(shared):
+                if isinstance(part, str):
+                    text = _Compilation(part, (*compile_flags, "-ffunction-sections", "-c"), toolchain)
                     running.append(compilers.enter_context(_started(text, folder, _object_name(number))))
                 else:
-                    running.append(one)
+                    running.append(part)
             last = compilers.enter_context(_started(own, folder, "own.o"))
-            built = [BuiltObject(one, "") if isinstance(one, bytes) else one.finish() for one in running]
+            built = [BuiltObject(part, "") if isinstance(part, bytes) else part.finish() for part in running]
             compiled = last.finish()
-        objects = ["own.o", *_written([one.data for one in built], folder)]
+        objects = ["own.o", *_written([part.data for part in built], folder)]
         with _started(_Compilation("", flags, toolchain, ""), folder, "kernel.so", objects) as linking:
             linked = linking.finish()
-    log = "".join(one.log for one in (*built, compiled, linked))
-    return BuiltObject(linked.data, log), tuple(one.data for one in built)
+    log = "".join(part.log for part in (*built, compiled, linked))
+    return BuiltObject(linked.data, log), tuple(part.data for part in built)
 
 
 def _object_name(number: int) -> str:
@@ -112,10 +112,18 @@ class _Compilation:
 
     def command(self, objects: Sequence[str], output: Path) -> list[str]:
         flags = self.flags
-        *rest, library = flags if flags and flags[-1] == "-lm" else (*flags, "")
+        *other_flags, library = flags if flags and flags[-1] == "-lm" else (*flags, "")
         text = ["-x", self.language, "-"] if self.language else []
         linked = [*(["-x", "none"] if text and objects else []), *objects]
-        return [*self.toolchain.command, *rest, *text, *linked, "-o", str(output), *([library] if library else [])]
+        return [
+            *self.toolchain.command,
+            *other_flags,
+            *text,
+            *linked,
+            "-o",
+            str(output),
+            *([library] if library else []),
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,15 +197,15 @@ class WorkerPool:
                 if self._closed:
                     return None
                 self._idle += 1
-                asked = self._changed.wait(self._idle_s)
+                notified = self._changed.wait(self._idle_s)
                 self._idle -= 1
-                if not asked and not self._queue:
+                if not notified and not self._queue:
                     self._threads.remove(threading.current_thread())
                     return None
 
     def _compile(self, entry: _Entry, process: WorkerProcess | None) -> WorkerProcess | None:
         """Compiles one job; returns the worker if it can continue."""
-        what = f"{entry.job.kernel} for {entry.job.target}"
+        job_label = f"{entry.job.kernel} for {entry.job.target}"
         if process is None:
             try:
                 process = self._start_process()
@@ -221,7 +221,8 @@ class WorkerPool:
             self._finish(
                 entry,
                 CompileTimeoutError(
-                    f"compiling {what} took more than {limit_s:g} s and was stopped; " + _allow_longer(limit_s, entry)
+                    f"compiling {job_label} took more than {limit_s:g} s and was stopped; "
+                    + _allow_longer(limit_s, entry)
                 ),
             )
             return None
@@ -230,7 +231,7 @@ class WorkerPool:
             if entry.retries and not self._closed:
                 entry.retries -= 1
                 return self._compile(entry, None)
-            self._finish(entry, CompileCrashError(f"the compile worker died twice while compiling {what}: {how}"))
+            self._finish(entry, CompileCrashError(f"the compile worker died twice while compiling {job_label}: {how}"))
             return None
         # the answer was not a valid message, so nothing more can be read from this worker
         except CompileError as error:
@@ -252,7 +253,7 @@ class WorkerPool:
             return learned_limit(self._taken[entry.job.kernel], entry.limit_s)
 
     def _start_process(self, *options: str) -> WorkerProcess:
-        plugins = [item for name, place in self._plugins.items() for item in ("--plugin", f"{name}={place}")]
+        plugins = [item for name, plugin in self._plugins.items() for item in ("--plugin", f"{name}={plugin}")]
         when = ("--when", "idle") if self._yields else ()
         process = WorkerProcess([*plugins, *when, *options], environment=_ENVIRONMENT)
         with self._changed:

@@ -39,11 +39,11 @@ class Toolchain:
 
     def declaration(self, name: str) -> CompilerDeclaration | Rejected:
         """Returns the declaration of one plug-in, or why it cannot be used. Does not import the compiler."""
-        place = self._plugins.get(name)
-        if place is None:
+        declared_place = self._plugins.get(name)
+        if declared_place is None:
             plugin_names = ", ".join(self._plugins) or "none"
             return Rejected(f"no compiler plug-in is called {name}; installed: {plugin_names}")
-        return load_declaration(name, place)
+        return load_declaration(name, declared_place)
 
     def load(self, name: str) -> Compiler | Rejected:
         """Returns the compiler of one plug-in, or why it cannot be used."""
@@ -84,9 +84,11 @@ class Toolchain:
         """
         compiler = self.compiler(job.compiler)
         compiled = compiler.compile(job)
-        made = compiler.declaration.makes((compiled.blob.kind, *(one.kind for one in compiled.sidecars)))
-        if isinstance(made, Rejected):
-            raise CompileError(f"{job.kernel} for {job.target}: {made.reason}")
+        kind_decision = compiler.declaration.makes(
+            (compiled.blob.kind, *(sidecar.kind for sidecar in compiled.sidecars))
+        )
+        if isinstance(kind_decision, Rejected):
+            raise CompileError(f"{job.kernel} for {job.target}: {kind_decision.reason}")
         return compiled
 
     def cache_files(self, job: CompileJob) -> CacheFiles:
@@ -115,7 +117,9 @@ class Toolchain:
         decisions = self._taken.get((source_kind, target))
         if decisions is None:
             decisions = self._taken[source_kind, target] = {
-                name: one if isinstance(one := self.declaration(name), Rejected) else one.takes(source_kind, target)
+                name: declared
+                if isinstance(declared := self.declaration(name), Rejected)
+                else declared.takes(source_kind, target)
                 for name in self._plugins
             }
         return decisions
@@ -143,7 +147,7 @@ class Toolchain:
         accepted = {name: decision for name, decision in decisions.items() if isinstance(decision, Accepted)}
         if not accepted:
             # If a plug-in compiles kernels of this kind, plug-ins for other kinds are left out of the message.
-            own = {name: one for name, one in decisions.items() if self._is_for(name, source_kind)}
+            own = {name: decision for name, decision in decisions.items() if self._is_for(name, source_kind)}
             listed = _listed(own or decisions)
             raise TargetError(f"nothing here compiles a {source_kind} kernel for {target}:{listed}")
         best, why = self._best(tuple(accepted))
@@ -162,15 +166,17 @@ class Toolchain:
         Returns several plug-ins if the declarations do not decide.
         """
         if accepted not in self._ranked:
-            best = [one for name in accepted if isinstance(one := self.declaration(name), CompilerDeclaration)]
+            best = [
+                candidate for name in accepted if isinstance(candidate := self.declaration(name), CompilerDeclaration)
+            ]
             why = ""
             for rule, reason in _RULES:
                 selected = rule(best)
                 if selected and len(selected) < len(best):
-                    others = " and ".join(one.name for one in best if one not in selected)
+                    others = " and ".join(candidate.name for candidate in best if candidate not in selected)
                     why += f"; it comes before {others}: {reason}"
                     best = selected
-            self._ranked[accepted] = [one.name for one in best], why
+            self._ranked[accepted] = [candidate.name for candidate in best], why
         return self._ranked[accepted]
 
     def target_kinds(self, source_kind: str) -> tuple[str, ...]:
@@ -179,7 +185,7 @@ class Toolchain:
         () if one of them names none or has no valid declaration.
         """
         declared = [self.declaration(name) for name in self._plugins if self._is_for(name, source_kind)]
-        targets = [() if isinstance(one, Rejected) else one.targets for one in declared]
+        targets = [() if isinstance(declaration, Rejected) else declaration.targets for declaration in declared]
         return tuple(sorted({kind for kinds in targets for kind in kinds})) if all(targets) else ()
 
     def _is_for(self, name: str, source_kind: str) -> bool:
@@ -199,17 +205,23 @@ _Declared = list[CompilerDeclaration]
 
 
 def _most_specific(found: _Declared) -> _Declared:
-    most = max(bool(one.sources) + bool(one.targets) for one in found)
-    return [one for one in found if bool(one.sources) + bool(one.targets) == most]
+    specificity = max(bool(declaration.sources) + bool(declaration.targets) for declaration in found)
+    return [
+        declaration for declaration in found if bool(declaration.sources) + bool(declaration.targets) == specificity
+    ]
 
 
 def _preferred(found: _Declared) -> _Declared:
     """Returns the compilers that declare themselves before all others."""
-    return [one for one in found if all(other is one or other.name in one.before for other in found)]
+    return [
+        declaration
+        for declaration in found
+        if all(other is declaration or other.name in declaration.before for other in found)
+    ]
 
 
 def _shipped(found: _Declared) -> _Declared:
-    return [one for one in found if one.name in shipped_places(COMPILERS)]
+    return [declaration for declaration in found if declaration.name in shipped_places(COMPILERS)]
 
 
 # Rules, each with its reason. A rule selects some of several compilers, or none if it does not apply.

@@ -90,8 +90,8 @@ def decode_outcome(message: Message) -> Compiled | CacheFiles | SiloError:
             names: list[str] = header["names"]
             return CacheFiles(tuple(zip(names, blobs, strict=True)), str(header["reason"]))
         kinds: list[str] = header["kinds"]
-        first, *rest = (CompiledBlob(kind, data) for kind, data in zip(kinds, blobs, strict=True))
-        return Compiled(LaunchInfo.from_json(header["launch"]), first, tuple(rest), str(header["log"]))
+        first, *sidecars = (CompiledBlob(kind, data) for kind, data in zip(kinds, blobs, strict=True))
+        return Compiled(LaunchInfo.from_json(header["launch"]), first, tuple(sidecars), str(header["log"]))
     except (KeyError, ValueError, TypeError) as error:
         return CompileError(f"a worker process sent what is not an outcome: {error}")
 

@@ -67,8 +67,8 @@ def main(arguments: Sequence[str]) -> None:
     for option, value in zip(arguments[::2], arguments[1::2], strict=True):
         match option:
             case "--plugin":
-                name, _, place = value.partition("=")
-                plugins[name] = place
+                name, _, location = value.partition("=")
+                plugins[name] = location
             case "--warm":
                 warm = value
             case "--when":

@@ -120,18 +120,18 @@ class WorkerProcess:
     def _wait(self, descriptor: int, event: int, deadline: float) -> None:
         poll = select.poll()
         poll.register(descriptor, event)
-        left = deadline - time.monotonic()
-        if left <= 0 or not poll.poll(left * 1000):
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0 or not poll.poll(remaining_s * 1000):
             raise WorkerHungError
 
     def _write(self, data: bytes, deadline: float) -> None:
         if self._inherited:
             raise WorkerDiedError
-        rest = memoryview(data)
-        while rest:
+        unwritten = memoryview(data)
+        while unwritten:
             self._wait(self._stdin.fileno(), select.POLLOUT, deadline)
             try:
-                rest = rest[os.write(self._stdin.fileno(), rest) :]
+                unwritten = unwritten[os.write(self._stdin.fileno(), unwritten) :]
             except BlockingIOError:
                 continue
             except OSError as error:
@@ -162,8 +162,8 @@ class WorkerProcess:
 
         LLVM and MLIR print the cause there; their exceptions only report that an error occurred.
         """
-        found = [line.strip() for line in self._tail().splitlines() if _COMPLAINT.search(line)]
-        return "\n".join(line[:300] for line in found[:10])
+        complaints = [line.strip() for line in self._tail().splitlines() if _COMPLAINT.search(line)]
+        return "\n".join(line[:300] for line in complaints[:10])
 
     def kill(self) -> None:
         """Kills the worker and everything it started, at once. Its group exists until the worker was waited for."""

@@ -259,17 +259,17 @@ class Make:
         array([[ 0,  1,  2],
                [10, 11, 12]], dtype=int32)
         """
-        wanted = None if shape is None else _extents((shape,), "array")
+        extents = None if shape is None else _extents((shape,), "array")
         if callable(values) and not hasattr(values, "shape"):
-            if wanted is None:
+            if extents is None:
                 raise CaseError("make.array of a function needs the shape too: make.array(lambda i: ..., shape=n)")
             return self._made(
-                Fill.OWN, wanted, "int32" if dtype is None else dtype, 0, strides, own=formula_of(values, wanted)
+                Fill.OWN, extents, "int32" if dtype is None else dtype, 0, strides, own=formula_of(values, extents)
             )
         own, natural, element = values_of(values, dtype)
-        if wanted is not None and math.prod(wanted) != math.prod(natural):
-            raise CaseError(f"make.array: {math.prod(natural)} values do not make an array of shape {wanted}")
-        return self._made(Fill.OWN, natural if wanted is None else wanted, element, 0, strides, own=own)
+        if extents is not None and math.prod(extents) != math.prod(natural):
+            raise CaseError(f"make.array: {math.prod(natural)} values do not make an array of shape {extents}")
+        return self._made(Fill.OWN, natural if extents is None else extents, element, 0, strides, own=own)
 
     def descriptor(
         self, array: Handle, block_shape: Sequence[int], *, padding: str = "zero", round_f32_to_tf32: bool = False
@@ -375,7 +375,10 @@ class Case:
     def arguments(self, names: Sequence[str]) -> dict[str, Any]:
         """Returns the arguments of the kernel's call: :meth:`bind` with each handle replaced by its array."""
         handles = (Handle, DescriptorHandle)
-        return {name: one.array if isinstance(one, handles) else one for name, one in self.bind(names).items()}
+        return {
+            name: argument.array if isinstance(argument, handles) else argument
+            for name, argument in self.bind(names).items()
+        }
 
     def require_expected(self, names: Sequence[str]) -> None:
         """Raises ``CaseError`` if the case expects values for a name that is not an argument."""
@@ -394,7 +397,8 @@ class Case:
         changes any array: such a case is for tuning alone.
         """
         bound = {
-            name: one.handle if isinstance(one, DescriptorHandle) else one for name, one in self.bind(names).items()
+            name: argument.handle if isinstance(argument, DescriptorHandle) else argument
+            for name, argument in self.bind(names).items()
         }
         for name in self.changes:
             if not isinstance(bound.get(name), Handle):
@@ -402,11 +406,11 @@ class Case:
         if not self.expected and not self.changes:
             return {}
         written = [bound[name] for name in {*self.expected, *self.changes, *declared} if name in bound]
-        made = {name: one for name, one in bound.items() if isinstance(one, Handle)}
+        handles_by_name = {name: argument for name, argument in bound.items() if isinstance(argument, Handle)}
         return {
-            name: one
-            for name, one in made.items()
-            if one.recipe.fill is not Fill.EMPTY and not any(one is other for other in written)
+            name: argument
+            for name, argument in handles_by_name.items()
+            if argument.recipe.fill is not Fill.EMPTY and not any(argument is other for other in written)
         }
 
     def declared_changes(self, names: Sequence[str], declared: Collection[str]) -> tuple[str, ...]:
@@ -418,12 +422,13 @@ class Case:
             return ()
         self.unchanged(names, declared)  # raises CaseError if a name is not an array of the case
         bound = {
-            name: one.handle if isinstance(one, DescriptorHandle) else one for name, one in self.bind(names).items()
+            name: argument.handle if isinstance(argument, DescriptorHandle) else argument
+            for name, argument in self.bind(names).items()
         }
         return tuple(
             name
-            for name, one in bound.items()
-            if isinstance(one, Handle) and one.recipe.fill is not Fill.EMPTY
+            for name, argument in bound.items()
+            if isinstance(argument, Handle) and argument.recipe.fill is not Fill.EMPTY
             if name in {*self.changes, *declared} and name not in self.expected
         )
 
@@ -435,7 +440,7 @@ class Case:
         """
         self.require_expected(names)
         bound = self.bind(names)
-        return {name: _reference(name, one, bound) for name, one in self.expected.items()}
+        return {name: _reference(name, expected, bound) for name, expected in self.expected.items()}
 
 
 def _reference(name: str, expected: object, bound: Mapping[str, Any]) -> NDArray[Any]:
@@ -483,16 +488,16 @@ def record(
     """
     bound = case.bind(names)
     arguments: list[tuple[str, ArgumentRecipe]] = []
-    seen: dict[int, str] = {}
+    owners: dict[int, str] = {}
     # maps the id of an array's handle to the id of the argument that uses it: the handle or a descriptor
     arrays: dict[int, int] = {}
     for name, value in bound.items():
         if isinstance(value, Handle | DescriptorHandle):
-            arguments.append((name, AliasRecipe(seen[id(value)]) if id(value) in seen else value.recipe))
-            behind = id(value.handle if isinstance(value, DescriptorHandle) else value)
-            if arrays.setdefault(behind, id(value)) != id(value):
+            arguments.append((name, AliasRecipe(owners[id(value)]) if id(value) in owners else value.recipe))
+            identity = id(value.handle if isinstance(value, DescriptorHandle) else value)
+            if arrays.setdefault(identity, id(value)) != id(value):
                 raise CaseError(f"the array of {name!r} is behind another argument of the case too; make one for each")
-            seen.setdefault(id(value), name)
+            owners.setdefault(id(value), name)
         else:
             arguments.append((name, ScalarRecipe(_scalar(name, value, constant))))
     grid = None if case.grid is None else trace_grid(case.grid, tuple(bound), config_names)

@@ -175,8 +175,8 @@ def _compare_flat(
     furthest = max(range(len(chunk_errors)), key=lambda number: chunk_errors[number].excess)
     worst = chunks[furthest].start + chunk_errors[furthest].worst
     max_abs, max_rel = max(errors.absolute for errors in chunk_errors), max(errors.relative for errors in chunk_errors)
-    place = np.unravel_index(worst if indices is None else indices[worst], shape)
-    index = tuple(int(axis) for axis in place)
+    position = np.unravel_index(worst if indices is None else indices[worst], shape)
+    index = tuple(int(axis) for axis in position)
     within = f"rtol={rtol:g}, atol={atol:g}"
     if not wrong:
         return CheckResult(ok=True, max_abs_error=max_abs, max_rel_error=max_rel, worst=index, message=within)
@@ -252,8 +252,10 @@ def _scale(expected: NDArray[Any]) -> float:
     def largest(at: Slice) -> float:
         # Each float of at most 16 bits fits in a float32.
         magnitude = np.abs(expected[at].astype(np.float64 if expected.itemsize > 2 else np.float32))
-        found = float(magnitude.max(initial=0.0))
-        return found if math.isfinite(found) else float(np.max(magnitude, where=np.isfinite(magnitude), initial=0.0))
+        maximum = float(magnitude.max(initial=0.0))
+        return (
+            maximum if math.isfinite(maximum) else float(np.max(magnitude, where=np.isfinite(magnitude), initial=0.0))
+        )
 
     return max(_each(largest, _slices(slice(0, expected.size), _CHUNK)))
 
@@ -291,29 +293,29 @@ def check_plain(actual: PlainArray, expected: ExpectedRecipe) -> CheckResult:
         message = f"the shape is {actual.shape} and should be {expected.shape}"
         return CheckResult(ok=False, max_abs_error=math.inf, max_rel_error=math.inf, worst=None, message=message)
     size = expected.dtype.itemsize
-    wanted = [
+    expected_values = [
         _decoded(expected.values[at : at + size], expected.dtype, "<") for at in range(0, len(expected.values), size)
     ]
-    numbers = expected.indices() or range(len(wanted))
+    numbers = expected.indices() or range(len(expected_values))
     values = [actual.element(number) for number in numbers]
-    rtol, atol = _recipe_tolerance(actual.dtype, expected, wanted)
-    errors = [_error(mine, theirs) for mine, theirs in zip(values, wanted, strict=True)]
+    rtol, atol = _recipe_tolerance(actual.dtype, expected, expected_values)
+    errors = [_error(mine, theirs) for mine, theirs in zip(values, expected_values, strict=True)]
     beyond = [
         error - (atol + rtol * abs(theirs) if math.isfinite(theirs) else 0.0)
-        for error, theirs in zip(errors, wanted, strict=True)
+        for error, theirs in zip(errors, expected_values, strict=True)
     ]
     if not errors:
         return CheckResult(ok=True, max_abs_error=0.0, max_rel_error=0.0, worst=None, message="no elements")
     worst = max(range(len(beyond)), key=lambda number: beyond[number])
     wrong = sum(excess > 0 for excess in beyond)
     index = _index(numbers[worst], expected.shape)
-    relative = max(_relative(error, theirs) for error, theirs in zip(errors, wanted, strict=True))
+    relative = max(_relative(error, theirs) for error, theirs in zip(errors, expected_values, strict=True))
     message = f"rtol={rtol:g}, atol={atol:g}"
     if wrong:
         sampled = "" if expected.indices() is None else "sampled "
         message = (
             f"{wrong} of {len(values)} {sampled}elements differ by more than {message};"
-            f" worst at {list(index)}: {values[worst]} and should be {wanted[worst]}"
+            f" worst at {list(index)}: {values[worst]} and should be {expected_values[worst]}"
         )
     return CheckResult(ok=not wrong, max_abs_error=max(errors), max_rel_error=relative, worst=index, message=message)
 
@@ -341,8 +343,8 @@ def _relative(error: float, expected: float) -> float:
 def _index(number: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     index: list[int] = []
     for extent in reversed(shape):
-        number, place = divmod(number, extent)
-        index.insert(0, place)
+        number, coordinate = divmod(number, extent)
+        index.insert(0, coordinate)
     return tuple(index)
 
 

@@ -41,8 +41,8 @@ class TupleShape:
         ('xs.0', 'xs.1.0', 'xs.1.1')
         """
         names: list[str] = []
-        for place, item in enumerate(self.items):
-            name = f"{path}.{self.fields[place] if self.fields else place}"
+        for position, item in enumerate(self.items):
+            name = f"{path}.{self.fields[position] if self.fields else position}"
             names.extend([name] if item is None else item.names(name))
         return tuple(names)
 
@@ -101,10 +101,10 @@ def leaves(value: tuple[object, ...]) -> Iterator[object]:
 
 def flat_names(shapes: TupleShapes, names: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the parameter names, with each tuple's name replaced by the names of its values."""
-    found: list[str] = []
+    flat: list[str] = []
     for name in names:
-        found.extend(shapes[name].names(name) if name in shapes else [name])
-    return tuple(found)
+        flat.extend(shapes[name].names(name) if name in shapes else [name])
+    return tuple(flat)
 
 
 @dataclass(eq=False)

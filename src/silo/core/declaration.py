@@ -120,7 +120,7 @@ class CompilerDeclaration:
         """Raises ``ValueError`` if the declaration contradicts itself."""
         if not _PLUGIN_NAME.fullmatch(self.name):
             raise ValueError(f"not the name of a compiler: {self.name!r}; it is {_PLUGIN_NAME.pattern}")
-        for names in ([one.name for one in self.options], [one.name for one in self.blobs]):
+        for names in ([option.name for option in self.options], [blob.name for blob in self.blobs]):
             if len(set(names)) != len(names):
                 raise ValueError(f"{self.name} declares a name twice: {', '.join(names)}")
 
@@ -134,17 +134,20 @@ class CompilerDeclaration:
 
     def own(self, options: tuple[tuple[str, Value], ...]) -> tuple[tuple[str, Value], ...]:
         """Returns the options of a config that are this compiler's. The others do not affect its code."""
-        names = {one.name for one in self.options}
+        names = {option.name for option in self.options}
         return tuple(item for item in options if item[0] in names)
 
     def read(self, options: tuple[tuple[str, Value], ...]) -> dict[str, Value]:
         """Returns the value of every option, by name. Raises CompileError for a value that an option may not have."""
-        given = dict(options)
-        return {one.name: one.read(given[one.name]) if one.name in given else one.default for one in self.options}
+        given_options = dict(options)
+        return {
+            option.name: option.read(given_options[option.name]) if option.name in given_options else option.default
+            for option in self.options
+        }
 
     def makes(self, kinds: tuple[str, ...]) -> Decision:
         """Whether the compiler may make blobs of these kinds."""
-        declared = [one.name for one in self.blobs]
+        declared = [blob.name for blob in self.blobs]
         for kind in kinds:
             if kind not in declared:
                 return Rejected(f"the compiler {self.name} made a blob of kind {kind!r}, and declares {declared}")

@@ -272,10 +272,10 @@ def driver_of(kind: str) -> DriverDeclaration:
     """
     if kind not in driver_kinds():
         return DriverDeclaration(kind)
-    found = import_module(f"silo.drivers.{kind}").DRIVER
-    assert isinstance(found, DriverDeclaration)
-    assert found.kind == kind
-    return found
+    declaration = import_module(f"silo.drivers.{kind}").DRIVER
+    assert isinstance(declaration, DriverDeclaration)
+    assert declaration.kind == kind
+    return declaration
 
 
 def drivers() -> tuple[DriverDeclaration, ...]:

@@ -109,10 +109,10 @@ class Step(PersistedRow):
     @property
     def condition(self) -> Node:
         """The bounds as one expression, for C and C++."""
-        found: Node = Const(1)
+        condition: Node = Const(1)
         for bound in self.bounds:
-            found = bound.condition if found == Const(1) else make(OpKind.AND, found, bound.condition)
-        return found
+            condition = bound.condition if condition == Const(1) else make(OpKind.AND, condition, bound.condition)
+        return condition
 
     def __str__(self) -> str:
         return " and ".join(str(bound) for bound in self.bounds) or "otherwise"
@@ -321,8 +321,8 @@ class DispatchRules(Persisted):
     def explain(self, values: Sequence[Value]) -> str:
         """Describes the lookup in words, a line for each rule."""
         bucket, match = bucket_of(values), self.lookup(values)
-        named = ", ".join(f"{name}={value}" for name, value in zip(self.key, values, strict=True))
-        lines = [f"{named or 'no key'} -> {match.config} ({match.reason})"]
+        key_text = ", ".join(f"{name}={value}" for name, value in zip(self.key, values, strict=True))
+        lines = [f"{key_text or 'no key'} -> {match.config} ({match.reason})"]
         for rule, config in self.rules:
             apart = distance(bucket, rule)
             how = "not comparable" if apart is None else f"{apart / 16:g} octaves away"

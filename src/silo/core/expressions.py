@@ -314,9 +314,9 @@ def evaluate(node: Node, bindings: Bindings) -> int:
         condition, yes, no = node.operands
         return evaluate(yes if evaluate(condition, bindings) else no, bindings)
     if kind is OpKind.AND or kind is OpKind.OR:
-        left = bool(evaluate(node.operands[0], bindings))
-        decided = not left if kind is OpKind.AND else left
-        return int(left if decided else bool(evaluate(node.operands[1], bindings)))
+        truth = bool(evaluate(node.operands[0], bindings))
+        decided = not truth if kind is OpKind.AND else truth
+        return int(truth if decided else bool(evaluate(node.operands[1], bindings)))
     operands = [evaluate(operand, bindings) for operand in node.operands]
     result = _unary(kind, operands[0]) if len(operands) == 1 else _binary(kind, operands[0], operands[1])
     if not INT64_MIN <= result <= INT64_MAX:
@@ -568,7 +568,9 @@ class PostfixProgram:
 
     def to_bytes(self) -> bytes:
         """Returns the program as an array of ``silo_instruction``."""
-        return b"".join(struct.pack("=iiq", one.opcode, one.b, one.a) for one in self.instructions)
+        return b"".join(
+            struct.pack("=iiq", instruction.opcode, instruction.b, instruction.a) for instruction in self.instructions
+        )
 
 
 def encode(node: Node, slots: Mapping[str, int]) -> PostfixProgram:
@@ -643,8 +645,8 @@ def _branch(node: Node, slots: Mapping[str, int], out: list[Instruction], *, tru
 def _leaf(leaf: Leaf, slots: Mapping[str, int]) -> Instruction:
     name = leaf.argument if isinstance(leaf, Extent | Stride | ItemSize) else leaf.name
     if not isinstance(leaf, Argument | Extent | Stride | ItemSize):
-        what = "device fact" if isinstance(leaf, DeviceFact) else "config value"
-        raise ExpressionError(f"the {what} {leaf} has no value: it must be put in before a program is made")
+        label = "device fact" if isinstance(leaf, DeviceFact) else "config value"
+        raise ExpressionError(f"the {label} {leaf} has no value: it must be put in before a program is made")
     if name not in slots:
         raise ExpressionError(f"{leaf} has no slot: {name!r} is not an argument; known: {', '.join(slots) or 'none'}")
     match leaf:

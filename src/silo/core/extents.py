@@ -65,9 +65,9 @@ class DynamicAxis(PersistedRow):
     stride_divisor: int = field(default=1, form=NATURAL)
 
     def __post_init__(self) -> None:
-        for one in (self.divisor, self.stride_divisor):
-            if not 1 <= one <= _MOST_DIVISOR or one & (one - 1):
-                raise ValueError(f"a divisor is a power of two up to {_MOST_DIVISOR}, not {one}")
+        for divisor in (self.divisor, self.stride_divisor):
+            if not 1 <= divisor <= _MOST_DIVISOR or divisor & (divisor - 1):
+                raise ValueError(f"a divisor is a power of two up to {_MOST_DIVISOR}, not {divisor}")
         if self.stride not in (None, 0, 1) or (self.stride is not None and self.stride_divisor != 1):
             raise ValueError("a stride of an axis that is compiled in is 0 or 1, and has no divisor")
 
@@ -149,7 +149,9 @@ class DynamicLayout:
         >>> DynamicLayout.of_word(layout.word) == layout
         True
         """
-        divisor = max((most for axis in self.axes for most in (axis.divisor, axis.stride_divisor)), default=1)
+        divisor = max(
+            (axis_divisor for axis in self.axes for axis_divisor in (axis.divisor, axis.stride_divisor)), default=1
+        )
         word = len(self.axes) | (self.size_bits == 64) << 3 | (self.offset_bits == 64) << 4
         for number, axis in enumerate(self.axes):
             stride = (None, 1, 0).index(axis.stride)
@@ -321,7 +323,7 @@ def array_extents_from_json(data: JSON) -> ArrayExtents:
 
 def extents_to_json(extents: Iterable[tuple[str, ArrayExtents]]) -> JSON:
     """Returns the JSON of the extents of several arrays: pairs of a name and its extents."""
-    return [[name, one.to_json()] for name, one in extents]
+    return [[name, extent.to_json()] for name, extent in extents]
 
 
 def extents_from_json(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
@@ -342,7 +344,7 @@ def guard_for_grid(
     """
     if not held.grid or grid is None:
         return held, frozenset()
-    passed = {one.name for one in signature.parameters if one.kind is not ParameterKind.CONSTEXPR}
+    passed = {parameter.name for parameter in signature.parameters if parameter.kind is not ParameterKind.CONSTEXPR}
     values: set[str] = set()
     arrays: dict[str, ExtentKind] = {}
     for leaf in (leaf for axis in grid for leaf in leaves(axis)):

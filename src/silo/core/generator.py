@@ -196,13 +196,13 @@ def _chunk(fill: Fill, element: DType, seed: int, first: int, count: int, *, par
             return np.full(count, params.low % (1 << 64), dtype=np.uint64).astype(unsigned)
         case _:
             if fill is Fill.INTEGERS:
-                whole = _integers(seed, first, count, params)
+                integers = _integers(seed, first, count, params)
             else:
                 index = np.arange(count, dtype=np.uint64) + np.uint64(first)
-                whole = index * np.uint64(params.span) + np.uint64(params.low % (1 << 64))
+                integers = index * np.uint64(params.span) + np.uint64(params.low % (1 << 64))
             if not is_float:
-                return whole.astype(unsigned)
-            doubles = whole.view(np.int64).astype(np.float64)
+                return integers.astype(unsigned)
+            doubles = integers.view(np.int64).astype(np.float64)
     return round_to_bits(doubles, element)
 
 

@@ -68,8 +68,8 @@ class Grid:
         """
         for requirement, text in self.requires:
             if evaluate(requirement, Bindings(config=config)) == 0:
-                given = ", ".join(f"{name}={value}" for name, value in config.items())
-                raise SpaceError(f"the grid needs {text}, and the config has {given}")
+                config_text = ", ".join(f"{name}={value}" for name, value in config.items())
+                raise SpaceError(f"the grid needs {text}, and the config has {config_text}")
         x, y, z = (substitute(axis, config=config) for axis in self.axes)
         return Grid((x, y, z))
 
@@ -199,12 +199,14 @@ def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid
     for matches, grid in reversed(entries):
         x, y, z = (make(OpKind.SELECT, matches, own, other) for own, other in zip(grid.axes, axes, strict=True))
         axes = (x, y, z)
-    found = reduce(lambda left, right: make(OpKind.OR, left, right), [matches for matches, _ in entries])
-    requires: list[tuple[Node, str]] = [] if found == Const(1) else [(found, "an entry of its table for the config")]
+    matched = reduce(lambda left, right: make(OpKind.OR, left, right), [matches for matches, _ in entries])
+    requires: list[tuple[Node, str]] = (
+        [] if matched == Const(1) else [(matched, "an entry of its table for the config")]
+    )
     before: list[Node] = []
     for matches, grid in entries:
-        taken = reduce(lambda left, right: make(OpKind.OR, left, right), before, Const(0))
-        chosen = make(OpKind.AND, matches, make(OpKind.NOT, taken))
+        earlier_matches = reduce(lambda left, right: make(OpKind.OR, left, right), before, Const(0))
+        chosen = make(OpKind.AND, matches, make(OpKind.NOT, earlier_matches))
         requires += [(make(OpKind.OR, make(OpKind.NOT, chosen), need), text) for need, text in grid.requires]
         before.append(matches)
     return Grid(axes, tuple(requires))
@@ -238,8 +240,8 @@ def round_robin_combo(
     rows = [_size(part.x) for part in _checked(parts) if not part.blocked]
     blocked = [_size(part.x) for part in parts if part.blocked]
     counts = [*rows, *([make(OpKind.CDIV, _longest(blocked), _block(xblock))] if blocked else [])]
-    each = make(OpKind.MUL, _longest(counts), Const(len(parts)))
-    return _grid(_along_x(parts, each, least), *_shared(parts, yblock, limit))
+    round_length = make(OpKind.MUL, _longest(counts), Const(len(parts)))
+    return _grid(_along_x(parts, round_length, least), *_shared(parts, yblock, limit))
 
 
 def flattened_combo(parts: Sequence[Part], xblock: str = "XBLOCK", yblock: str = "YBLOCK", *, least: int = 0) -> Grid:
@@ -317,8 +319,8 @@ def _refusing(sizes: Sequence[Node], value: Node) -> Node:
     varying = [size for size in sizes if not isinstance(size, Const)]
     if not varying:
         return value
-    least = reduce(lambda left, right: make(OpKind.MIN, left, right), varying)
-    return make(OpKind.SELECT, make(OpKind.LT, least, Const(0)), least, value)
+    smallest = reduce(lambda left, right: make(OpKind.MIN, left, right), varying)
+    return make(OpKind.SELECT, make(OpKind.LT, smallest, Const(0)), smallest, value)
 
 
 def _sum(counts: Sequence[Node]) -> Node:

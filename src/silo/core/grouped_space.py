@@ -113,7 +113,7 @@ class GroupedSpace:
     @cached_property
     def listed(self) -> tuple[Config, ...]:
         """The base, and each allowed config that differs from it in only one group."""
-        every = (self.base, *(self.chosen(self.base, choices, one) for choices in self.groups for one in choices))
+        every = (self.base, *(self.chosen(self.base, choices, choice) for choices in self.groups for choice in choices))
         return tuple({config.order_key: config for config in every if self._allowed(config)}.values())
 
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:
@@ -129,14 +129,14 @@ class GroupedSpace:
         """Returns ``config`` with each choice of a group, in the group's order, without those that are not allowed."""
         choices = self.groups[group]
         every = (self.chosen(config, choices, choice) for choice in choices)
-        return tuple({one.order_key: one for one in every if self._allowed(one)}.values())
+        return tuple({candidate.order_key: candidate for candidate in every if self._allowed(candidate)}.values())
 
     def chosen(self, config: Config, choices: Sequence[Config], choice: Config) -> Config:
         """Returns ``config`` with one of a group's choices.
 
         Parameters that only other choices set take the base's values.
         """
-        own = {name for one in choices for name in one.as_dict()}
+        own = {name for choice in choices for name in choice.as_dict()}
         others = {name: value for name, value in config.as_dict().items() if name not in own}
         plain = {name: value for name, value in self.base.as_dict().items() if name in own}
         return Config.of({**others, **plain, **choice.as_dict()})
@@ -144,10 +144,10 @@ class GroupedSpace:
     @property
     def least(self) -> Config | None:
         """The config made of each group's smallest choice, which may fit if the base does not; None if not allowed."""
-        found = self.base
+        config = self.base
         for choices in self.groups:
-            found = self.chosen(found, choices, min(choices, key=_volume))
-        return found if self._allowed(found) else None
+            config = self.chosen(config, choices, min(choices, key=_volume))
+        return config if self._allowed(config) else None
 
     def product(self) -> tuple[Config, ...]:
         """Returns every combination of choices, in the order of nested loops over the groups.
@@ -186,9 +186,9 @@ class GroupedSpace:
         members with the caller's values. If the caller's values break the constraints, the space consists of the
         caller's config alone.
         """
-        known = tuple(arguments.items()) if arguments else self.arguments
+        known_arguments = tuple(arguments.items()) if arguments else self.arguments
         if not given:
-            return replace(self, arguments=known)
+            return replace(self, arguments=known_arguments)
         base = Config.of({**self.base.as_dict(), **given})
         groups: list[tuple[Config, ...]] = []
         for choices in self.groups:
@@ -200,7 +200,7 @@ class GroupedSpace:
             groups.append(fitting)
         steps = tuple(step for step in self.steps if not given.keys() & set(step.names))
         try:
-            return replace(self, base=base, groups=tuple(groups), steps=steps, arguments=known)
+            return replace(self, base=base, groups=tuple(groups), steps=steps, arguments=known_arguments)
         except SpaceError:
             return GroupedSpace(base, ())
 

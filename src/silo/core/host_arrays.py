@@ -106,17 +106,17 @@ def round_to_bits(values: NDArray[np.float64], element: DType) -> NDArray[Any]:
     bits = np.ascontiguousarray(values).view(u64)
     exponent = ((bits >> u64(52)) & u64(0x7FF)).astype(np.int64) - 1023
     mantissa = (bits & u64((1 << 52) - 1)) | u64(1 << 52)
-    least = 1 - form.bias
-    scale = np.maximum(exponent, least)
+    min_exponent = 1 - form.bias
+    scale = np.maximum(exponent, min_exponent)
     # A shift by more than 54 leaves zero, and a shift by 64 or more is undefined.
     shift = np.minimum(52 - form.mantissa_bits + (scale - exponent), 54).astype(u64)
     quotient = mantissa >> shift
-    rest = mantissa & ((u64(1) << shift) - u64(1))
+    fraction = mantissa & ((u64(1) << shift) - u64(1))
     half = u64(1) << (shift - u64(1))
-    quotient += ((rest > half) | ((rest == half) & ((quotient & u64(1)) == u64(1)))).astype(u64)
+    quotient += ((fraction > half) | ((fraction == half) & ((quotient & u64(1)) == u64(1)))).astype(u64)
     # Adding the quotient, with its implicit leading bit, adds one to the exponent field; so does a carry out of the
     # mantissa.
-    code = (np.clip(scale - least, 0, 1 << 12).astype(u64) << u64(form.mantissa_bits)) + quotient
+    code = (np.clip(scale - min_exponent, 0, 1 << 12).astype(u64) << u64(form.mantissa_bits)) + quotient
     too_large = code > u64(form.largest)
     code[too_large] = form.nan if form.infinity is None else form.infinity
     negative = (bits >> u64(63)) == u64(1)

@@ -248,13 +248,13 @@ def optional(form: Form[T]) -> Form[T | None]:
 
 def enumerated(cls: type[E]) -> Form[E]:
     """Returns the form of a member of an enumeration of strings, written as its value."""
-    known = {one.value: one for one in cls}
+    members_by_value = {member.value: member for member in cls}
 
     def read(data: JSON, what: str) -> E:
-        found = known.get(data) if isinstance(data, str) else None
-        if found is None:
+        member = members_by_value.get(data) if isinstance(data, str) else None
+        if member is None:
             raise malformed(what, data)
-        return found
+        return member
 
     return Form(read, attrgetter("_value_"))  # reads the same as .value with two calls fewer
 
@@ -378,7 +378,7 @@ class PersistedRow(Persisted):
 
     def to_json(self) -> JSON:
         """The canonical form."""
-        return [one.form.write(getattr(self, one.name)) for one in members_of(type(self))]
+        return [member.form.write(getattr(self, member.name)) for member in members_of(type(self))]
 
     @classmethod
     def from_json(cls, data: JSON) -> Self:
@@ -387,7 +387,7 @@ class PersistedRow(Persisted):
         if not isinstance(data, list) or len(data) != len(members):
             raise malformed(cls.title, data)
         pairs = zip(members, data, strict=True)
-        return built(cls, [one.form.read(item, f"the {one.member} of {cls.title}") for one, item in pairs])
+        return built(cls, [member.form.read(item, f"the {member.member} of {cls.title}") for member, item in pairs])
 
 
 P = TypeVar("P", bound=Persisted)
@@ -414,11 +414,11 @@ def members_of(cls: type) -> tuple[Field, ...]:
     fields = _MEMBERS.get(cls)
     if fields is None:
         fields = fields_of(cls)
-        for one in fields:
-            if one.form is None:
-                raise TypeError(f"{cls.__qualname__}.{one.name} declares no form")
-            if one.left_out and not one.has_default:
-                raise TypeError(f"{cls.__qualname__}.{one.name} is left out and has no default")
+        for field in fields:
+            if field.form is None:
+                raise TypeError(f"{cls.__qualname__}.{field.name} declares no form")
+            if field.left_out and not field.has_default:
+                raise TypeError(f"{cls.__qualname__}.{field.name} is left out and has no default")
         _MEMBERS[cls] = fields
     return fields
 
@@ -430,11 +430,11 @@ def write_members(value: Persisted) -> dict[str, JSON]:
     if members is None:
         members = _WRITTEN[cls] = tuple(sorted(members_of(cls), key=attrgetter("member")))
     data: dict[str, JSON] = {}
-    for one in members:
-        item = getattr(value, one.name)
-        if not (one.left_out and item == one.default):
-            write = one.form.write
-            data[one.member] = item if write is _itself else write(item)
+    for member in members:
+        item = getattr(value, member.name)
+        if not (member.left_out and item == member.default):
+            write = member.form.write
+            data[member.member] = item if write is _itself else write(item)
     return dict(sorted({**data, **cls.tags}.items())) if cls.tags else data
 
 
@@ -450,15 +450,15 @@ def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
         if data[name] != tag:
             raise ValueError(f"not {cls.title}: its {name} is {beginning(data[name])}, not {tag!r}")
         present += 1
-    for one in _MEMBERS.get(cls) or members_of(cls):
-        if one.member in data:
+    for member in _MEMBERS.get(cls) or members_of(cls):
+        if member.member in data:
             present += 1
-            value = one.form.read(data[one.member], f"the {one.member} of {cls.title}")
-            if one.left_out and value == one.default:
-                raise ValueError(f"the {one.member} of {cls.title} is left out where it is {beginning(value)}")
+            value = member.form.read(data[member.member], f"the {member.member} of {cls.title}")
+            if member.left_out and value == member.default:
+                raise ValueError(f"the {member.member} of {cls.title} is left out where it is {beginning(value)}")
             values.append(value)
-        elif one.left_out:
-            values.append(one.default)
+        elif member.left_out:
+            values.append(member.default)
         else:
             raise _wrong_members(cls, data)
     if present != len(data):
@@ -468,8 +468,8 @@ def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
 
 def _wrong_members(cls: type[Persisted], data: Mapping[str, JSON]) -> ValueError:
     members = members_of(cls)
-    required = [*cls.tags, *(one.member for one in members if not one.left_out)]
-    unknown = sorted(set(data) - {*required, *(one.member for one in members)})
+    required = [*cls.tags, *(member.member for member in members if not member.left_out)]
+    unknown = sorted(set(data) - {*required, *(member.member for member in members)})
     missing = [name for name in required if name not in data]
     parts = [f"unknown members {unknown[:16]}"] if unknown else []
     parts += [f"members {missing} are missing"] if missing else []

@@ -69,13 +69,15 @@ class Lattice:
             for name, value in (*config.values, *config.options):
                 values_of.setdefault(name, {}).setdefault(identity_of(value), value)
         self.axes = tuple(Axis.of(name, values_of[name].values()) for name in sorted(values_of))
-        self._places = [{identity_of(value): place for place, value in enumerate(axis.values)} for axis in self.axes]
+        self._places = [
+            {identity_of(value): position for position, value in enumerate(axis.values)} for axis in self.axes
+        ]
         self._number = {axis.name: at for at, axis in enumerate(self.axes)}
         self.columns = self._columns()
         self._strides = strides_of([len(axis) + 1 for axis in self.axes])
         self._codes = [0] * len(self.configs)
         for column, stride in zip(self.columns, self._strides, strict=True):
-            self._codes = [code + place * stride for code, place in zip(self._codes, column, strict=True)]
+            self._codes = [code + position * stride for code, position in zip(self._codes, column, strict=True)]
 
     def __len__(self) -> int:
         return len(self.configs)
@@ -85,10 +87,10 @@ class Lattice:
         places = [len(axis) for axis in self.axes]
         for name, value in (*config.values, *config.options):
             number = self._number.get(name)
-            place = None if number is None else self._places[number].get(identity_of(value))
-            if number is None or place is None:
+            position = None if number is None else self._places[number].get(identity_of(value))
+            if number is None or position is None:
                 return None
-            places[number] = place
+            places[number] = position
         return self.at(places)
 
     def at(self, coordinates: Sequence[int]) -> int | None:
@@ -102,10 +104,10 @@ class Lattice:
     def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
         """Yields the configs that differ from config ``index`` on ``axis`` only, at each of ``places`` in order."""
         base = self._codes[index] - self.columns[axis][index] * self._strides[axis]
-        for place in places:
-            found = self._by_code.get(base + place * self._strides[axis])
-            if found is not None and found != index:
-                yield found
+        for position in places:
+            index_at = self._by_code.get(base + position * self._strides[axis])
+            if index_at is not None and index_at != index:
+                yield index_at
 
     def line(self, index: int, axis: int) -> list[int]:
         """Returns all configs that differ from config ``index`` only in the value on ``axis``."""
@@ -114,13 +116,13 @@ class Lattice:
 
     def steps(self, index: int, axis: int) -> list[int]:
         """Returns the configs one step away on ``axis``: the next smaller and larger number, and each other value."""
-        place, count, numbers = self.columns[axis][index], len(self.axes[axis]), len(self.axes[axis].numbers)
-        if place >= numbers:
+        position, count, numbers = self.columns[axis][index], len(self.axes[axis]), len(self.axes[axis].numbers)
+        if position >= numbers:
             return self.line(index, axis)
-        smaller = next(self.along(index, axis, range(place - 1, -1, -1)), None)
-        larger = next(self.along(index, axis, range(place + 1, numbers)), None)
-        found = [at for at in (smaller, larger) if at is not None]
-        return found + list(self.along(index, axis, range(numbers, count)))
+        smaller = next(self.along(index, axis, range(position - 1, -1, -1)), None)
+        larger = next(self.along(index, axis, range(position + 1, numbers)), None)
+        neighbours = [at for at in (smaller, larger) if at is not None]
+        return neighbours + list(self.along(index, axis, range(numbers, count)))
 
     def neighbours(self, index: int) -> list[int]:
         """Returns the configs one step away, axis by axis in order of name (see :meth:`steps`)."""
@@ -162,7 +164,9 @@ class Box:
         self._fields = tuple(fields)
         self._allowed = allowed
         self.axes = tuple(field.axis for field in self._fields)
-        self._places = [{identity_of(value): place for place, value in enumerate(axis.values)} for axis in self.axes]
+        self._places = [
+            {identity_of(value): position for position, value in enumerate(axis.values)} for axis in self.axes
+        ]
         self._number = {name: at for at, field in enumerate(self._fields) for name in field.names}
         self._strides = strides_of([len(axis) + 1 for axis in self.axes])
 
@@ -189,18 +193,18 @@ class Box:
             if not values and field.optional:
                 coordinates.append(len(field.axis))
                 continue
-            place = self._places[number].get(values[0]) if values else None
-            if place is None or values != [values[0]] * len(field.names):
+            position = self._places[number].get(values[0]) if values else None
+            if position is None or values != [values[0]] * len(field.names):
                 return None
-            coordinates.append(place)
+            coordinates.append(position)
         return self._code(coordinates) if self._allowed(config) else None
 
     def config(self, index: int) -> Config:
         """Returns the config that has this number: the inverse of :meth:`index`."""
         members: dict[str, Value] = {}
-        for field, place in zip(self._fields, self.coordinates(index), strict=True):
-            if place < len(field.axis):
-                members |= dict.fromkeys(field.names, field.axis.values[place])
+        for field, coordinate in zip(self._fields, self.coordinates(index), strict=True):
+            if coordinate < len(field.axis):
+                members |= dict.fromkeys(field.names, field.axis.values[coordinate])
         return Config.of(members)
 
     def coordinates(self, index: int) -> tuple[int, ...]:
@@ -211,8 +215,8 @@ class Box:
     def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
         """Yields the configs that differ from config ``index`` on ``axis`` only, at each of ``places`` in order."""
         base = index - self.coordinates(index)[axis] * self._strides[axis]
-        for place in places:
-            reached = base + place * self._strides[axis]
+        for position in places:
+            reached = base + position * self._strides[axis]
             if reached != index and self._allowed(self.config(reached)):
                 yield reached
 

@@ -167,8 +167,8 @@ class LayoutSlot:
     @property
     def member(self) -> tuple[int, int] | None:
         """For a member of a struct by value, its offset and the struct's bytes; None for any other slot."""
-        found = _MEMBER.fullmatch(self.part) if self.part else None
-        return None if found is None else (int(found[1]), int(found[2]))
+        match = _MEMBER.fullmatch(self.part) if self.part else None
+        return None if match is None else (int(match[1]), int(match[2]))
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -198,16 +198,16 @@ class LayoutSlot:
     @classmethod
     def from_json(cls, data: JSON) -> LayoutSlot:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        what = "a parameter layout"
+        title = "a parameter layout"
         match data:
             case [str() as name, "struct", list() as leaves]:
                 return cls(name, AbiType.STRUCT, leaves=_LEAVES.read(leaves, "the members of a struct"))
             case [str() as name, kind]:
-                return cls(name, _ABI_TYPE.read(kind, what))
+                return cls(name, _ABI_TYPE.read(kind, title))
             case [str() as name, kind, str() as part] if re.fullmatch(_PART, part):
-                return cls(name, _ABI_TYPE.read(kind, what), part)
+                return cls(name, _ABI_TYPE.read(kind, title), part)
             case _:
-                raise malformed(what, data)
+                raise malformed(title, data)
 
 
 def parameter_bytes(layout: Iterable[LayoutSlot]) -> list[int]:
@@ -279,10 +279,10 @@ class TensorMap(Persisted):
     @classmethod
     def from_json(cls, data: JSON) -> TensorMap:
         """The inverse of :meth:`to_json`; raises ``ValueError`` for values that no driver accepts."""
-        made = built(cls, read_members(cls, data))
-        if made.axes and len(made.axes) != len(made.box):
+        tensor_map = built(cls, read_members(cls, data))
+        if tensor_map.axes and len(tensor_map.axes) != len(tensor_map.box):
             raise malformed(_AXES, data)
-        return made
+        return tensor_map
 
 
 def _read_sizes(data: JSON, what: str) -> tuple[int, int, int]:
@@ -380,7 +380,7 @@ class LaunchInfo(Persisted):
     def from_json(cls, data: JSON) -> LaunchInfo:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
         mapping = read_mapping(data, cls.title)
-        own = {one.member for one in members_of(cls)} - {"options"}
+        own = {member.member for member in members_of(cls)} - {"options"}
         options = {name: mapping[name] for name in sorted(set(mapping) - own)}
         if not all(is_launch_option(name) for name in options):
             raise malformed(cls.title, data)

@@ -60,10 +60,10 @@ class Values:
 
     def refusal(self, element: DType, shape: tuple[int, ...]) -> str:
         """Returns why the values cannot be the elements of such an array; "" if they can."""
-        size, held = math.prod(shape) * element.itemsize, len(self.data)
-        if size != held:
-            return f"has {held} bytes of values and needs {size}"
-        return f"has {held} bytes of values; at most {OWN_LIMIT} are kept" if held > OWN_LIMIT else ""
+        size, data_bytes = math.prod(shape) * element.itemsize, len(self.data)
+        if size != data_bytes:
+            return f"has {data_bytes} bytes of values and needs {size}"
+        return f"has {data_bytes} bytes of values; at most {OWN_LIMIT} are kept" if data_bytes > OWN_LIMIT else ""
 
     def to_json(self) -> JSON:
         """The canonical form."""
@@ -88,7 +88,10 @@ class Formula:
                 places = itertools.product(*(range(extent) for extent in shape))
                 numbers = array(
                     "q",
-                    (evaluate(self.node, Bindings(values=dict(zip(names, place, strict=True)))) for place in places),
+                    (
+                        evaluate(self.node, Bindings(values=dict(zip(names, coordinates, strict=True))))
+                        for coordinates in places
+                    ),
                 )
             else:
                 numbers = array("q", bytes(8 * math.prod(shape)))
@@ -197,14 +200,14 @@ def _flat(values: Sequence[Any]) -> tuple[list[Any], tuple[int, ...]]:
     """Returns the numbers of nested lists in C order, and the shape."""
     shape: list[int] = []
     level: list[Any] = [values]
-    while level and all(_is_row(one) for one in level):
-        lengths = {len(one) for one in level}
+    while level and all(_is_row(row) for row in level):
+        lengths = {len(row) for row in level}
         if len(lengths) > 1:
             raise CaseError(f"make.array: rows of one axis have {' and '.join(map(str, sorted(lengths)))} elements")
         shape.append(lengths.pop())
-        level = [item for one in level for item in one]
-    if any(not isinstance(one, int | float) and not hasattr(one, "__index__") for one in level):
-        strange = next(one for one in level if not isinstance(one, int | float) and not hasattr(one, "__index__"))
+        level = [item for row in level for item in row]
+    if any(not isinstance(row, int | float) and not hasattr(row, "__index__") for row in level):
+        strange = next(row for row in level if not isinstance(row, int | float) and not hasattr(row, "__index__"))
         raise CaseError(f"make.array takes numbers in lists of one length, not {type(strange).__name__} among them")
     return level, tuple(shape)
 
@@ -226,11 +229,11 @@ def _natural(numbers: Iterable[object]) -> DType:
 def _packed(numbers: Sequence[Any] | array[int], element: DType, where: str) -> bytes:
     """Packs numbers as elements in the machine's byte order. ``CaseError`` names a value that does not fit."""
     if element.kind is not DTypeKind.FLOAT:
-        least, most = _range(element)
+        lowest, highest = _range(element)
         # An array holds a formula's integers, so checking its extremes is enough.
         extremes = (min(numbers), max(numbers)) if isinstance(numbers, array) and numbers else numbers
         for number in extremes:
-            if not math.isfinite(number) or int(number) != number or not least <= number <= most:
+            if not math.isfinite(number) or int(number) != number or not lowest <= number <= highest:
                 raise CaseError(f"{where}: {number} does not fit {element}")
         return array(_CODES[element.name], map(int, numbers)).tobytes()
     if element.name in _CODES:

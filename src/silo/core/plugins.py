@@ -63,8 +63,8 @@ def driver_kinds() -> tuple[str, ...]:
     (True, False)
     """
     folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "drivers")  # noqa: PTH118, PTH120  # at a launch
-    found = os.listdir(folder)  # noqa: PTH208
-    return tuple(sorted(name for name in found if os.path.isfile(os.path.join(folder, name, "__init__.py"))))  # noqa: PTH113, PTH118
+    entries = os.listdir(folder)  # noqa: PTH208
+    return tuple(sorted(name for name in entries if os.path.isfile(os.path.join(folder, name, "__init__.py"))))  # noqa: PTH113, PTH118
 
 
 @cache
@@ -85,8 +85,8 @@ def installed_places(group: str) -> Mapping[str, str]:
     """
     from importlib.metadata import entry_points  # noqa: PLC0415  # a first launch does without
 
-    found = {point.name: point.value for point in entry_points(group=group)} | dict(shipped_places(group))
-    return dict(sorted(found.items()))
+    places = {point.name: point.value for point in entry_points(group=group)} | dict(shipped_places(group))
+    return dict(sorted(places.items()))
 
 
 def place_of(group: str, name: str) -> str | None:
@@ -136,27 +136,27 @@ def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
     """Returns the declaration of the compiler plug-in at a place, or why it cannot be used."""
     from silo.core.declaration import CompilerDeclaration  # noqa: PLC0415  # a first launch does without
 
-    what = f"the plug-in {name} ({place})"
-    declared = _declared_at(place, CompilerDeclaration, what)
+    label = f"the plug-in {name} ({place})"
+    declared = _declared_at(place, CompilerDeclaration, label)
     if isinstance(declared, Rejected):
         return declared
     if declared.name != name:
-        return Rejected(f"{what} declares that it is called {declared.name}")
+        return Rejected(f"{label} declares that it is called {declared.name}")
     if place == shipped_places(COMPILERS).get(name):
         return declared
     for option in declared.options:
         if not option.name.startswith(f"{name}_"):
-            return Rejected(f"{what} declares the option {option.name}: its name must begin with {name}_")
+            return Rejected(f"{label} declares the option {option.name}: its name must begin with {name}_")
     for kind in declared.blobs:
-        if BLOB_KINDS.get(kind.name, known := (kind.host_code, kind.checked_text)) != known:
-            return Rejected(f"{what} declares the kind {kind.name} of blobs to be other than Silo does")
+        if BLOB_KINDS.get(kind.name, known_flags := (kind.host_code, kind.checked_text)) != known_flags:
+            return Rejected(f"{label} declares the kind {kind.name} of blobs to be other than Silo does")
     return declared
 
 
 def declarations() -> Iterator[CompilerDeclaration]:
     """The declarations of all usable installed compilers. :func:`load_declaration` reports the others."""
-    for name, place in installed_places(COMPILERS).items():
-        declared = load_declaration(name, place)
+    for name, installed_place in installed_places(COMPILERS).items():
+        declared = load_declaration(name, installed_place)
         if not isinstance(declared, Rejected):
             yield declared
 
@@ -177,9 +177,17 @@ def options_for_targets(kind: str) -> frozenset[str]:
     >>> "cpu_chunk" in options_for_targets("cpu"), "enable_fp_fusion" in options_for_targets("cpu")
     (True, False)
     """
-    here = {option.name for one in declarations() if kind in one.targets for option in one.options}
+    target_options = {
+        option.name for declaration in declarations() if kind in declaration.targets for option in declaration.options
+    }
     return frozenset(
-        here - {option.name for one in declarations() if kind not in one.targets for option in one.options}
+        target_options
+        - {
+            option.name
+            for declaration in declarations()
+            if kind not in declaration.targets
+            for option in declaration.options
+        }
     )
 
 
@@ -219,8 +227,8 @@ def _own_option(name: str) -> Option | None:
     # Do not search for plug-ins: most names are parameters, such as BLOCK_SIZE.
     if not separator or not plugin.islower() or plugin in shipped_places(COMPILERS):
         return None
-    place = installed_places(COMPILERS).get(plugin)
-    declared = None if place is None else load_declaration(plugin, place)
+    location = installed_places(COMPILERS).get(plugin)
+    declared = None if location is None else load_declaration(plugin, location)
     if declared is None or isinstance(declared, Rejected):
         return None
     return next((option for option in declared.options if option.name == name), None)
@@ -250,12 +258,12 @@ def load_loader_declaration(kind: str, place: str) -> LoaderDeclaration | Reject
     """Returns the declaration of the loader at a place, or why it cannot be used."""
     from silo.core.declaration import LoaderDeclaration  # noqa: PLC0415  # a first launch does without
 
-    what = f"the loader of {kind} ({place})"
-    declared = _declared_at(place, LoaderDeclaration, what)
+    label = f"the loader of {kind} ({place})"
+    declared = _declared_at(place, LoaderDeclaration, label)
     if isinstance(declared, Rejected):
         return declared
     if declared.kind != kind:
-        return Rejected(f"{what} declares that it loads {declared.kind}")
+        return Rejected(f"{label} declares that it loads {declared.kind}")
     return declared
 
 
@@ -266,8 +274,8 @@ def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:
     register loaders for these kinds.
     """
     places = shipped_places(LOADERS) if kind in BLOB_KINDS else installed_places(LOADERS)
-    place = places.get(kind)
-    return None if place is None else load_loader_declaration(kind, place)
+    location = places.get(kind)
+    return None if location is None else load_loader_declaration(kind, location)
 
 
 def why_unmeasured(kinds: Iterable[str], target_kind: str) -> str:
@@ -289,7 +297,7 @@ def why_unmeasured(kinds: Iterable[str], target_kind: str) -> str:
 
 
 def _declared_kinds(kind: str) -> tuple[BlobKind, ...]:
-    return tuple(one for declared in declarations() for one in declared.blobs if one.name == kind)
+    return tuple(blob for declared in declarations() for blob in declared.blobs if blob.name == kind)
 
 
 def is_blob_kind(kind: str) -> bool:
@@ -306,10 +314,10 @@ def is_host_code(kind: str) -> bool:
     Raises:
         TrustError: no installed compiler or loader declares the kind.
     """
-    known = BLOB_KINDS.get(kind)
-    if known is not None:
-        return known[0]
-    declared = [one.host_code for one in _declared_kinds(kind)]
+    flags = BLOB_KINDS.get(kind)
+    if flags is not None:
+        return flags[0]
+    declared = [declared_kind.host_code for declared_kind in _declared_kinds(kind)]
     loader = loader_of(kind)
     if loader is not None and not isinstance(loader, Rejected):
         declared.append(loader.host_code)
@@ -324,11 +332,14 @@ def is_host_code(kind: str) -> bool:
 
 def is_checked_text(kind: str) -> bool:
     """Whether blobs of this kind are text that a check compiles."""
-    known = BLOB_KINDS.get(kind)
-    return known[1] if known is not None else any(one.checked_text for one in _declared_kinds(kind))
+    flags = BLOB_KINDS.get(kind)
+    return flags[1] if flags is not None else any(declared_kind.checked_text for declared_kind in _declared_kinds(kind))
 
 
 def _unusable(loader: LoaderDeclaration | Rejected | None) -> str:
-    found = [loader, *(load_declaration(name, place) for name, place in installed_places(COMPILERS).items())]
-    reasons = "; ".join(one.reason for one in found if isinstance(one, Rejected))
+    loaders = [
+        loader,
+        *(load_declaration(name, installed_place) for name, installed_place in installed_places(COMPILERS).items()),
+    ]
+    reasons = "; ".join(declared.reason for declared in loaders if isinstance(declared, Rejected))
     return f" ({reasons})" if reasons else ""

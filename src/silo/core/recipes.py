@@ -144,8 +144,8 @@ class ArrayRecipe(Persisted):
         if not 0 <= self.seed < 1 << 64:
             raise CaseError(f"{where} has the seed {self.seed}; a seed is an unsigned 64-bit integer")
         if [name for name, _ in self.params] != sorted(_PARAMETERS[self.fill]):
-            wanted = ", ".join(_PARAMETERS[self.fill]) or "none"
-            raise CaseError(f"{where} has the parameters {self.params}; it takes {wanted}")
+            allowed = ", ".join(_PARAMETERS[self.fill]) or "none"
+            raise CaseError(f"{where} has the parameters {self.params}; it takes {allowed}")
         if (self.own is None) != (self.fill is not Fill.OWN):
             raise CaseError(f"{where} has{' no' if self.own is None else ''} data of its own")
         if self.own is not None and (refusal := self.own.refusal(self.dtype, self.shape)):
@@ -270,14 +270,14 @@ class ArrayRecipe(Persisted):
     def _check_numbers(self, where: str) -> None:
         values = dict(self.params)
         floats = self.dtype.kind is DTypeKind.FLOAT
-        wanted = float if self.fill in _FLOAT_FILLS or (self.fill in _ANY_FILLS and floats) else int
+        number_type = float if self.fill in _FLOAT_FILLS or (self.fill in _ANY_FILLS and floats) else int
         for name, value in values.items():
-            if type(value) is not wanted:
-                raise CaseError(f"{where}: {name} is {value!r}, which is no {wanted.__name__}")
+            if type(value) is not number_type:
+                raise CaseError(f"{where}: {name} is {value!r}, which is no {number_type.__name__}")
         if self.fill in _FLOAT_FILLS and not floats:
             raise CaseError(f"{where} cannot be of {self.dtype}: it makes floats; write make.integers for integers")
         numbers = cast("dict[str, int]", values)
-        if wanted is float or not values:
+        if number_type is float or not values:
             if self.fill in _FLOAT_FILLS and not all(math.isfinite(number) for number in numbers.values()):
                 raise CaseError(f"{where} has the parameters {self.params}; they must be finite")
             return
@@ -288,8 +288,8 @@ class ArrayRecipe(Persisted):
             Fill.FULL: lambda: (numbers["value"],),
             Fill.ARANGE: lambda: (numbers["start"], numbers["start"] + numbers["step"] * max(self.size - 1, 0)),
         }[self.fill]()
-        least, most = _range(self.dtype)
-        if not all(least <= value <= most for value in extremes):
+        lowest, highest = _range(self.dtype)
+        if not all(lowest <= value <= highest for value in extremes):
             raise CaseError(f"{where} reaches {max(extremes, key=abs)}, which does not fit {self.dtype}")
 
 
@@ -502,29 +502,35 @@ class CaseRecipe(Persisted):
         if not self.expected and not self.changes:
             return {}
         own = dict(self.arguments)
-        found = {name: one.name if isinstance(one, AliasRecipe) else name for name, one in self.arguments}
-        written = {found[name] for name in (*(name for name, _ in self.expected), *self.changes)}
-        arrays = ((name, getattr(own[name], "array", own[name])) for name in own if found[name] not in written)
-        return {name: one for name, one in arrays if isinstance(one, ArrayRecipe) and one.fill is not Fill.EMPTY}
+        owners = {
+            name: argument.name if isinstance(argument, AliasRecipe) else name for name, argument in self.arguments
+        }
+        written = {owners[name] for name in (*(name for name, _ in self.expected), *self.changes)}
+        arrays = ((name, getattr(own[name], "array", own[name])) for name in own if owners[name] not in written)
+        return {
+            name: argument
+            for name, argument in arrays
+            if isinstance(argument, ArrayRecipe) and argument.fill is not Fill.EMPTY
+        }
 
     @property
     def bytes_to_make(self) -> int:
         """The most memory that making the case's arrays takes."""
-        arrays = (one.array if isinstance(one, DescriptorRecipe) else one for _, one in self.arguments)
-        return sum(one.bytes_to_make for one in arrays if isinstance(one, ArrayRecipe))
+        arrays = (recipe.array if isinstance(recipe, DescriptorRecipe) else recipe for _, recipe in self.arguments)
+        return sum(array.bytes_to_make for array in arrays if isinstance(array, ArrayRecipe))
 
     @property
     def elements(self) -> int:
         """The number of elements of all the case's arrays: its size."""
         own = dict(self.arguments)
-        given = (own[one.name] if isinstance(one, AliasRecipe) else one for _, one in self.arguments)
-        return sum(getattr(getattr(one, "array", one), "size", 0) for one in given)
+        recipes = (own[recipe.name] if isinstance(recipe, AliasRecipe) else recipe for _, recipe in self.arguments)
+        return sum(getattr(getattr(recipe, "array", recipe), "size", 0) for recipe in recipes)
 
     def expecting(self, references: Mapping[str, NDArray[Any]], rtol: float | None, atol: float | None) -> CaseRecipe:
         """Returns this recipe with the expected arrays; tolerances None mean the default of each dtype."""
-        rtol, atol = (None if one is None else float(one) for one in (rtol, atol))
-        made = ((name, ExpectedRecipe.of(array, rtol=rtol, atol=atol)) for name, array in references.items())
-        return replace(self, expected=tuple(made))
+        rtol, atol = (None if tolerance is None else float(tolerance) for tolerance in (rtol, atol))
+        expected = ((name, ExpectedRecipe.of(array, rtol=rtol, atol=atol)) for name, array in references.items())
+        return replace(self, expected=tuple(expected))
 
     def materialize(self, make: Callable[[ArrayRecipe], T]) -> dict[str, T | TensorDescriptor | Value]:
         """Returns the arguments by name. ``make`` makes the arrays, and an alias is the same object as its original."""

@@ -121,11 +121,18 @@ class Signature:
 
     @remembered
     def _by_name(self) -> dict[str, Parameter]:
-        return {one.name: one for one in self.parameters}
+        return {parameter.name: parameter for parameter in self.parameters}
 
     def with_effects(self, effects: dict[str, Effect]) -> Signature:
         """Returns the signature with these effects, given by name."""
-        return Signature(tuple([_with_effect(one, effects.get(one.name, one.effect)) for one in self.parameters]))
+        return Signature(
+            tuple(
+                [
+                    _with_effect(parameter, effects.get(parameter.name, parameter.effect))
+                    for parameter in self.parameters
+                ]
+            )
+        )
 
     def without_effects(self) -> Signature:
         """Returns the signature with every effect unknown: the state before a compiler read the code, used in keys."""
@@ -133,7 +140,7 @@ class Signature:
 
     @remembered
     def _without_effects(self) -> Signature:
-        return _one_of_equal(Signature(tuple([_with_effect(one, Effect.BOTH) for one in self.parameters])))
+        return _one_of_equal(Signature(tuple([_with_effect(parameter, Effect.BOTH) for parameter in self.parameters])))
 
     def to_json(self) -> JSON:
         """The canonical form: a list of parameters."""

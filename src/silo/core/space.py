@@ -122,9 +122,9 @@ class Space:
             if names.count(name) > 1:
                 raise SpaceError(f"the axis {name!r} occurs twice in a space")
         count = math.prod(len(values) for _, values in self.axes)
-        for found, limit in ((count, MAX_COMBINATIONS), (len(self.points), MAX_POINTS)):
-            if found > limit:
-                raise SpaceError(f"a space of {found} points is too large; the limit is {limit}: shorten an axis")
+        for number, limit in ((count, MAX_COMBINATIONS), (len(self.points), MAX_POINTS)):
+            if number > limit:
+                raise SpaceError(f"a space of {number} points is too large; the limit is {limit}: shorten an axis")
         if count > MOST_LISTED:
             configs = self._drawn(count)
         else:
@@ -204,8 +204,8 @@ class Space:
             return self._configs
         chosen = self._filtered(self._configs, arguments)
         if not chosen:
-            given = ", ".join(f"{name}={value}" for name, value in arguments.items())
-            raise SpaceError(f"no config of the space satisfies its constraints for {given}: {self._written}")
+            argument_text = ", ".join(f"{name}={value}" for name, value in arguments.items())
+            raise SpaceError(f"no config of the space satisfies its constraints for {argument_text}: {self._written}")
         return chosen
 
     def for_call(
@@ -261,7 +261,7 @@ class Space:
                 for name, values in read_pairs(members["axes"], "the axes of a space")
             ),
             points=tuple(Config.from_json(point) for point in read_list(members["points"], "the points of a space")),
-            constraints=tuple(from_json(one) for one in read_list(members["constraints"], "constraints")),
+            constraints=tuple(from_json(item) for item in read_list(members["constraints"], "constraints")),
         )
 
     def _at(self, place: int) -> Config:
@@ -286,13 +286,13 @@ class Space:
             if len(tried) == _SURE and count <= MAX_POINTS and len(drawn) * count <= MOST_LISTED * _SURE:
                 # the constraints allow few configs, so all of them are listed
                 return self._filtered(_distinct(map(self._at, range(count))), {})
-            place = generator.randrange(count)
-            if place not in tried and place not in drawn:
-                config = self._at(place)
+            index = generator.randrange(count)
+            if index not in tried and index not in drawn:
+                config = self._at(index)
                 if satisfies(config, active, {}):
-                    drawn[place] = config
-            tried.add(place)
-        return tuple(drawn[place] for place in sorted(drawn, key=lambda place: (place != first, place)))
+                    drawn[index] = config
+            tried.add(index)
+        return tuple(drawn[index] for index in sorted(drawn, key=lambda place: (place != first, place)))
 
     def _filtered(self, configs: Sequence[Config], arguments: Mapping[str, Value]) -> tuple[Config, ...]:
         active = bound(self.constraints, arguments)

@@ -90,10 +90,10 @@ class Specialization(Persisted):
 
     @remembered
     def _facts_by_name(self) -> dict[str, frozenset[Fact]]:
-        found: dict[str, list[Fact]] = {}
+        facts_by_name: dict[str, list[Fact]] = {}
         for name, fact in self.facts:
-            found.setdefault(name, []).append(fact)
-        return {name: frozenset(facts) for name, facts in found.items()}
+            facts_by_name.setdefault(name, []).append(fact)
+        return {name: frozenset(facts) for name, facts in facts_by_name.items()}
 
     @property
     def constant_values(self) -> Mapping[str, Value]:
@@ -127,9 +127,9 @@ class Specialization(Persisted):
             return None
         from silo.core.extents import ExtentKind, HeldExtents, kind_of  # noqa: PLC0415  # few kernels have any
 
-        kinds = ((name, kind_of(one)) for name, one in self.extents)
-        found = tuple((name, kind) for name, kind in kinds if kind is ExtentKind.DYNAMIC)
-        return HeldExtents(found) if found else None
+        kinds = ((name, kind_of(extent)) for name, extent in self.extents)
+        dynamic = tuple((name, kind) for name, kind in kinds if kind is ExtentKind.DYNAMIC)
+        return HeldExtents(dynamic) if dynamic else None
 
     def with_constants(self, constants: Mapping[str, Value]) -> Specialization:
         """Returns the specialization with other constants."""
@@ -138,5 +138,5 @@ class Specialization(Persisted):
     def of_call(self) -> Specialization:
         """Returns the part that is known before a config is chosen: without grid and block shapes that configs set."""
         shaped = {name for name, fact in self.facts if fact is Fact.CONFIG_BLOCK}
-        kept = tuple(pair for pair in self.constants if pair[0] not in shaped)
-        return replace(self, constants=kept, grid=None)
+        own_constants = tuple(pair for pair in self.constants if pair[0] not in shaped)
+        return replace(self, constants=own_constants, grid=None)

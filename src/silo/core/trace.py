@@ -174,9 +174,9 @@ class Namespace:
             return Traced(ConfigValue(name))
         if name in DEVICE_FACTS:
             return Traced(DeviceFact(cast("str", name)))
-        known = ", ".join(self._members)
+        members = ", ".join(self._members)
         raise TraceError(
-            f"nothing is called {name!r} here; known: {known or 'no name'}, and device facts such as a.sm_count"
+            f"nothing is called {name!r} here; known: {members or 'no name'}, and device facts such as a.sm_count"
         )
 
     def __getattr__(self, name: str) -> object:
@@ -317,8 +317,8 @@ class Copier:
         if id(value) in _BY_IDENTITY:
             return _BY_IDENTITY[id(value)]
         library, name = _origin(value)
-        if name and (known := _meanings(library).get(name)) is not None:
-            return known
+        if name and (meaning := _meanings(library).get(name)) is not None:
+            return meaning
         if isinstance(value, types.ModuleType):
             root = value.__name__.partition(".")[0]
             return _ModuleProxy(value, self.replace) if root in ("math", "builtins") or _meanings(root) else value
@@ -397,7 +397,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _global_names(code: types.CodeType) -> frozenset[str]:
-    return frozenset(name for one in _codes(code) for name in one.co_names)
+    return frozenset(name for code in _codes(code) for name in code.co_names)
 
 
 def _refuse_identity_tests(code: types.CodeType) -> None:

@@ -403,18 +403,18 @@ def _refuse_floats(data: object) -> None:
     Fast, because first launches wait for it: most containers hold only plain values, and for those one C-level set
     operation replaces a loop. ``data`` must not contain itself.
     """
-    left: list[object] = [data]
-    while left:
-        one = left.pop()
-        if isinstance(one, float):
-            raise TypeError(f"canonical JSON holds no floats: {one!r}; encode it with value_to_json")
-        if isinstance(one, Mapping):
-            members = cast("Mapping[object, object]", one)
+    pending: list[object] = [data]
+    while pending:
+        element = pending.pop()
+        if isinstance(element, float):
+            raise TypeError(f"canonical JSON holds no floats: {element!r}; encode it with value_to_json")
+        if isinstance(element, Mapping):
+            members = cast("Mapping[object, object]", element)
             if not _STRINGS.issuperset(map(type, members)):
                 _refuse_keys(members)
             items = members.values()
-        elif isinstance(one, list | tuple):
-            items = cast("Sequence[object]", one)
+        elif isinstance(element, list | tuple):
+            items = cast("Sequence[object]", element)
         else:
             continue
         for item in items:
@@ -427,7 +427,7 @@ def _refuse_floats(data: object) -> None:
                     continue
             elif (kind is list or kind is tuple) and _PLAIN.issuperset(map(type, cast("Sequence[object]", item))):
                 continue
-            left.append(item)
+            pending.append(item)
 
 
 def _refuse_keys(members: Mapping[object, object]) -> None:
@@ -491,16 +491,16 @@ def _refuse_deep(text: bytes) -> None:
         return
     if b"\\" in text:
         text = _STRING.sub(b"", text)
-    left = text.translate(_BRACKETS, _OTHERS).replace(b'""', b"")
-    if b'"' in left:  # some strings contain brackets: remove all strings first
-        left = _STRING.sub(b"", text).translate(_BRACKETS, _OTHERS)
+    unmatched = text.translate(_BRACKETS, _OTHERS).replace(b'""', b"")
+    if b'"' in unmatched:  # some strings contain brackets: remove all strings first
+        unmatched = _STRING.sub(b"", text).translate(_BRACKETS, _OTHERS)
     # Remove empty containers repeatedly: each pass removes the innermost level.
     for _ in range(MAX_NESTING):
-        shorter = left.replace(b"[]", b"")
-        if len(shorter) == len(left):
+        shorter = unmatched.replace(b"[]", b"")
+        if len(shorter) == len(unmatched):
             return  # no nesting is left; if the text is not JSON, the parser reports it
-        left = shorter
-    if left:
+        unmatched = shorter
+    if unmatched:
         raise ValueError("JSON nested too deeply")
 
 

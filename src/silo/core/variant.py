@@ -54,11 +54,11 @@ class Variant(Persisted):
     @property
     def _constexprs(self) -> dict[str, Value]:
         """The values of constexpr parameters by name, including defaults."""
-        kinds = {one.name: one.kind for one in self.signature.parameters}
+        kinds = {parameter.name: parameter.kind for parameter in self.signature.parameters}
         defaults = {
-            one.name: one.default
-            for one in self.signature.parameters
-            if one.kind is ParameterKind.CONSTEXPR and not isinstance(one.default, NoDefault)
+            parameter.name: parameter.default
+            for parameter in self.signature.parameters
+            if parameter.kind is ParameterKind.CONSTEXPR and not isinstance(parameter.default, NoDefault)
         }
         values = {**dict(self.config.values), **self.specialization.constant_values}
         # Without descriptors: their constant is a block shape, not a constexpr.

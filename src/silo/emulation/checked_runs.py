@@ -206,8 +206,8 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
 
     def order_finding(self, difference: Difference, schedule: int) -> CheckFinding:
         """Returns the finding for the first byte of a result that differs between two orders of threads."""
-        what = "results that depend on the order in which threads run"
-        return self._reporter(schedule).result("race", what, self.memory.address(difference))
+        message = "results that depend on the order in which threads run"
+        return self._reporter(schedule).result("race", message, self.memory.address(difference))
 
     def results_finding(self, results: Contents) -> CheckFinding | None:
         """Returns the finding for a NaN computed from numbers, if the limits enable this check."""
@@ -228,21 +228,21 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
     def _new_nan(self, results: Contents) -> int:
         """Returns the address of the first element that the run changed from a number to NaN; 0 if there is none."""
         np = self._np
-        for one in self._copies.copies:
-            array = _floats(np, self._arguments[one.name])
-            region = self._region_of(one)
-            if region < 0 or array is None or one.name not in self._code.written:
+        for copy in self._copies.copies:
+            array = _floats(np, self._arguments[copy.name])
+            region = self._region_of(copy)
+            if region < 0 or array is None or copy.name not in self._code.written:
                 continue
             size = array.itemsize
-            offset = one.low - self.memory.starts[region]
-            count = (one.high - one.low) // size
+            offset = copy.low - self.memory.starts[region]
+            count = (copy.high - copy.low) // size
             if offset % size:
                 continue
             now = np.frombuffer(results[region], array, count, offset)
             was = np.frombuffer(self.memory.kept(region), array, count, offset)
-            made = np.isnan(now) & ~np.isnan(was)
-            if made.any():
-                return one.low + int(made.argmax()) * size
+            new_nan = np.isnan(now) & ~np.isnan(was)
+            if new_nan.any():
+                return copy.low + int(new_nan.argmax()) * size
         return 0
 
     # ---- one run
@@ -276,7 +276,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         addresses: Sequence[int | None] = (
             (ctypes.c_void_p * max(len(slots), 1)).from_address(params)[:] if slots else []
         )
-        self._areas = [(one.name, self._area(one)) for one in self._copies.copies]
+        self._areas = [(copy.name, self._area(copy)) for copy in self._copies.copies]
         last: tuple[int, int] | None = None
         for slot in slots:
             member = slot.member
@@ -448,16 +448,16 @@ def checked_runs(
     doubt = next(_doubts(log, file), None)
     if doubt is None:
         return CheckedRuns(ready, launch.layout, written, words, cooperative=launch.cooperative)
-    place, name = doubt
+    position, name = doubt
     nan, zero = (loaded(("-w", f"-ftrivial-auto-var-init={how}"))[0] for how in ("pattern", "zero"))
-    variable = CheckedVariable(place, name, (nan, zero))
+    variable = CheckedVariable(position, name, (nan, zero))
     return CheckedRuns(ready, launch.layout, written, words, variable, launch.cooperative)
 
 
 def _doubts(log: str, file: str) -> Iterator[tuple[str, str]]:
     """Yields place and name of each variable in clang's warnings ``file:line:column: warning: variable 'x' ...``."""
     for line in log.splitlines():
-        head, found, said = line.partition(": warning: variable '")
+        head, separator, rest = line.partition(": warning: variable '")
         name, _, column = head.rpartition(":")
-        if found and "uninitialized" in said and name.startswith(file) and column.isdigit():
-            yield name, said.partition("'")[0]
+        if separator and "uninitialized" in rest and name.startswith(file) and column.isdigit():
+            yield name, rest.partition("'")[0]

@@ -109,16 +109,16 @@ def choose_clang(requested: str | None, found: Mapping[str, str | None]) -> str:
     '/usr/bin/clang++-19'
     """
     if requested is not None:
-        place = found.get(requested)
-        if place is None:
+        path = found.get(requested)
+        if path is None:
             raise CompilerMissingError(
                 f"the clang {requested!r} was not found: correct SILO_CLANG, or unset it to use the best of "
                 f"clang++-{OLDEST} to clang++-{_NEWEST} and clang++"
             )
-        return place
+        return path
     for name in NAMES:
-        if (place := found.get(name)) is not None:
-            return place
+        if (path := found.get(name)) is not None:
+            return path
     raise CompilerMissingError(
         f"this kind of kernel runs on the CPU by clang {OLDEST} or later ({BEST} best), and none of "
         f"clang++-{BEST}, ..., clang++ is on PATH: install one (Debian, Ubuntu: apt-get install clang-{BEST}; Fedora: "
@@ -132,8 +132,8 @@ def major_version(version: str) -> int:
     >>> major_version("Debian clang version 19.1.7 (3+b1), Target: x86_64-pc-linux-gnu")
     19
     """
-    _, _, rest = version.partition("clang version ")
-    digits = rest.partition(".")[0]
+    _, _, after = version.partition("clang version ")
+    digits = after.partition(".")[0]
     return int(digits) if digits.isdigit() else 0
 
 
@@ -192,8 +192,8 @@ def stack_needed(log: str) -> int:
     >>> stack_needed("<stdin>:2:1: remark: 36008 stack bytes in function 'f'") - 36008 >= 8192
     True
     """
-    found = sum(int(line.split(_REMARK)[0].split()[-1]) for line in log.splitlines() if _REMARK in line)
-    return STACK if found + _CALLS <= STACK else -(-(found + _CALLS) // 4096) * 4096
+    stack_bytes = sum(int(line.split(_REMARK)[0].split()[-1]) for line in log.splitlines() if _REMARK in line)
+    return STACK if stack_bytes + _CALLS <= STACK else -(-(stack_bytes + _CALLS) // 4096) * 4096
 
 
 # ---- Precompiled headers of a kind's library, kept in the store ----
@@ -237,7 +237,11 @@ def precompiled_header(
         header: the header, in the folder of its kind.
         folders: other folders of headers. Their files' contents are part of the key, like those in the header's folder.
     """
-    parts = [clang.version, [*flags], [[str(one), _content(one)] for one in (header.parent, *folders, FOLDER)]]
+    parts = [
+        clang.version,
+        [*flags],
+        [[str(search_folder), _content(search_folder)] for search_folder in (header.parent, *folders, FOLDER)],
+    ]
     folder = settings().store_folder / "headers"
     path = folder / f"{digest('kernel-header/1', [header.name, *parts])}.pch"
     with _lock:

@@ -32,8 +32,8 @@ class EmulatedCompiler(abc.ABC):
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Accepts the kind's sources for a CPU level, if a suitable clang is installed."""
-        if not (taken := self.declaration.takes(source_kind, target)):
-            return taken
+        if not (accepted := self.declaration.takes(source_kind, target)):
+            return accepted
         try:
             self._check_level(target)
             clang = find_clang()
@@ -62,7 +62,7 @@ class EmulatedCompiler(abc.ABC):
         """Returns code that checks itself, from the job that is stored with an artifact."""
         del nan  # each launch passes this option in its limits
         require_text_consent(consent, text, launch, variant.signature, variant.kernel)
-        effects = {one.name: one.effect for one in variant.signature.parameters}
+        effects = {parameter.name: parameter.effect for parameter in variant.signature.parameters}
         try:
             job = CompileJob.from_json(parse_json(text.encode()))
             return self._checked(variant, job, effects)

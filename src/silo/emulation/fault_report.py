@@ -241,48 +241,48 @@ class FaultReporter:
 
     def _found(self, found: FoundFault) -> CheckFinding:
         kind = FoundKind(found.kind)
-        place = self._site(found.site)
+        location = self._site(found.site)
         does = "write" if found.write else "read"
         match kind:
             case FoundKind.BOUNDS:
                 owner, where = self._where(found.address, found.size)
                 access = f"{found.size} bytes: {where}"
-                return CheckFinding("out of bounds", f"a {does} out of bounds", (access,), owner, place)
+                return CheckFinding("out of bounds", f"a {does} out of bounds", (access,), owner, location)
             case FoundKind.READONLY:
                 owner, where = self._where(found.address, found.size)
-                return CheckFinding("read-only", "a write to memory that is read-only", (where,), owner, place)
+                return CheckFinding("read-only", "a write to memory that is read-only", (where,), owner, location)
             case FoundKind.UNINITIALIZED:
                 owner, where = self._where(found.address, found.size)
                 return CheckFinding(
-                    "uninitialized", "a read of memory that nothing was written to", (where,), owner, place
+                    "uninitialized", "a read of memory that nothing was written to", (where,), owner, location
                 )
             case FoundKind.RACE:
-                return self._race(found, place)
+                return self._race(found, location)
             case FoundKind.ENDLESS:
                 steps = f"The {self.words.group} took {self.steps} steps (turns of loops and accesses)"
                 waits = "a thread that waits for another without a barrier may wait for ever"
-                return CheckFinding("endless", "a loop that does not end", (f"{steps}; {waits}",), None, place)
+                return CheckFinding("endless", "a loop that does not end", (f"{steps}; {waits}",), None, location)
             case FoundKind.STACK_BOUNDS:
-                what = f"a {does} beyond a variable of the thread"
-                return CheckFinding("out of bounds", what, (f"{found.size} bytes",), None, place)
+                message = f"a {does} beyond a variable of the thread"
+                return CheckFinding("out of bounds", message, (f"{found.size} bytes",), None, location)
             case FoundKind.GLOBAL_BOUNDS:
-                what = f"a {does} beyond a constant"
-                return CheckFinding("out of bounds", what, (f"{found.size} bytes",), None, place)
+                message = f"a {does} beyond a constant"
+                return CheckFinding("out of bounds", message, (f"{found.size} bytes",), None, location)
             case FoundKind.SCOPE:
-                what = f"a {does} of a variable that lives no more"
+                message = f"a {does} of a variable that lives no more"
                 why = "A pointer outlived the block that declares what it points to"
-                return CheckFinding("out of bounds", what, (why,), None, place)
+                return CheckFinding("out of bounds", message, (why,), None, location)
             case FoundKind.INDEX:
                 name = (found.array_type or b"").decode(errors="replace").strip("'")
-                what = f"the index {found.index} of an array that is {name}"
-                return CheckFinding("out of bounds", what, place=self._line(found.file, found.line))
+                message = f"the index {found.index} of an array that is {name}"
+                return CheckFinding("out of bounds", message, place=self._line(found.file, found.line))
             case _:
                 other = self._thread(found.other_thread)
                 lanes = self.words.lanes
                 elsewhere = f"{found.index} live threads of the {lanes} are elsewhere, thread {other} among them"
                 access = f"{elsewhere}: what they would hand over is undefined"
-                what = "an operation between lanes in divergent flow"
-                return CheckFinding("divergence", what, (access,), place=self._line(found.file, found.line))
+                message = "an operation between lanes in divergent flow"
+                return CheckFinding("divergence", message, (access,), place=self._line(found.file, found.line))
 
     def _race(self, found: FoundFault, place: str) -> CheckFinding:
         owner, where = self._where(found.address, found.size)
@@ -294,36 +294,38 @@ class FaultReporter:
             advice = f"and nothing orders {self.words.group}s"
         else:
             advice = "and no barrier of that memory lies between"
-        there = self._site(found.other_site)
-        said = f"{capital(other)} {did} there{f' at {there}' if there else ''}, {advice}"
-        return CheckFinding("race", f"a {does} that races with another thread's", (capital(where), said), owner, place)
+        other_location = self._site(found.other_site)
+        description = f"{capital(other)} {did} there{f' at {other_location}' if other_location else ''}, {advice}"
+        return CheckFinding(
+            "race", f"a {does} that races with another thread's", (capital(where), description), owner, place
+        )
 
     def _suspect(self, suspect: ReadSuspect, address: int | None) -> CheckFinding:
-        place = self._site(suspect.site)
+        location = self._site(suspect.site)
         details: list[str] = []
         if suspect.area == _ON_STACK:
-            what, owner = "a read of a variable that nothing was written to", None
+            message, owner = "a read of a variable that nothing was written to", None
         else:
-            what = f"a read of {self.words.memory} that nothing was written to"
+            message = f"a read of {self.words.memory} that nothing was written to"
             owner, where = self._where(suspect.address, suspect.size)
             details.append(where)
         if address is not None:
             name, where = self._where(address, 1)
             owner = owner or name
             details.append(f"A result depends on it: {where}")
-        return CheckFinding("uninitialized", what, tuple(details), owner, place)
+        return CheckFinding("uninitialized", message, tuple(details), owner, location)
 
     # ---- faults found by the runtime
 
     def _fault(self, fault: ThreadFault) -> CheckFinding:
         """Returns the finding for a runtime fault's text: a place, a description, and the thread in brackets."""
         text = self.check.text.decode(errors="replace")
-        place, found, description = text.partition(": ")
-        if not found:
-            place, description = "", text
+        location, separator, description = text.partition(": ")
+        if not separator:
+            location, description = "", text
         details = self._waiting() if fault is ThreadFault.BARRIER_MISSED else ()
         kind = self.words.memory if fault is ThreadFault.GROUP_MEMORY else _FAULTS[fault]
-        return CheckFinding(kind, description.rpartition(" (thread ")[0] or description, details, None, place)
+        return CheckFinding(kind, description.rpartition(" (thread ")[0] or description, details, None, location)
 
     def _waiting(self) -> tuple[str, ...]:
         check = self.check
@@ -339,7 +341,8 @@ class FaultReporter:
         """Returns the array that contains an address, or the nearest one, and the place in that array."""
         check = self.check
         areas = [
-            Allocation(one.name, one.low, one.high, one.address, f"{one.high - one.low} bytes") for one in self.copies
+            Allocation(copy.name, copy.low, copy.high, copy.address, f"{copy.high - copy.low} bytes")
+            for copy in self.copies
         ]
         for index in range(check.group_array_count):
             array = check.group_arrays[index]
@@ -351,8 +354,8 @@ class FaultReporter:
             areas.append(Allocation(name, array.low, array.low + array.bytes, array.low, words))
         if not areas:
             return None, f"address {address:#x}, which lies in no array"
-        one = nearest(areas, address)
-        return one.name, place_in(one, address, size)
+        area = nearest(areas, address)
+        return area.name, place_in(area, address, size)
 
     def _site(self, site: int) -> str:
         file, line = self.lines.place(site)

@@ -141,8 +141,8 @@ def _own_name(mangled: str) -> str:
         match = _LENGTH_AND_NAME.match(mangled, start)
         if match is None or (start and mangled[start - 1].isdigit()):
             continue
-        rest = match[2][int(match[1]) :]
-        if int(match[1]) <= len(match[2]) and re.fullmatch(r"(?:_\d+|__\d+_)?", rest):
+        name = match[2][int(match[1]) :]
+        if int(match[1]) <= len(match[2]) and re.fullmatch(r"(?:_\d+|__\d+_)?", name):
             return match[2][: int(match[1])]
     return mangled
 

@@ -46,25 +46,27 @@ class TextSource(abc.ABC):
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """Returns the typed signature of one call, and its constants. Raises ArgumentError."""
-        if unknown := [one for one in arguments if one not in self.signature.names]:
-            known = ", ".join(self.signature.names)
-            raise ArgumentError(f"{self.name} has no parameter {', '.join(unknown)}; it takes {known}")
+        if unknown := [argument for argument in arguments if argument not in self.signature.names]:
+            names = ", ".join(self.signature.names)
+            raise ArgumentError(f"{self.name} has no parameter {', '.join(unknown)}; it takes {names}")
         parameters: list[Parameter] = []
         constants: list[tuple[str, Value]] = []
-        for one in self.signature.parameters:
-            argument = arguments.get(one.name)
-            if one.kind is ParameterKind.CONSTEXPR:
+        for parameter in self.signature.parameters:
+            argument = arguments.get(parameter.name)
+            if parameter.kind is ParameterKind.CONSTEXPR:
                 if argument is not None:
                     if argument.is_pointer:
-                        raise ArgumentError(f"{self.name}: {one.name} is a constant, so it takes a value, not an array")
-                    constants.append((one.name, argument.value))
-                parameters.append(one)
+                        raise ArgumentError(
+                            f"{self.name}: {parameter.name} is a constant, so it takes a value, not an array"
+                        )
+                    constants.append((parameter.name, argument.value))
+                parameters.append(parameter)
             elif argument is None:
-                raise ArgumentError(f"{self.name}: the argument {one.name} is missing")
+                raise ArgumentError(f"{self.name}: the argument {parameter.name} is missing")
             else:
-                parameters.append(self._typed(one, argument))
+                parameters.append(self._typed(parameter, argument))
                 if argument.block_shape:
-                    constants.append((one.name, argument.block_shape))
+                    constants.append((parameter.name, argument.block_shape))
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
     @abc.abstractmethod

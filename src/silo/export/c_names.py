@@ -31,7 +31,10 @@ def identifier(text: str) -> str:
     >>> identifier("add"), identifier("Norm.forward"), identifier("class"), identifier("2d"), identifier("größe")
     ('add', 'Norm_forward', 'class_', 'n2d', 'gr_f6_dfe')
     """
-    plain = "".join(one if one.isascii() and (one.isalnum() or one == "_") else _spelled(one) for one in text)
+    plain = "".join(
+        character if character.isascii() and (character.isalnum() or character == "_") else _spelled(character)
+        for character in text
+    )
     # C and C++ reserve names with two underscores in a row or with an underscore in front.
     plain = re.sub("_+", "_", plain).lstrip("_")
     if not plain or plain[0].isdigit():
@@ -67,10 +70,10 @@ class Names:
         >>> names.give("queue"), names.give("a.b"), names.give("a_b")
         ('queue_2', 'a_b', 'a_b_2')
         """
-        name = wanted = identifier(text)
+        name = base_name = identifier(text)
         number = 2
         while name in self._taken:
-            name = f"{wanted.rstrip('_')}_{number}"
+            name = f"{base_name.rstrip('_')}_{number}"
             number += 1
         self._taken.add(name)
         return name
@@ -120,5 +123,5 @@ def comment_text(text: str) -> str:
     ends * / here\nand ? ?/ \xe9
     """
     line = text.encode("ascii", "backslashreplace").decode().replace("\r", "").replace("\n", "n")
-    line = "".join(one if " " <= one <= "~" else f"\\x{ord(one):02x}" for one in line)
+    line = "".join(character if " " <= character <= "~" else f"\\x{ord(character):02x}" for character in line)
     return line.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?").rstrip("\\")

@@ -53,8 +53,8 @@ class _Spelled:
 
 
 def _spell(library: ExportedLibrary, function: ExportedFunction) -> list[_Spelled]:
-    extra = Names([one.name for one in function.parameters] + ["queue", "grid", "error"])
-    return [_spelled(library, function, one, extra) for one in function.parameters]
+    extra = Names([parameter.name for parameter in function.parameters] + ["queue", "grid", "error"])
+    return [_spelled(library, function, parameter, extra) for parameter in function.parameters]
 
 
 def _spelled(library: ExportedLibrary, function: ExportedFunction, one: Taken, extra: Names) -> _Spelled:
@@ -84,13 +84,13 @@ def _spelled(library: ExportedLibrary, function: ExportedFunction, one: Taken, e
     else:
         block, flags = extra.give(f"{name}_block"), extra.give(f"{name}_flags")
         declared = (pointer, *extents, ("const int64_t *", block), ("unsigned ", flags))
-        given = f"{block} != NULL ? {block} : usual_{name}" if one.block else block
-        argument = f"described({name}, {code}, {one.rank}, {shape}, {strides}, {given}, {flags})"
+        block_argument = f"{block} != NULL ? {block} : usual_{name}" if one.block else block
+        argument = f"described({name}, {code}, {one.rank}, {shape}, {strides}, {block_argument}, {flags})"
     return _Spelled(declared, f"{name} != NULL ? {argument} : silo_none()" if one.nullable else argument)
 
 
 def _c_parameters(library: ExportedLibrary, function: ExportedFunction) -> list[str]:
-    own = [f"{type_}{name}" for one in _spell(library, function) for type_, name in one.declared]
+    own = [f"{type_}{name}" for spelled in _spell(library, function) for type_, name in spelled.declared]
     grid = [] if function.has_grid else ["const int64_t grid[3]"]
     return ["const silo_queue *queue", *grid, *own, "silo_error *error"]
 
@@ -155,11 +155,14 @@ def c_source(library: ExportedLibrary, head: str) -> str:
 
 def _definition(library: ExportedLibrary, function: ExportedFunction, suffix: tuple[str, ...], action: str) -> str:
     spelled = _spell(library, function)
-    arguments = ",\n".join(f"        {one.argument}" for one in spelled) or "        silo_absent_argument()"
+    arguments = (
+        ",\n".join(f"        {spelled_argument.argument}" for spelled_argument in spelled)
+        or "        silo_absent_argument()"
+    )
     usual = "".join(
-        f"    static const int64_t usual_{one.name}[] = {{{', '.join(map(str, one.block))}}};\n"
-        for one in function.parameters
-        if one.role is ParameterRole.DESCRIPTOR and one.block
+        f"    static const int64_t usual_{parameter.name}[] = {{{', '.join(map(str, parameter.block))}}};\n"
+        for parameter in function.parameters
+        if parameter.role is ParameterRole.DESCRIPTOR and parameter.block
     )
     head = folded(f"int {joined(library.name, function.c_name, *suffix)}", _c_parameters(library, function), " {\n")
     grid = "NULL" if function.has_grid else "grid"
@@ -214,16 +217,16 @@ def _cpp_default(function: ExportedFunction, one: Taken) -> str:
     if one.role is ParameterRole.POINTER:
         return "nullptr"
     if one.role is ParameterRole.CHOICE:
-        held = next(c.name for c in one.choices if type(c.value) is type(default) and c.value == default)
-        return f"{function.name}_{one.name}::{held}"
+        choice_name = next(c.name for c in one.choices if type(c.value) is type(default) and c.value == default)
+        return f"{function.name}_{one.name}::{choice_name}"
     return number(float(default) if one.role is ParameterRole.FLOAT and isinstance(default, int) else default)
 
 
 def _cpp_parameters(function: ExportedFunction) -> list[str]:
-    given = [parameter for parameter in function.parameters if parameter.is_given]
+    given_parameters = [parameter for parameter in function.parameters if parameter.is_given]
     declarations: list[str] = []
     optional = True  # C++ allows a default only if all following parameters have a default too
-    for parameter in reversed(given):
+    for parameter in reversed(given_parameters):
         optional = (
             optional
             and not isinstance(parameter.default, NoDefault)
@@ -246,10 +249,10 @@ def cpp_header(library: ExportedLibrary) -> str:
             NAMESPACE=library.namespace,
         ),
     ]
-    for function, one in enumerations(library):
-        rows = "".join(f"    {choice.name} = {at},\n" for at, choice in enumerate(one.choices))
-        parts.append(f"/// {comment_text(one.called)} of {comment_text(function.kernel)}.\n")
-        parts.append(f"enum class {function.name}_{one.name} : int {{\n{rows}}};\n\n")
+    for function, choice_parameter in enumerations(library):
+        rows = "".join(f"    {choice.name} = {at},\n" for at, choice in enumerate(choice_parameter.choices))
+        parts.append(f"/// {comment_text(choice_parameter.called)} of {comment_text(function.kernel)}.\n")
+        parts.append(f"enum class {function.name}_{choice_parameter.name} : int {{\n{rows}}};\n\n")
     for function in library.functions:
         parts += [described(library, function), *_cpp_overloads(library, function, ())]
     parts.append("/// Load all that a call needs, and launch nothing.\nnamespace warmup {\n\n")
@@ -264,7 +267,7 @@ def cpp_header(library: ExportedLibrary) -> str:
 def _cpp_overloads(library: ExportedLibrary, function: ExportedFunction, suffix: tuple[str, ...]) -> list[str]:
     parameters = _cpp_parameters(function)
     grid = [] if function.has_grid else ["dimensions"]
-    arguments = [_cpp_argument(library, function, one) for one in function.parameters if one.is_given]
+    arguments = [_cpp_argument(library, function, parameter) for parameter in function.parameters if parameter.is_given]
     dimensions = "" if function.has_grid else "    const std::int64_t dimensions[3] = {grid.x, grid.y, grid.z};\n"
     # The C function is called by its unique name: a C++ overload's name would also find overloads outside of `warmup`,
     # by argument-dependent lookup.
@@ -307,15 +310,16 @@ def selftest_source(library: ExportedLibrary) -> str:
         )
     ]
     rows = "".join(
-        f"    {{{string_literal(one.kernel)}, {string_literal(one.label)}, "
-        f"{'nullptr' if one.left_out else one.name}, {string_literal(one.left_out) if one.left_out else 'nullptr'}}},\n"
-        for one in tests
+        f"    {{{string_literal(test.kernel)}, {string_literal(test.label)}, "
+        f"{'nullptr' if test.left_out else test.name}, "
+        f"{string_literal(test.left_out) if test.left_out else 'nullptr'}}},\n"
+        for test in tests
     )
     return filled(
         "selftest.cpp.in",
         ORIGIN=comment_text(library.origin),
         NAME=library.name,
-        CASES="".join(one.text for one in tests),
+        CASES="".join(test.text for test in tests),
         ROWS=rows or '    {"", "no cases", nullptr, "the bundle has none"},\n',
     )
 
@@ -325,7 +329,9 @@ class _LeftOutError(Exception):
 
 
 def _test(library: ExportedLibrary, kernel: str, case: CaseRecipe, name: str) -> _Test:
-    function = next((one for one in library.functions if one.kernel == kernel and one.takes(case)), None)
+    function = next(
+        (function for function in library.functions if function.kernel == kernel and function.takes(case)), None
+    )
     if function is None:
         return _Test(kernel, case.label, name, "", "no function takes arguments of its types")
     if case.config:
@@ -351,7 +357,11 @@ def _text(library: ExportedLibrary, function: ExportedFunction, case: CaseRecipe
     for argument, recipe in case.arguments:
         if isinstance(recipe, AliasRecipe):
             arrays[argument] = arrays[recipe.name]
-    words = [_argument(library, function, one, recipes, arrays, lines) for one in function.parameters if one.is_given]
+    words = [
+        _argument(library, function, parameter, recipes, arrays, lines)
+        for parameter in function.parameters
+        if parameter.is_given
+    ]
     grid = [] if function.has_grid else [_grid(function, case)]
     lines.append(f"{library.namespace}::{function.name}({', '.join(['where.queue', *grid, *words])});")
     lines.append("std::size_t wrong = 0;")
@@ -410,8 +420,8 @@ def _argument(
     value = recipe.value if isinstance(recipe, ScalarRecipe) else one.default
     if one.called not in arrays:
         if one.role is ParameterRole.CHOICE:
-            held = (c.name for c in one.choices if type(c.value) is type(value) and c.value == value)
-            return f"{library.namespace}::{function.name}_{one.name}::{next(held)}"
+            choice_name = (c.name for c in one.choices if type(c.value) is type(value) and c.value == value)
+            return f"{library.namespace}::{function.name}_{one.name}::{next(choice_name)}"
         if value is None:
             return "nullptr"
         assert not isinstance(value, NoDefault)
@@ -440,16 +450,16 @@ def _grid(function: ExportedFunction, case: CaseRecipe) -> str:
     """Returns the grid of a case. It must be the same with every config that a call may get."""
     if case.grid is None:
         raise _LeftOutError("neither the bundle nor the case says its grid")
-    values = {name: one.value for name, one in case.arguments if isinstance(one, ScalarRecipe)}
+    values = {name: recipe.value for name, recipe in case.arguments if isinstance(recipe, ScalarRecipe)}
     grids: set[tuple[int, ...]] = set()
     for variant in function.variants:
         config = {**variant.config.as_dict(), **variant.specialization.constant_values}
         arrays = _arrays(case)
         bindings = Bindings(
             values={**config, **values},
-            shapes={name: one.shape for name, one in arrays.items()},
-            strides={name: one.element_strides for name, one in arrays.items()},
-            itemsizes={name: one.dtype.itemsize for name, one in arrays.items()},
+            shapes={name: array.shape for name, array in arrays.items()},
+            strides={name: array.element_strides for name, array in arrays.items()},
+            itemsizes={name: array.dtype.itemsize for name, array in arrays.items()},
             config=config,
         )
         try:
@@ -464,9 +474,9 @@ def _grid(function: ExportedFunction, case: CaseRecipe) -> str:
 
 def _arrays(case: CaseRecipe) -> dict[str, ArrayRecipe]:
     return {
-        name: one.array if isinstance(one, DescriptorRecipe) else one
-        for name, one in case.arguments
-        if isinstance(one, ArrayRecipe | DescriptorRecipe)
+        name: recipe.array if isinstance(recipe, DescriptorRecipe) else recipe
+        for name, recipe in case.arguments
+        if isinstance(recipe, ArrayRecipe | DescriptorRecipe)
     }
 
 

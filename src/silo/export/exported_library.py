@@ -64,7 +64,7 @@ class ExportedLibrary:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of the kernels, each once."""
-        return tuple(dict.fromkeys(one.kernel for one in self.functions))
+        return tuple(dict.fromkeys(function.kernel for function in self.functions))
 
 
 def element_type(dtype: DType | None) -> str:
@@ -113,9 +113,9 @@ def enumerations(library: ExportedLibrary) -> list[tuple[ExportedFunction, Taken
     """Returns the constants that become enums, once for each kernel: all signatures of a kernel have the same."""
     constants: dict[tuple[str, str], tuple[ExportedFunction, Taken]] = {}
     for function in library.functions:
-        for one in function.parameters:
-            if one.role is ParameterRole.CHOICE:
-                constants.setdefault((function.name, one.name), (function, one))
+        for parameter in function.parameters:
+            if parameter.role is ParameterRole.CHOICE:
+                constants.setdefault((function.name, parameter.name), (function, parameter))
     return list(constants.values())
 
 
@@ -143,19 +143,23 @@ def described(library: ExportedLibrary, function: ExportedFunction) -> str:
     renamed = "" if function.name == function.kernel else f' (called "{function.kernel}" in the bundle)'
     lines = [f"Launch {function.kernel}{renamed}.", ""]
     shapes = _shapes(library.cases.get(function.kernel, ()), function)
-    lines += [_parameter_line(one, shapes.get(one.called, "")) for one in function.parameters if one.is_given]
+    lines += [
+        _parameter_line(parameter, shapes.get(parameter.called, ""))
+        for parameter in function.parameters
+        if parameter.is_given
+    ]
     if not function.has_grid:
         lines.append("grid: the programs along x, y and z; the bundle declares none.")
     targets = ", ".join(map(str, function.targets))
-    configs = dict.fromkeys(str(one.config) for one in function.variants)
+    configs = dict.fromkeys(str(variant.config) for variant in function.variants)
     lines += ["", f"Code for {targets}.", f"Configs held: {_listed(configs, '; ')}."]
     return comment(lines)
 
 
 def _listed(items: Iterable[str], between: str = ", ") -> str:
-    found = list(items)
-    more = f"{between}and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return between.join(found[:_SHOWN]) + more
+    words = list(items)
+    more = f"{between}and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    return between.join(words[:_SHOWN]) + more
 
 
 def _parameter_line(one: Taken, shapes: str) -> str:
@@ -173,9 +177,9 @@ def _parameter_line(one: Taken, shapes: str) -> str:
         null = "; null for None" if one.nullable else ""
         return f"{name}: {one.dtype or 'any type'}{noun}{example}{block}; {effect}{null}."
     if one.role is ParameterRole.CHOICE:
-        return f"{name}: a constant; there is code for {_listed(one.name for one in one.choices)}."
-    held = f"; there is code for {_listed(str(choice.value) for choice in one.choices)}" if one.choices else ""
-    return f"{name}: {one.role.value}{' constant' if one.choices else ''}{example}{held}."
+        return f"{name}: a constant; there is code for {_listed(choice.name for choice in one.choices)}."
+    choices_text = f"; there is code for {_listed(str(choice.value) for choice in one.choices)}" if one.choices else ""
+    return f"{name}: {one.role.value}{' constant' if one.choices else ''}{example}{choices_text}."
 
 
 def _shapes(cases: Sequence[CaseRecipe], function: ExportedFunction) -> dict[str, str]:
@@ -235,25 +239,25 @@ class ExportedPlan:
 
 def plans_of(plans: Iterable[RecordedPlan], kernels: Sequence[BundleKernel]) -> tuple[ExportedPlan, ...]:
     """Returns the plans of an export, in order."""
-    named = {kernel.name: kernel for kernel in kernels}
-    return tuple(ExportedPlan(plan, frozenset(_written(plan, named))) for plan in plans)
+    kernels_by_name = {kernel.name: kernel for kernel in kernels}
+    return tuple(ExportedPlan(plan, frozenset(_written(plan, kernels_by_name))) for plan in plans)
 
 
 def _written(plan: RecordedPlan, kernels: Mapping[str, BundleKernel]) -> Iterable[str]:
     for form in plan.forms:
         for launch in form.launches:
             writes = _writes(kernels[launch.kernel])
-            for one in launch.arguments:
-                if one.source is Source.GIVEN and one.parameter in writes:
-                    yield str(one.what)
+            for argument in launch.arguments:
+                if argument.source is Source.GIVEN and argument.parameter in writes:
+                    yield str(argument.what)
 
 
 def _writes(kernel: BundleKernel) -> set[str]:
     """Returns the parameters that some variant writes through, or whose effect is unknown."""
     return {
         parameter.name
-        for one in kernel.variants
-        for parameter in one.artifact.variant.signature.parameters
+        for variant in kernel.variants
+        for parameter in variant.artifact.variant.signature.parameters
         if parameter.effect is not Effect.READ
     }
 
@@ -263,7 +267,7 @@ def plan_classes(name: str, plans: Sequence[ExportedPlan]) -> str:
     if not plans:
         return ""
     names = Names()
-    classes = "".join(_class(name, one, names.give(one.plan.name)) for one in plans)
+    classes = "".join(_class(name, plan, names.give(plan.plan.name)) for plan in plans)
     return (
         "/// Plans of the bundle: the launches of a step as one, with other arguments each time. One thread\n"
         "/// at a time uses a plan. A call throws silo::error with SILO_ERROR_NO_VARIANT where the plan was\n"
@@ -279,13 +283,13 @@ def _class(name: str, one: ExportedPlan, called: str) -> str:
         f"class {called} : public silo::plan {{\n  public:\n",
         f"    explicit {called}(const silo::queue &queue) : silo::plan(opened(queue)) {{}}\n\n",
     ]
-    seen: set[tuple[str, ...]] = set()
+    signatures: set[tuple[str, ...]] = set()
     for form in one.plan.forms:
         types = tuple(
             _type(one, name, argument) for name, argument in zip(one.plan.parameters, form.arguments, strict=True)
         )
-        if types not in seen:
-            seen.add(types)
+        if types not in signatures:
+            signatures.add(types)
             text.append(_operator(one, form, types))
     text += [
         "  private:\n    static silo_plan *opened(const silo::queue &queue) {\n",
@@ -310,9 +314,9 @@ def _wrapped(text: str, width: int = 92) -> list[str]:
 
 def _operator(one: ExportedPlan, form: RecordedForm, types: Sequence[str]) -> str:
     names = Names(["stream", "arguments", "call"])
-    given = [names.give(parameter) for parameter in one.plan.parameters]
-    parameters = [f"{type_}{name}" for type_, name in zip(types, given, strict=True)]
-    arguments = [_argument(argument, name) for argument, name in zip(form.arguments, given, strict=True)]
+    parameter_names = [names.give(parameter) for parameter in one.plan.parameters]
+    parameters = [f"{type_}{name}" for type_, name in zip(types, parameter_names, strict=True)]
+    arguments = [_argument(argument, name) for argument, name in zip(form.arguments, parameter_names, strict=True)]
     rows = "".join(f"            {row},\n" for row in arguments) or "            silo_absent_argument(),\n"
     return (
         folded("    void operator()", [*parameters, "void *stream = nullptr"], " {\n")

@@ -105,12 +105,16 @@ class ExportedFunction:
     @property
     def targets(self) -> tuple[Target, ...]:
         """The targets that the function has code for."""
-        return tuple(dict.fromkeys(one.target for one in self.variants))
+        return tuple(dict.fromkeys(variant.target for variant in self.variants))
 
     def takes(self, case: CaseRecipe) -> bool:
         """Returns whether a case's arguments have the types of this function."""
-        given = dict(case.arguments)
-        return all(_fits(one, _behind(given, one.called)) for one in self.parameters if one.is_given)
+        arguments = dict(case.arguments)
+        return all(
+            _fits(parameter, _behind(arguments, parameter.called))
+            for parameter in self.parameters
+            if parameter.is_given
+        )
 
 
 def _behind(given: Mapping[str, ArgumentRecipe], name: str) -> ArgumentRecipe | None:
@@ -172,8 +176,8 @@ def _functions(kernel: BundleKernel, name: str, cases: Sequence[CaseRecipe]) -> 
             _kind(parameter, variant, shaped, frozenset(constants)) for parameter in variant.signature.parameters
         )
         groups.setdefault(kinds, []).append(variant)
-    taken = Names(["queue", "grid", "error"])
-    names = {parameter.name: taken.give(parameter.name) for parameter in kernel.signature.parameters}
+    own_names = Names(["queue", "grid", "error"])
+    names = {parameter.name: own_names.give(parameter.name) for parameter in kernel.signature.parameters}
     functions: list[ExportedFunction] = []
     for kinds, (served_variants, nullable) in _merged(groups).items():
         parameters = tuple(
@@ -193,8 +197,8 @@ def _shaped(kernel: BundleKernel, variants: Iterable[Variant]) -> frozenset[str]
     """Returns the arguments whose shapes or strides the grid, a derived constant or the choice of code depends on."""
     nodes = (*(kernel.grid or ()), *(node for _, node in kernel.derived))
     read = {leaf.argument for node in nodes for leaf in leaves(node) if isinstance(leaf, Extent | Stride)}
-    held = {name for one in variants for name, _ in one.specialization.extents}
-    return frozenset(read | held | {*kernel.contiguous})
+    shaped_names = {name for variant in variants for name, _ in variant.specialization.extents}
+    return frozenset(read | shaped_names | {*kernel.contiguous})
 
 
 def _constants(
@@ -202,17 +206,17 @@ def _constants(
 ) -> dict[str, tuple[Value, ...]]:
     """Returns the constants that callers pass, each with the values that code exists for."""
     derived = {name for name, _ in kernel.derived}
-    set_by_config = {*kernel.config_names, *(name for one in variants for name, _ in one.config.values)}
+    set_by_config = {*kernel.config_names, *(name for variant in variants for name, _ in variant.config.values)}
     constants: dict[str, tuple[Value, ...]] = {}
     for parameter in kernel.signature.parameters:
         name = parameter.name
         if name in derived or name in set_by_config:
             continue
         values_of_code = [
-            one.specialization.constant_values[name]
-            for one in variants
-            if name in one.specialization.constant_values
-            and one.signature[name].kind not in (ParameterKind.DESCRIPTOR, *_SCALARS)
+            variant.specialization.constant_values[name]
+            for variant in variants
+            if name in variant.specialization.constant_values
+            and variant.signature[name].kind not in (ParameterKind.DESCRIPTOR, *_SCALARS)
         ]
         if not values_of_code:
             continue
@@ -228,8 +232,8 @@ def _constants(
         strange = [value for value in values if isinstance(value, composed) or _is_big(value)]
         if strange or any(isinstance(value, str) and "\0" in value for value in values):
             is_tuple = bool(strange) and isinstance(strange[0], tuple)
-            what = "a tuple" if is_tuple else "a function, a layout, or a number beyond 64 bits"
-            raise _refused(kernel, f"its constant {name} is {what}, which no C program can give")
+            reason = "a tuple" if is_tuple else "a function, a layout, or a number beyond 64 bits"
+            raise _refused(kernel, f"its constant {name} is {reason}, which no C program can give")
         constants[name] = tuple(values)
     return constants
 
@@ -276,7 +280,11 @@ def _merged(
     for kinds, variants in groups.items():
         wider = [other for other in groups if other != kinds and all(map(_covers, other, kinds))]
         # The widest of the wider groups: those that no other wider group covers.
-        tops = [one for one in wider if not any(other != one and all(map(_covers, other, one)) for other in wider)]
+        tops = [
+            candidate
+            for candidate in wider
+            if not any(other != candidate and all(map(_covers, other, candidate)) for other in wider)
+        ]
         for top in tops or [kinds]:
             served, nullable = merged.get(top, ([], frozenset[int]()))
             nulls = frozenset(at for at, (mine, its) in enumerate(zip(kinds, top, strict=True)) if mine != its)
@@ -298,9 +306,9 @@ def _taken(
     null: bool,
 ) -> Taken:
     role, dtype, rank = kind
-    typed = [one.signature[parameter.name] for one in variants]
+    typed = [variant.signature[parameter.name] for variant in variants]
     if role in _POINTING:
-        typed = [one for one in typed if one.dtype == dtype]
+        typed = [entry for entry in typed if entry.dtype == dtype]
     values = constants.get(parameter.name, ())
     if role is ParameterRole.CHOICE:
         role = _NUMBERS.get(type(values[0]), role) if len({type(value) for value in values}) == 1 else role
@@ -311,8 +319,8 @@ def _taken(
         name=name,
         role=role,
         dtype=dtype,
-        reads=any(one.effect.reads for one in typed),
-        writes=any(one.effect.writes for one in typed),
+        reads=any(entry.effect.reads for entry in typed),
+        writes=any(entry.effect.writes for entry in typed),
         nullable=null,
         rank=rank,
         block=_one_block(parameter.name, variants) if role is ParameterRole.DESCRIPTOR else (),
@@ -326,8 +334,10 @@ def _one_block(name: str, variants: Sequence[Variant]) -> tuple[int, ...]:
 
     It may be omitted if all code has the same block shape, or if the config sets it regardless of the caller's.
     """
-    blocks = {block for one in variants if isinstance(block := one.specialization.constant_values.get(name), tuple)}
-    if all(Fact.CONFIG_BLOCK in one.specialization.facts_of(name) for one in variants):
+    blocks = {
+        block for variant in variants if isinstance(block := variant.specialization.constant_values.get(name), tuple)
+    }
+    if all(Fact.CONFIG_BLOCK in variant.specialization.facts_of(name) for variant in variants):
         blocks = {min(blocks, key=value_sort_key)}
     (block, *others) = blocks or {()}
     return () if others else tuple(size for size in block if isinstance(size, int))
@@ -342,8 +352,8 @@ def _default(
     if role in _POINTING:
         return default if null and default is None else NO_DEFAULT
     if role is ParameterRole.CHOICE:
-        held = any(type(one.value) is type(default) and one.value == default for one in choices)
-        return default if held else NO_DEFAULT
+        is_listed = any(type(choice.value) is type(default) and choice.value == default for choice in choices)
+        return default if is_listed else NO_DEFAULT
     fits = {
         ParameterRole.INTEGER: type(default) is int and not _is_big(default),
         ParameterRole.FLOAT: type(default) in (int, float),

@@ -105,48 +105,50 @@ class ExportedOperation:
 def operations_of(functions: Sequence[ExportedFunction]) -> tuple[ExportedOperation, ...]:
     """Returns an operation for each kernel, made from its functions for all of its dtypes, in order."""
     by_kernel: dict[str, list[ExportedFunction]] = {}
-    for one in functions:
-        by_kernel.setdefault(one.kernel, []).append(one)
-    return tuple(_operation(at, found) for at, found in enumerate(by_kernel.values()))
+    for function in functions:
+        by_kernel.setdefault(function.kernel, []).append(function)
+    return tuple(_operation(at, operation_functions) for at, operation_functions in enumerate(by_kernel.values()))
 
 
 def _operation(at: int, functions: Sequence[ExportedFunction]) -> ExportedOperation:
     first = functions[0]
     name = f"{first.name}_" if first.name in _TAKEN or iskeyword(first.name) else first.name
     names = Names(["grid", "self", f"_{name}"])
-    columns = zip(*(one.parameters for one in functions), strict=True)
+    columns = zip(*(function.parameters for function in functions), strict=True)
     arguments = [
-        _argument(place, column, names)
-        for place, column in enumerate(columns)
-        if any(one.role is not ParameterRole.LEFT for one in column)
+        _argument(position, column, names)
+        for position, column in enumerate(columns)
+        if any(parameter.role is not ParameterRole.LEFT for parameter in column)
     ]
     arguments = tuple(
-        replace(one, block=names.give(f"{one.name}_block")) if one.given is OperationArgument.DESCRIPTOR else one
-        for one in arguments
+        replace(argument, block=names.give(f"{argument.name}_block"))
+        if argument.given is OperationArgument.DESCRIPTOR
+        else argument
+        for argument in arguments
     )
-    return ExportedOperation(first.kernel, name, at, arguments, all(one.has_grid for one in functions))
+    return ExportedOperation(first.kernel, name, at, arguments, all(function.has_grid for function in functions))
 
 
 def _argument(place: int, column: Sequence[Taken], names: Names) -> GivenArgument:
     called = column[0].called
     kinds = set[OperationArgument]()
     values: list[Value] = []
-    for taken in column:
-        if taken.role is ParameterRole.CHOICE:
-            values += [choice.value for choice in taken.choices]
-        elif taken.role is not ParameterRole.LEFT:
-            kinds.add(_OF_ROLE[taken.role])
+    for parameter in column:
+        if parameter.role is ParameterRole.CHOICE:
+            values += [choice.value for choice in parameter.choices]
+        elif parameter.role is not ParameterRole.LEFT:
+            kinds.add(_OF_ROLE[parameter.role])
     kinds |= {_OF_TYPE[type(value)] for value in values if value is not None}
-    nullable = any(taken.nullable or taken.role is ParameterRole.NULL for taken in column) or None in values
-    defaults = {type(taken.default): taken.default for taken in column}
+    nullable = any(parameter.nullable or parameter.role is ParameterRole.NULL for parameter in column) or None in values
+    defaults = {type(parameter.default): parameter.default for parameter in column}
     return GivenArgument(
         called=called,
         name=names.give(f"{called}_" if iskeyword(called) else called),
         place=place,
         given=kinds.pop() if len(kinds) == 1 else OperationArgument.ANY,
         optional=nullable,
-        writes=any(taken.writes for taken in column if taken.dtype is not None),
-        dtypes=tuple(_unique(taken.dtype for taken in column if taken.dtype is not None)),
+        writes=any(parameter.writes for parameter in column if parameter.dtype is not None),
+        dtypes=tuple(_unique(parameter.dtype for parameter in column if parameter.dtype is not None)),
         values=tuple(_unique(values)),
         default=column[0].default if len(defaults) == 1 else NO_DEFAULT,
     )
@@ -154,9 +156,9 @@ def _argument(place: int, column: Sequence[Taken], names: Names) -> GivenArgumen
 
 def _unique(values: Iterable[T]) -> list[T]:
     unique: list[T] = []
-    for one in values:
-        if not any(type(other) is type(one) and identity_of(other) == identity_of(one) for other in unique):
-            unique.append(one)
+    for value in values:
+        if not any(type(other) is type(value) and identity_of(other) == identity_of(value) for other in unique):
+            unique.append(value)
     return unique
 
 
@@ -258,12 +260,13 @@ def torch_source(name: str, operations: Sequence[ExportedOperation]) -> str:
     Raises:
         BundleError: an argument has a type that torch lacks.
     """
-    tables = "".join(_table(name, one) for one in operations)
-    defined = "".join(f"    m.def({string_literal(schema(one))});\n" for one in operations)
-    made = "".join(
-        f"    m.impl({string_literal(one.name)}, silo_torch::boxed<{one.name}_operation>);\n" for one in operations
+    tables = "".join(_table(name, operation) for operation in operations)
+    defined = "".join(f"    m.def({string_literal(schema(operation))});\n" for operation in operations)
+    definitions = "".join(
+        f"    m.impl({string_literal(operation.name)}, silo_torch::boxed<{operation.name}_operation>);\n"
+        for operation in operations
     )
-    kinds = "".join(f"\nSTABLE_TORCH_LIBRARY_IMPL({name}, {kind}, m) {{\n{made}}}\n" for kind in ("CPU", "CUDA"))
+    kinds = "".join(f"\nSTABLE_TORCH_LIBRARY_IMPL({name}, {kind}, m) {{\n{definitions}}}\n" for kind in ("CPU", "CUDA"))
     library = f"\nSTABLE_TORCH_LIBRARY_FRAGMENT({name}, m) {{\n{defined}}}\n"
     return f"{_HEAD.format(name=name)}{tables}\n}} // namespace\n{library}{kinds}"
 
@@ -271,9 +274,9 @@ def torch_source(name: str, operations: Sequence[ExportedOperation]) -> str:
 def _table(name: str, operation: ExportedOperation) -> str:
     table = f"{operation.name}_parameters" if operation.arguments else "nullptr"
     rows = "".join(
-        f"    {{{string_literal(one.called)}, {one.place}, given::{one.given.value}, "
-        f"{str(one.optional).lower()}, {str(one.writes).lower()}}},\n"
-        for one in operation.arguments
+        f"    {{{string_literal(argument.called)}, {argument.place}, given::{argument.given.value}, "
+        f"{str(argument.optional).lower()}, {str(argument.writes).lower()}}},\n"
+        for argument in operation.arguments
     )
     parameters = f"const silo_torch::parameter {table}[] = {{\n{rows}}};\n" if rows else ""
     return (
@@ -311,14 +314,15 @@ const struct silo_framework *{name}_framework(void) {{
 def frameworks_source(name: str, operations: Sequence[ExportedOperation]) -> str:
     """Generates ``NAME_frameworks.c``. ``name`` is the name of the exported library."""
     parts = [_TVM_FFI_HEAD.format(name=name, first=operations[0].name if operations else "")]
-    return "".join([*parts, *(_function(name, one) for one in operations)])
+    return "".join([*parts, *(_function(name, operation) for operation in operations)])
 
 
 def _function(name: str, operation: ExportedOperation) -> str:
     table = f"{operation.name}_parameters" if operation.arguments else "NULL"
     rows = "".join(
-        f"    {{{string_literal(one.called)}, {one.place}, {_KINDS.get(one.given, 'SILO_FRAMEWORK_VALUE')}}},\n"
-        for one in operation.arguments
+        f"    {{{string_literal(argument.called)}, {argument.place}, "
+        f"{_KINDS.get(argument.given, 'SILO_FRAMEWORK_VALUE')}}},\n"
+        for argument in operation.arguments
     )
     parameters = f"static const struct silo_framework_parameter {table}[] = {{\n{rows}}};\n" if rows else ""
     return (

@@ -87,7 +87,7 @@ class Differences:
             "is missing": self.missing,
             "belongs to an earlier export": self.superfluous,
         }
-        return tuple(sorted(f"{name} {what}" for what, names in words.items() for name in names))
+        return tuple(sorted(f"{name} {change}" for change, names in words.items() for name in names))
 
 
 def read_record(folder: Path) -> FolderRecord | None:
@@ -116,10 +116,10 @@ def _parsed(text: bytes) -> FolderRecord:
     options, files = members["options"], members["files"]
     if members["schema"] != _SCHEMA or not isinstance(options, Mapping) or not isinstance(files, Mapping):
         raise ValueError("it is of another schema")
-    named = {name: digest for name, digest in files.items() if isinstance(digest, str) and _is_inside(name)}
-    if len(named) != len(files):
+    digests = {name: digest for name, digest in files.items() if isinstance(digest, str) and _is_inside(name)}
+    if len(digests) != len(files):
         raise ValueError("it names files outside of the folder")
-    return FolderRecord(options, named)
+    return FolderRecord(options, digests)
 
 
 def _is_inside(name: str) -> bool:
@@ -137,9 +137,9 @@ def compare_folder(folder: Path, files: Mapping[str, bytes]) -> Differences:
     recorded: Mapping[str, str] = {} if record is None else record.files
     differences: dict[str, list[str]] = {}
     for name in sorted({*files, *recorded}):
-        wanted = _digest(files[name]) if name in files else None
+        wanted_digest = _digest(files[name]) if name in files else None
         digest = _held(folder / name)
-        if digest == wanted:
+        if digest == wanted_digest:
             continue
         if digest is None:
             kind = "missing"
@@ -148,7 +148,7 @@ def compare_folder(folder: Path, files: Mapping[str, bytes]) -> Differences:
         elif digest != recorded[name]:
             kind = "edited"
         else:
-            kind = "stale" if wanted is not None else "superfluous"
+            kind = "stale" if wanted_digest is not None else "superfluous"
         differences.setdefault(kind, []).append(name)
     return Differences(**{kind: tuple(names) for kind, names in differences.items()})
 
@@ -273,10 +273,10 @@ def framework_files(library: ExportedLibrary, *, torch: bool) -> dict[str, bytes
         texts[f"{name}_torch.cpp"] = torch_source(name, operations)
         cmake += filled("torch.cmake.in", NAME=name)
     texts["CMakeLists.txt"] = cmake
-    held = native_sources("frameworks", "framework.h")
-    sources = {file: held[file] for file in (*_SHARED, *(_TORCH if torch else ()))}
-    made = {file: text.encode() for file, text in texts.items()}
-    return {f"frameworks/{file}": data for file, data in {**sources, **made}.items()}
+    headers = native_sources("frameworks", "framework.h")
+    sources = {file: headers[file] for file in (*_SHARED, *(_TORCH if torch else ()))}
+    encoded = {file: text.encode() for file, text in texts.items()}
+    return {f"frameworks/{file}": data for file, data in {**sources, **encoded}.items()}
 
 
 _OWN_HEADERS = ("elements.h", "silo.hpp")
@@ -311,8 +311,8 @@ def namespace_of(asked: str | None, path: Path) -> str:
         BundleError: the request is not a valid namespace.
     """
     if asked is None:
-        made = identifier(path.name.partition(".")[0])
-        return f"k_{made}" if made.startswith("silo") else made
+        namespace = identifier(path.name.partition(".")[0])
+        return f"k_{namespace}" if namespace.startswith("silo") else namespace
     parts = asked.split("::")
     if any(identifier(part) != part for part in parts) or parts[0].startswith("silo"):
         raise BundleError(
@@ -336,14 +336,14 @@ def export_files(
         "example.cpp": _example(library),
         "silo/embed/embed.c": filled("embed.c"),
         **{f"silo/{header}": filled(header) for header in _OWN_HEADERS},
-        **{_place(one): _cpu_text(library, one) for one in sources},
+        **{_place(source): _cpu_text(library, source) for source in sources},
     }
     if tests:
         texts |= {"tests/selftest.cpp": selftest_source(library), "tests/selftest.hpp": filled("selftest.hpp")}
     core = {f"silo/{file}": data for file, data in native_sources("core", "silo.h").items()}
     frameworks = framework_files(library, torch=torch)
-    made = {file: text.encode() for file, text in texts.items()}
-    return {**core, "silo/LICENSE": licence(), **frameworks, **made, f"{name}.silo": bundle}
+    encoded = {file: text.encode() for file, text in texts.items()}
+    return {**core, "silo/LICENSE": licence(), **frameworks, **encoded, f"{name}.silo": bundle}
 
 
 # -- CPU code that is compiled into the program ------------------------------------------------------------------------
@@ -370,16 +370,18 @@ def _cpu_text(library: ExportedLibrary, one: CpuSource) -> str:
 def _head(library: ExportedLibrary, size: int, sources: Sequence[CpuSource]) -> str:
     declared, rows = "", ""
     if sources:
-        entries = [(_machine(one), f"extern compiled_entry {_function(library, one)};\n") for one in sources]
+        entries = [(_machine(source), f"extern compiled_entry {_function(library, source)};\n") for source in sources]
         table = [
-            (_machine(one), f'    {{"{one.sha256}",\n     "{one.entry}", {_function(library, one)}}},\n')
-            for one in sources
+            (_machine(source), f'    {{"{source.sha256}",\n     "{source.entry}", {_function(library, source)}}},\n')
+            for source in sources
         ]
         declared = filled("compiled.c.in", ENTRIES=_for_machines(entries), TABLE=_for_machines(table))
         rows = "    linked.compiled = compiled;\n    linked.compiled_count = sizeof compiled / sizeof compiled[0] - 1;"
     kernels = "".join(f"    {string_literal(kernel)},\n" for kernel in library.kernels)
     described = any(
-        one.role is ParameterRole.DESCRIPTOR for function in library.functions for one in function.parameters
+        parameter.role is ParameterRole.DESCRIPTOR
+        for function in library.functions
+        for parameter in function.parameters
     )
     return filled(
         "library.c.in",
@@ -407,17 +409,17 @@ def _for_machines(lines: Sequence[tuple[str, str]]) -> str:
 
 
 def _by_level(sources: Sequence[CpuSource]) -> dict[tuple[str, tuple[str, ...]], list[CpuSource]]:
-    found: dict[tuple[str, tuple[str, ...]], list[CpuSource]] = {}
-    for one in sources:
-        found.setdefault((one.level, one.flags), []).append(one)
-    return found
+    sources_by_level: dict[tuple[str, tuple[str, ...]], list[CpuSource]] = {}
+    for source in sources:
+        sources_by_level.setdefault((source.level, source.flags), []).append(source)
+    return sources_by_level
 
 
 def _cmake(library: ExportedLibrary, sources: Sequence[CpuSource], *, tests: bool) -> str:
     parts: list[str] = []
     for (_, flags), own in _by_level(sources).items():
         machine = "x86_64|AMD64" if own[0].is_x86 else "aarch64|arm64"
-        files = "".join(f"\n      {_place(one)}" for one in own)
+        files = "".join(f"\n      {_place(source)}" for source in own)
         parts.append(
             f'if(CMAKE_SYSTEM_PROCESSOR MATCHES "^({machine})$")\n  set(@NAME@_cpu_sources{files})\n'
             "  target_sources(@NAME@ PRIVATE ${@NAME@_cpu_sources})\n"
@@ -441,17 +443,17 @@ def _cmake(library: ExportedLibrary, sources: Sequence[CpuSource], *, tests: boo
 def _readme(library: ExportedLibrary, sources: Sequence[CpuSource], *, tests: bool) -> str:
     commands = ["cc -std=c11 -D_GNU_SOURCE -O2 -ffp-contract=off -c silo/*.c", f"cc -std=c11 -O2 -c {library.name}.c"]
     for (level, flags), own in _by_level(sources).items():
-        alone = len({one.flags for one in sources if one.level == level}) == 1
+        alone = len({source.flags for source in sources if source.level == level}) == 1
         files = f"cpu/{level}/*.c" if alone else " ".join(map(_place, own))
         commands.append(f"cc {' '.join(flags)} -w -c {files}")
     files = "| `cpu/` | the C text of the code for CPUs, compiled into the program |\n" if sources else ""
     if tests:
         files += "| `tests/` | a self-test: the cases of the kernels, with the values that are expected |\n"
     kernels = "".join(
-        f"| {_cell(kernel)} | {', '.join(f'`{joined(library.name, one.c_name)}`' for one in own)} | "
-        f"{', '.join(dict.fromkeys(str(target) for one in own for target in one.targets))} |\n"
+        f"| {_cell(kernel)} | {', '.join(f'`{joined(library.name, own_function.c_name)}`' for own_function in own)} | "
+        f"{', '.join(dict.fromkeys(str(target) for own_function in own for target in own_function.targets))} |\n"
         for kernel in library.kernels
-        for own in [[one for one in library.functions if one.kernel == kernel]]
+        for own in [[function for function in library.functions if function.kernel == kernel]]
     )
     return filled(
         "README.md.in",
@@ -513,8 +515,8 @@ def _example_call(library: ExportedLibrary, function: ExportedFunction) -> list[
                 words.append(f"{parameter.name}.data()")
                 shown = parameter.name if parameter.writes and not shown else shown
             elif parameter.role is ParameterRole.CHOICE:
-                held = (c.name for c in parameter.choices if type(c.value) is type(value) and c.value == value)
-                words.append(f"{library.namespace}::{function.name}_{parameter.name}::{next(held)}")
+                choice_name = (c.name for c in parameter.choices if type(c.value) is type(value) and c.value == value)
+                words.append(f"{library.namespace}::{function.name}_{parameter.name}::{next(choice_name)}")
             elif value is None or isinstance(value, NoDefault):
                 return []
             else:

@@ -117,13 +117,13 @@ def platform_tag(libraries: Iterable[Needs]) -> str:
     >>> platform_tag([Needs("aarch64", ("libc.so.6", "libtorch_cpu.so"), ("GLIBC_2.17",))])
     'linux_aarch64'
     """
-    found = tuple(libraries)
-    (machine,) = {one.machine for one in found}
-    named = {name for one in found for name in one.libraries if not name.startswith(_LOADERS)}
-    versions = [version for one in found for version in one.versions]
+    found_needs = tuple(libraries)
+    (machine,) = {need.machine for need in found_needs}
+    system_libraries = {name for need in found_needs for name in need.libraries if not name.startswith(_LOADERS)}
+    versions = [version for need in found_needs for version in need.versions]
     numbers = [version.removeprefix("GLIBC_") for version in versions if version.startswith("GLIBC_")]
     numbered = all(part.isdecimal() for number in numbers for part in number.split("."))
-    if named - _GLIBC or not numbers or not numbered or len(numbers) < len(versions):
+    if system_libraries - _GLIBC or not numbers or not numbered or len(numbers) < len(versions):
         return f"linux_{machine}"
     needed = max(tuple(map(int, number.split("."))) for number in numbers)
     major, minor = max(needed, _OLDEST)[:2]
@@ -225,17 +225,17 @@ def package_files(
 
     ``name`` is the name of the exported library. With ``torch``, the package calls torch's operators too.
     """
-    names = [one.name for one in operations]
+    names = [operation.name for operation in operations]
     head = _HEAD.format(
         torch=", torch tensors through its operators" if torch else ", torch tensors too",
         package=package,
-        exported=", ".join(f'"{one}"' for one in sorted([*names, "functions", "operators"])),
+        exported=", ".join(f'"{operation_name}"' for operation_name in sorted([*names, "functions", "operators"])),
         version=version,
         name=name,
         operators=tuple(names) if torch else (),
         first=names[0] if names else "",
     )
-    text = "".join([head, *(_function(one) for one in operations)])
+    text = "".join([head, *(_function(operation) for operation in operations)])
     calls = (files("silo.export") / "templates" / "package_calls.py").read_bytes()
     return {f"{package}/__init__.py": text.encode(), f"{package}/_calls.py": calls}
 
@@ -245,14 +245,20 @@ def _function(operation: ExportedOperation) -> str:
     free = len(arguments)
     while free > 0 and _default(arguments[free - 1]) is not None:
         free -= 1
-    words = [one.name if at < free else f"{one.name}={_default(one)}" for at, one in enumerate(arguments)]
-    described = [(at, one.block) for at, one in enumerate(arguments) if one.block]
+    words = [
+        argument.name if at < free else f"{argument.name}={_default(argument)}" for at, argument in enumerate(arguments)
+    ]
+    described = [(at, argument.block) for at, argument in enumerate(arguments) if argument.block]
     words += ["*", *(f"{block}=None" for _, block in described), "grid=None"]
-    tensors = [at for at, one in enumerate(arguments) if one.given is OperationArgument.TENSOR and not one.optional]
-    written = tuple(at for at, one in enumerate(arguments) if one.writes)
-    passed = ", ".join(one.name for one in arguments) + ("," if len(arguments) == 1 else "")
+    tensors = [
+        at
+        for at, argument in enumerate(arguments)
+        if argument.given is OperationArgument.TENSOR and not argument.optional
+    ]
+    written = tuple(at for at, argument in enumerate(arguments) if argument.writes)
+    passed = ", ".join(argument.name for argument in arguments) + ("," if len(arguments) == 1 else "")
     blocks = ", ".join(f'"{block}": ({at}, {block})' for at, block in described)
-    lines = [f"    {one.name}: {_words(one)}" for one in arguments]
+    lines = [f"    {argument.name}: {_words(argument)}" for argument in arguments]
     grid = "the number of programs along each axis" + ("; its own where it is left out" if operation.has_grid else "")
     return (
         f"\n\n_{operation.name} = Kernel(_LIBRARY, {operation.name!r}, {tensors[0] if tensors else -1}, {written!r})\n"
@@ -273,10 +279,10 @@ def _default(argument: GivenArgument) -> str | None:
 
 
 def _words(argument: GivenArgument) -> str:
-    dtypes = " or ".join(str(one) for one in argument.dtypes)
+    dtypes = " or ".join(str(dtype) for dtype in argument.dtypes)
     parts = [f"{dtypes} {_WORDS[argument.given]}".strip()]
     if argument.values and argument.given in (OperationArgument.TEXT, OperationArgument.ANY, OperationArgument.INTEGER):
-        parts.append("one of " + ", ".join(sorted(repr(one) for one in argument.values if one is not None)))
+        parts.append("one of " + ", ".join(sorted(repr(value) for value in argument.values if value is not None)))
     if argument.optional:
         parts.append("or None")
     if argument.writes:
@@ -331,11 +337,11 @@ def write_wheel(
 
     ``modules`` are files by path; ``libraries`` are put into the package's folder; ``texts`` are licences by name.
     """
-    tag = f"py3-none-{platform_tag(needs_of(one) for one in libraries)}"
+    tag = f"py3-none-{platform_tag(needs_of(library) for library in libraries)}"
     info = f"{package.module}-{package.version}.dist-info"
     files = {
         **modules,
-        **{f"{package.module}/{one.name}": one.read_bytes() for one in libraries},
+        **{f"{package.module}/{library.name}": library.read_bytes() for library in libraries},
         **{f"{info}/licenses/{name}": text for name, text in (texts or {}).items()},
         f"{info}/METADATA": _metadata(package, torch=torch).encode(),
         f"{info}/WHEEL": (

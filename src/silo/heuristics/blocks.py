@@ -129,8 +129,8 @@ def pointwise_config(
     blocks = {dimension: min(size, hints[dimension]) for dimension, size in zip(hints, wanted, strict=True)}
     aim = _aim(math.prod(wanted), hints)
     for dimension, limit in zip(blocks, MAX_GRID, strict=False):
-        most = min(hints[dimension], max_block(dimension, target))
-        while blocks[dimension] < most and (
+        largest = min(hints[dimension], max_block(dimension, target))
+        while blocks[dimension] < largest and (
             blocks[dimension] * limit < hints[dimension] or math.prod(blocks.values()) < aim
         ):
             blocks[dimension] *= 2
@@ -192,8 +192,8 @@ def reduction_config(
         # Four elements for each thread. If rows are contiguous, a block holds few rows, so only their length is
         # counted.
         num_warps = (r if reduction_hint is ReductionHint.INNER else math.prod(blocks.values())) // 128
-    most = 16 if r <= 8192 else 32
-    warps = clamp_warps(num_warps, target, most=most, least=min_warps, register_intensive=register_intensive)
+    most_warps = 16 if r <= 8192 else 32
+    warps = clamp_warps(num_warps, target, most=most_warps, least=min_warps, register_intensive=register_intensive)
     grown = grow_for_grid(hints["x"], blocks["x"], warps, target)
     if isinstance(grown, Rejected):
         return grown
@@ -253,8 +253,8 @@ def _spread(r: int, hints: SizeHints, target: TargetFacts) -> dict[str, int] | R
         blocks[dimension] = min(hints[dimension], max_block(dimension, target), elements_left)
         elements_left //= blocks[dimension]
     if elements_left > 1:
-        held = " x ".join(f"{name}={size}" for name, size in blocks.items())
-        return Rejected(f"{r} reduced elements do not fit one block; {held} is the most")
+        blocks_text = " x ".join(f"{name}={size}" for name, size in blocks.items())
+        return Rejected(f"{r} reduced elements do not fit one block; {blocks_text} is the most")
     return {dimension: blocks[dimension] for dimension in hints.reduced}
 
 

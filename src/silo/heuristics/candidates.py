@@ -72,14 +72,14 @@ def grow_for_grid(hint: int, block: int, warps: int, target: TargetFacts) -> int
     (programs x warps x lanes) of all programs.
     """
     per_program = warps * target.warp_size if target.is_hip else 1
-    limit, most = MAX_GRID[0], max_block("x", target)
-    while -(-hint // block) * per_program > limit and block < hint and block < most:
+    limit, largest = MAX_GRID[0], max_block("x", target)
+    while -(-hint // block) * per_program > limit and block < hint and block < largest:
         block *= 2
     programs = -(-hint // block)
     if programs * per_program > limit:
-        what = "threads" if target.is_hip else "programs"
+        unit = "threads" if target.is_hip else "programs"
         return Rejected(
-            f"x={hint} in blocks of {block} asks for {programs * per_program} {what}, and {target} allows {limit}: "
+            f"x={hint} in blocks of {block} asks for {programs * per_program} {unit}, and {target} allows {limit}: "
             "give the kernel a y dimension"
         )
     return block
@@ -88,12 +88,12 @@ def grow_for_grid(hint: int, block: int, warps: int, target: TargetFacts) -> int
 def allowed(blocks: Mapping[str, int], hints: SizeHints, target: TargetFacts) -> Decision:
     """Returns whether the block sizes of all dimensions are within every limit."""
     for dimension, block in blocks.items():
-        most = max_block(dimension, target)
+        largest = max_block(dimension, target)
         name = block_name(dimension)
-        if block > most:
-            return Rejected(f"{name}={block} is above {most}")
-        if block < 1 or most % block:
-            return Rejected(f"{name}={block} does not divide {most}")
+        if block > largest:
+            return Rejected(f"{name}={block} is above {largest}")
+        if block < 1 or largest % block:
+            return Rejected(f"{name}={block} does not divide {largest}")
         if hints[dimension] == 1 and block != 1:
             return Rejected(f"{name}={block} for a dimension of one element")
     count = math.prod(blocks.values())
@@ -157,10 +157,12 @@ class Candidates(Sequence[HeuristicCandidate]):
         renamed: list[HeuristicCandidate] = []
         for candidate in self.found:
             members = candidate.config.as_dict()
-            kept = {name: names.get(name, name) for name in members if names.get(name, name)}
-            if len(set(kept.values())) < len(kept):
-                raise SpaceError(f"two blocks of {candidate.config} would have one name: {', '.join(kept.values())}")
-            renamed.append(replace(candidate, config=Config.of({kept[name]: members[name] for name in kept})))
+            new_names = {name: names.get(name, name) for name in members if names.get(name, name)}
+            if len(set(new_names.values())) < len(new_names):
+                raise SpaceError(
+                    f"two blocks of {candidate.config} would have one name: {', '.join(new_names.values())}"
+                )
+            renamed.append(replace(candidate, config=Config.of({new_names[name]: members[name] for name in new_names})))
         return replace(self, found=_distinct(renamed))
 
     def for_target(self, target: TargetFacts) -> Candidates:
@@ -169,8 +171,11 @@ class Candidates(Sequence[HeuristicCandidate]):
             return self
         own = options_for_targets(target.kind)
         reduced = [
-            replace(one, config=Config(one.config.values, tuple(o for o in one.config.options if o[0] in own)))
-            for one in self.found
+            replace(
+                candidate,
+                config=Config(candidate.config.values, tuple(o for o in candidate.config.options if o[0] in own)),
+            )
+            for candidate in self.found
         ]
         return replace(self, found=_distinct(reduced))
 
@@ -252,26 +257,26 @@ def descriptor_filter(
     have ``whole_row`` elements, has no block sizes of reduced dimensions, so their minimums do not count. Raises
     SpaceError if a minimum is for a block that the configs lack, or exceeds the largest block.
     """
-    least = {
+    minimums = {
         name: minimum for name, minimum in facts.descriptor_minimums.items() if not (whole_row and name.startswith("R"))
     }
-    if not least:
+    if not minimums:
         return candidates
     first = candidates[0]
-    unknown = [name for name in least if name not in first.config.as_dict()]
+    unknown = [name for name in minimums if name not in first.config.as_dict()]
     if unknown:
         raise SpaceError(
             f"descriptors ask for a least {', '.join(unknown)}, and the {candidates.kind} heuristic sets "
             f"{', '.join(first.config.as_dict())}"
         )
-    _check_minimums(least, target, whole_row)
+    _check_minimums(minimums, target, whole_row)
     draft = Draft(candidates.kind)
-    raised = {**_blocks(first.config), **{n: max(m, _number(first.config, n)) for n, m in least.items()}}
+    raised = {**_blocks(first.config), **{n: max(m, _number(first.config, n)) for n, m in minimums.items()}}
     while math.prod(raised.values()) * max(whole_row, 1) > MAX_ELEMENTS:
-        raised[max(raised, key=lambda name: raised[name] // least.get(name, 1))] //= 2
+        raised[max(raised, key=lambda name: raised[name] // minimums.get(name, 1))] //= 2
     draft.add(changed(first.config, **raised), f"{first.reason}; raised to what descriptors ask at least")
     for candidate in candidates:
-        short = [f"{name} below {m}" for name, m in least.items() if _number(candidate.config, name) < m]
+        short = [f"{name} below {m}" for name, m in minimums.items() if _number(candidate.config, name) < m]
         if short:
             draft.reject(candidate, f"descriptors cannot have {', '.join(short)}")
         else:
@@ -289,9 +294,13 @@ def deterministic_filter(candidates: Candidates, facts: KernelFacts, effort: Tun
     if not effort.one_order or len(candidates) == 1:
         return candidates
     remaining = list(candidates)
-    remaining = [one for one in remaining if not 0 <= _number(one.config, "R0_BLOCK") <= 4] or remaining
+    remaining = [
+        kept_candidate for kept_candidate in remaining if not 0 <= _number(kept_candidate.config, "R0_BLOCK") <= 4
+    ] or remaining
     if not facts.contiguous_reduction:
-        remaining = [one for one in remaining if _number(one.config, "XBLOCK") != 1] or remaining
+        remaining = [
+            kept_candidate for kept_candidate in remaining if _number(kept_candidate.config, "XBLOCK") != 1
+        ] or remaining
     for name in ("R0_BLOCK", "num_warps", "XBLOCK"):
         if len(remaining) > 1:
             remaining = _second_largest(remaining, lambda one, name=name: _number(one.config, name))
@@ -307,8 +316,8 @@ def deterministic_filter(candidates: Candidates, facts: KernelFacts, effort: Tun
 def _second_largest(
     candidates: list[HeuristicCandidate], size: Callable[[HeuristicCandidate], int]
 ) -> list[HeuristicCandidate]:
-    sizes = sorted({size(one) for one in candidates})
-    return [one for one in candidates if size(one) == sizes[-2]] if len(sizes) > 1 else candidates
+    sizes = sorted({size(candidate) for candidate in candidates})
+    return [candidate for candidate in candidates if size(candidate) == sizes[-2]] if len(sizes) > 1 else candidates
 
 
 def enforce_minimums(

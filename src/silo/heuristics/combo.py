@@ -117,14 +117,14 @@ def combo(
         raise SpaceError("a combo without sub-kernels has no config")
     facts_of_target = TargetFacts.of(target)
     candidates = [_HEURISTICS[kernel.kind](facts_of_target, kernel.hints, kernel.facts, effort) for kernel in kernels]
-    first = [made[0].config.as_dict() for made in candidates]
+    first = [candidate[0].config.as_dict() for candidate in candidates]
     naming = _Naming(kernels, names)
     members: dict[str, Value] = {}
     for index, config in enumerate(first):
         members |= naming.members(config, index)
-    launches = dict.fromkeys(_launch(one.config) for made in candidates for one in made)
-    warps = max(_launch(made[0].config)[0] for made in candidates)
-    stages = max(_launch(made[0].config)[1] for made in candidates)
+    launches = dict.fromkeys(_launch(sub_config.config) for candidate in candidates for sub_config in candidate)
+    warps = max(_launch(candidate[0].config)[0] for candidate in candidates)
+    stages = max(_launch(candidate[0].config)[1] for candidate in candidates)
     launches.setdefault((warps, stages))
     if facts_of_target.kind == "cpu":
         launches.clear()
@@ -138,13 +138,13 @@ def combo(
         for dimension in naming.own(first[index], index)
     }
     base = Config.of(members)
-    choices = [tuple(one.config for one in group.configs) for group in groups]
+    choices = [tuple(config.config for config in group.configs) for group in groups]
     if launches:
         choices.append(tuple(Config.of(num_warps=warps, num_stages=stages) for warps, stages in launches))
     steps = list(_steps(kernels, ordered, limits, naming))
     if launches:
-        most = _MOST_THREADS // facts_of_target.warp_size
-        steps.append(Steps(("num_warps",), tuple(1 << power for power in range(most.bit_length()))))
+        max_warps = _MOST_THREADS // facts_of_target.warp_size
+        steps.append(Steps(("num_warps",), tuple(1 << power for power in range(max_warps.bit_length()))))
     return ComboLayout(
         base=HeuristicCandidate(base, "each sub-kernel's first blocks, the most warps and stages of any"),
         groups=groups,
@@ -248,9 +248,9 @@ def _steps(
 def _sizes(kernel: SubKernel, dimension: str, limit: int) -> tuple[int, ...]:
     """Returns the values to try for a block size: powers of two from the smallest allowed to ``limit``."""
     facts = kernel.facts
-    least = facts.min_rblock if is_reduction(dimension) else facts.min_xblock if dimension == "x" else 1
-    least = max(least, facts.descriptor_minimums.get(block_name(dimension), 1))
-    return tuple(1 << power for power in range(limit.bit_length()) if 1 << power >= least)
+    minimum = facts.min_rblock if is_reduction(dimension) else facts.min_xblock if dimension == "x" else 1
+    minimum = max(minimum, facts.descriptor_minimums.get(block_name(dimension), 1))
+    return tuple(1 << power for power in range(limit.bit_length()) if 1 << power >= minimum)
 
 
 def _fitting(kernels: Sequence[SubKernel], first: Sequence[Mapping[str, Value]], naming: _Naming) -> Iterator[Node]:
@@ -290,9 +290,11 @@ class ComboSpace:
         constants = frozenset(p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR)
         parts = tuple(BoundSpace(kernel, part, part.size_nodes(kernel, signature), ()) for part in self.parts)
         rows = tuple((number, _row_name(part, number, constants)) for number, part in enumerate(self.parts))
-        made = BoundCombo(kernel, self, parts, constants, tuple(row for row in rows if row[1]), tuple(constraints))
-        check_blocks(kernel, self.kind, made.blocks, signature)
-        return made
+        bound_combo = BoundCombo(
+            kernel, self, parts, constants, tuple(row for row in rows if row[1]), tuple(constraints)
+        )
+        check_blocks(kernel, self.kind, bound_combo.blocks, signature)
+        return bound_combo
 
 
 def _row_name(part: HeuristicSpace, number: int, constants: frozenset[str]) -> str:
@@ -354,8 +356,8 @@ class BoundCombo:
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> GroupedSpace:
         """Returns the space of one call. Raises SpaceError if the constraints exclude every config."""
         sizes = [part.hints(values) for part in self.parts]
-        made = self._space(self.plan(target, device, values), sizes)
-        return made.constrained(self.constraints, self.reads) if self.constraints else made
+        space = self._space(self.plan(target, device, values), sizes)
+        return space.constrained(self.constraints, self.reads) if self.constraints else space
 
     def explain(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> str:
         """Explains the space of one call, with a line for each sub-kernel and each choice."""
@@ -366,7 +368,7 @@ class BoundCombo:
             lines.append(f"  {number}: {part.made_by.kind} for {sizes}")
         for group in plan.groups:
             lines.append(f"  group of {', '.join(map(str, group.members))}:")
-            lines += [f"    {one}" for one in group.configs]
+            lines += [f"    {config}" for config in group.configs]
         if plan.launches:
             pairs = ", ".join(f"{warps} and {stages}" for warps, stages in plan.launches)
             lines.append(f"  warps and stages of all: {pairs}")

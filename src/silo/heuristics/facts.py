@@ -202,8 +202,8 @@ class KernelFacts:
     native_matmul: bool = False
 
     def __post_init__(self) -> None:
-        least = {"min_xblock": self.min_xblock, "min_rblock": self.min_rblock, "min_scan_block": self.min_scan_block}
-        for name, value in {**least, **self.descriptor_minimums}.items():
+        minimums = {"min_xblock": self.min_xblock, "min_rblock": self.min_rblock, "min_scan_block": self.min_scan_block}
+        for name, value in {**minimums, **self.descriptor_minimums}.items():
             if value < 1 or value & (value - 1):
                 raise SpaceError(f"{name}={value} is not a power of two, and block sizes are")
 
@@ -265,20 +265,20 @@ class TargetFacts:
         """
         if isinstance(target, TargetFacts):
             return target
-        named = Target.parse(target) if isinstance(target, str) else target
-        if named.kind in _WITHOUT_BLOCKS:
-            raise SpaceError(f"no heuristic knows the target {named}: they choose blocks for cuda, hip, xpu and cpu")
+        parsed = Target.parse(target) if isinstance(target, str) else target
+        if parsed.kind in _WITHOUT_BLOCKS:
+            raise SpaceError(f"no heuristic knows the target {parsed}: they choose blocks for cuda, hip, xpu and cpu")
         device_facts = device or {}
         units = device_facts.get("sm_count", 0)
         # A CPU reports one lane per warp. Its block sizes are chosen as for 32 lanes, and options that count warps are
         # left out.
-        warp = device_facts.get("warp_size", 0) if named.kind != "cpu" else 32
+        warp = device_facts.get("warp_size", 0) if parsed.kind != "cpu" else 32
         return cls(
-            kind=named.kind,
-            arch=named.arch,
-            major=_major(named),
-            warp_size=warp if warp > 1 else driver_of(named.kind).warp_size(named.arch),
-            units=units or _units(named),
+            kind=parsed.kind,
+            arch=parsed.arch,
+            major=_major(parsed),
+            warp_size=warp if warp > 1 else driver_of(parsed.kind).warp_size(parsed.arch),
+            units=units or _units(parsed),
             assumed=tuple(name for name, have in (("units", units), ("warp_size", warp)) if not have),
         )
 
@@ -303,5 +303,5 @@ def _units(target: Target) -> int:
 
 
 def _major(target: Target) -> int:
-    found = re.fullmatch(r"sm_([0-9]+)[0-9][af]?", target.arch)
-    return int(found[1]) if found else 0
+    match = re.fullmatch(r"sm_([0-9]+)[0-9][af]?", target.arch)
+    return int(match[1]) if match else 0

@@ -122,10 +122,12 @@ class HeuristicSpace:
     def made(self, target: TargetFacts, sizes: Mapping[str, int]) -> Candidates:
         """Returns the candidates for sizes by dimension, under the kernel's own names."""
         hints = SizeHints.of(sizes)
-        made = self.function(target, hints, self.facts, self.effort).named(self.names)
+        candidates = self.function(target, hints, self.facts, self.effort).named(self.names)
         row = {self.row: hints.rnumel} if self.row else {}
         more = {**row, **(_TOGETHER if self._waits and driver_of(target.kind).library else {}), **self.constants}
-        return replace(made, found=tuple(_with(one, more) for one in made)) if more else made
+        return (
+            replace(candidates, found=tuple(_with(candidate, more) for candidate in candidates)) if more else candidates
+        )
 
     @property
     def _waits(self) -> bool:
@@ -187,8 +189,8 @@ class BoundSpace:
     @property
     def reads(self) -> tuple[str, ...]:
         """The arguments whose values decide the configs, each once. Tuning depends on at least these."""
-        found = [leaf.name for _, node in self.sizes for leaf in leaves(node) if isinstance(leaf, Argument)]
-        return tuple(dict.fromkeys(found))
+        argument_names = [leaf.name for _, node in self.sizes for leaf in leaves(node) if isinstance(leaf, Argument)]
+        return tuple(dict.fromkeys(argument_names))
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
@@ -232,7 +234,7 @@ class BoundSpace:
         lines = [f"space: the {self.made_by.kind} heuristic for {target} and {sizes} ({read})"]
         if self.why:
             lines.append(f"  {self.why}")
-        lines += [f"  {one}" for one in self.candidates(target, device, values)]
+        lines += [f"  {candidate}" for candidate in self.candidates(target, device, values)]
         return "\n".join(lines)
 
 

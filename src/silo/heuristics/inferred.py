@@ -62,9 +62,9 @@ def role_of(name: str) -> str | None:
     if _GROUP.fullmatch(plain):
         return GROUP
     for form in _FORMS:
-        found = form.fullmatch(plain)
-        if found:
-            role = (found["role"] or "any").lower()
+        match = form.fullmatch(plain)
+        if match:
+            role = (match["role"] or "any").lower()
             return "r" if role == "r0" else role
     return None
 
@@ -228,10 +228,10 @@ def guess(name: str, use: KernelUse, arguments: Sequence[str], key: Sequence[str
         return _product(kernel, blocks, groups, facts)
     if groups:
         raise kernel.refuse(f"{', '.join(groups)} is for products of matrices, and the kernel has no tl.dot")
-    whole = [block for block in blocks if use.blocks[block].whole]
+    whole_blocks = [block for block in blocks if use.blocks[block].whole]
     looped = [block for block in blocks if use.blocks[block].folded and use.blocks[block].stepped]
-    if whole or looped:
-        return _rows(kernel, blocks, whole, looped, facts)
+    if whole_blocks or looped:
+        return _rows(kernel, blocks, whole_blocks, looped, facts)
     parted = [block for block in blocks if use.blocks[block].folded]
     if parted and (use.scans or not use.atomics):
         raise kernel.refuse(f"each program reduces one {', '.join(parted)}, so its results depend on that size")
@@ -283,7 +283,7 @@ def _rows(
 
 def _pointwise(kernel: _Kernel, blocks: Mapping[str, str], facts: KernelFacts) -> tuple[HeuristicSpace, str]:
     roles = set(blocks.values())
-    dimensions = next((known for known in _POINTWISE if set(known) == roles), None)
+    dimensions = next((known_dimensions for known_dimensions in _POINTWISE if set(known_dimensions) == roles), None)
     if dimensions is None:
         raise kernel.refuse("they are no known set of dimensions")
     by_dimension = {dimensions[role]: block for block, role in blocks.items()}

@@ -49,10 +49,10 @@ def _hinted(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFa
         return
     count = len(hints.parallel)
     for axis in range(count):
-        wanted = [1] * count
-        wanted[axis] = _span(hints) // 4
-        made = pointwise_config(target, hints, *wanted, elements_per_warp=target.warp_size)
-        draft.add(made, "one element a thread, as the kernel asks")
+        blocks = [1] * count
+        blocks[axis] = _span(hints) // 4
+        config = pointwise_config(target, hints, *blocks, elements_per_warp=target.warp_size)
+        draft.add(config, "one element a thread, as the kernel asks")
 
 
 def _one(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFacts, effort: TuningEffort) -> None:
@@ -100,8 +100,8 @@ def _three(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFac
     draft.add(make(16, 16, 16), "a cube")
     if not effort.exhaustive and not target.is_xpu:
         return
-    for wanted, name in (((64, 8, 8), "x"), ((8, 64, 8), "y"), ((8, 8, 64), "z")):
-        draft.add(make(*wanted), f"long in {name}")
-    for wanted, name in (((span, 1, 1), "x"), ((1, span, 1), "y"), ((1, 1, span), "z")):
-        draft.add(make(*wanted), f"a row of {name}")
+    for blocks, name in (((64, 8, 8), "x"), ((8, 64, 8), "y"), ((8, 8, 64), "z")):
+        draft.add(make(*blocks), f"long in {name}")
+    for blocks, name in (((span, 1, 1), "x"), ((1, span, 1), "y"), ((1, 1, span), "z")):
+        draft.add(make(*blocks), f"a row of {name}")
     _hinted(draft, target, hints, facts)

@@ -143,10 +143,10 @@ def reduction(
     sizes = reduction_sizes("reduction", hints, facts)
     if facts.native_matmul:
         return native_matmul(facts_of_target, sizes, facts, effort)
-    made = looped_candidates("reduction", facts_of_target, sizes, facts, effort)
-    made = descriptor_filter(made, facts, facts_of_target)
-    made = deterministic_filter(made, facts, effort)
-    return enforce_minimums(made, facts, facts_of_target).for_target(facts_of_target)
+    candidates = looped_candidates("reduction", facts_of_target, sizes, facts, effort)
+    candidates = descriptor_filter(candidates, facts, facts_of_target)
+    candidates = deterministic_filter(candidates, facts, effort)
+    return enforce_minimums(candidates, facts, facts_of_target).for_target(facts_of_target)
 
 
 @dataclass(frozen=True)
@@ -245,8 +245,8 @@ def _beside_persistent(candidates: Candidates, facts: KernelFacts) -> Candidates
                 candidate, f"with rows of {facts.longest_persistent} in one block it would compile for very long"
             )
     if not draft.count:
-        least = min(candidates, key=_rows_of)
-        draft.add(least.config, f"{least.reason}; the fewest rows there are")
+        fewest_rows = min(candidates, key=_rows_of)
+        draft.add(fewest_rows.config, f"{fewest_rows.reason}; the fewest rows there are")
     return replace(draft.done(), rejected=(*candidates.rejected, *draft.done().rejected))
 
 
@@ -308,10 +308,10 @@ def persistent_reduction(
         raise SpaceError("a reduction with rsplit_size is a mix-order reduction: ask heuristics.mix_order")
     if facts.native_matmul:
         return native_matmul(facts_of_target, sizes, facts, effort, persistent=True)
-    made = persistent_candidates("persistent reduction", facts_of_target, sizes, facts, effort)
-    made = descriptor_filter(made, facts, facts_of_target, whole_row=sizes.rnumel)
-    made = deterministic_filter(made, facts, effort)
-    return enforce_minimums(made, facts, facts_of_target, whole_row=sizes.rnumel).for_target(facts_of_target)
+    candidates = persistent_candidates("persistent reduction", facts_of_target, sizes, facts, effort)
+    candidates = descriptor_filter(candidates, facts, facts_of_target, whole_row=sizes.rnumel)
+    candidates = deterministic_filter(candidates, facts, effort)
+    return enforce_minimums(candidates, facts, facts_of_target, whole_row=sizes.rnumel).for_target(facts_of_target)
 
 
 def persistent_candidates(
@@ -326,9 +326,11 @@ def persistent_candidates(
     else:
         _rows(draft, target, sizes, facts, effort)
     blocks = tuple(block_name(dimension) for dimension in sizes.reduced)
-    made = draft.done()
-    found = tuple(replace(one, config=_without(one.config, blocks)) for one in made)
-    return replace(made, found=tuple({one.config: one for one in reversed(found)}.values())[::-1])
+    drafted = draft.done()
+    unblocked = tuple(replace(candidate, config=_without(candidate.config, blocks)) for candidate in drafted)
+    return replace(
+        drafted, found=tuple({candidate.config: candidate for candidate in reversed(unblocked)}.values())[::-1]
+    )
 
 
 def _without(config: Config, names: tuple[str, ...]) -> Config:
@@ -336,14 +338,14 @@ def _without(config: Config, names: tuple[str, ...]) -> Config:
 
 
 def _tiles(draft: Draft, target: TargetFacts, sizes: SizeHints, facts: KernelFacts) -> None:
-    given = scores_of(sizes, facts)
-    scores = {name: given[name] for name in ("x", "y")}
+    scored = scores_of(sizes, facts)
+    scores = {name: scored[name] for name in ("x", "y")}
     for rows in _ROWS_HIP if target.is_hip else _ROWS:
         if rows > 1 and rows * sizes.rnumel > MAX_PERSISTENT:
             continue
         blocks = spread_by_scores(target, sizes, scores, rows)
-        made = tiled_reduction_config(target, sizes, blocks["x"], blocks["y"], sizes.rnumel)
-        draft.add(made, f"whole rows, {rows} of them spread over x and y")
+        config = tiled_reduction_config(target, sizes, blocks["x"], blocks["y"], sizes.rnumel)
+        draft.add(config, f"whole rows, {rows} of them spread over x and y")
 
 
 def _rows(draft: Draft, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: TuningEffort) -> None:
@@ -365,8 +367,8 @@ def _rows(draft: Draft, target: TargetFacts, sizes: SizeHints, facts: KernelFact
         elif hint is ReductionHint.OUTER_TINY:
             chosen = []
     for rows in chosen:
-        made = reduction_config(target, sizes, rows, rnumel, register_intensive=True, reduction_hint=hint)
-        draft.add(made, reason.format(rows))
+        config = reduction_config(target, sizes, rows, rnumel, register_intensive=True, reduction_hint=hint)
+        draft.add(config, reason.format(rows))
     tiny = hint is ReductionHint.OUTER_TINY if not effort.exhaustive else target.is_hip
     if tiny:
         draft.add(reduction_config(target, sizes, short_rows(rnumel), rnumel), "many short rows, whole")
@@ -425,10 +427,11 @@ def cooperative_reduction(
     make = persistent_candidates if facts.persistent else looped_candidates
     candidates = make("cooperative reduction", facts_of_target, share, own, effort)
     reason = f"{split} programs share a row: {split} x {sizes['x']} of {facts_of_target.units} multiprocessors"
-    found = tuple(
-        replace(one, config=changed(one.config, RSPLIT=split), reason=f"{one.reason}; {reason}") for one in candidates
+    extended = tuple(
+        replace(candidate, config=changed(candidate.config, RSPLIT=split), reason=f"{candidate.reason}; {reason}")
+        for candidate in candidates
     )
-    candidates = descriptor_filter(replace(candidates, found=found), facts, facts_of_target, whole_row=row)
+    candidates = descriptor_filter(replace(candidates, found=extended), facts, facts_of_target, whole_row=row)
     candidates = deterministic_filter(candidates, facts, effort)
     return enforce_minimums(candidates, facts, facts_of_target, whole_row=row).for_target(facts_of_target)
 
@@ -463,10 +466,10 @@ def mix_order(
     candidates = persistent_candidates("mix-order reduction", facts_of_target, sizes, facts, effort)
     candidates = descriptor_filter(candidates, facts, facts_of_target, whole_row=sizes.rnumel)
     rnumel = sizes["r0_"]
-    least = facts.descriptor_minimums.get("XBLOCK", 1)
-    block = max(min(max(split // 32, 4 if rnumel <= 512 else 1), 16, split), least)
+    min_xblock = facts.descriptor_minimums.get("XBLOCK", 1)
+    block = max(min(max(split // 32, 4 if rnumel <= 512 else 1), 16, split), min_xblock)
     if block > split:
-        raise SpaceError(f"descriptors ask for XBLOCK={least} at least, and it has to divide rsplit_size={split}")
+        raise SpaceError(f"descriptors ask for XBLOCK={min_xblock} at least, and it has to divide rsplit_size={split}")
     stages = min(max(split // block // 4, 1), (2 if rnumel > 8192 else 3) if facts.several_stages else 1)
     draft = Draft(candidates.kind)
     for candidate in candidates:

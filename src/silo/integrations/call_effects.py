@@ -55,7 +55,11 @@ def said_effects(kernel: str, location: str, code: Artifact, mutates: Collection
         ArgumentError: ``mutates`` contains a name that is not an array's.
         SourceError: the code may write to memory outside of all its arguments, and ``mutates`` is None.
     """
-    pointers = {one.name: one.effect for one in code.variant.signature.parameters if one.kind in POINTING}
+    pointers = {
+        parameter.name: parameter.effect
+        for parameter in code.variant.signature.parameters
+        if parameter.kind in POINTING
+    }
     if mutates is not None:
         return _as_said(kernel, list(pointers), mutates)
     if code.hidden_memory:

@@ -21,14 +21,14 @@ def begin() -> None:
     try:
         from silo.settings import inductor_wanted, stand_in_wanted  # noqa: PLC0415  # may be damaged
 
-        wanted = stand_in_wanted()
-        watched = not wanted and inductor_wanted()
+        is_wanted = stand_in_wanted()
+        watched = not is_wanted and inductor_wanted()
     # a damaged installation may raise anything; a program that uses Silo itself gets the error then
     except Exception as error:
         if type(error).__name__ == "SettingsError":
             raise
         return
-    if wanted:
+    if is_wanted:
         from silo.integrations.cuda_on_cpu.activation import begin as switch_on  # noqa: PLC0415  # for few programs
 
         switch_on()

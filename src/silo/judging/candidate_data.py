@@ -58,16 +58,16 @@ class CaseShape:
     def to_json(self) -> list[Any]:
         """Returns a pair for each argument: its name, and its number or the members of its array."""
         return [
-            [name, {"dtype": one.dtype, "shape": list(one.shape), "offset": one.offset}]
-            if isinstance(one, ArrayShape)
-            else [name, one]
-            for name, one in self.arguments
+            [name, {"dtype": argument.dtype, "shape": list(argument.shape), "offset": argument.offset}]
+            if isinstance(argument, ArrayShape)
+            else [name, argument]
+            for name, argument in self.arguments
         ]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> CaseShape:
         """Parses the result of :meth:`to_json`."""
-        return cls(tuple((name, _shape(one) if isinstance(one, dict) else one) for name, one in data))
+        return cls(tuple((name, _shape(item) if isinstance(item, dict) else item) for name, item in data))
 
 
 @frozen
@@ -126,8 +126,8 @@ class CandidateData:
         return {
             "kernel": self.kernel,
             "kind": self.kind,
-            "variants": [one.to_json() for one in self.variants],
-            "launches": [[one.case, one.config, one.variant, list(one.grid)] for one in self.launches],
+            "variants": [variant.to_json() for variant in self.variants],
+            "launches": [[launch.case, launch.config, launch.variant, list(launch.grid)] for launch in self.launches],
         }
 
     @classmethod
@@ -139,14 +139,14 @@ class CandidateData:
         """
         try:
             kernel, kind = _name(data["kernel"]), _name(data["kind"])
-            variants = tuple(VariantData.from_json(one) for one in data["variants"][:_MOST_VARIANTS])
-            launches = tuple(_launch(*one) for one in data["launches"])
+            variants = tuple(VariantData.from_json(item) for item in data["variants"][:_MOST_VARIANTS])
+            launches = tuple(_launch(*item) for item in data["launches"])
         except CandidateError:
             raise
         except (SiloError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             reason = f"its process sent data that does not describe a kernel: {type(error).__name__}: {error}"
             raise CandidateError(reason) from None
-        if any(one.variant >= len(variants) for one in launches):
+        if any(launch.variant >= len(variants) for launch in launches):
             raise CandidateError("its process sent a launch of a variant that it did not send")
         return cls(kernel, kind, variants, launches)
 
@@ -183,42 +183,50 @@ def validate(data: CandidateData, cases: Sequence[CaseShape], configs: int, targ
     Raises:
         CandidateError: a launch is missing, or a variant is not one for its case's arguments.
     """
-    numbers = sorted({one.config for one in data.launches})
+    numbers = sorted({launch.config for launch in data.launches})
     if not numbers or numbers != list(range(len(numbers))):
         raise CandidateError("its process sent no launch")
     if len(numbers) > configs:
         raise CandidateError(f"it has {len(numbers)} configs; a task takes at most {configs}: tune it first")
-    asked = [(case, config) for case in range(len(cases)) for config in numbers]
-    if sorted((one.case, one.config) for one in data.launches) != asked:
+    expected_pairs = [(case, config) for case in range(len(cases)) for config in numbers]
+    if sorted((launch.case, launch.config) for launch in data.launches) != expected_pairs:
         raise CandidateError(f"its process did not send one launch for each of {len(cases)} cases")
     for launch in data.launches:
-        one = data.variants[launch.variant]
-        if one.variant.target != target:
-            raise CandidateError(f"its process sent code for {one.variant.target}, not for {target}")
-        _fits(one.variant, cases[launch.case])
+        variant_data = data.variants[launch.variant]
+        if variant_data.variant.target != target:
+            raise CandidateError(f"its process sent code for {variant_data.variant.target}, not for {target}")
+        _fits(variant_data.variant, cases[launch.case])
     return len(numbers)
 
 
 def _fits(variant: Variant, case: CaseShape) -> None:
     """Raises CandidateError unless the variant's types, facts and constants hold for the case's arguments."""
     config = variant.config.as_dict()
-    runtime = [one for one in variant.signature.parameters if one.kind is not ParameterKind.CONSTEXPR]
-    given = dict(zip([one.name for one in runtime], [value for _, value in case.arguments], strict=False))
+    runtime = [parameter for parameter in variant.signature.parameters if parameter.kind is not ParameterKind.CONSTEXPR]
+    values_by_name = dict(
+        zip([call_parameter.name for call_parameter in runtime], [value for _, value in case.arguments], strict=False)
+    )
     if len(runtime) != len(case.arguments):
-        taken = ", ".join(one.name for one in runtime)
-        raise CandidateError(f"its kernel takes {len(runtime)} arguments ({taken}); a case has {len(case.arguments)}")
-    for one in runtime:
-        value = given[one.name]
-        if isinstance(value, ArrayShape) != (one.kind is ParameterKind.POINTER):
-            raise CandidateError(f"its parameter {one.name} is a {one.kind.value}; the argument is not")
-        if isinstance(value, ArrayShape) and (one.dtype is None or one.dtype.name != value.dtype):
-            raise CandidateError(f"its parameter {one.name} points to {one.dtype}; the array is of {value.dtype}")
+        parameter_names = ", ".join(call_parameter.name for call_parameter in runtime)
+        raise CandidateError(
+            f"its kernel takes {len(runtime)} arguments ({parameter_names}); a case has {len(case.arguments)}"
+        )
+    for call_parameter in runtime:
+        value = values_by_name[call_parameter.name]
+        if isinstance(value, ArrayShape) != (call_parameter.kind is ParameterKind.POINTER):
+            raise CandidateError(
+                f"its parameter {call_parameter.name} is a {call_parameter.kind.value}; the argument is not"
+            )
+        if isinstance(value, ArrayShape) and (call_parameter.dtype is None or call_parameter.dtype.name != value.dtype):
+            raise CandidateError(
+                f"its parameter {call_parameter.name} points to {call_parameter.dtype}; the array is of {value.dtype}"
+            )
     for name, fact in variant.specialization.facts:
-        if not _holds(fact, given.get(name)):
+        if not _holds(fact, values_by_name.get(name)):
             raise CandidateError(f"its code assumes of {name}: {fact.value}, which does not hold in a case")
     for name, constant in variant.specialization.constants:
-        if name in given and constant != given[name]:
-            raise CandidateError(f"its code has {name}={constant}, and a case has {given[name]}")
+        if name in values_by_name and constant != values_by_name[name]:
+            raise CandidateError(f"its code has {name}={constant}, and a case has {values_by_name[name]}")
         if name in config and constant != config[name]:
             raise CandidateError(f"its code has {name}={constant}, and its config {config[name]}")
 

@@ -52,7 +52,7 @@ def warm_up() -> list[tuple[str, VariantData]]:
         assert own is not None
         case = CaseShape((("x", ArrayShape("float32", (64,))), ("out", ArrayShape("float32", (64,))), ("n", 64)))
         lowered = [_variant_data(own, variant, [target]) for variant, _ in _variants(own, own.resolver, case, 1)]
-        variants += [(own.source.kind, one) for one in lowered]
+        variants += [(own.source.kind, variant_data) for variant_data in lowered]
     return variants
 
 
@@ -75,9 +75,9 @@ def read_request(asked: int) -> tuple[dict[str, Any], tuple[bytes, ...]]:
 
 def send(answer: int, header: Mapping[str, object], blobs: tuple[bytes, ...] = ()) -> None:
     """Writes one message for the judge."""
-    rest = memoryview(encode(header, blobs))
-    while rest:
-        rest = rest[os.write(answer, rest) :]
+    unsent = memoryview(encode(header, blobs))
+    while unsent:
+        unsent = unsent[os.write(answer, unsent) :]
 
 
 def take_measures(answer: int, confined: Confined, *, allow_weak: bool) -> None:
@@ -99,8 +99,8 @@ def lower_candidate(asked: int, answer: int) -> None:
     try:
         data = _lowered(
             Path(request["file"]),
-            [CaseShape.from_json(one) for one in request["cases"]],
-            [Target.parse(one) for one in request["targets"]],
+            [CaseShape.from_json(item) for item in request["cases"]],
+            [Target.parse(item) for item in request["targets"]],
             request["configs"],
         )
         message: dict[str, object] = {"outcome": "kernel", **data.to_json()}
@@ -108,15 +108,15 @@ def lower_candidate(asked: int, answer: int) -> None:
         message = {"outcome": "error", "class": type(error).__name__, "message": str(error)[:4000]}
     except Exception as error:  # noqa: BLE001  # a candidate may raise anything
         last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(last.filename).name}:{last.lineno}"
-        message = {"outcome": "error", "class": type(error).__name__, "message": f"{error} ({place})"[:4000]}
+        location = f"{Path(last.filename).name}:{last.lineno}"
+        message = {"outcome": "error", "class": type(error).__name__, "message": f"{error} ({location})"[:4000]}
     send(answer, message)
 
 
 def _lowered(path: Path, cases: list[CaseShape], targets: list[Target], configs: int) -> CandidateData:
     kernels = collect_kernels([path])
     if len(kernels) != 1:
-        names = ", ".join(one.name for one in kernels)
+        names = ", ".join(kernel.name for kernel in kernels)
         raise SourceError(f"a candidate has one kernel; this file has {len(kernels)}: {names}")
     kernel = kernels[0]
     if kernel.grid is None:
@@ -124,12 +124,14 @@ def _lowered(path: Path, cases: list[CaseShape], targets: list[Target], configs:
     variants: dict[Variant, tuple[int, VariantData]] = {}
     launches: list[LaunchData] = []
     for number, case in enumerate(cases):
-        for place, (variant, grid) in enumerate(_variants(kernel, kernel.resolver, case, configs)):
-            known = variants.get(variant)
-            if known is None:
-                known = variants[variant] = len(variants), _variant_data(kernel, variant, targets)
-            launches.append(LaunchData(number, place, known[0], grid))
-    return CandidateData(kernel.name, kernel.source.kind, tuple(one for _, one in variants.values()), tuple(launches))
+        for config_number, (variant, grid) in enumerate(_variants(kernel, kernel.resolver, case, configs)):
+            numbered_variant = variants.get(variant)
+            if numbered_variant is None:
+                numbered_variant = variants[variant] = len(variants), _variant_data(kernel, variant, targets)
+            launches.append(LaunchData(number, config_number, numbered_variant[0], grid))
+    return CandidateData(
+        kernel.name, kernel.source.kind, tuple(variant_data for _, variant_data in variants.values()), tuple(launches)
+    )
 
 
 def _variants(
@@ -138,13 +140,13 @@ def _variants(
     """Yields the variant and the grid of one case for each config."""
     names = _runtime_names(kernel)
     if len(names) != len(case.arguments):
-        given = ", ".join(name for name, _ in case.arguments)
-        taken = ", ".join(names)
+        passed = ", ".join(name for name, _ in case.arguments)
+        expected = ", ".join(names)
         raise SourceError(
-            f"{kernel.name} takes {len(names)} arguments ({taken}); the task passes {len(case.arguments)}: {given}"
+            f"{kernel.name} takes {len(names)} arguments ({expected}); the task passes {len(case.arguments)}: {passed}"
         )
-    made = {name: _argument(value) for name, (_, value) in zip(names, case.arguments, strict=True)}
-    call = inspect_call(resolver.native, kernel.source.signature, **made)
+    arguments = {name: _argument(value) for name, (_, value) in zip(names, case.arguments, strict=True)}
+    call = inspect_call(resolver.native, kernel.source.signature, **arguments)
     context = resolver.understand(call)
     candidates = context.candidates
     if len(candidates) > configs:
@@ -152,8 +154,8 @@ def _variants(
             f"{kernel.name} has {len(candidates)} configs; the task takes at most {configs}: tune it first, and judge "
             "its winners"
         )
-    scalars = {name: value for name, value in made.items() if not hasattr(value, "shape")}
-    shapes = {name: tuple(value.shape) for name, value in made.items() if hasattr(value, "shape")}
+    scalars = {name: value for name, value in arguments.items() if not hasattr(value, "shape")}
+    shapes = {name: tuple(value.shape) for name, value in arguments.items() if hasattr(value, "shape")}
     for config in candidates:
         variant = resolver.variant(context, config)
         values: dict[str, Value] = {**config.as_dict(), **variant.specialization.constant_values}
@@ -166,9 +168,9 @@ def _variants(
 def _runtime_names(kernel: DeclaredKernel) -> list[str]:
     """Returns the parameters that a call passes: all except constexprs that a config or a default sets."""
     return [
-        one.name
-        for one in kernel.source.signature.parameters
-        if one.kind is not ParameterKind.CONSTEXPR and one.name not in kernel.config_names
+        parameter.name
+        for parameter in kernel.source.signature.parameters
+        if parameter.kind is not ParameterKind.CONSTEXPR and parameter.name not in kernel.config_names
     ]
 
 

@@ -230,7 +230,7 @@ class Judge:
     def _lowered(self, state: _State, shapes: list[CaseShape]) -> CandidateData:
         begin = time.monotonic()
         request = {
-            "cases": [one.to_json() for one in shapes],
+            "cases": [shape.to_json() for shape in shapes],
             "targets": self._job_targets(),
             "configs": self._task.limits.configs,
         }
@@ -259,30 +259,32 @@ class Judge:
     # ---- the stage "bounds" ----
 
     def _bounded(self, data: CandidateData) -> None:
-        most = self._task.limits.programs
+        program_limit = self._task.limits.programs
         for launch in data.launches:
             x, y, z = launch.grid
-            if min(launch.grid) < 1 or any(one > limit for one, limit in zip(launch.grid, _GRID_MOST, strict=True)):
+            if min(launch.grid) < 1 or any(axis > limit for axis, limit in zip(launch.grid, _GRID_MOST, strict=True)):
                 raise _RefusedError("bounds", f"its grid {launch.grid} has an extent that no device launches")
-            if launch.case < self._task.cases and x * y * z > most:
+            if launch.case < self._task.cases and x * y * z > program_limit:
                 raise _RefusedError(
-                    "bounds", f"its grid {launch.grid} has {x * y * z} programs; the task allows {most}"
+                    "bounds", f"its grid {launch.grid} has {x * y * z} programs; the task allows {program_limit}"
                 )
 
     # ---- the stages "checked" and "right" ----
 
     def _right(self, state: _State, data: CandidateData, cases: list[DrawnCase]) -> None:
         begin = time.monotonic()
-        launches = tuple(one for one in data.launches if one.case < len(cases))
+        launches = tuple(launch for launch in data.launches if launch.case < len(cases))
         # The GPU also launches the timed case, so the variants of all launches are compiled for it.
-        used = sorted({one.variant for one in (launches if self._gpu is None else data.launches)})
+        used = sorted({launch.variant for launch in (launches if self._gpu is None else data.launches)})
         sent = _with(data, launches, used)
         sent_cases = _SentCases(cases, self._task.limits.steps)
         request = {"data": sent.to_json(), "cases": sent_cases.rows, "sent_job": None if self._gpu is None else 0}
-        most = 2 * sum(len(one) for one in sent_cases.blobs) * max(1, len(sent.launches) // len(cases)) + (1 << 20)
+        byte_limit = 2 * sum(len(blob) for blob in sent_cases.blobs) * max(1, len(sent.launches) // len(cases)) + (
+            1 << 20
+        )
         if self._gpu is not None:
-            most += _MOST_CODE
-        outcome = self._run(state, "kernel", request, sent_cases.blobs, most)
+            byte_limit += _MOST_CODE
+        outcome = self._run(state, "kernel", request, sent_cases.blobs, byte_limit)
         state.cost("checked", outcome.ended, begin)
         messages = list(outcome.messages)
         header, blobs = messages.pop(0) if messages else _NO_MESSAGE
@@ -304,20 +306,22 @@ class Judge:
 
     def _within_limits(self, state: _State, resources: Sequence[Mapping[str, Any]]) -> None:
         limits = self._task.limits
-        for one in resources:
-            target, registers = one["target"], (one["registers"] or 0) * one["threads"]
-            for name, value, most in (
-                ("bytes of scratch memory", one["scratch_bytes"], limits.scratch_bytes),
-                ("bytes of shared memory", one["shared_bytes"], limits.shared_bytes),
+        for resource in resources:
+            target, registers = resource["target"], (resource["registers"] or 0) * resource["threads"]
+            for name, value, maximum in (
+                ("bytes of scratch memory", resource["scratch_bytes"], limits.scratch_bytes),
+                ("bytes of shared memory", resource["shared_bytes"], limits.shared_bytes),
                 ("registers in a group of threads", registers if target != "cpu" else 0, limits.registers),
             ):
-                if value > most:
-                    raise _RefusedError("bounds", f"its code for {target} takes {value} {name}; the task allows {most}")
+                if value > maximum:
+                    raise _RefusedError(
+                        "bounds", f"its code for {target} takes {value} {name}; the task allows {maximum}"
+                    )
             if target != "cpu":
                 for name in ("shared_bytes", "registers", "spills"):
-                    if one[name] is not None:
+                    if resource[name] is not None:
                         key = f"{name} {target}"
-                        state.figures[key] = max(state.figures.get(key, 0), one[name])
+                        state.figures[key] = max(state.figures.get(key, 0), resource[name])
 
     def _compared(
         self,
@@ -342,10 +346,12 @@ class Judge:
                 expected[launch.case] = expected_arrays(case)
             try:
                 arrays = sent.arrays[launch.case]
-                found = wrong_results(self._task, case, expected[launch.case], arrays, blobs, scales)
+                differences = wrong_results(self._task, case, expected[launch.case], arrays, blobs, scales)
             except ValueError as error:
                 raise _RefusedError("checked", f"{case.label}: {error}") from None
-            wrong += [f"config {launch.config}: {one}" if launch.config else one for one in found]
+            wrong += [
+                f"config {launch.config}: {difference}" if launch.config else difference for difference in differences
+            ]
         if outcome.ended.how:
             raise _RefusedError("checked", outcome.ending("the process of its launches"))
         if wrong:
@@ -360,12 +366,12 @@ class Judge:
         number = self._task.cases
         case = self._timed_case(secrets.randbits(62))
         sides = [
-            _with(one, tuple(launch for launch in one.launches if launch.case == number), None)
-            for one in (data, baseline)
+            _with(item, tuple(launch for launch in item.launches if launch.case == number), None)
+            for item in (data, baseline)
         ]
         new, old = (
-            _with(one, tuple(map(_first_case, one.launches)), sorted({launch.variant for launch in one.launches}))
-            for one in sides
+            _with(side, tuple(map(_first_case, side.launches)), sorted({launch.variant for launch in side.launches}))
+            for side in sides
         )
         sent = _SentCases([case], self._task.limits.steps)
         request = {
@@ -378,12 +384,12 @@ class Judge:
                 "limit_s": self._seconds,
             },
         }
-        most = 2 * sum(map(len, sent.blobs)) * len(new.launches) + (1 << 20)
-        outcome = self._run(state, "kernel", request, sent.blobs, most)
+        byte_limit = 2 * sum(map(len, sent.blobs)) * len(new.launches) + (1 << 20)
+        outcome = self._run(state, "kernel", request, sent.blobs, byte_limit)
         state.cost("device", outcome.ended, begin)
         best: dict[str, Any] | None = None
-        for place, launch in enumerate(new.launches):
-            header, blobs = outcome.messages[place + 1] if place + 1 < len(outcome.messages) else _NO_MESSAGE
+        for position, launch in enumerate(new.launches):
+            header, blobs = outcome.messages[position + 1] if position + 1 < len(outcome.messages) else _NO_MESSAGE
             if header.get("outcome") != "timed":
                 why = header.get("message") or outcome.ending("the launch that is timed")
                 raise _RefusedError("device", f"{case.label}: {why}"[:_MESSAGE])
@@ -392,7 +398,7 @@ class Judge:
             except ValueError as error:
                 raise _RefusedError("device", str(error)) from None
             if wrong:
-                raise _RefusedError("device", *(f"config {launch.config}: {one}" for one in wrong[:5]))
+                raise _RefusedError("device", *(f"config {launch.config}: {item}" for item in wrong[:5]))
             if best is None or header["median_ppm"] < best["median_ppm"]:
                 best = header
         assert best is not None
@@ -409,14 +415,14 @@ class Judge:
         best: Mapping[str, int] | None = None
         for number, case, baseline in ((ODD, state.cases[ODD], None), (self._task.cases, timed, old)):
             try:
-                launches, arrays, found = gpu.launch(case, number, codes, baseline, self._task.limits.seconds)
+                launches, arrays, results = gpu.launch(case, number, codes, baseline, self._task.limits.seconds)
             except (CaseError, TuneError):
                 raise  # the fault of the task or of the agents, not of the candidate
             except SiloError as error:
                 reason = f"{case.label}: {type(error).__name__}: {error}"
                 raise _RefusedError("device", reason[:_MESSAGE]) from None
-            self._compared_on_gpu(case, launches, arrays, found)
-            for ratio in found.ratios:
+            self._compared_on_gpu(case, launches, arrays, results)
+            for ratio in results.ratios:
                 if best is None or ratio["median_ppm"] < best["median_ppm"]:
                     best = ratio
         state.figures["device_s"] = round(time.monotonic() - begin, 4)
@@ -429,22 +435,22 @@ class Judge:
         self, case: DrawnCase, launches: Sequence[LaunchData], arrays: Sequence[DrawnArray], found: LaunchResults
     ) -> None:
         """Raises _RefusedError if a launch left wrong arrays, or one more launch after it was timed did."""
-        names = {id(one): name for name, one in case.arguments}
-        for launch, place in found.beside:
-            array = names.get(id(arrays[place]), "an array") if place < len(arrays) else "an array"
+        names = {id(argument): name for name, argument in case.arguments}
+        for launch, position in found.beside:
+            array = names.get(id(arrays[position]), "an array") if position < len(arrays) else "an array"
             config = launches[launch % len(launches)].config
             raise _RefusedError("device", f"{case.label}: config {config} writes beside {array}")
         expected = expected_arrays(case)
         wrong: list[str] = []
-        for place, left in enumerate(found.left):
-            again = place >= len(launches)
-            config = launches[place - len(launches) if again else place].config
+        for position, content in enumerate(found.left):
+            again = position >= len(launches)
+            config = launches[position - len(launches) if again else position].config
             try:
-                reasons = wrong_results(self._task, case, expected, arrays, left)
+                reasons = wrong_results(self._task, case, expected, arrays, content)
             except ValueError as error:
                 raise _RefusedError("device", f"{case.label}: {error}") from None
             when = " after it was timed" if again else ""
-            wrong += [f"config {config}{when}: {one}" for one in reasons]
+            wrong += [f"config {config}{when}: {reason}" for reason in reasons]
         if wrong:
             raise _RefusedError("device", *wrong[:5])
 
@@ -478,8 +484,8 @@ class _Outcome:
     def ending(self, who: str) -> str:
         """Returns a sentence about a process whose data is missing or wrong."""
         last = self.ended.complaints.strip().splitlines()
-        said = f"; its last output: {last[-1][:300]}" if last else ""
-        return f"{who} gave no result: {self.ended.how or 'it sent something else'}{said}"
+        output_note = f"; its last output: {last[-1][:300]}" if last else ""
+        return f"{who} gave no result: {self.ended.how or 'it sent something else'}{output_note}"
 
 
 def _without_folder(header: dict[str, Any]) -> dict[str, Any]:
@@ -502,25 +508,25 @@ class _SentCases:
             arrays: list[DrawnArray] = []
             arguments: list[Any] = []
             unset: list[bool] = []
-            for _, one in case.arguments:
-                unset.append(isinstance(one, DrawnArray) and one.role.value in ("output", "scratch"))
-                if not isinstance(one, DrawnArray):
-                    arguments.append(one)
+            for _, value in case.arguments:
+                unset.append(isinstance(value, DrawnArray) and value.role.value in ("output", "scratch"))
+                if not isinstance(value, DrawnArray):
+                    arguments.append(value)
                     continue
-                if one not in arrays:
-                    arrays.append(one)
-                arguments.append({"array": arrays.index(one)})
+                if value not in arrays:
+                    arrays.append(value)
+                arguments.append({"array": arrays.index(value)})
             rows = [
                 {
-                    "dtype": one.dtype.name,
-                    "shape": list(one.shape),
-                    "offset": one.offset,
-                    "blob": len(self.blobs) + place,
+                    "dtype": array.dtype.name,
+                    "shape": list(array.shape),
+                    "offset": array.offset,
+                    "blob": len(self.blobs) + position,
                 }
-                for place, one in enumerate(arrays)
+                for position, array in enumerate(arrays)
             ]
-            self.blobs += [one.host.tobytes() for one in arrays]
-            inout = any(one.role.value == "inout" for one in arrays)
+            self.blobs += [array.host.tobytes() for array in arrays]
+            inout = any(array.role.value == "inout" for array in arrays)
             self.rows.append({"arguments": arguments, "arrays": rows, "unset": unset, "steps": steps, "inout": inout})
             self.arrays.append(arrays)
 
@@ -537,6 +543,6 @@ def _with(data: CandidateData, launches: tuple[LaunchData, ...], variants: list[
     return CandidateData(
         data.kernel,
         data.kind,
-        tuple(data.variants[one] for one in variants),
-        tuple(LaunchData(one.case, one.config, places[one.variant], one.grid) for one in launches),
+        tuple(data.variants[variant] for variant in variants),
+        tuple(LaunchData(launch.case, launch.config, places[launch.variant], launch.grid) for launch in launches),
     )

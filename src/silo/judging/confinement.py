@@ -297,8 +297,8 @@ def private_files() -> str:
         except OSError:
             continue
         shift = 6 if status.st_uid == own else 3 if status.st_gid in groups else 0
-        wanted = 5 if stat.S_ISDIR(status.st_mode) else 4
-        if (status.st_mode >> shift) & wanted != wanted:
+        permissions = 5 if stat.S_ISDIR(status.st_mode) else 4
+        if (status.st_mode >> shift) & permissions != permissions:
             return f"{path} is another user's, whose files only a root with its capabilities reads"
     return ""
 
@@ -308,38 +308,38 @@ def _keep_reading_alone() -> str:
     libc = _libc()
     if libc.prctl(_SET_SECUREBITS, _NO_ROOT, 0, 0, 0) != 0:
         return _failure()
-    kept = 1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH
+    capabilities = 1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH
     header = struct.pack("=Ii", _CAPABILITIES, 0)
     # effective, permitted and inheritable, for the low and the high half
-    data = struct.pack("=6I", kept, kept, kept, 0, 0, 0)
+    data = struct.pack("=6I", capabilities, capabilities, capabilities, 0, 0, 0)
     if libc.syscall(_CAPSET[_MACHINES.get(platform.machine(), (0,))[0]], header, data) != 0:
         return _failure()
-    for one in (_DAC_OVERRIDE, _DAC_READ_SEARCH):  # for the compiler that this process starts
-        if libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, one, 0, 0) != 0:
+    for capability in (_DAC_OVERRIDE, _DAC_READ_SEARCH):  # for the compiler that this process starts
+        if libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, capability, 0, 0) != 0:
             return _failure()
     return ""
 
 
 def _close_others(kept: Sequence[int]) -> None:
     low = 3
-    for one in sorted({*kept, 1 << 20}):
-        os.closerange(low, one)
-        low = one + 1
+    for descriptor in sorted({*kept, 1 << 20}):
+        os.closerange(low, descriptor)
+        low = descriptor + 1
 
 
 def _limit(limits: Limits) -> str:
-    wanted = (
+    requested_limits = (
         (resource.RLIMIT_AS, limits.memory_bytes),
         (resource.RLIMIT_CPU, limits.cpu_s),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, 256),
     )
-    for which, asked in wanted:
-        hard = resource.getrlimit(which)[1]
-        most = asked if hard == resource.RLIM_INFINITY else min(asked, hard)
+    for resource_kind, requested in requested_limits:
+        hard = resource.getrlimit(resource_kind)[1]
+        soft_limit = requested if hard == resource.RLIM_INFINITY else min(requested, hard)
         try:
-            resource.setrlimit(which, (most, most))
+            resource.setrlimit(resource_kind, (soft_limit, soft_limit))
         except (OSError, ValueError) as error:
             return str(error)
     return ""

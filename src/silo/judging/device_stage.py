@@ -109,40 +109,40 @@ class GpuStage:
         """
         arrays: list[DrawnArray] = []
         arguments: list[Any] = []
-        for _, one in case.arguments:
-            if not isinstance(one, DrawnArray):
-                arguments.append(one)
+        for _, item in case.arguments:
+            if not isinstance(item, DrawnArray):
+                arguments.append(item)
                 continue
-            if one not in arrays:
-                arrays.append(one)
-            arguments.append({"array": arrays.index(one)})
+            if item not in arrays:
+                arrays.append(item)
+            arguments.append({"array": arrays.index(item)})
         sides = [codes] if baseline is None else [codes, baseline]
         launches: list[LaunchData] = []
         counts: list[int] = []
         sent: list[SentLaunch] = []
         table: list[tuple[Artifact, bytes]] = []
         for side in sides:
-            own = [one for one in side.data.launches if one.case == number][: 1 if side is baseline else None]
-            places = {variant: len(table) + at for at, variant in enumerate(sorted({one.variant for one in own}))}
+            own = [launch for launch in side.data.launches if launch.case == number][: 1 if side is baseline else None]
+            places = {variant: len(table) + at for at, variant in enumerate(sorted({item.variant for item in own}))}
             table += [side.codes[variant] for variant in places]
             launches += own
             counts.append(len(own))
-            sent += [SentLaunch(places[one.variant], one.grid, tuple(arguments)) for one in own]
+            sent += [SentLaunch(places[item.variant], item.grid, tuple(arguments)) for item in own]
         request = SentLaunches(
-            tuple((one.host.tobytes(), one.offset) for one in arrays),
+            tuple((array.host.tobytes(), array.offset) for array in arrays),
             tuple(table),
             tuple(sent),
-            () if baseline is None else tuple((one, counts[0]) for one in range(counts[0])),
-            any(one.role.value == "inout" for one in arrays),
+            () if baseline is None else tuple((item, counts[0]) for item in range(counts[0])),
+            any(array.role.value == "inout" for array in arrays),
             MARGIN_PPM,
             self._seconds,
             limit_s,
         )
-        what = f"{codes.data.kernel} on {case.label}"
-        found = self._fleet.ask(Turn(), what, lambda connection: launch_on(connection, request))
+        job_label = f"{codes.data.kernel} on {case.label}"
+        results = self._fleet.ask(Turn(), job_label, lambda connection: launch_on(connection, request))
         own = counts[0]
-        if any(launch >= own for launch, _ in found.beside):
+        if any(launch >= own for launch, _ in results.beside):
             raise CaseError(f"{case.label}: the baseline writes beside its arrays on {self.target}")
         # without the arrays that the baseline's launch left, because it was judged earlier
-        left = (*found.left[:own], *found.left[len(sent) :])
-        return launches[:own], arrays, LaunchResults(left, found.ratios, found.beside)
+        contents = (*results.left[:own], *results.left[len(sent) :])
+        return launches[:own], arrays, LaunchResults(contents, results.ratios, results.beside)

@@ -60,10 +60,10 @@ def poison(element: DType, shape: tuple[int, ...], rng: Generator) -> NDArray[An
     """Returns the content of an output before the launch: NaN for floats, random bytes for other dtypes."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
-    wanted = numpy_dtype(element)
+    numpy_type = numpy_dtype(element)
     if element.kind is DTypeKind.FLOAT:
-        return np.full(shape, np.nan).astype(wanted)
+        return np.full(shape, np.nan).astype(numpy_type)
     if element.kind is DTypeKind.BOOL:
-        return rng.integers(0, 2, shape).astype(wanted)
+        return rng.integers(0, 2, shape).astype(numpy_type)
     count = int(np.prod(shape, dtype=np.int64))
-    return np.frombuffer(rng.bytes(count * wanted.itemsize), wanted).reshape(shape).copy()
+    return np.frombuffer(rng.bytes(count * numpy_type.itemsize), numpy_type).reshape(shape).copy()

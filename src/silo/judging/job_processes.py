@@ -91,7 +91,7 @@ class JobProcesses:
         """
         begin = time.monotonic()
         with _pipes(4) as ends:
-            (asked_out, asked), (answer, answer_in), (errors, errors_in), (status, status_in) = ends
+            (asked_out, request_in), (answer, answer_in), (errors, errors_in), (status, status_in) = ends
             for attempt in range(2):
                 try:
                     self._send(kind, wall_s, (asked_out, answer_in, errors_in, status_in))
@@ -100,9 +100,11 @@ class JobProcesses:
                     self.close()
                     if attempt:
                         raise SiloError(f"the judge's processes cannot be started: {error}") from error
-            for one in (asked_out, answer_in, errors_in, status_in):
-                ends.close(one)
-            return _Exchange(ends, asked, answer, errors, status).finish(request, begin, wall_s + _START_S, most_bytes)
+            for descriptor in (asked_out, answer_in, errors_in, status_in):
+                ends.close(descriptor)
+            return _Exchange(ends, request_in, answer, errors, status).finish(
+                request, begin, wall_s + _START_S, most_bytes
+            )
 
     def _send(self, kind: str, wall_s: float, descriptors: tuple[int, ...]) -> None:
         with self._lock:
@@ -148,8 +150,8 @@ class _Ends(list[tuple[int, int]]):
             os.close(one)
 
     def close_all(self) -> None:
-        for one in tuple(self._open):
-            self.close(one)
+        for descriptor in tuple(self._open):
+            self.close(descriptor)
 
 
 @contextmanager
@@ -169,24 +171,26 @@ class _Exchange:
         self._asked, self._answer, self._errors, self._status = asked, answer, errors, status
 
     def finish(self, request: bytes, begin: float, limit_s: float, most_bytes: int) -> Ended:
-        rest = memoryview(request)
-        received: dict[int, bytearray] = {one: bytearray() for one in (self._answer, self._errors, self._status)}
+        unsent = memoryview(request)
+        received: dict[int, bytearray] = {
+            descriptor: bytearray() for descriptor in (self._answer, self._errors, self._status)
+        }
         with selectors.DefaultSelector() as selector:
-            for one in received:
-                os.set_blocking(one, False)
-                selector.register(one, selectors.EVENT_READ)
+            for descriptor in received:
+                os.set_blocking(descriptor, False)
+                selector.register(descriptor, selectors.EVENT_READ)
             os.set_blocking(self._asked, False)
             selector.register(self._asked, selectors.EVENT_WRITE)
             waiting = set(received)
             # The status arrives last, because the server sends it after the process has ended.
             while self._status in waiting:
-                left = begin + limit_s - time.monotonic()
-                ready = selector.select(max(left, 0.0))
+                remaining_s = begin + limit_s - time.monotonic()
+                ready = selector.select(max(remaining_s, 0.0))
                 if not ready:
                     return Ended(b"", "the judge's server does not answer")
                 for key, _ in ready:
                     if key.fd == self._asked:
-                        rest = self._write(selector, rest)
+                        unsent = self._write(selector, unsent)
                         continue
                     part = os.read(key.fd, 1 << 20)
                     if not part:
@@ -205,10 +209,10 @@ class _Exchange:
 
     def _drain(self, waiting: set[int], found: dict[int, bytearray], most_bytes: int) -> None:
         """Reads the bytes that an ended process left in its pipes."""
-        for one in waiting - {self._status}:
+        for descriptor in waiting - {self._status}:
             with contextlib.suppress(BlockingIOError):
-                while (part := os.read(one, 1 << 20)) and len(found[one]) < most_bytes:
-                    found[one] += part
+                while (part := os.read(descriptor, 1 << 20)) and len(found[descriptor]) < most_bytes:
+                    found[descriptor] += part
 
     def _write(self, selector: selectors.BaseSelector, rest: memoryview) -> memoryview:
         try:

@@ -67,17 +67,17 @@ def main(arguments: list[str]) -> None:
     poll.register(control, select.POLLIN)
     while True:
         now = time.monotonic()
-        soonest = min((one.deadline for one in children), default=now + 3600)
+        soonest = min((child.deadline for child in children), default=now + 3600)
         events = {descriptor for descriptor, _ in poll.poll(max(0, int((soonest - now) * 1000) + 1))}
         now = time.monotonic()
         # Ended children are handled first, because a new child may get their descriptor numbers.
-        for one in tuple(children):
-            ended = one.handle in events
-            if ended or one.status in events or one.deadline <= now:
-                children.remove(one)
-                poll.unregister(one.handle)
-                poll.unregister(one.status)
-                _report(one, late=not ended)
+        for ready_child in tuple(children):
+            ended = ready_child.handle in events
+            if ended or ready_child.status in events or ready_child.deadline <= now:
+                children.remove(ready_child)
+                poll.unregister(ready_child.handle)
+                poll.unregister(ready_child.status)
+                _report(ready_child, late=not ended)
         if control.fileno() in events:
             child = _accept(control, jobs)
             if child is None:
@@ -85,8 +85,8 @@ def main(arguments: list[str]) -> None:
             children.append(child)
             poll.register(child.handle, select.POLLIN)
             poll.register(child.status, 0)  # polled for errors: one means that the judge no longer waits for this job
-    for one in children:
-        _report(one, late=True)
+    for ready_child in children:
+        _report(ready_child, late=True)
 
 
 def _accept(control: socket.socket, jobs: dict[str, Job]) -> _Child | None:
@@ -95,12 +95,12 @@ def _accept(control: socket.socket, jobs: dict[str, Job]) -> _Child | None:
     if not text:
         return None
     request = json.loads(text)
-    asked, answer, errors, status = descriptors
+    request_pipe, answer, errors, status = descriptors
     pid = os.fork()
     if not pid:
-        _run(jobs[request["kind"]], asked, answer, errors)
-    for one in (asked, answer, errors):
-        os.close(one)
+        _run(jobs[request["kind"]], request_pipe, answer, errors)
+    for descriptor in (request_pipe, answer, errors):
+        os.close(descriptor)
     return _Child(pid, os.pidfd_open(pid), status, time.monotonic() + float(request["wall_s"]))
 
 

@@ -34,19 +34,19 @@ def expected_arrays(case: DrawnCase) -> dict[str, NDArray[Any]]:
     except Exception as error:
         raise CaseError(f"the reference fails at {case.label}: {type(error).__name__}: {error}") from error
     arrays = case.arrays
-    wanted = {name for name, one in arrays.items() if one.role in (Role.OUTPUT, Role.INOUT)}
-    if set(given) != wanted:
+    output_names = {name for name, array in arrays.items() if array.role in (Role.OUTPUT, Role.INOUT)}
+    if set(given) != output_names:
         raise CaseError(
             f"{case.label}: the reference gives {', '.join(given) or 'nothing'}; expected are all arrays of draw.empty "
-            f"and draw.inout: {', '.join(sorted(wanted))}"
+            f"and draw.inout: {', '.join(sorted(output_names))}"
         )
-    found = {name: _host(value) for name, value in given.items()}
-    for name, value in found.items():
+    host_arrays = {name: _host(value) for name, value in given.items()}
+    for name, value in host_arrays.items():
         if value.shape != arrays[name].shape:
             raise CaseError(
                 f"{case.label}: the reference gives {name} of shape {value.shape}, not {arrays[name].shape}"
             )
-    return found
+    return host_arrays
 
 
 def _host(value: Any) -> NDArray[Any]:  # noqa: ANN401  # an array of numpy or torch
@@ -90,20 +90,20 @@ def wrong_results(
     """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
-    if [len(one) for one in left] != [one.host.nbytes for one in arrays]:
+    if [len(item) for item in left] != [array.host.nbytes for array in arrays]:
         raise ValueError("other arrays came back than were sent")
     differences: list[str] = []
     own = scales_of(case, expected)
-    for one, content in zip(arrays, left, strict=True):
-        name = next(name for name, array in case.arrays.items() if array is one)
-        actual = np.frombuffer(content, numpy_dtype(one.dtype)).reshape(one.shape)
-        if one.role is Role.INPUT:
-            result = unchanged(actual, one.host)
+    for item, content in zip(arrays, left, strict=True):
+        name = next(name for name, array in case.arrays.items() if array is item)
+        actual = np.frombuffer(content, numpy_dtype(item.dtype)).reshape(item.shape)
+        if item.role is Role.INPUT:
+            result = unchanged(actual, item.host)
             if not result:
                 differences.append(f"{case.label}: it changes {name}, which it must only read: {result.message}")
-        elif one.role in (Role.OUTPUT, Role.INOUT):
+        elif item.role in (Role.OUTPUT, Role.INOUT):
             scale = max(own.get(name, 0.0), scales.get(name, 0.0) if case.ordinary else 0.0)
-            reason = _difference(task, one.dtype, actual, expected[name], scale)
+            reason = _difference(task, item.dtype, actual, expected[name], scale)
             if reason:
                 differences.append(f"{case.label}: {name}: {reason}")
     return differences
@@ -118,15 +118,21 @@ def _difference(task: Task, element: DType, actual: NDArray[Any], exact: NDArray
     doubles = exact.astype(np.float64)
     with np.errstate(all="ignore"):
         rounded = doubles.astype(actual.dtype)  # a value beyond the dtype's range becomes infinite
-    least, most = _range(actual.dtype)
+    smallest, largest = _range(actual.dtype)
     rtol, atol = default_tolerance(element, scale)
     rtol = rtol if task.rtol is None else task.rtol
-    atol = max(atol, 4 * least) if task.atol is None else task.atol  # because code may flush denormal results to zero
+    atol = (
+        max(atol, 4 * smallest) if task.atol is None else task.atol
+    )  # because code may flush denormal results to zero
     with np.errstate(all="ignore"):
-        seen = actual.astype(np.float64)
+        actual_values = actual.astype(np.float64)
         # near the largest value of the dtype, both a finite and an infinite result are right
-        near = np.abs(np.abs(doubles) - most) <= (rtol + 1e-3) * most
-        right = near & (np.sign(seen) == np.sign(doubles)) & (np.abs(seen) >= most * (1 - 2 * rtol - 1e-3))
+        near = np.abs(np.abs(doubles) - largest) <= (rtol + 1e-3) * largest
+        right = (
+            near
+            & (np.sign(actual_values) == np.sign(doubles))
+            & (np.abs(actual_values) >= largest * (1 - 2 * rtol - 1e-3))
+        )
     result = compare(np.where(right, rounded, actual), rounded, rtol, atol)
     return "" if result else result.message
 
@@ -140,5 +146,5 @@ def _range(wanted: Any) -> tuple[float, float]:  # noqa: ANN401  # a numpy dtype
         import ml_dtypes  # noqa: PLC0415  # installed, because this package made the dtype
 
         info = cast("Any", ml_dtypes.finfo(wanted))
-    least, most = float(info.smallest_normal), float(info.max)
-    return (least if math.isfinite(least) else 0.0), most
+    smallest, largest = float(info.smallest_normal), float(info.max)
+    return (smallest if math.isfinite(smallest) else 0.0), largest

@@ -53,32 +53,32 @@ def run_kernel(asked: int, answer: int) -> None:
     codes: list[tuple[dict[str, object], bytes]] = []  # for the GPU, on which another process launches them
     try:
         if timed is None:
-            built = [_checked(data.kind, one) for one in data.variants]
+            built = [_checked(data.kind, variant) for variant in data.variants]
             host = device_named("cpu").target
-            for number, one in enumerate(data.variants):
-                for place, job in enumerate(one.jobs):
+            for number, variant in enumerate(data.variants):
+                for position, job in enumerate(variant.jobs):
                     if job.target == host:
                         continue
                     result = select_compiler(data.kind, job.target).compile(job)
                     compiled.append(_resources(result.launch, job))
-                    if place == request.get("sent_job"):
+                    if position == request.get("sent_job"):
                         row: dict[str, object] = {
                             "variant": number,
-                            "job": place,
+                            "job": position,
                             "launch": result.launch.to_json(),
                             "kind": result.blob.kind,
                         }
                         codes.append((row, result.blob.data))
         else:
-            both = (*data.variants, *CandidateData.from_json(timed["baseline"]).variants)
-            built = [_plain(data.kind, one) for one in both]
+            all_variants = (*data.variants, *CandidateData.from_json(timed["baseline"]).variants)
+            built = [_plain(data.kind, item) for item in all_variants]
     except SiloError as error:
         send(answer, {"outcome": "confined", **confined.to_json()})
         send(answer, {"outcome": "error", "class": type(error).__name__, "message": str(error)[:4000]})
         return
     confined = seal(confined)
     take_measures(answer, confined, allow_weak=request["allow_weak"])
-    resources = [*map(_resources, (one.launch for one in built)), *compiled]
+    resources = [*map(_resources, (item.launch for item in built)), *compiled]
     send(
         answer,
         {"outcome": "built", "resources": resources, "codes": [row for row, _ in codes]},
@@ -123,11 +123,17 @@ class _Built:
             signature = variant.signature.with_effects(effects)
             return bind(loaded, launch, signature, variant.specialization, constants, tag=self)
 
-        constexprs = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
+        constexprs = [
+            parameter.name for parameter in variant.signature.parameters if parameter.kind is ParameterKind.CONSTEXPR
+        ]
         self.launcher: Launcher = make_launcher(
             variant.kernel, variant.signature, on_miss=on_miss, config_names=constexprs, release_gil=False
         )
-        self.names = [one.name for one in variant.signature.parameters if one.kind is not ParameterKind.CONSTEXPR]
+        self.names = [
+            parameter.name
+            for parameter in variant.signature.parameters
+            if parameter.kind is not ParameterKind.CONSTEXPR
+        ]
 
 
 def _resources(launch: LaunchInfo, job: CompileJob | None = None) -> dict[str, object]:
@@ -161,7 +167,7 @@ def _checked(kind: str, data: VariantData) -> _Built:
 def _plain(kind: str, data: VariantData) -> _Built:
     """Builds the form of a variant that is timed: optimized code for the CPU."""
     target = device_named("cpu").target
-    job = next((one for one in data.jobs if one.target == target), None)
+    job = next((job for job in data.jobs if job.target == target), None)
     if job is None:
         raise CompileError(f"no code for {target} was lowered")
     return _Built(data, *_loaded(kind, job, data), None)
@@ -186,7 +192,7 @@ def _loaded(kind: str, job: CompileJob, data: VariantData) -> tuple[Any, LaunchI
 def _arrays(request: Mapping[str, Any], blobs: Sequence[bytes]) -> list[list[Any]]:
     """Copies the arrays of each launch into memory of their own, at the alignment that the case requires."""
     cases = [request["cases"][launch[0]] for launch in request["data"]["launches"]]
-    return [[_array(one, blobs) for one in case["arrays"]] for case in cases]
+    return [[_array(array, blobs) for array in case["arrays"]] for case in cases]
 
 
 def _array(one: Mapping[str, Any], blobs: Sequence[bytes]) -> Any:  # noqa: ANN401  # a numpy array
@@ -202,7 +208,7 @@ def _array(one: Mapping[str, Any], blobs: Sequence[bytes]) -> Any:  # noqa: ANN4
 
 
 def _named(built: _Built, case: Mapping[str, Any], arrays: Sequence[Any]) -> dict[str, Any]:
-    values = [arrays[one["array"]] if isinstance(one, dict) else one for one in case["arguments"]]
+    values = [arrays[argument["array"]] if isinstance(argument, dict) else argument for argument in case["arguments"]]
     return dict(zip(built.names, values, strict=True))
 
 
@@ -214,14 +220,14 @@ def _run_case(
     case: Mapping[str, Any],
     arrays: list[Any],
 ) -> None:
-    named = _named(built, case, arrays)
+    arguments = _named(built, case, arrays)
     unset = tuple(name for name, unset in zip(built.names, case["unset"], strict=True) if unset)
     begin = time.monotonic_ns()
     checked = built.checked
     assert checked is not None
     try:
-        with checked.over(named, CheckLimits(uninitialized=unset, steps=case["steps"], views=True)):
-            built.launcher[grid](**named)
+        with checked.over(arguments, CheckLimits(uninitialized=unset, steps=case["steps"], views=True)):
+            built.launcher[grid](**arguments)
     except CheckError as error:
         message = {"outcome": "finding", "kind": error.kind, "message": str(error)[:2000], "place": error.place}
         send(answer, message)
@@ -230,7 +236,7 @@ def _run_case(
         send(answer, {"outcome": "error", "class": type(error).__name__, "message": str(error)[:2000]})
         return
     del data
-    blobs = tuple(one.tobytes() for one in arrays)
+    blobs = tuple(array.tobytes() for array in arrays)
     send(answer, {"outcome": "ran", "ns": time.monotonic_ns() - begin}, blobs)
 
 
@@ -249,15 +255,15 @@ def _time(
     for launch, arrays in zip(data.launches, _arrays(request, blobs), strict=True):
         case = request["cases"][launch.case]
         baseline_launch = next(
-            one for one in baseline.launches if one.case == launch.case and one.config == timed["config"]
+            item for item in baseline.launches if item.case == launch.case and item.config == timed["config"]
         )
-        first = [one.copy() for one in arrays]
-        theirs = [_placed_like(one) for one in arrays]
+        first = [array.copy() for array in arrays]
+        theirs = [_placed_like(array) for array in arrays]
         sides = (
             (built[launch.variant], launch.grid, arrays),
             (old_builds[baseline_launch.variant], baseline_launch.grid, theirs),
         )
-        new_side, old_side = (_contender(one, grid, case, own, first) for one, grid, own in sides)
+        new_side, old_side = (_contender(item, grid, case, own, first) for item, grid, own in sides)
         try:
             ratio = compare_times(
                 new_side,
@@ -276,23 +282,23 @@ def _time(
         numbers = {
             name: getattr(ratio, name) for name in ("median_ppm", "low_ppm", "high_ppm", "rounds", "new_ns", "old_ns")
         }
-        send(answer, {**message, **numbers}, tuple(one.tobytes() for one in arrays))
+        send(answer, {**message, **numbers}, tuple(array.tobytes() for array in arrays))
 
 
 def _contender(
     built: _Built, grid: tuple[int, int, int], case: Mapping[str, Any], arrays: list[Any], first: list[Any]
 ) -> Contender:
-    named = _named(built, case, arrays)
+    arguments = _named(built, case, arrays)
     launcher = built.launcher[grid]
     reset: Callable[[], object] | None = None
     if case["inout"]:
         reset = lambda: _restore(arrays, first)  # noqa: E731  # a function of one expression
-    return Contender(lambda: launcher(**named), reset)
+    return Contender(lambda: launcher(**arguments), reset)
 
 
 def _restore(arrays: Sequence[Any], first: Sequence[Any]) -> None:
-    for one, content in zip(arrays, first, strict=True):
-        one[...] = content
+    for array, content in zip(arrays, first, strict=True):
+        array[...] = content
 
 
 def _placed_like(array: Any) -> Any:  # noqa: ANN401  # a numpy array
@@ -301,6 +307,6 @@ def _placed_like(array: Any) -> Any:  # noqa: ANN401  # a numpy array
     offset = array.ctypes.data % 64
     memory = np.empty(array.nbytes + 128, np.uint8)
     start = -memory.ctypes.data % 64 + offset
-    made = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
+    placed = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    placed[...] = array
+    return placed

@@ -133,15 +133,20 @@ class DrawnCase:
         """The part of the case that a candidate's process receives."""
         return CaseShape(
             tuple(
-                (name, ArrayShape(one.dtype.name, one.shape, one.offset) if isinstance(one, DrawnArray) else one)
-                for name, one in self.arguments
+                (
+                    name,
+                    ArrayShape(argument.dtype.name, argument.shape, argument.offset)
+                    if isinstance(argument, DrawnArray)
+                    else argument,
+                )
+                for name, argument in self.arguments
             )
         )
 
     @property
     def arrays(self) -> dict[str, DrawnArray]:
         """The array arguments by name."""
-        return {name: one for name, one in self.arguments if isinstance(one, DrawnArray)}
+        return {name: array for name, array in self.arguments if isinstance(array, DrawnArray)}
 
 
 class Draw:
@@ -173,8 +178,8 @@ class Draw:
             case Sizes.ALIGNED if high // 16 > (low - 1) // 16:
                 return 16 * int(self._shapes.integers(-(-low // 16), high // 16, endpoint=True))
             case _:
-                found = int(self._shapes.integers(low, high, endpoint=True))
-                return found - 1 if self._sizes is Sizes.ODD and found % 16 == 0 and found > low else found
+                size = int(self._shapes.integers(low, high, endpoint=True))
+                return size - 1 if self._sizes is Sizes.ODD and size % 16 == 0 and size > low else size
 
     def integer(self, low: int, high: int) -> int:
         """Draws an integer from ``low`` to ``high``, both included, in the same way for every case."""
@@ -196,12 +201,12 @@ class Draw:
         shape and dtype is passed again.
         """
         element = _element(dtype)
-        twins = [one for kind, extents, one in self._made if (kind, extents) == (element, shape)]
+        twins = [twin for kind, extents, twin in self._made if (kind, extents) == (element, shape)]
         if twins and values is None and self._twice:
             return twins[-1]
-        made = self._array(Role.INPUT, element, shape, self._maker(element, shape, values))
-        self._made.append((element, shape, made))
-        return made
+        array = self._array(Role.INPUT, element, shape, self._maker(element, shape, values))
+        self._made.append((element, shape, array))
+        return array
 
     def integers(self, *shape: int, low: int, high: int, dtype: str = "int32") -> DrawnArray:
         """Draws an array of integers from ``low`` to ``high``, both included, that the kernel reads."""
@@ -228,12 +233,12 @@ class Draw:
 
         ``expected`` is a function that computes the expected arrays, by name.
         """
-        arrays = {name: one for name, one in arguments.items() if isinstance(one, DrawnArray)}
+        arrays = {name: argument for name, argument in arguments.items() if isinstance(argument, DrawnArray)}
         if not callable(expected):
             raise CaseError(
                 'the expected arrays of a task are given by a function: draw.case(lambda: {"out": x.double * 2}, ...)'
             )
-        if not any(one.role in (Role.OUTPUT, Role.INOUT) for one in arrays.values()):
+        if not any(array.role in (Role.OUTPUT, Role.INOUT) for array in arrays.values()):
             raise CaseError("a case of a task has an array made by draw.empty or draw.inout, which the kernel writes")
         return DrawnCase(self.label, tuple(arguments.items()), expected, self._how in _ORDINARY)
 
@@ -251,7 +256,9 @@ class Draw:
 
     def _array(self, role: Role, element: DType, shape: tuple[int, ...], make: Callable[[], Any]) -> DrawnArray:
         beside = self._sizes in (Sizes.ODD, Sizes.SMALLEST)
-        return DrawnArray(role, element, tuple(int(one) for one in shape), element.itemsize if beside else 0, make)
+        return DrawnArray(
+            role, element, tuple(int(extent) for extent in shape), element.itemsize if beside else 0, make
+        )
 
 
 def _element(name: str) -> DType:
@@ -311,7 +318,7 @@ def task(
     Raises:
         CaseError: an unknown way or limit, or fewer than four cases.
     """
-    unknown = [one for one in values if one not in VALUES]
+    unknown = [value for value in values if value not in VALUES]
     if unknown or not values:
         raise CaseError(f"values of a task are some of {', '.join(VALUES)}, not {', '.join(unknown) or 'none'}")
     known = inspect.signature(TaskLimits).parameters
@@ -322,8 +329,8 @@ def task(
         raise CaseError(f"a task draws 4 cases or more, not {cases}: aligned, odd, the smallest and the largest")
 
     def made(of: Callable[[Draw], DrawnCase]) -> Task:
-        place = None if baseline is None else Path(inspect.getfile(of)).parent / baseline
-        return Task(of.__name__, of, place, rtol, atol, cases, tuple(values), TaskLimits(**cast("Any", limits)))
+        baseline_path = None if baseline is None else Path(inspect.getfile(of)).parent / baseline
+        return Task(of.__name__, of, baseline_path, rtol, atol, cases, tuple(values), TaskLimits(**cast("Any", limits)))
 
     return made if function is None else made(function)
 
@@ -334,7 +341,7 @@ def read_task(path: Path) -> Task:
     Raises:
         SourceError: the file cannot be run, or has no task or several.
     """
-    tasks = [one for one in vars(load_module(path)).values() if isinstance(one, Task)]
+    tasks = [member for member in vars(load_module(path)).values() if isinstance(member, Task)]
     if len(tasks) != 1:
         raise SourceError(
             f"{path} has {len(tasks)} tasks; a task is one file with one function under @silo.task, which takes draw"

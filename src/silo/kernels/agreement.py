@@ -84,7 +84,7 @@ def same_decisions(all_gather: Callable[[bytes], Sequence[bytes]]) -> Decisions:
     """
     mine = decisions()
     digests = _gathered(all_gather, mine.digest)
-    if all(one == mine.digest for one in digests):
+    if all(rank_digest == mine.digest for rank_digest in digests):
         return mine
     texts = _gathered(all_gather, canonical_json([_row_to_json(row) for row in mine.rows]))
     if len(texts) != len(digests):
@@ -95,8 +95,8 @@ def same_decisions(all_gather: Callable[[bytes], Sequence[bytes]]) -> Decisions:
 
 def _decisions(rows: Sequence[DecidedConfig]) -> Decisions:
     ordered = sorted(rows, key=_order)
-    found: JSON = [_row_to_json(row) for row in ordered]
-    return Decisions(bytes.fromhex(digest("decisions/1", found)), tuple(ordered))
+    document: JSON = [_row_to_json(row) for row in ordered]
+    return Decisions(bytes.fromhex(digest("decisions/1", document)), tuple(ordered))
 
 
 def _order(row: DecidedConfig) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def _row_to_json(row: DecidedConfig) -> JSON:
 def _gathered(all_gather: Callable[[bytes], Sequence[bytes]], own: bytes) -> list[bytes]:
     gathered: object = all_gather(own)
     answers: list[object] = list(gathered) if isinstance(gathered, list | tuple) else []
-    decisions_of_ranks = [bytes(one) for one in answers if isinstance(one, bytes | bytearray)]
+    decisions_of_ranks = [bytes(answer) for answer in answers if isinstance(answer, bytes | bytearray)]
     if len(decisions_of_ranks) != len(answers) or own not in decisions_of_ranks:
         raise ArgumentError(
             "all_gather gives a list of the bytes of every rank, this one's among them, not "
@@ -139,11 +139,11 @@ def _read(rank: int, text: bytes) -> list[DecidedConfig]:
 def _difference(ranks: Sequence[Sequence[DecidedConfig]]) -> str:
     """Describes the first difference between rank 0 and another rank, in the order of kernels."""
     of_rank = [_by_place(rows) for rows in ranks]
-    places = sorted({subject for one in of_rank for subject in one})
+    places = sorted({subject for rank_decisions in of_rank for subject in rank_decisions})
     for subject in places:
         first = of_rank[0].get(subject, ())
-        for number, one in enumerate(of_rank):
-            other = one.get(subject, ())
+        for number, rank_decisions in enumerate(of_rank):
+            other = rank_decisions.get(subject, ())
             if other != first:
                 return _told(subject[0], (0, first), (number, other))
     return "ranks do not agree, and their lists do not say where: they run different versions of Silo"
@@ -156,7 +156,7 @@ def _by_place(rows: Sequence[DecidedConfig]) -> dict[tuple[str, ...], tuple[str,
         configs.setdefault((row.place, row.kernel, row.target, row.bucket), []).append(
             f"{row.config} of {row.source[:19]}"
         )
-    return {place: tuple(sorted(decided)) for place, decided in configs.items()}
+    return {subject: tuple(sorted(decided)) for subject, decided in configs.items()}
 
 
 def _told(place: str, one: tuple[int, tuple[str, ...]], other: tuple[int, tuple[str, ...]]) -> str:

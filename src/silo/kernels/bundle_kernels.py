@@ -94,7 +94,7 @@ class Kernels:
     def _named(self, name: str) -> BundledKernel | _InClass:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name not in self._bundle.kernel_names and any(one.startswith(f"{name}.") for one in self):
+        if name not in self._bundle.kernel_names and any(kernel_name.startswith(f"{name}.") for kernel_name in self):
             return _InClass(self, name)
         try:
             return self[name]
@@ -121,8 +121,8 @@ class Kernels:
             if group.target.kind == CPU_KIND
             for number in group.numbers
         ]
-        wanted = [host_plan(plan, codes)] if codes else []
-        session().store.trust.require(wanted, origin=self._origin, signed=self._signed)
+        plans_to_trust = [host_plan(plan, codes)] if codes else []
+        session().store.trust.require(plans_to_trust, origin=self._origin, signed=self._signed)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._bundle.kernel_names)
@@ -153,9 +153,9 @@ class _InClass:
     def __dir__(self) -> list[str]:
         return sorted(
             {
-                one.removeprefix(f"{self._name}.").partition(".")[0]
-                for one in self._kernels
-                if one.startswith(f"{self._name}.")
+                kernel.removeprefix(f"{self._name}.").partition(".")[0]
+                for kernel in self._kernels
+                if kernel.startswith(f"{self._name}.")
             }
         )
 
@@ -220,8 +220,8 @@ class BundledKernel:
     @property
     def argument_names(self) -> tuple[str, ...]:
         """The parameters that a call passes: those that neither a config nor an expression sets."""
-        taken = {*self._head.config_names, *self._head.derived}
-        return tuple(name for name in self._head.signature.names if name not in taken)
+        reserved_names = {*self._head.config_names, *self._head.derived}
+        return tuple(name for name in self._head.signature.names if name not in reserved_names)
 
     @property
     def grid(self) -> tuple[Node, ...] | None:
@@ -252,8 +252,8 @@ class BundledKernel:
     @property
     def holds_grid(self) -> bool:
         """Whether the kernel's code was compiled for particular grids."""
-        held = self._guard[1]
-        return held is not None and held.grid
+        held_extents = self._guard[1]
+        return held_extents is not None and held_extents.grid
 
     @cached_property
     def _guard(self) -> tuple[tuple[str, ...], HeldExtents | None]:
@@ -329,7 +329,7 @@ class BundledKernel:
 
     def _chosen(self, call: SeenCall, device: Device, compiler: str = "") -> int:
         numbers = self.rank_numbers(call, device, MOST_VARIANTS if compiler else 1)
-        chosen = next((one for one in numbers if not compiler or self._compiler_of(one) == compiler), None)
+        chosen = next((number for number in numbers if not compiler or self._compiler_of(number) == compiler), None)
         if chosen is None:
             reasons = self._rejections(call, device)
             raise NoVariantError(
@@ -351,7 +351,11 @@ class BundledKernel:
                 line = f"{len(group.numbers)} variants for {group.target}: {decision.reason}"
                 foreign |= dict.fromkeys(group.numbers, line)
         decisions = enumerate(self._decisions(call, device))
-        own = [f"{label}: {one.reason}" for number, (label, one) in decisions if not one and number not in foreign]
+        own = [
+            f"{label}: {variant_decision.reason}"
+            for number, (label, variant_decision) in decisions
+            if not variant_decision and number not in foreign
+        ]
         return [*own, *dict.fromkeys(foreign.values())]
 
     def consent(self, one: BundleVariant) -> Consent | None:
@@ -405,10 +409,10 @@ class BundledKernel:
             number for group in self._kernel.code if is_host_code(group.blob_kind) for number in group.numbers
         )
         codes = {number: host_code(self._kernel[number], self._calls) for number in native}
-        wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(numbers)]
+        consents: list[HostCode | HostCases] = [codes[number] for number in sorted(numbers)]
         cases = host_cases(self._kernel.head, codes.values())
         store_of(settings()).trust.require(
-            [*wanted, *(() if cases is None else (cases,))],
+            [*consents, *(() if cases is None else (cases,))],
             origin=self._origin,
             signed=self._signed,
         )
@@ -463,8 +467,8 @@ class BundledKernel:
         loaded = self._loaded.get(key)
         if loaded is None:
             data = self.bundle.blob(blob.sha256)
-            made = load_blob(device, code.launch, data, blob.kind, code.kernel, consent=consent)
-            return self._loaded.setdefault(key, made)
+            new_kernel = load_blob(device, code.launch, data, blob.kind, code.kernel, consent=consent)
+            return self._loaded.setdefault(key, new_kernel)
         return loaded
 
 
@@ -488,10 +492,10 @@ def _callable_kernel(
     not. Therefore each kernel gets a class of its own with its launcher as ``__call__``.
     """
     kind = type("BundledKernel", (BundledKernel,), {"__module__": __name__, "__doc__": BundledKernel.__doc__})
-    made = kind(bundle, kernel, origin, trust=trust, signed=signed)
-    setattr(kind, "__call__", made.launcher)  # noqa: B010  # a class attribute that is not a method
-    setattr(kind, "__getitem__", staticmethod(made.launcher.__getitem__))  # noqa: B010
-    return made
+    bundled = kind(bundle, kernel, origin, trust=trust, signed=signed)
+    setattr(kind, "__call__", bundled.launcher)  # noqa: B010  # a class attribute that is not a method
+    setattr(kind, "__getitem__", staticmethod(bundled.launcher.__getitem__))  # noqa: B010
+    return bundled
 
 
 if TYPE_CHECKING:
@@ -515,8 +519,8 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
         BundleVersionError: written by a newer Silo.
     """
     bundle = open_bundle(path)
-    place = os.path.abspath(path)  # noqa: PTH100  # as it is now: a program may change its folder
-    return Kernels(bundle, trust=trust, origin=os.fspath(path), signed=cache(partial(_signed_file, bundle, place)))
+    absolute = os.path.abspath(path)  # noqa: PTH100  # as it is now: a program may change its folder
+    return Kernels(bundle, trust=trust, origin=os.fspath(path), signed=cache(partial(_signed_file, bundle, absolute)))
 
 
 def _signed_file(bundle: Bundle, place: str) -> SignedFile:

@@ -68,12 +68,12 @@ class BundledPlans(Mapping[str, Plan]):
 
     def _plan(self, recorded: RecordedPlan) -> Plan:
         def run(arguments: tuple[Any, ...]) -> None:
-            named = dict(zip(recorded.parameters, arguments, strict=True))
-            form = _serving(recorded, named)
+            arguments_by_name = dict(zip(recorded.parameters, arguments, strict=True))
+            form = _serving(recorded, arguments_by_name)
             if any(_is_on_host(value) for value in arguments):
                 self._consent(recorded)
             for launch in form.launches:
-                self._launch(launch, named)
+                self._launch(launch, arguments_by_name)
 
         return Plan(recorded.name, recorded.parameters, run)
 
@@ -109,8 +109,8 @@ def _read(value: Any) -> tuple[Any, ...] | None:  # noqa: ANN401  # as above
 
 
 def _is_on_host(value: Any) -> bool:  # noqa: ANN401  # as above
-    found = _read(value)
-    return found is not None and found[4][0] == 1
+    array = _read(value)
+    return array is not None and array[4][0] == 1
 
 
 # ---- choosing the form that serves a call ----
@@ -136,8 +136,8 @@ def _serving(recorded: RecordedPlan, named: Mapping[str, Any]) -> RecordedForm:
 
 def _refusal(recorded: RecordedPlan, form: RecordedForm, named: Mapping[str, Any]) -> str:
     """Returns why a form does not serve a call; "" if it does."""
-    for name, wanted in zip(recorded.parameters, form.arguments, strict=True):
-        if reason := _other_argument(wanted, named[name]):
+    for name, argument in zip(recorded.parameters, form.arguments, strict=True):
+        if reason := _other_argument(argument, named[name]):
             return f"{name} is {reason}"
     for node in form.holds:
         if not _computed(node, named):
@@ -158,10 +158,10 @@ def _other_argument(wanted: RecordedArgument, given: Any) -> str:  # noqa: ANN40
             same = type(plain) is type(wanted.value) and bool(given == wanted.value)
             return "" if same else f"{plain!r}, not {wanted.value!r}"
         case ArgumentKind.ARRAY:
-            found = _read(given)
-            if found is None:
+            array = _read(given)
+            if array is None:
                 return f"{shown}, not an array"
-            _, code, bits, _, _, sizes, _ = found
+            _, code, bits, _, _, sizes, _ = array
             dtype = from_dlpack(code, bits)
             if dtype != wanted.dtype or len(sizes) != wanted.rank:
                 return f"of {dtype} with {len(sizes)} axes, not of {wanted.dtype} with {wanted.rank}"
@@ -199,9 +199,9 @@ def _axis(array: Any, axis: int, *, stride: bool) -> Any:  # noqa: ANN401  # as 
 
 
 def _applied(kind: OpKind, operands: Sequence[Any]) -> Any:  # noqa: ANN401  # as above
-    for one in operands:
-        if isinstance(one, TracedInt):
-            result = one.combine(kind, tuple(operands))
+    for operand in operands:
+        if isinstance(operand, TracedInt):
+            result = operand.combine(kind, tuple(operands))
             if result is not NotImplemented:
                 return result
-    return evaluate(Op(kind, tuple(Const(int(_plain(one))) for one in operands)), _NOTHING)
+    return evaluate(Op(kind, tuple(Const(int(_plain(operand))) for operand in operands)), _NOTHING)

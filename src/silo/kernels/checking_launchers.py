@@ -58,12 +58,12 @@ class CheckingLauncher(ABC):
         return launch
 
     def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
-        named = {**self._completed(args, kwargs), **grid}
-        call = inspect_call(self._native, self._signature, *args, **named)
-        binding = self._native.resolve(*args, **named)
+        call_values = {**self._completed(args, kwargs), **grid}
+        call = inspect_call(self._native, self._signature, *args, **call_values)
+        binding = self._native.resolve(*args, **call_values)
         checked = cast("CheckedKernel", binding.tag)
         with checked.over(call.values, self._limits):
-            self._native(*args, **named)
+            self._native(*args, **call_values)
 
     @cached_property
     def _native(self) -> Any:  # noqa: ANN401  # the native launcher
@@ -91,16 +91,18 @@ class CheckingKernel(CheckingLauncher):
     def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
         call = tuple_call(self._kernel, args, kwargs)
         if call is None and self._kernel.zeroed:
-            named = self._completed(args, kwargs)
-            config = self._native.resolve(*args, **named, **grid).config
-            set_to_zero(self._kernel, self._kernel.zeroed_by(config), args, named)
+            call_values = self._completed(args, kwargs)
+            config = self._native.resolve(*args, **call_values, **grid).config
+            set_to_zero(self._kernel, self._kernel.zeroed_by(config), args, call_values)
         if call is None or call.kernel is self._kernel:
             super()._launch(*((args, kwargs) if call is None else ((), call.named)), grid)
             return
-        known = call.kernel
-        made = self._by_tuples.get(id(known)) or CheckingKernel(known, type(self._resolver)(known), self._limits)
-        self._by_tuples.setdefault(id(known), made)._launch(  # noqa: SLF001  # its own class
-            (), call.named, {name: call.grid(one) for name, one in grid.items()}
+        kernel = call.kernel
+        checking_kernel = self._by_tuples.get(id(kernel)) or CheckingKernel(
+            kernel, type(self._resolver)(kernel), self._limits
+        )
+        self._by_tuples.setdefault(id(kernel), checking_kernel)._launch(  # noqa: SLF001  # its own class
+            (), call.named, {name: call.grid(given_grid) for name, given_grid in grid.items()}
         )
 
     def _launcher(self) -> Any:  # noqa: ANN401
@@ -180,7 +182,7 @@ def _of_texts(kernel: BundledKernel, artifact: Artifact) -> tuple[ChecksKernels,
             "build the bundle again with this Silo, or check the Python file"
         )
     for declared in declarations():
-        forms = [one.name for one in declared.blobs if one.checked_text and one.name in texts]
+        forms = [blob.name for blob in declared.blobs if blob.checked_text and blob.name in texts]
         if forms and target.kind in declared.targets and declared.sources:
             return _checking_compiler(kernel.name, declared.sources[0], target), texts[forms[0]]
     raise UnsupportedError(

@@ -47,12 +47,12 @@ def collect(places: Sequence[Place], names: Sequence[str] | None = None) -> Coll
     """
     by_name: dict[str, Kernel] = {}
     steps: dict[str, Step] = {}
-    for place in places:
-        if isinstance(place, Kernel):
-            kernels_here, module = [place], None
+    for place_given in places:
+        if isinstance(place_given, Kernel):
+            kernels_here, module = [place_given], None
         else:
-            module = load_module(place)
-            kernels_here = _kernels_in(place, module)
+            module = load_module(place_given)
+            kernels_here = _kernels_in(place_given, module)
         for kernel in kernels_here:
             other = by_name.setdefault(kernel.name, kernel)
             if other is not kernel:

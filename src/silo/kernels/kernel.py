@@ -148,7 +148,7 @@ class Kernel(DeclaredKernel):
 
     def _tuple_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> TupleCall | None:
         """Returns a call with each element of its tuples as a separate argument; None for a call without tuples."""
-        if not any(isinstance(one, tuple) for one in (*args, *kwargs.values())):
+        if not any(isinstance(argument, tuple) for argument in (*args, *kwargs.values())):
             return None
         from silo.building.prepared_calls import tuple_call  # noqa: PLC0415  # few kernels take tuples
 
@@ -238,8 +238,8 @@ def kernel_of(value: object) -> Kernel | None:
     """Returns the :class:`Kernel` of an object that ``silo.kernel`` returned, or None for any other object."""
     if isinstance(value, Kernel):
         return value
-    found = getattr(value, "__dict__", {}).get("kernel")
-    return found if isinstance(found, Kernel) else None
+    candidate = getattr(value, "__dict__", {}).get("kernel")
+    return candidate if isinstance(candidate, Kernel) else None
 
 
 @overload
@@ -396,9 +396,9 @@ def _make(
     if isinstance(space, SpaceHeuristic):
         rule = space.bound(source.name, source.signature, constraints)
         made_key = _key_of(source, rule, made_key if key is not None else ())
-    elif (given := declared.space if space is None else space) is not None:
+    elif (given_space := declared.space if space is None else space) is not None:
         try:
-            made_space = space_of(given, () if space is None else constraints, scalars)
+            made_space = space_of(given_space, () if space is None else constraints, scalars)
         except SpaceError as error:
             raise SpaceError(f"{source.name} ({source.location}): {error}") from error
         _check_space(source, made_space)
@@ -502,23 +502,25 @@ def _checked_contiguous(source: KernelSource, contiguous: Sequence[str]) -> tupl
         return ()
     where = f"{source.name} ({source.location})"
     arrays = (ParameterKind.ANY, ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
-    names = [one.name for one in source.signature.parameters if one.kind in arrays]
+    names = [parameter.name for parameter in source.signature.parameters if parameter.kind in arrays]
     odd = [name for name in contiguous if name not in names]
     if isinstance(contiguous, str) or odd:
         raise SourceError(
             f"{where}: contiguous= is a list of names of arrays, and is {contiguous!r}; it has "
             f"{', '.join(names) or 'none'}"
         )
-    if source.extents is not None and (held := [name for name in contiguous if source.extents.kind_of(name)]):
+    if source.extents is not None and (shaped := [name for name in contiguous if source.extents.kind_of(name)]):
         raise SourceError(
-            f"{where}: contiguous= names {', '.join(held)}, and its code is compiled for the shapes and strides of "
+            f"{where}: contiguous= names {', '.join(shaped)}, and its code is compiled for the shapes and strides of "
             "each call's arrays: leave them out"
         )
     return tuple(name for name in names if name in contiguous)
 
 
 def _check_space(source: KernelSource, space: SearchSpace) -> None:
-    constants = [one.name for one in source.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
+    constants = [
+        parameter.name for parameter in source.signature.parameters if parameter.kind is ParameterKind.CONSTEXPR
+    ]
     for config in space.configs():
         for name, _ in config.values:
             if name not in constants:

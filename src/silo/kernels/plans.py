@@ -150,8 +150,8 @@ class Plan(native.LaunchPlan):
         )
         memory = {name: use for name, (use, _) in self._memory.items()}
         numbers = (self.replays, self._recordings)
-        held = (dict(self._tensors), dict(self._arrays), self._temporaries, self._pool)
-        return PlanReport(self._name, forms, *numbers, self._kernels, dict(self._fixed), memory, *held)
+        memory_history = (dict(self._tensors), dict(self._arrays), self._temporaries, self._pool)
+        return PlanReport(self._name, forms, *numbers, self._kernels, dict(self._fixed), memory, *memory_history)
 
     def explain(self) -> str:
         """Returns the report as text: forms, how they run and why, and the facts that each form holds."""
@@ -185,8 +185,8 @@ class Plan(native.LaunchPlan):
 
     def _refuse_other_memory(self, arguments: tuple[Any, ...]) -> None:
         for name, (use, addresses) in self._memory.items():
-            given = arguments[self.names.index(name)]
-            if address_of(given) not in addresses:
+            argument = arguments[self.names.index(name)]
+            if address_of(argument) not in addresses:
                 raise ArgumentError(
                     f"{self._name}: {name} cannot be another array than the recorded one: {use}, which torch does"
                     " between the launches, was captured and uses its memory. Copy the new values into that array, or"
@@ -220,7 +220,7 @@ class Plan(native.LaunchPlan):
         drawn = offsets_of_generators() != drawn
         with self._lock:
             self._recordings += 1
-        named = dict(zip(self.names, map(_plain_number, arguments), strict=True))
+        arguments_by_name = dict(zip(self.names, map(_plain_number, arguments), strict=True))
         first: list[Any] = []
         try:
             with torch_work(self._name, first, pool=self._pool) as work, _recording(first, dry=True):
@@ -229,12 +229,12 @@ class Plan(native.LaunchPlan):
             if isinstance(error, ArgumentError):
                 raise
             raise ArgumentError(f"{self._name} cannot be a plan: {error}") from error
-        seen = seen_launches(first)
-        second, trail, torch_again = _follow(self._name, function, named, first, self._pool)
+        launches = seen_launches(first)
+        second, trail, torch_again = _follow(self._name, function, arguments_by_name, first, self._pool)
         work.compare(torch_again)
         if drawn:
             work.refuse_random()
-        self.keep(named, seen, second, trail, (work, torch_again), again)
+        self.keep(arguments_by_name, launches, second, trail, (work, torch_again), again)
         return result
 
     def keep(
@@ -390,9 +390,9 @@ def plan(function: Callable[..., object], *examples: object, pool: object = None
         count = len(positional)
         return function(*arguments[:count], **dict(zip(keywords, arguments[count:], strict=True)))
 
-    made = Plan(getattr(function, "__name__", "plan"), (*positional, *keywords), run, pool_handle(pool))
-    made.learn((*examples, *named.values()))
-    return made
+    new_plan = Plan(getattr(function, "__name__", "plan"), (*positional, *keywords), run, pool_handle(pool))
+    new_plan.learn((*examples, *named.values()))
+    return new_plan
 
 
 def _has_parameter(function: Callable[..., object], name: str) -> bool:
@@ -408,7 +408,11 @@ def names_of_arguments(function: Callable[..., object], count: int, named: Mappi
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # callables written in C may lack a signature
         parameters = []
-    plain = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    plain = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
     names = tuple(plain[:count]) + tuple(f"argument_{index + 1}" for index in range(len(plain), count))
     if twice := [name for name in names if name in named]:
         raise ArgumentError(f"silo.plan: argument {twice[0]!r} is given twice, by position and by name")
@@ -449,8 +453,14 @@ def planning(*, pool: object = None, **arguments: object) -> Generator[Plan]:
     launches: list[Any] = []
     with torch_work("planning", launches, run=True, pool=shared) as work, _recording(launches):
         yield plan
-    seen = seen_launches(launches)
+    launches_seen = seen_launches(launches)
     trail = Trail()
     for name in arguments:
         trail.used[name] = "a block, which is not followed"
-    plan.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail, (work, work))
+    plan.keep(
+        {name: _plain_number(value) for name, value in arguments.items()},
+        launches_seen,
+        launches_seen,
+        trail,
+        (work, work),
+    )

@@ -84,7 +84,7 @@ def step(*examples: Callable[[], object]) -> Callable[[F], F]:
     ...     double[grid](x, between, n, BLOCK=128)
     ...     double[grid](between, out, n, BLOCK=128)
     """
-    if not examples or not all(callable(one) for one in examples):
+    if not examples or not all(callable(example) for example in examples):
         raise ArgumentError(
             "silo.step takes functions that make the arguments of a call: @silo.step(lambda: (x, out, 1000))"
         )
@@ -98,8 +98,8 @@ def step(*examples: Callable[[], object]) -> Callable[[F], F]:
 
 def step_of(value: object) -> Step | None:
     """Returns the step of a function that :func:`step` marked; None for any other object."""
-    found = getattr(value, "__dict__", {}).get(_MEMBER)
-    return found if isinstance(found, Step) else None
+    candidate = getattr(value, "__dict__", {}).get(_MEMBER)
+    return candidate if isinstance(candidate, Step) else None
 
 
 class _RecordingPlan(Plan):
@@ -144,12 +144,12 @@ def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
                 " the arguments as a tuple, or as a mapping by name"
             )
         positional = cast("tuple[object, ...]", passed if isinstance(passed, tuple) else ())
-        named = cast("Mapping[str, object]", {} if isinstance(passed, tuple) else passed)
-        these = (*names_of_arguments(one.function, len(positional), named), *named)
+        keyword_arguments = cast("Mapping[str, object]", {} if isinstance(passed, tuple) else passed)
+        these = (*names_of_arguments(one.function, len(positional), keyword_arguments), *keyword_arguments)
         if names and these != names:
             raise SourceError(f"{one.location}: the examples of the step {one.name} give {names} and {these}")
         names = these
-        form = _record(one, names, (*positional, *named.values()), len(positional), kernels_by_id)
+        form = _record(one, names, (*positional, *keyword_arguments.values()), len(positional), kernels_by_id)
         if form not in forms:
             forms.append(form)
     return RecordedPlan(one.name, names, tuple(forms))
@@ -192,9 +192,9 @@ class _FormRecorder:
         """Returns the form of two recordings, which :class:`silo.launch.plan_forms.FormMaker` has already compared."""
         declared = {name: self._argument(name, value) for name, value in self._arguments.items()}
         self._held = {
-            name: one.value
-            for name, one in declared.items()
-            if one.kind is ArgumentKind.VALUE and type(one.value) is int
+            name: argument.value
+            for name, argument in declared.items()
+            if argument.kind is ArgumentKind.VALUE and type(argument.value) is int
         }
         launches = tuple(
             self._launch(number, *pair) for number, pair in enumerate(zip(first, second, strict=True), start=1)
@@ -208,10 +208,10 @@ class _FormRecorder:
     # ---- arguments ----
 
     def _argument(self, name: str, value: object) -> RecordedArgument:
-        held = name in self._trail.used
-        if type(value) is int and not held:
+        is_used = name in self._trail.used
+        if type(value) is int and not is_used:
             return RecordedArgument(ArgumentKind.INTEGER)
-        if type(value) is float and not held:
+        if type(value) is float and not is_used:
             return RecordedArgument(ArgumentKind.FLOAT)
         if value is None or isinstance(value, bool | int | float | str):
             return RecordedArgument(ArgumentKind.VALUE, value=value)
@@ -226,8 +226,8 @@ class _FormRecorder:
 
     def _shapes(self, declared: Mapping[str, RecordedArgument]) -> Iterable[Node]:
         """Yields conditions for arrays whose shape was used in a way that cannot be traced: the shape is the same."""
-        for name, one in declared.items():
-            if one.kind is not ArgumentKind.ARRAY or name not in self._trail.used:
+        for name, argument in declared.items():
+            if argument.kind is not ArgumentKind.ARRAY or name not in self._trail.used:
                 continue
             *_, sizes, strides = native.read(self._arguments[name])
             for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
@@ -272,8 +272,8 @@ class _FormRecorder:
         if one.stream:
             raise self._refuse(number, name, "is on a stream of its own, which a plan of a bundle does not keep")
         names = kernel.source.signature.names
-        left = [parameter for parameter, code in zip(names, one.codes, strict=True) if code >> 56 == _ABSENT]
-        open_names = [*left, *(option for option in kernel.config_names if option not in (*names, *one.option_names))]
+        absent = [parameter for parameter, code in zip(names, one.codes, strict=True) if code >> 56 == _ABSENT]
+        open_names = [*absent, *(option for option in kernel.config_names if option not in (*names, *one.option_names))]
         if one.called and open_names:
             raise self._refuse(
                 number,
@@ -282,9 +282,9 @@ class _FormRecorder:
                 " to device: declare the grid, silo.kernel(grid=lambda a: ...)",
             )
         sources = tuple(
-            RecordedSource(parameter, *self._source(number, kernel, place, one, other))
-            for place, parameter in enumerate(names)
-            if one.codes[place] >> 56 != _ABSENT
+            RecordedSource(parameter, *self._source(number, kernel, position, one, other))
+            for position, parameter in enumerate(names)
+            if one.codes[position] >> 56 != _ABSENT
         )
         options = zip(other.option_names, other.options, strict=True)
         return RecordedLaunch(
@@ -319,8 +319,8 @@ class _FormRecorder:
         return Source.CONSTANT, self._constant(number, kernel, kernel.source.signature.names[place], argument)
 
     def _given(self, name: str) -> tuple[Source, str | Value]:
-        held = name in self._trail.used
-        return (Source.CONSTANT, cast("float", self._arguments[name])) if held else (Source.GIVEN, name)
+        is_used = name in self._trail.used
+        return (Source.CONSTANT, cast("float", self._arguments[name])) if is_used else (Source.GIVEN, name)
 
     def _array(self, number: int, kernel: Kernel, place: int, one: SeenLaunch) -> tuple[Source, str]:
         """Finds the argument that is the array of a launch.
@@ -353,8 +353,9 @@ class _FormRecorder:
     def _grid(self, other: SeenLaunch) -> tuple[Node, ...] | None:
         if other.grid is None:
             return None
-        given: object = other.grid
-        extents = cast("Iterable[object]", given) if isinstance(given, tuple | list) else (given,)
+        given_grid: object = other.grid
+        extents = cast("Iterable[object]", given_grid) if isinstance(given_grid, tuple | list) else (given_grid,)
         return tuple(
-            self._plain(one.node) if isinstance(one, TracedInt) else Const(int(cast("int", one))) for one in extents
+            self._plain(extent.node) if isinstance(extent, TracedInt) else Const(int(cast("int", extent)))
+            for extent in extents
         )

@@ -60,10 +60,10 @@ def _of_source(kernel: DeclaredKernel, artifact: Artifact) -> Mapping[str, JSON]
 def _of_bundle(served: ServedVariant) -> Mapping[str, JSON]:
     """Describes a bundle's kernel. Its text is not recorded as trusted, so silo crash requires --trust for it."""
     artifact = served.artifact
-    texts = {one.kind: one for one in artifact.sidecars if is_checked_text(one.kind)}
+    texts = {sidecar.kind: sidecar for sidecar in artifact.sidecars if is_checked_text(sidecar.kind)}
     target = device_named("cpu").target
     for declared in declarations():
-        forms = [one.name for one in declared.blobs if one.checked_text and one.name in texts]
+        forms = [blob.name for blob in declared.blobs if blob.checked_text and blob.name in texts]
         if forms and target.kind in declared.targets and declared.sources:
             text = texts[forms[0]]
             compiler = select_compiler(declared.sources[0], target)

@@ -87,8 +87,8 @@ def allocation_of(name: str, value: Any, *, view: bool = False) -> Allocation:  
         if view:
             width = tensor.element_size()
             steps = [stride * width for stride in tensor.stride()]
-            whole = f"torch storage of {size} bytes"
-            return _elements(name, tensor.data_ptr(), tuple(tensor.shape), steps, width, whole, writable=True)
+            storage_text = f"torch storage of {size} bytes"
+            return _elements(name, tensor.data_ptr(), tuple(tensor.shape), steps, width, storage_text, writable=True)
         return Allocation(name, low, low + size, tensor.data_ptr(), f"torch storage of {size} bytes")
     if hasattr(value, "__array_interface__"):
         return _numpy(name, value, view=view)
@@ -120,8 +120,8 @@ def _numpy(name: str, value: Any, *, view: bool) -> Allocation:  # noqa: ANN401
     words = f"numpy {'base ' if owner is not array else ''}array of {high - low} bytes"
     if view:
         writable = bool(array.flags.writeable)
-        place = (array.ctypes.data, array.shape, array.strides, array.itemsize)
-        return _elements(name, *place, words, writable=writable)
+        layout = (array.ctypes.data, array.shape, array.strides, array.itemsize)
+        return _elements(name, *layout, words, writable=writable)
     return Allocation(name, low, high, array.ctypes.data, words, writable=bool(array.flags.writeable))
 
 

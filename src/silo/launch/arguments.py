@@ -175,7 +175,7 @@ class SeenCall:
     def memory(self) -> tuple[int, int]:
         """The device of the call's arrays and addresses; (0, 0) for a call without any, even if it runs on a GPU."""
         placed = (ValueKind.POINTER, ValueKind.ADDRESS, ValueKind.DESCRIPTOR)
-        return self.device if any(one.kind in placed for one in self.arguments) else (0, 0)
+        return self.device if any(argument.kind in placed for argument in self.arguments) else (0, 0)
 
     @property
     def on_host(self) -> bool:
@@ -185,7 +185,7 @@ class SeenCall:
     @property
     def values(self) -> dict[str, object]:
         """The caller's objects by parameter name, without parameters that the config sets."""
-        return {one.name: one.value for one in self.arguments if one.kind is not ValueKind.ABSENT}
+        return {argument.name: argument.value for argument in self.arguments if argument.kind is not ValueKind.ABSENT}
 
     def __getitem__(self, name: str) -> CallArgument:
         for argument in self.arguments:
@@ -197,15 +197,19 @@ class SeenCall:
         self, constant: Callable[[object], Value] = lambda value: cast("Value", value)
     ) -> dict[str, ArgumentFacts]:
         """Returns the facts of every argument that was passed, by name, for ``Source.specialize``."""
-        return {one.name: one.facts(constant) for one in self.arguments if one.kind is not ValueKind.ABSENT}
+        return {
+            argument.name: argument.facts(constant)
+            for argument in self.arguments
+            if argument.kind is not ValueKind.ABSENT
+        }
 
     def extents(self, held: HeldExtents) -> tuple[tuple[str, ArrayExtents], ...]:
         """Returns the extents that decide the code, by argument name, for the arguments that ``held`` lists.
 
         An argument that is not an array (None, a number) is left out, because it has no extents.
         """
-        found = ((name, self[name].extents(kind)) for name, kind in held.arguments)
-        return tuple((name, one) for name, one in found if one is not None)
+        extents = ((name, self[name].extents(kind)) for name, kind in held.arguments)
+        return tuple((name, array_extents) for name, array_extents in extents if array_extents is not None)
 
 
 # the low bits of a descriptor's guard word hold its block shape (SILO_BLOCK_MASK), the bits above its layout form
@@ -353,8 +357,11 @@ def place_of(device: Device, code: Iterable[VariantCode]) -> RawPlace:
 
     The form holds the target, the facts, and whether the device runs each target and kind of blob in ``code``.
     """
-    decided = ((one, device.runs(one.target, one.blob_kind)) for one in code)
-    rules = tuple((str(one.target), one.blob_kind, bool(decision), decision.reason) for one, decision in decided)
+    decided = ((variant_code, device.runs(variant_code.target, variant_code.blob_kind)) for variant_code in code)
+    rules = tuple(
+        (str(variant_code.target), variant_code.blob_kind, bool(decision), decision.reason)
+        for variant_code, decision in decided
+    )
     return str(device.target), device.facts(), rules
 
 
@@ -369,12 +376,14 @@ def guard_of(kernel: OpenKernel) -> tuple[tuple[str, ...], HeldExtents | None]:
     """
     flags, extents, grid = kernel.held()
     names = kernel.call_head.signature.names
-    exact = tuple(name for name, one in zip(names, flags, strict=True) if one & EXACT)
-    if not grid and not any(one in _EXTENT_KINDS for one in extents):
+    exact = tuple(name for name, flag in zip(names, flags, strict=True) if flag & EXACT)
+    if not grid and not any(extent in _EXTENT_KINDS for extent in extents):
         return exact, None
     from silo.core.extents import ExtentKind, HeldExtents  # noqa: PLC0415  # few kernels have any
 
-    kinds = {name: _EXTENT_KINDS[one] for name, one in zip(names, extents, strict=True) if one in _EXTENT_KINDS}
+    kinds = {
+        name: _EXTENT_KINDS[extent] for name, extent in zip(names, extents, strict=True) if extent in _EXTENT_KINDS
+    }
     return exact, HeldExtents(tuple((name, ExtentKind(kind)) for name, kind in kinds.items()), grid)
 
 
@@ -399,7 +408,9 @@ class OneVariant:
 
         ``constant`` turns a constexpr object into a value. The grid is compared only if the call passes one.
         """
-        missing = next((name for name in self._names if all(one.name != name for one in call.arguments)), None)
+        missing = next(
+            (name for name in self._names if all(argument.name != name for argument in call.arguments)), None
+        )
         if missing is not None:
             return Rejected(f"it has a parameter {missing}, and the call has none")
         grid = self._grid if call.grid is None else call.grid
@@ -417,7 +428,7 @@ def _raw(
 ) -> RawChoiceCall:
     arguments = call.arguments if names is None else tuple(call[name] for name in names)
     return (
-        tuple(_raw_argument(one, constant) for one in arguments),
+        tuple(_raw_argument(argument, constant) for argument in arguments),
         {name: constant(value) for name, value in call.options.items()},
         _grid(call.grid if grid is None else grid),
         f": call it as {call.kernel}[grid](...), or declare silo.kernel(grid=...), which cases need",
@@ -472,12 +483,15 @@ def call_grid(
             f"{call.kernel} has no declared grid: call it as {call.kernel}[grid](...), or declare "
             "silo.kernel(grid=...), which cases need"
         )
-    arrays = [one for one in call.arguments if one.shape is not None]
+    arrays = [argument for argument in call.arguments if argument.shape is not None]
     bindings = Bindings(
-        values={**{one.name: one.number for one in call.arguments if one.kind in _GRID_SCALARS}, **config},
-        shapes={one.name: one.shape or () for one in arrays},
-        strides={one.name: one.strides or () for one in arrays},
-        itemsizes={one.name: one.dtype.itemsize for one in call.arguments if one.dtype is not None},
+        values={
+            **{argument.name: argument.number for argument in call.arguments if argument.kind in _GRID_SCALARS},
+            **config,
+        },
+        shapes={array.name: array.shape or () for array in arrays},
+        strides={array.name: array.strides or () for array in arrays},
+        itemsizes={argument.name: argument.dtype.itemsize for argument in call.arguments if argument.dtype is not None},
         config=config,
         facts=facts,
     )

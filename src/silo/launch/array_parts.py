@@ -140,8 +140,8 @@ def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
     """
     ranks = {slot.name: _rank(launch.layout, slot.name) for slot in launch.layout if slot.part}
     maps: dict[str, list[TensorMap]] = {}
-    for one in reversed(launch.tensor_maps):
-        maps.setdefault(one.name, []).append(one)
+    for tensor_map in reversed(launch.tensor_maps):
+        maps.setdefault(tensor_map.name, []).append(tensor_map)
     slots: dict[int, Packed] = {}
     for position, slot in enumerate(launch.layout):
         if slot.type is AbiType.TENSORMAP:

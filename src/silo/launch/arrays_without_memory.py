@@ -61,10 +61,10 @@ def explain_wrapped(value: object) -> str:
     tensor: Any = value
     for is_such, description in _KINDS:
         try:
-            found = is_such(torch, tensor)
+            is_wrapped = is_such(torch, tensor)
         except Exception:  # noqa: BLE001, S112  # private functions of torch, which versions lack; the next one is asked
             continue
-        if found:
+        if is_wrapped:
             return description
     return ""
 

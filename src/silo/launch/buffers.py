@@ -30,11 +30,11 @@ def split_device(device: str) -> tuple[str, int]:
     >>> split_device("cuda:1"), split_device("cpu")
     (('cuda', 1), ('cpu', 0))
     """
-    kind, _, rest = device.partition(":")
-    if not (kind == "cpu" or has_driver(kind)) or not (rest.isdecimal() or rest == ""):
+    kind, _, index_text = device.partition(":")
+    if not (kind == "cpu" or has_driver(kind)) or not (index_text.isdecimal() or index_text == ""):
         kinds = ", ".join(filter(has_driver, driver_kinds()))
         raise ArgumentError(f"a Buffer lies on cpu, {kinds} or one of several as cuda:1, not on {device!r}")
-    return kind, int(rest or 0)
+    return kind, int(index_text or 0)
 
 
 class Buffer:

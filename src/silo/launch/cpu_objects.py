@@ -162,8 +162,8 @@ class KernelObject:
         ]
         addresses = (ctypes.c_void_p * max(len(cells), 1))(*[ctypes.addressof(cell) for cell in cells])
         context = context_alone()
-        place = ctypes.addressof(context)
-        code = self._entry(addresses, (ctypes.c_uint32 * 3)(*extents), 0, total, self._scratch_address, place)
+        context_address = ctypes.addressof(context)
+        code = self._entry(addresses, (ctypes.c_uint32 * 3)(*extents), 0, total, self._scratch_address, context_address)
         if code != 0:
             message = context.text.decode(errors="replace") or "the kernel reported an error"
             raise LaunchError(f"{self.launch.entry}: {message} (code {code})")

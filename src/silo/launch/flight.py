@@ -179,19 +179,19 @@ def _watch_hangs(seconds: float) -> None:
 
     Runs in a thread of its own.
     """
-    seen, since = 0, time.monotonic()
+    last_number, since = 0, time.monotonic()
     events: list[native.GpuEvent] = []
     while True:
         time.sleep(min(seconds / 4, 1.0))
         number, running = native.flight_state()
         now = time.monotonic()
-        if number != seen:
-            seen, since = number, now
+        if number != last_number:
+            last_number, since = number, now
             events = []
         quiet = now - since
         if not running and number and not events and quiet >= seconds / 2:
             events = _events_behind_launches()
-        hangs = running or any(_waits(one) for one in events)
+        hangs = running or any(_waits(event) for event in events)
         if hangs and quiet >= seconds:
             text = f"a launch took longer than {seconds:g} s" if running else f"a GPU works for more than {seconds:g} s"
             try:
@@ -253,7 +253,7 @@ def _watch_exceptions() -> None:
 
 def _notice(error: BaseException) -> None:
     text = str(error).lower()
-    lost = next((one for one in _LOST if one in text), None)
+    lost = next((sign for sign in _LOST if sign in text), None)
     if lost is None:
         return
     try:
@@ -289,6 +289,6 @@ def keep_copies(event: LaunchEvent, *, only_integers: bool, most: int) -> None:
         storage = tensor.untyped_storage()
         if storage.nbytes() > most or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
             continue
-        whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
-        copies.append((storage.data_ptr(), whole.cpu().numpy().tobytes()))
+        storage_bytes = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
+        copies.append((storage.data_ptr(), storage_bytes.cpu().numpy().tobytes()))
     native.flight_keep(tuple(copies))

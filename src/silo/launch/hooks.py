@@ -94,8 +94,8 @@ def on_launch(hook: LaunchHook, *, each: bool = False) -> Callable[[], None]:
     def remove() -> None:
         global _hooks, _of_each  # noqa: PLW0603
         with _lock:
-            _hooks = tuple(one for one in _hooks if one is not hook)
-            _of_each = tuple(one for one in _of_each if one is not hook)
+            _hooks = tuple(other for other in _hooks if other is not hook)
+            _of_each = tuple(other for other in _of_each if other is not hook)
             _switch()
 
     return remove

@@ -49,8 +49,8 @@ def ffi_version(header: str) -> tuple[int, int] | None:
     >>> ffi_version("#define XLA_FFI_API_MAJOR 0\n#define XLA_FFI_API_MINOR 3\n")
     (0, 3)
     """
-    found = [re.search(rf"^#define XLA_FFI_API_{part} (\d+)$", header, re.MULTILINE) for part in ("MAJOR", "MINOR")]
-    numbers = [int(match[1]) for match in found if match is not None]
+    matches = [re.search(rf"^#define XLA_FFI_API_{part} (\d+)$", header, re.MULTILINE) for part in ("MAJOR", "MINOR")]
+    numbers = [int(match[1]) for match in matches if match is not None]
     return (numbers[0], numbers[1]) if len(numbers) == 2 else None
 
 
@@ -98,8 +98,8 @@ def load_jax() -> tuple[Any, int]:
     interface = judge_ffi(version)
     if version is None or not interface:
         raise PackageError(f"jax {jax.__version__}: {interface.reason}")
-    for one in (decision, interface):
-        if "which is tested" in one.reason and one.reason not in _told:
-            _told.add(one.reason)
-            _log.info("%s", one.reason)
+    for outcome in (decision, interface):
+        if "which is tested" in outcome.reason and outcome.reason not in _told:
+            _told.add(outcome.reason)
+            _log.info("%s", outcome.reason)
     return jax, version[1]

@@ -84,7 +84,7 @@ _applied: str | os.PathLike[str] | None = None
 def apply_setting() -> None:
     """Starts the log if the settings name a file. Further calls do nothing."""
     global _applied  # noqa: PLW0603  # the file in use
-    wanted = settings().launch_log
-    if wanted is not None and wanted != _applied:
-        on_launch(LaunchLog(wanted))
-        _applied = wanted
+    log_setting = settings().launch_log
+    if log_setting is not None and log_setting != _applied:
+        on_launch(LaunchLog(log_setting))
+        _applied = log_setting

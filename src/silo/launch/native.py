@@ -309,10 +309,10 @@ def is_descriptor_type(kind: type) -> bool:
     (in elements), ``block_shape`` and ``padding`` (``zero`` or ``nan``). A dataclass named ``TensorDescriptor`` with
     these fields, and optionally ``round_f32_to_tf32`` and ``layout`` (Gluon's), qualifies without that attribute.
     """
-    named = [base for base in kind.__mro__ if base.__name__ == "TensorDescriptor"]
-    members = (frozenset[str](getattr(base, "__dataclass_fields__", ())) for base in named)
+    descriptor_bases = [base for base in kind.__mro__ if base.__name__ == "TensorDescriptor"]
+    members = (frozenset[str](getattr(base, "__dataclass_fields__", ())) for base in descriptor_bases)
     says_so = getattr(kind, "__tensor_descriptor__", False) is True
-    return says_so or any(_MEMBERS <= found <= _ALL_MEMBERS for found in members)
+    return says_so or any(_MEMBERS <= member <= _ALL_MEMBERS for member in members)
 
 
 def notice(kind: type) -> None:
@@ -373,14 +373,14 @@ def _connect_cupy(kind: type) -> None:
 def _connect_jax(kind: type) -> None:
     """Registers a reader for jax arrays on TPUs: they have no address, so jax itself has to describe them."""
     jax: Any = sys.modules["jax"]
-    places = {device: place for place, device in enumerate(jax.local_devices()) if device.platform == "tpu"}
+    places = {device: index for index, device in enumerate(jax.local_devices()) if device.platform == "tpu"}
     if not places:
         return  # without TPUs the type needs no reader: the devices of a process never change
 
     def read(array: Any) -> tuple[int, int, str, bool] | None:  # noqa: ANN401
         devices = array.devices()
-        place = places.get(next(iter(devices))) if len(devices) == 1 else None
-        return None if place is None else (EXTENSION_MEMORY, place, str(array.dtype), True)
+        index = places.get(next(iter(devices))) if len(devices) == 1 else None
+        return None if index is None else (EXTENSION_MEMORY, index, str(array.dtype), True)
 
     _connecting.add(kind)
     try:
@@ -399,8 +399,8 @@ def torch_with_gpu(kind: str) -> Any:  # noqa: ANN401  # the module, or None
 
 def _build_of(torch: Any) -> DriverDeclaration | None:  # noqa: ANN401  # the module
     """Returns the GPU driver that a build of torch is for; None for a build without GPUs."""
-    builds = (one for one in drivers() if one.torch_build)
-    return next((one for one in builds if getattr(torch.version, one.torch_build, None) is not None), None)
+    builds = (driver for driver in drivers() if driver.torch_build)
+    return next((build for build in builds if getattr(torch.version, build.torch_build, None) is not None), None)
 
 
 def connect_torch() -> bool:
@@ -450,10 +450,10 @@ def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
     By comparing their C++ objects, the native module finds the offsets of these fields.
     """
     names = ("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool", "float16", "bfloat16")
-    here = [torch.empty(2, dtype=getattr(torch, name)) for name in names]
+    tensors = [torch.empty(2, dtype=getattr(torch, name)) for name in names]
     meta = [torch.empty(3, 5, dtype=getattr(torch, name), device="meta") for name in names[:4]]
     shaped = [torch.empty(tuple(range(2, 2 + rank))).permute(tuple(reversed(range(rank)))) for rank in range(7)]
-    return (*here, *meta, *shaped)
+    return (*tensors, *meta, *shaped)
 
 
 def _probe_storages(torch: Any) -> bool:  # noqa: ANN401  # the module
@@ -465,8 +465,8 @@ def _probe_storages(torch: Any) -> bool:  # noqa: ANN401  # the module
     # these storages wrap memory that torch did not allocate
     views += [torch.frombuffer(bytearray(size), dtype=torch.uint8)[1:] for size in (999, 77)]
     try:
-        storages = [one.untyped_storage() for one in views]
-        words = [(one._cdata, one.data_ptr(), one.nbytes()) for one in storages]  # noqa: SLF001  # its StorageImpl
+        storages = [view.untyped_storage() for view in views]
+        words = [(storage._cdata, storage.data_ptr(), storage.nbytes()) for storage in storages]  # noqa: SLF001  # its StorageImpl
     except AttributeError:
         return False
     return bool(flight_probe(tuple((view, *word) for view, word in zip(views, words, strict=True))))
@@ -483,7 +483,7 @@ def _refuse_other_values(torch: Any) -> bool:  # noqa: ANN401  # the module
         plain = torch.empty(2)
         complex_ = torch.empty(2, dtype=torch.complex64)
         tensors = [plain, torch._neg_view(plain), complex_, complex_.conj(), *probes(torch)]  # noqa: SLF001
-        words = [keys(one).raw_repr() for one in tensors]
+        words = [keys(tensor).raw_repr() for tensor in tensors]
         other_values = (words[0] ^ words[1]) | (words[2] ^ words[3])
     except (AttributeError, TypeError, RuntimeError):
         return False
@@ -530,13 +530,13 @@ def apply_setting() -> None:
     Unchanged settings do not overwrite a later ``cpu_threads(n)``.
     """
     global _applied  # noqa: PLW0603  # the last values seen
-    wanted = min(settings().threads, MAX_THREADS), settings().spin, settings().pool
-    if wanted != _applied:
-        if _applied is None or wanted[0] != _applied[0]:
-            _pool_threads(wanted[0])
-        cpu_spin(wanted[1])
-        cpu_use_pool(wanted[2])
-        _applied = wanted
+    pool_settings = min(settings().threads, MAX_THREADS), settings().spin, settings().pool
+    if pool_settings != _applied:
+        if _applied is None or pool_settings[0] != _applied[0]:
+            _pool_threads(pool_settings[0])
+        cpu_spin(pool_settings[1])
+        cpu_use_pool(pool_settings[2])
+        _applied = pool_settings
 
 
 def cpu_threads(count: int | None = None) -> int:

@@ -73,10 +73,14 @@ def fill_new_tensors(torch: Any) -> None:  # noqa: ANN401
         def made(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             tensor = make(*args, **kwargs)
             if tensor.is_cuda and not torch.cuda.is_current_stream_capturing():
-                whole = torch.Tensor.set_(_empty(0, dtype=torch.uint8, device=tensor.device), tensor.untyped_storage())
-                size = whole.numel() // len(_PATTERN) * len(_PATTERN)
-                whole[:size].view(torch.int64).fill_(int.from_bytes(_PATTERN, "little"))
-                whole[size:].copy_(torch.frombuffer(bytearray(_PATTERN), dtype=torch.uint8)[: whole.numel() - size])
+                storage_bytes = torch.Tensor.set_(
+                    _empty(0, dtype=torch.uint8, device=tensor.device), tensor.untyped_storage()
+                )
+                size = storage_bytes.numel() // len(_PATTERN) * len(_PATTERN)
+                storage_bytes[:size].view(torch.int64).fill_(int.from_bytes(_PATTERN, "little"))
+                storage_bytes[size:].copy_(
+                    torch.frombuffer(bytearray(_PATTERN), dtype=torch.uint8)[: storage_bytes.numel() - size]
+                )
             return tensor
 
         return made

@@ -60,10 +60,10 @@ class SeenLaunch(NamedTuple):
 
 def seen_launches(recorded: Sequence[Any]) -> list[SeenLaunch]:
     """Converts a recording. If a launch could not be recorded, raises ``ArgumentError`` with the recorded reason."""
-    for one in recorded:
-        if isinstance(one, str):
-            raise ArgumentError(one)
-    return [SeenLaunch(*one) for one in recorded]
+    for recorded_launch in recorded:
+        if isinstance(recorded_launch, str):
+            raise ArgumentError(recorded_launch)
+    return [SeenLaunch(*recorded_launch) for recorded_launch in recorded]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ def _array(value: object) -> _Array | None:
 
 def address_of(value: object) -> int | None:
     """Returns the address of an array; None for other objects."""
-    found = _array(value)
-    return found.address if found is not None else None
+    array = _array(value)
+    return array.address if array is not None else None
 
 
 @dataclass
@@ -157,21 +157,23 @@ class FormMaker:
     @property
     def parts(self) -> tuple[str, ...]:
         """The names of launches and of captured operations, in order."""
-        return tuple(one.name if isinstance(one, TorchNode) else one.launcher.name for one in self._merged(self.first))
+        return tuple(
+            node.name if isinstance(node, TorchNode) else node.launcher.name for node in self._merged(self.first)
+        )
 
     def _merged(self, launches: Sequence[SeenLaunch], work: TorchWork | None = None) -> list[SeenLaunch | TorchNode]:
         """Returns launches and captured operations in the order of execution."""
         nodes = (work or self.work).nodes
         entries: list[tuple[int, int, int, SeenLaunch | TorchNode]] = [
-            *((number, 1, 0, one) for number, one in enumerate(launches)),
-            *((one.at, 0, order, one) for order, one in enumerate(nodes)),
+            *((number, 1, 0, launch) for number, launch in enumerate(launches)),
+            *((node.at, 0, order, node) for order, node in enumerate(nodes)),
         ]
-        return [one for *_, one in sorted(entries, key=lambda each: each[:3])]
+        return [entry for *_, entry in sorted(entries, key=lambda each: each[:3])]
 
     @property
     def tensors(self) -> dict[str, str]:
         """Descriptions of the tensors that captured work uses besides the arguments, each with an operation."""
-        return self.work.tensors_outside([found.reach for found in self._arrays.values()])
+        return self.work.tensors_outside([array.reach for array in self._arrays.values()])
 
     def describe(self) -> tuple[object, ...]:
         """Builds the form, as the tuple that ``native.LaunchPlan.add`` takes.
@@ -196,7 +198,7 @@ class FormMaker:
                 self._nodes.append((launch.graph, launch.name, launch.device))
                 continue
             (values, places), axes, descriptors = next(rows)
-            memories = tuple(self._memory(place, regions) for place in places)
+            memories = tuple(self._memory(place_of_memory, regions) for place_of_memory in places)
             self._nodes.append(
                 (
                     launch.binding,
@@ -218,11 +220,11 @@ class FormMaker:
             value = self.arguments.get(name)
             if type(value) is int or type(value) is float:
                 self.checks.append((self._given(name), self._word(value)))
-        wanted = tuple(self._wanted(name, value) for name, value in self.arguments.items())
+        wanted_arguments = tuple(self._wanted(name, value) for name, value in self.arguments.items())
         memories, overlaps = self._memories(regions)
         returned = self._returned(self.result)
         return (
-            wanted,
+            wanted_arguments,
             tuple(self.values),
             tuple(self.checks),
             memories,
@@ -241,7 +243,7 @@ class FormMaker:
         result.
         """
         if isinstance(result, tuple | list):
-            items = [self._returned_one(one) for one in cast("Sequence[object]", result)]
+            items = [self._returned_one(item) for item in cast("Sequence[object]", result)]
             return None if not items or None in items else tuple(items)
         return self._returned_one(result)
 
@@ -251,10 +253,10 @@ class FormMaker:
         for name, value in self.arguments.items():
             if value is result and name in self._arrays:
                 return (self._slots[name], None)
-        found = _array(result)
-        if found is None or getattr(result, "requires_grad", False):
+        array = _array(result)
+        if array is None or getattr(result, "requires_grad", False):
             return None
-        low, high = found.reach
+        low, high = array.reach
         places = [*self._regions(), *((first, last) for first, last, _ in self.work.memory)]
         stays = any(low >= first and high <= last for first, last in places)
         return (-1, result) if stays else None
@@ -279,10 +281,10 @@ class FormMaker:
         if kind == _CPU and not work.marks:
             return NodeOrder(None, 1)
         nodes: list[tuple[str, Stream]] = []
-        for number, one in enumerate(self._merged(launches, work)):
-            name = one.name if isinstance(one, TorchNode) else one.launcher.name
-            device = one.device if isinstance(one, TorchNode) else one.binding.loaded.device[1]
-            nodes.append((f"node {number + 1} ({name})", stream_key(device, one.stream)))
+        for number, node in enumerate(self._merged(launches, work)):
+            name = node.name if isinstance(node, TorchNode) else node.launcher.name
+            device = node.device if isinstance(node, TorchNode) else node.binding.loaded.device[1]
+            nodes.append((f"node {number + 1} ({name})", stream_key(device, node.stream)))
         # nodes on several devices: ``native.LaunchPlan.add`` will refuse the form
         if any(stream[0] != index for _, stream in nodes):
             return NodeOrder(None, 1)
@@ -311,8 +313,8 @@ class FormMaker:
             self._use(option, f"an option of {one.launcher.name}")
         values: list[int] = []
         places: list[tuple[int, int] | int | None] = []
-        for place, (given, code) in enumerate(zip(other.arguments, one.codes, strict=True)):
-            value, memory = self._source(number, one, other, place, given, code >> 56)
+        for position, (argument, code) in enumerate(zip(other.arguments, one.codes, strict=True)):
+            value, memory = self._source(number, one, other, position, argument, code >> 56)
             values.append(value)
             places.append(memory)
         return tuple(values), tuple(places)
@@ -390,7 +392,7 @@ class FormMaker:
         """
         address, then = addresses
         same = [name for name, value in self.arguments.items() if value is array]
-        inside = [name for name, found in self._arrays.items() if found.reach[0] <= address < found.reach[1]]
+        inside = [name for name, array in self._arrays.items() if array.reach[0] <= address < array.reach[1]]
         candidates = same or inside
         if len(candidates) > 1:
             raise ArgumentError(
@@ -412,14 +414,14 @@ class FormMaker:
                 f"{self.name}: launch {number + 1} ({one.launcher.name}) is given an array that the function makes"
                 " anew each time and fills: make it outside of the function, or give it as an argument"
             )
-        found = _array(array)
+        base_array = _array(array)
         if not self.work.is_shared(address):
             self._kept.append(array)
-            self.held.setdefault(_described(found, address), one.launcher.name)
-        reach = found.reach if found is not None else (address, address + 1)
-        if found is not None and found.device[0] == 1:
-            whole = allocation_of("an array", array)
-            reach = (min(whole.low, reach[0]), max(whole.high, reach[1]))
+            self.held.setdefault(_described(base_array, address), one.launcher.name)
+        reach = base_array.reach if base_array is not None else (address, address + 1)
+        if base_array is not None and base_array.device[0] == 1:
+            allocation = allocation_of("an array", array)
+            reach = (min(allocation.low, reach[0]), max(allocation.high, reach[1]))
         self._places.append(reach)
         return -1, reach
 
@@ -438,8 +440,8 @@ class FormMaker:
             )
         if other.grid is None:
             if all(
-                isinstance(other.arguments[place], TracedArray) or one.codes[place] >> 56 == _DESCRIPTOR
-                for place in one.binding.grid_arrays
+                isinstance(other.arguments[grid_array], TracedArray) or one.codes[grid_array] >> 56 == _DESCRIPTOR
+                for grid_array in one.binding.grid_arrays
             ):
                 return None
             self._hold(other, f"the grid of {one.launcher.name}, which reads the shape of an array that stays")
@@ -463,8 +465,8 @@ class FormMaker:
             self.trail.used.setdefault(given.argument, where)
 
     def _hold(self, launch: SeenLaunch, where: str) -> None:
-        for given in launch.arguments:
-            self._use(given if isinstance(given, TracedArray) else None, where)
+        for argument in launch.arguments:
+            self._use(argument if isinstance(argument, TracedArray) else None, where)
 
     # ---- values ----
 
@@ -494,10 +496,10 @@ class FormMaker:
     def _wanted(self, name: str, value: object) -> tuple[object, ...]:
         array = self._arrays.get(name)
         if array is not None:
-            held = name in self.trail.used
-            place = (array.device[0], array.device[1], array.readonly, len(array.sizes))
-            extents = (array.sizes, array.strides) if held else (None, None)
-            return (_ARRAY_KIND, array.code, array.bits, *place, *extents, None)
+            is_used = name in self.trail.used
+            memory_place = (array.device[0], array.device[1], array.readonly, len(array.sizes))
+            extents = (array.sizes, array.strides) if is_used else (None, None)
+            return (_ARRAY_KIND, array.code, array.bits, *memory_place, *extents, None)
         kind = _INT_KIND if type(value) is int else _FLOAT_KIND if type(value) is float else _OTHER_KIND
         return (kind, 0, 0, 0, 0, False, -1, None, None, value if kind == _OTHER_KIND else None)
 

@@ -105,16 +105,16 @@ def order_of_nodes(nodes: Sequence[tuple[str, Stream]], marks: Sequence[StreamMa
                 events[mark.event] = tails.get(mark.stream)
                 pending.add(mark.event)
                 continue
-            behind = events.get(mark.event)
+            node_before = events.get(mark.event)
             pending.discard(mark.event)
-            if behind is None:
+            if node_before is None:
                 return NodeOrder(
                     None,
                     count,
                     "it waits for an event whose work is not the plan's, for which a replay would not wait: wait"
                     " before the plan is called",
                 )
-            tails[mark.stream] = last_of({*tails.get(mark.stream, ()), *behind})
+            tails[mark.stream] = last_of({*tails.get(mark.stream, ()), *node_before})
         if number == len(nodes):
             break
         name, stream = nodes[number]
@@ -148,7 +148,7 @@ def order_of_nodes(nodes: Sequence[tuple[str, Stream]], marks: Sequence[StreamMa
             count,
             "it records an event that it does not wait for, and a replay records none: record it after the plan",
         )
-    chain = all(found == ((number - 1,) if number else ()) for number, found in enumerate(after))
+    chain = all(waited == ((number - 1,) if number else ()) for number, waited in enumerate(after))
     return NodeOrder(None if chain else tuple(after), count)
 
 
@@ -194,8 +194,8 @@ def _following(torch: Any, own: Callable[..., Any], *, waits: bool) -> Callable[
         note = _this_thread.note
         if note is None:
             return own(self, stream)
-        found = torch.cuda.current_stream() if stream is None else stream
-        return own(self, found) if note(self, found, waits) else None
+        current_stream = torch.cuda.current_stream() if stream is None else stream
+        return own(self, current_stream) if note(self, current_stream, waits) else None
 
     return method
 

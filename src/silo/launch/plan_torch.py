@@ -78,7 +78,11 @@ class CudaCapture:
         """Returns how many random numbers torch's default generator of each GPU has produced so far."""
         if not torch.cuda.is_available() or not torch.cuda.is_initialized():
             return ()
-        return tuple(int(one.get_offset()) for one in torch.cuda.default_generators if hasattr(one, "get_offset"))
+        return tuple(
+            int(default_generator.get_offset())
+            for default_generator in torch.cuda.default_generators
+            if hasattr(default_generator, "get_offset")
+        )
 
     def current(self, device: int) -> int:
         """Returns the driver's handle of torch's current stream."""
@@ -114,8 +118,8 @@ class CudaCapture:
         """
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
-            result, made, _ = self.take(call, device, stream)
-        return result, made
+            result, allocated, _ = self.take(call, device, stream)
+        return result, allocated
 
     def run(self, made: Any, device: int) -> None:
         """Runs a captured graph on torch's current stream. ``made`` owns the graph."""
@@ -134,9 +138,9 @@ def offsets_of_generators() -> tuple[int, ...]:
 
 
 def _argument(function: Any, args: Sequence[Any], kwargs: dict[str, Any], name: str) -> Any:
-    for index, one in enumerate(function._schema.arguments):  # noqa: SLF001  # as above
-        if one.name == name:
-            return args[index] if index < len(args) else kwargs.get(name, one.default_value)
+    for index, argument in enumerate(function._schema.arguments):  # noqa: SLF001  # as above
+        if argument.name == name:
+            return args[index] if index < len(args) else kwargs.get(name, argument.default_value)
     return None
 
 
@@ -151,9 +155,9 @@ def pool_handle(pool: Any) -> Pool | None:
     """
     if pool is None:
         return None
-    found = pool.pool() if callable(getattr(pool, "pool", None)) else getattr(pool, "id", pool)
-    if isinstance(found, tuple) and [type(one) for one in cast("tuple[object, ...]", found)] == [int, int]:
-        return cast("Pool", found)
+    handle = pool.pool() if callable(getattr(pool, "pool", None)) else getattr(pool, "id", pool)
+    if isinstance(handle, tuple) and [type(part) for part in cast("tuple[object, ...]", handle)] == [int, int]:
+        return cast("Pool", handle)
     raise ArgumentError(
         "pool= takes torch.cuda.graph_pool_handle(), a torch.cuda.CUDAGraph or a torch.cuda.MemPool, not"
         f" {type(pool).__name__}"
@@ -230,13 +234,13 @@ class TorchWork:
                 " so that a plan cannot keep the order: use torch.cuda.Stream"
             )
             raise self._refused
-        place = stream_key(int(stream.device_index), int(handle))
-        self.marks.append(StreamMark(len(self._launches) + len(self.nodes), number, place, waits))
+        stream_place = stream_key(int(stream.device_index), int(handle))
+        self.marks.append(StreamMark(len(self._launches) + len(self.nodes), number, stream_place, waits))
         return self._run
 
     def compare(self, again: TorchWork) -> None:
         """Raises ArgumentError if torch did other work in the second recording, ``again``."""
-        mine, other = ([(one.at, one.name) for one in work.nodes] for work in (self, again))
+        mine, other = ([(node.at, node.name) for node in work.nodes] for work in (self, again))
         if mine != other or self.outside != again.outside:
             raise ArgumentError(
                 f"{self._plan}: torch did other work the second time that the function ran, or on other tensors: it"
@@ -253,8 +257,8 @@ class TorchWork:
             if "empty" not in name:
                 return function(*args, **kwargs)
             result, pooled = self._allocate(torch, name, function, args, kwargs)
-            for one in _tensors(torch, result):
-                self._new(*_place(one), pooled=pooled)
+            for tensor in _tensors(torch, result):
+                self._new(*_place(tensor), pooled=pooled)
             return result
         self.check()
         shown = name.replace("aten::", "torch.")
@@ -310,16 +314,18 @@ class TorchWork:
 
         Raises ArgumentError if the operation cannot be a node.
         """
-        given = kwargs.get("device")
-        devices: set[Any] = {one.device for one in inputs} | ({torch.device(given)} if given is not None else set())
-        kinds: set[str] = {one.type for one in devices} or {"cpu"}
+        device_argument = kwargs.get("device")
+        devices: set[Any] = {input_.device for input_ in inputs} | (
+            {torch.device(device_argument)} if device_argument is not None else set()
+        )
+        kinds: set[str] = {device.type for device in devices} or {"cpu"}
         if kinds != {_capture.device_type}:
             self._refuse(shown, "" if kinds == {"cpu"} else f"it uses memory of {' and '.join(sorted(kinds))}")
         self._begin(torch, shown)
         if len(devices) > 1:
             self._refuse(shown, "it uses memory of several GPUs")
         attention = function._schema.name.startswith(_ATTENTION)  # noqa: SLF001  # as above
-        if not attention and not all("Tensor" in str(one.type) for one in function._schema.returns):  # noqa: SLF001
+        if not attention and not all("Tensor" in str(return_type.type) for return_type in function._schema.returns):  # noqa: SLF001
             self._refuse(shown, "it gives the program a value that the GPU has computed")
         if torch.Tag.dynamic_output_shape in function.tags:
             self._refuse(shown, "it makes tensors of sizes that the GPU has computed")
@@ -329,7 +335,7 @@ class TorchWork:
             self._refuse(shown, _RANDOM)
         if not shown.startswith("torch.") and not shown.startswith("prims::"):
             self._foreign = self._foreign or shown
-        if any(one.layout is not torch.strided for one in inputs):
+        if any(input_.layout is not torch.strided for input_ in inputs):
             self._refuse(shown, "it uses a tensor that is not one piece of memory")
         (device,) = devices
         return int(device.index or 0)
@@ -352,9 +358,13 @@ class TorchWork:
         def call() -> Any:
             return function(*args, **kwargs)
 
-        given = kwargs.get("device")
-        devices = {torch.device(given)} if given is not None else {one.device for one in _tensors(torch, args)}
-        if self.pool is None or [one.type for one in devices] != [_capture.device_type]:
+        device_argument = kwargs.get("device")
+        devices = (
+            {torch.device(device_argument)}
+            if device_argument is not None
+            else {tensor.device for tensor in _tensors(torch, args)}
+        )
+        if self.pool is None or [device.type for device in devices] != [_capture.device_type]:
             return call(), False
         index = int(devices.pop().index or 0)
         capture = self._begin(torch, name.replace("aten::", "torch."))
@@ -412,7 +422,7 @@ def _tensors(torch: Any, values: Any) -> list[Any]:
         values = tuple(cast("dict[str, Any]", values).values())
     if not isinstance(values, list | tuple):
         return []
-    return [one for value in cast("Sequence[Any]", values) for one in _tensors(torch, value)]
+    return [tensor for value in cast("Sequence[Any]", values) for tensor in _tensors(torch, value)]
 
 
 @contextmanager

@@ -54,7 +54,7 @@ def _real(value: object, where: str) -> Any:
     if isinstance(value, TracedArray | TracedInt | TracedFloat):
         return value.as_is(where)
     if isinstance(value, list | tuple):
-        items = [_real(one, where) for one in cast("Sequence[object]", value)]
+        items = [_real(item, where) for item in cast("Sequence[object]", value)]
         return items if isinstance(value, list) else tuple(items)
     return value
 
@@ -69,8 +69,8 @@ def _to_torch(
     """The ``__torch_function__`` of tracers: calls torch with the plain values."""
     del cls, kinds
     where = getattr(function, "__name__", "torch")
-    named = {name: _real(one, where) for name, one in (kwargs or {}).items()}
-    return function(*(_real(one, where) for one in args), **named)
+    keyword_arguments = {name: _real(item, where) for name, item in (kwargs or {}).items()}
+    return function(*(_real(argument, where) for argument in args), **keyword_arguments)
 
 
 class TracedInt(native.StandIn, Known, Operators[Any]):
@@ -82,10 +82,10 @@ class TracedInt(native.StandIn, Known, Operators[Any]):
 
     def __new__(cls, value: int, node: Node, trail: Trail) -> TracedInt:  # noqa: PYI034
         """Makes a tracer of a 64-bit integer."""
-        made = super().__new__(cls, value)
-        made._node = node
-        made._trail = trail
-        return made
+        traced = super().__new__(cls, value)
+        traced._node = node
+        traced._trail = trail
+        return traced
 
     @property
     def node(self) -> Node:
@@ -201,9 +201,9 @@ class TracedInt(native.StandIn, Known, Operators[Any]):
             result = self.combine(kind, (left, right))
             if result is not NotImplemented:
                 return result
-        for one in (left, right):
-            if isinstance(one, TracedInt | TracedFloat):
-                one.as_is(sign)
+        for operand in (left, right):
+            if isinstance(operand, TracedInt | TracedFloat):
+                operand.as_is(sign)
         return _OPERATORS[sign](_plain(left), _plain(right))
 
     def __getattr__(self, name: str) -> Any:
@@ -243,8 +243,8 @@ class _Ratio:
         self._above, self._below, self._trail = above, below, trail
 
     def _whole(self, kind: OpKind) -> Any:
-        one = self._above if isinstance(self._above, TracedInt) else self._below
-        return cast("TracedInt", one).combine(kind, (self._above, self._below))
+        traced = self._above if isinstance(self._above, TracedInt) else self._below
+        return cast("TracedInt", traced).combine(kind, (self._above, self._below))
 
     def __ceil__(self) -> Any:
         return self._whole(OpKind.CDIV)
@@ -253,9 +253,9 @@ class _Ratio:
         return self._whole(OpKind.FLOORDIV)
 
     def __float__(self) -> float:
-        for one in (self._above, self._below):
-            if isinstance(one, TracedInt):
-                one.as_is("/")
+        for part in (self._above, self._below):
+            if isinstance(part, TracedInt):
+                part.as_is("/")
         return _plain(self._above) / _plain(self._below)
 
     def __int__(self) -> int:
@@ -288,10 +288,10 @@ class _TracedArgument(native.StandIn):
 
     def __new__(cls, value: object, name: str, trail: Trail) -> Self:
         """Makes a tracer of the argument ``name`` with the value ``value``."""
-        made = super().__new__(cls, value)
-        made._name = name
-        made._trail = trail
-        return made
+        traced = super().__new__(cls, value)
+        traced._name = name
+        traced._trail = trail
+        return traced
 
     @property
     def argument(self) -> str:
@@ -389,8 +389,10 @@ class TracedArray(_TracedArgument):
     def stride(self, dim: int | None = None) -> Any:
         """Returns the traced strides in elements, or the stride of axis ``dim``."""
         strides = self.stands_for.stride()
-        made = tuple(TracedInt(int(one), Stride(self._name, axis), self._trail) for axis, one in enumerate(strides))
-        return made if dim is None else made[dim]
+        traced_strides = tuple(
+            TracedInt(int(stride), Stride(self._name, axis), self._trail) for axis, stride in enumerate(strides)
+        )
+        return traced_strides if dim is None else traced_strides[dim]
 
     def dim(self) -> int:
         """Returns the number of axes. It is a plain number, because a plan accepts only arrays with as many axes."""
@@ -430,10 +432,10 @@ class TracedArray(_TracedArgument):
         return getattr(self.as_is(f".{name}"), name)
 
     def __getitem__(self, index: object) -> Any:
-        found = self.as_is("a part of it")[index]
-        if not is_of_torch(self.stands_for) and getattr(found, "base", None) is None:
+        selected = self.as_is("a part of it")[index]
+        if not is_of_torch(self.stands_for) and getattr(selected, "base", None) is None:
             raise _foreign("an index that reads elements", self._name)
-        return found
+        return selected
 
     def __setitem__(self, index: object, value: object) -> None:
         if not is_of_torch(self.stands_for):
@@ -501,7 +503,7 @@ def is_of_torch(array: object) -> bool:
 def _holds_others(value: object) -> bool:
     if not isinstance(value, tuple):
         return isinstance(value, list | dict | set)
-    return any(not isinstance(one, bool | int | float | str | None) for one in cast("Sequence[object]", value))
+    return any(not isinstance(item, bool | int | float | str | None) for item in cast("Sequence[object]", value))
 
 
 def stand_in_for(name: str, value: object, trail: Trail) -> object:

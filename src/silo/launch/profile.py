@@ -114,8 +114,8 @@ class LaunchProfile:
         """Returns the totals of every kernel so far, the largest time first. Waits for launches on GPUs."""
         self._read_events()
         with self._lock:
-            found = [KernelTotal(*key, *numbers) for key, numbers in self._totals.items()]
-        return tuple(sorted(found, key=lambda one: (-one.time_ns, one.kernel, one.device)))
+            kernel_totals = [KernelTotal(*key, *numbers) for key, numbers in self._totals.items()]
+        return tuple(sorted(kernel_totals, key=lambda one: (-one.time_ns, one.kernel, one.device)))
 
     def _clocked(self, key: tuple[str, str], moved: int) -> Callable[[], object]:
         begin = time.perf_counter_ns()
@@ -155,10 +155,10 @@ def profile_table(totals: Iterable[KernelTotal]) -> str:
     all_ns = sum(row.time_ns for row in rows) or 1
     lines = ["  share            ms  launches  ms/launch          GB      GB/s  kernel"]
     for row in rows:
-        each = row.time_ns / 1e6 / max(row.launches, 1)
+        mean_ms = row.time_ns / 1e6 / max(row.launches, 1)
         note = f", {row.untimed} launches not timed" if row.untimed else ""
         lines.append(
-            f"{row.time_ns / all_ns:7.1%} {row.time_ns / 1e6:13.3f} {row.launches:9} {each:10.4f}"
+            f"{row.time_ns / all_ns:7.1%} {row.time_ns / 1e6:13.3f} {row.launches:9} {mean_ms:10.4f}"
             f" {row.moved_bytes / 1e9:11.3f} {row.gigabytes_per_second:9.1f}  {row.kernel} ({row.device}{note})"
         )
     return "\n".join(lines)
@@ -196,17 +196,17 @@ def apply_setting() -> None:
         SettingsError: the file cannot be written.
     """
     global _applied  # noqa: PLW0603  # the file in use
-    wanted = settings().profile
-    if wanted is None or wanted == _applied:
+    mode = settings().profile
+    if mode is None or mode == _applied:
         return
-    path = Path(wanted)
+    path = Path(mode)
     try:
         path.touch()
     except OSError as error:
         raise SettingsError(f"SILO_PROFILE: cannot write to {path}: {error.strerror}") from error
     profile = LaunchProfile()
     on_launch(profile)
-    _applied = wanted
+    _applied = mode
     process = os.getpid()
 
     def finish() -> None:
@@ -218,7 +218,7 @@ def apply_setting() -> None:
         except OSError as error:
             _log.error("SILO_PROFILE: cannot write to %s: %s", path, error.strerror)
             return
-        launches, spent_ms = sum(one.launches for one in totals), sum(one.time_ns for one in totals) / 1e6
+        launches, spent_ms = sum(total.launches for total in totals), sum(total.time_ns for total in totals) / 1e6
         _log.info("profile of %d kernels, %d launches, %.1f ms: %s", len(totals), launches, spent_ms, path)
 
     atexit.register(finish)

@@ -204,8 +204,8 @@ def make_bound_launcher(
     """
     _take_settings()
     plan = _plan(name, parameters, config_names=config_names, compiled=True)
-    held = () if extents is None else _extent_numbers(name, parameters.names, extents)
-    return Launcher(name, plan, (), None, grid, release_gil=release_gil, fixed=binding, extents=held)
+    extent_numbers = () if extents is None else _extent_numbers(name, parameters.names, extents)
+    return Launcher(name, plan, (), None, grid, release_gil=release_gil, fixed=binding, extents=extent_numbers)
 
 
 def make_triton_launcher(
@@ -286,7 +286,7 @@ def _plan(
     return tuple(
         _parameter(
             name,
-            one,
+            parameter,
             key=key,
             exact=exact,
             config_names=config_names,
@@ -294,7 +294,7 @@ def _plan(
             counted=counted,
             compiled=compiled,
         )
-        for one in parameters.parameters
+        for parameter in parameters.parameters
     )
 
 
@@ -437,16 +437,18 @@ def bind(
         from silo.launch.array_parts import descriptor_slots  # noqa: PLC0415  # few kernels take descriptors
 
         parts = descriptor_slots(loaded.name, launch)
-    held = {name for name, one in specialization.extents if getattr(one, "strides", True) is not None}
+    strided = {name for name, extent in specialization.extents if getattr(extent, "strides", True) is not None}
     layout = tuple(
-        (*_slot(loaded.name, slots, signature, slot), *_leaves(loaded.name, slot, held), *parts.get(position, ()))
+        (*_slot(loaded.name, slots, signature, slot), *_leaves(loaded.name, slot, strided), *parts.get(position, ()))
         for position, slot in enumerate(launch.layout)
     )
     programs = None
     if grid is not None:
         values_by_name = {**specialization.constant_values, **values}
         programs = grid_programs(loaded.name, grid, slots, values_by_name, facts or {})
-    effects = {one.name: one.effect.value for one in signature.parameters if one.kind in _POINTING}
+    effects = {
+        parameter.name: parameter.effect.value for parameter in signature.parameters if parameter.kind in _POINTING
+    }
     return Binding(loaded, layout, values, programs, tag=tag, effects=effects)
 
 

@@ -80,7 +80,7 @@ def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401
 
 def restorers(arguments: Mapping[str, object]) -> Mapping[str, Callable[[], None]]:
     """Returns for each argument a function that restores its array's present content; equal arrays share a function."""
-    behind = {name: array_behind(value) for name, value in arguments.items()}
-    arrays = {id(array): array for array in behind.values() if array is not None}
-    made = {key: restorer(array) for key, array in arrays.items()}
-    return {name: made[id(array)] for name, array in behind.items() if array is not None}
+    arrays_behind = {name: array_behind(value) for name, value in arguments.items()}
+    arrays = {id(array): array for array in arrays_behind.values() if array is not None}
+    restorers_by_name = {key: restorer(array) for key, array in arrays.items()}
+    return {name: restorers_by_name[id(array)] for name, array in arrays_behind.items() if array is not None}

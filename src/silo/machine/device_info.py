@@ -88,13 +88,13 @@ def device(name: str | None = None, *, reserved_sms: int | None = None) -> Devic
     """
     if name is not None and not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
         raise DeviceError(f"a device is named by a text, such as 'cpu' or 'cuda:0', not by {name!r}")
-    found = _of_plugin(default_device()) if name is None else _named(name)
-    return found if reserved_sms is None else replace(found, reserved_sms=reserved_sms)
+    info = _of_plugin(default_device()) if name is None else _named(name)
+    return info if reserved_sms is None else replace(info, reserved_sms=reserved_sms)
 
 
 def devices() -> tuple[DeviceInfo, ...]:
     """Returns every device of this machine that Silo, or a library that is loaded already, can reach."""
-    infos = [_of_plugin(one) for one in all_devices()]
+    infos = [_of_plugin(known_device) for known_device in all_devices()]
     for kind, package in DEVICE_PACKAGES.items():
         library = sys.modules.get(package)
         if library is not None and not devices_of_kind(kind):
@@ -103,11 +103,11 @@ def devices() -> tuple[DeviceInfo, ...]:
 
 
 def _named(name: str) -> DeviceInfo:
-    kind, _, rest = name.partition(":")
+    kind, _, index_text = name.partition(":")
     package = DEVICE_PACKAGES.get(kind)
     if package is None or devices_of_kind(kind):
         return _of_plugin(device_named(name))
-    index = int(rest) if rest.isdecimal() else 0
+    index = int(index_text) if index_text.isdecimal() else 0
     try:
         library: Any = importlib.import_module(package)
     except ImportError:
@@ -115,9 +115,9 @@ def _named(name: str) -> DeviceInfo:
             f"no device {name!r}: Silo knows {kind} devices through {package}, which is not installed"
         ) from None
     library_devices = devices_through(package)
-    here = library_devices.count(library, kind)
-    if index >= here:
-        raise DeviceError(f"no device {name!r}: {package} {library.__version__} sees {here or 'no'} {kind} devices")
+    present = library_devices.count(library, kind)
+    if index >= present:
+        raise DeviceError(f"no device {name!r}: {package} {library.__version__} sees {present or 'no'} {kind} devices")
     info = library_devices.describe(library, kind, index)
     return DeviceInfo(
         name=f"{kind}:{index}",

@@ -46,12 +46,12 @@ def _plugins() -> Mapping[str, str]:
 @cache
 def _asked(kind: str) -> tuple[Device, ...] | _Missing:
     """Returns the devices of one plug-in, or why it lists none. Opens drivers: called only for needed kinds."""
-    place = shipped_places(DEVICES).get(kind) or _plugins().get(kind)
-    if place is None:
+    location = shipped_places(DEVICES).get(kind) or _plugins().get(kind)
+    if location is None:
         return _Missing(Rejected(f"Silo has no device plug-in for {kind}"), broken=False)
     loaded = False
     try:
-        list_devices = cast("Callable[[], Sequence[Device]]", load_place(place))
+        list_devices = cast("Callable[[], Sequence[Device]]", load_place(location))
         loaded = True
         return tuple(list_devices())
     except Exception as error:  # noqa: BLE001  # any error of a foreign plug-in is the reason why it has no devices
@@ -91,11 +91,11 @@ def device_named(text: str) -> Device:
     Raises:
         DeviceError: it does not exist here; lists the existing devices, and why its kind is missing.
     """
-    kind, _, rest = text.partition(":")
+    kind, _, index_text = text.partition(":")
     for device in devices_of_kind(kind):
-        if not rest or (rest.isdigit() and device.index == int(rest)):
+        if not index_text or (index_text.isdigit() and device.index == int(index_text)):
             return device
-        if not rest.isdigit() and device.runs(Target.parse(text)):
+        if not index_text.isdigit() and device.runs(Target.parse(text)):
             return device
     listing = "".join(
         f"\n  - {device.target.kind}:{device.index}, {device.target} ({device.model})" for device in all_devices()
@@ -118,14 +118,14 @@ def devices_named(text: str) -> tuple[Device, ...]:
     first = device_named(text)
     if ":" in text:
         return (first,)
-    return tuple(one for one in devices_of_kind(first.target.kind) if one.model == first.model)
+    return tuple(device for device in devices_of_kind(first.target.kind) if device.model == first.model)
 
 
 def default_device() -> Device:
     """Returns the device for a call without arrays: the first GPU, else the CPU. Raises DeviceError."""
-    preferred = {one.preference: one.kind for one in drivers() if one.preference is not None}
-    found = (devices_of_kind(preferred[place]) for place in sorted(preferred))
-    return next((devices[0] for devices in found if devices), None) or device_named("cpu")
+    preferred = {driver.preference: driver.kind for driver in drivers() if driver.preference is not None}
+    candidates = (devices_of_kind(preferred[preference]) for preference in sorted(preferred))
+    return next((devices[0] for devices in candidates if devices), None) or device_named("cpu")
 
 
 def resolve_target(text: str) -> Target:
@@ -176,8 +176,11 @@ def _owners(memory: int) -> tuple[str, ...]:
     """Returns the kind whose driver is tried first for arrays in this memory, as its declaration names the memory."""
     # Read the kind that is named like the memory first; then usually no other declaration is read.
     kinds = sorted(driver_kinds(), key=lambda kind: not memory_name(memory).startswith(kind))
-    found = (driver_of(kind) for kind in kinds)
-    owner = next((one.kind for one in found if one.preference is not None and memory in one.memory.types), None)
+    declarations = (driver_of(kind) for kind in kinds)
+    owner = next(
+        (driver.kind for driver in declarations if driver.preference is not None and memory in driver.memory.types),
+        None,
+    )
     return () if owner is None else (owner,)
 
 
@@ -202,11 +205,11 @@ def _no_device(kernel: str, memory: int, index: int, owners: Sequence[str]) -> s
         )
     kind = owners[0]
     answer = _asked(kind)
-    here = (
+    present = (
         answer.why.reason if isinstance(answer, _Missing) else f"there is no {kind}:{index}, only {len(answer)} of them"
     )
     return (
-        f"{kernel}: the arrays are on {kind}:{index}, and Silo has no device plug-in for that here: {here}. "
+        f"{kernel}: the arrays are on {kind}:{index}, and Silo has no device plug-in for that here: {present}. "
         f"Move the arrays to the CPU, or build a bundle for {kind} with silo build"
     )
 
@@ -216,7 +219,7 @@ def require_memory(kernel: str, device: Device, place: tuple[int, int]) -> None:
     memory, index = place
     if memory == 0 or (memory in device.memory.types and (memory == HOST_MEMORY or device.index == index)):
         return
-    takes = ", ".join(memory_name(one) for one in device.memory.types)
+    takes = ", ".join(memory_name(type_) for type_ in device.memory.types)
     raise DeviceError(
         f"{kernel}: its arrays are in memory of {memory_name(memory)}:{index}, and it is to run on "
         f"{device.target.kind}:{device.index}, which takes arrays in memory of {takes}"

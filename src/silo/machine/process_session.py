@@ -74,10 +74,10 @@ def session() -> Session:
     """Returns the session of the current settings."""
     current = settings()
     with _lock:
-        made = _sessions.get(current)
-        if made is None:
-            made = _sessions[current] = Session(current, store_of(current))
-        return made
+        new_session = _sessions.get(current)
+        if new_session is None:
+            new_session = _sessions[current] = Session(current, store_of(current))
+        return new_session
 
 
 class SwitchedOn:

@@ -125,10 +125,10 @@ def _run(path: Path, place: Path) -> ModuleType:
     """Runs a file outside of packages, under a name that no other module has."""
     name = f"silo_kernels_{path.stem}"
     count = 1
-    while (known := sys.modules.get(name)) is not None and known.__file__ != str(path):
+    while (loaded_module := sys.modules.get(name)) is not None and loaded_module.__file__ != str(path):
         count += 1
         name = f"silo_kernels_{path.stem}_{count}"
-    if known is not None:
+    if loaded_module is not None:
         del sys.modules[name]  # run it again, as the file may have changed
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # true because the ending is .py

@@ -143,8 +143,8 @@ class LocalBench:
         """Like :meth:`compare`, for code that may have equal configs: returns the samples in the order of ``codes``."""
         contenders = {number: self._contender(*code) for number, code in enumerate(codes)}
         with without_hooks():
-            taken = interleave(contenders, self._timer, self._policy)
-        return [taken[number] for number in contenders]
+            samples = interleave(contenders, self._timer, self._policy)
+        return [samples[number] for number in contenders]
 
     def energy(self, config: Config, artifact: Artifact, once_ns: int) -> tuple[float, ...]:
         """See :class:`Bench`."""
@@ -307,7 +307,7 @@ def benches_on(
     first = devices[0]
     if isinstance(first.measuring, Rejected):
         raise TuneError(f"{kernel} is not measured on {first.target}: {first.measuring.reason}")
-    like = [first, *(one for one in devices[1:] if one.index != first.index and one.model == first.model)]
+    like = [first, *(device for device in devices[1:] if device.index != first.index and device.model == first.model)]
     if not confines(kernel, first, arguments, in_library=in_library):
         return []
     count = next((n for n in range(len(like), 1, -1) if describable(arguments, shared_limit(n))), 1)
@@ -316,7 +316,10 @@ def benches_on(
             "%s is measured on %d of %d devices: memory has no room for the results of more", kernel, count, len(like)
         )
     copy = ArgumentCopy(first, arguments)
-    return [ConfinedBench(one, copy, grid_of, code_of or _stored, limit_s, yields=yields) for one in like[:count]]
+    return [
+        ConfinedBench(device_here, copy, grid_of, code_of or _stored, limit_s, yields=yields)
+        for device_here in like[:count]
+    ]
 
 
 def _stored(artifact: Artifact) -> VouchedCode:
@@ -369,12 +372,12 @@ def grid_at(
             facts=facts,
         )
         return tuple(evaluate(axis, bindings) for axis in declared)
-    found: Any = given({**config, **arguments}) if callable(given) else given
-    axes = cast("Sequence[Any]", found) if isinstance(found, tuple | list) else (found,)
+    raw_grid: Any = given({**config, **arguments}) if callable(given) else given
+    axes = cast("Sequence[Any]", raw_grid) if isinstance(raw_grid, tuple | list) else (raw_grid,)
     try:
         grid = tuple(operator.index(axis) for axis in axes)
     except TypeError:
         grid = ()
     if not 1 <= len(grid) <= 3:
-        raise ArgumentError(f"a grid is one to three integers, not {found!r}")
+        raise ArgumentError(f"a grid is one to three integers, not {raw_grid!r}")
     return grid

@@ -44,8 +44,8 @@ def study_seeds(
     """
     near = neighbours(study, records) if near is None else near
     close = seeds(configs, near, deployed=deployed_config(lock, study), tried=tried)
-    left = [config for config in configs.listed if config.order_key not in tried]
-    elsewhere = spoken_of(left, imported_seeds(study.kernel, records))[:_IMPORTED]
+    untried = [config for config in configs.listed if config.order_key not in tried]
+    elsewhere = spoken_of(untried, imported_seeds(study.kernel, records))[:_IMPORTED]
     return (*close, *(Seed(config, reason="best in an imported file") for config in elsewhere))
 
 

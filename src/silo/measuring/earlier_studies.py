@@ -63,7 +63,7 @@ class EarlierStudy:
     def ranking(self) -> tuple[Config, ...]:
         """The configs that worked, the winner first, then all other configs with trials."""
         winner = self.winner
-        best = () if winner is None else (winner.config, *(one.config for one in winner.runners_up))
+        best = () if winner is None else (winner.config, *(runner_up.config for runner_up in winner.runners_up))
         ordered = (*best, *(trial.config for trial in self.trials))
         return tuple({config.order_key: config for config in ordered}.values())
 
@@ -72,7 +72,7 @@ class EarlierStudy:
         """The winner and its nearest rivals; empty without a winner."""
         if self.winner is None:
             return ()
-        return (self.winner.config, *(one.config for one in self.winner.runners_up[:_RIVALS]))
+        return (self.winner.config, *(runner_up.config for runner_up in self.winner.runners_up[:_RIVALS]))
 
     @property
     def decisive(self) -> tuple[Config, ...]:
@@ -82,24 +82,26 @@ class EarlierStudy:
     def with_references(self, configs: Iterable[Config]) -> tuple[Config, ...]:
         """Returns the configs and the references that their trials were measured beside, each once."""
         by_key = {config.order_key: config for config in configs}
-        wanted = frozenset(by_key)
+        config_keys = frozenset(by_key)
         for trial in self.trials:
-            if trial.reference is not None and trial.config.order_key in wanted:
+            if trial.reference is not None and trial.config.order_key in config_keys:
                 by_key.setdefault(trial.reference.config.order_key, trial.reference.config)
         return tuple(by_key.values())
 
     def artifacts_of(self, config: Config) -> tuple[str, ...]:
         """Returns the keys of the artifacts that trials of a config were made with, each once."""
         key = config.order_key
-        return tuple(dict.fromkeys(one.artifact for one in self.trials if one.config.order_key == key and one.artifact))
+        return tuple(
+            dict.fromkeys(trial.artifact for trial in self.trials if trial.config.order_key == key and trial.artifact)
+        )
 
 
 def differing_in_compiler(study: Study, studies: Iterable[Study]) -> tuple[Study, ...]:
     """Returns the studies that differ from ``study`` only in the compiler's identity, in their order. Pure."""
     return tuple(
-        one
-        for one in studies
-        if one.compiler != study.compiler and replace(one, compiler=study.compiler).key == study.key
+        earlier_study
+        for earlier_study in studies
+        if earlier_study.compiler != study.compiler and replace(earlier_study, compiler=study.compiler).key == study.key
     )
 
 
@@ -129,10 +131,10 @@ def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str,
     for trial in known:
         today.setdefault(trial.config.order_key, []).append(trial)
     return {
-        trial.artifact: one.artifact
+        trial.artifact: earlier_trial.artifact
         for trial in trials
-        for one in today.get(trial.config.order_key, ())
-        if trial.artifact and replace(trial, artifact=one.artifact).identity == one.identity
+        for earlier_trial in today.get(trial.config.order_key, ())
+        if trial.artifact and replace(trial, artifact=earlier_trial.artifact).identity == earlier_trial.identity
     }
 
 
@@ -146,11 +148,11 @@ def carried_trials(trials: Iterable[Trial], same: Mapping[str, str]) -> tuple[Tr
         trials: the trials of an earlier study.
         same: the keys of earlier artifacts that have the same code today, each with the key of today's artifact.
     """
-    known = tuple(trials)
-    configs = {trial.config.order_key for trial in known if trial.artifact in same}
+    known_trials = tuple(trials)
+    configs = {trial.config.order_key for trial in known_trials if trial.artifact in same}
     return tuple(
         replace(trial, artifact=same[trial.artifact])
-        for trial in known
+        for trial in known_trials
         if trial.artifact in same and (trial.reference is None or trial.reference.config.order_key in configs)
     )
 
@@ -200,16 +202,18 @@ def carry_trials(
     remaining = budget.evaluations
     for earlier in earlier_studies(study, store.records, reach):
         ledger = Ledger(study, store.records)
-        wanted = [one for one in earlier.ranking if earlier.artifacts_of(one) and not ledger.of(one)][:remaining]
+        wanted_configs = [item for item in earlier.ranking if earlier.artifacts_of(item) and not ledger.of(item)][
+            :remaining
+        ]
         same = carried_before(earlier.trials, ledger.trials)
-        for start in range(0, len(wanted), _AT_A_TIME):
+        for start in range(0, len(wanted_configs), _AT_A_TIME):
             if budget.seconds is not None and time.monotonic() - begin > budget.seconds * _TIME_SHARE:
                 break
-            together = earlier.with_references(wanted[start : start + _AT_A_TIME])
-            others = [one for one in together if not {*earlier.artifacts_of(one)} <= same.keys()]
+            together = earlier.with_references(wanted_configs[start : start + _AT_A_TIME])
+            others = [item for item in together if not {*earlier.artifacts_of(item)} <= same.keys()]
             same |= _same(earlier, others, artifacts, store)
         carried += _keep(study, earlier, same, store.records)
-        remaining = None if remaining is None else remaining - len(wanted)
+        remaining = None if remaining is None else remaining - len(wanted_configs)
     return carried
 
 

@@ -102,9 +102,9 @@ class Findings:
                 if cell is None:
                     self._codes[code] = Future()
                     return None
-            found = cell.result()
-            if found is not None:
-                return found
+            measured = cell.result()
+            if measured is not None:
+                return measured
 
     def hear(self, best_ns: int | None) -> None:
         """Updates the best time by a time that was measured elsewhere."""
@@ -194,14 +194,14 @@ class CompiledArtifacts:
                 self._start(config)
 
     def _start(self, config: Config) -> Pending | SiloError:
-        known = self._pending.get(config.order_key)
-        if known is None:
+        pending = self._pending.get(config.order_key)
+        if pending is None:
             try:
-                known = self.compilation.start(self.variant_of(config))
+                pending = self.compilation.start(self.variant_of(config))
             except SiloError as error:
-                known = error
-            self._pending[config.order_key] = known
-        return known
+                pending = error
+            self._pending[config.order_key] = pending
+        return pending
 
     def get(self, config: Config) -> CompiledCandidate:
         """See :class:`CandidateArtifacts`."""
@@ -224,10 +224,10 @@ class CompiledArtifacts:
     def forget(self, config: Config) -> None:
         """See :class:`CandidateArtifacts`."""
         with self._lock:
-            known = self._pending.pop(config.order_key, None)
+            pending = self._pending.pop(config.order_key, None)
             self._found.pop(config.order_key, None)
-            if isinstance(known, Pending):
-                self.compilation.forget(known)
+            if isinstance(pending, Pending):
+                self.compilation.forget(pending)
 
 
 @dataclass(frozen=True)
@@ -324,29 +324,29 @@ class BenchEvaluator:
         if not comparison.ok:
             return self._wrong(config, compiled, comparison)
         code = artifact.blob.sha256
-        known, note = self._findings.claim(code), ""
-        if known is None:
+        known_measurement, note = self._findings.claim(code), ""
+        if known_measurement is None:
             measured: Measured | None = None
             try:
-                taken, comparison, note = self._timed(config, artifact, comparison, reference)
+                timing, comparison, note = self._timed(config, artifact, comparison, reference)
                 if not comparison.ok:
                     return self._wrong(config, compiled, comparison)
-                known = measured = replace(taken, metrics=self._more(config, artifact, taken))
+                known_measurement = measured = replace(timing, metrics=self._more(config, artifact, timing))
             finally:
                 self._findings.settle(code, measured)
-        elif known.config != config:
-            note = f"the same code as {known.config}"
+        elif known_measurement.config != config:
+            note = f"the same code as {known_measurement.config}"
         return self._study.trial(
             config,
             Status.OK,
-            known.samples,
+            known_measurement.samples,
             compile_ns=compiled.compile_ns,
             message=note,
             artifact=compiled.key,
             max_error=comparison.max_error,
             resources=resources_of(artifact.launch),
-            reference=known.reference,
-            metrics=known.metrics,
+            reference=known_measurement.reference,
+            metrics=known_measurement.metrics,
         )
 
     def _more(self, config: Config, artifact: Artifact, taken: Measured) -> tuple[tuple[str, tuple[float, ...]], ...]:
@@ -428,13 +428,13 @@ class BenchEvaluator:
         first: dict[str, Config] = {}
         for config in configs:
             first.setdefault(artifacts[config].blob.sha256, config)
-        taken = self._bench.compare({config: artifacts[config] for config in first.values()})
-        return {config: taken[first[artifacts[config].blob.sha256]] for config in configs}
+        samples = self._bench.compare({config: artifacts[config] for config in first.values()})
+        return {config: samples[first[artifacts[config].blob.sha256]] for config in configs}
 
     def _results(self, config: Config) -> Mapping[str, NDArray[Any]]:
         # A config that faulted or timed out would do so again, at the same cost.
-        if (known := self._failed.get(config.order_key)) is not None:
-            raise known
+        if (failure := self._failed.get(config.order_key)) is not None:
+            raise failure
         try:
             return self._with_code([config], lambda: self._bench.results(config, self._artifacts.get(config).artifact))
         except LaunchError as error:
@@ -472,8 +472,8 @@ def evaluators(
     """
     findings = Findings()
     with ExitStack() as stack:
-        made = [
+        lanes = [
             stack.enter_context(BenchEvaluator(study, artifacts, bench, check, configs, findings, metrics))
             for bench in benches
         ]
-        yield stack.enter_context(closing(make_lanes(made)))
+        yield stack.enter_context(closing(make_lanes(lanes)))

@@ -52,11 +52,11 @@ class _Array:
 
     def read(self) -> tuple[bytes, bool]:
         """Returns the present content, and whether the guard bytes are unchanged."""
-        whole = bytearray(self._memory.nbytes)
-        self._memory.copy_to(whole)
+        content = bytearray(self._memory.nbytes)
+        self._memory.copy_to(content)
         end = self._first + len(self.content)
-        margins = whole[: self._first] + whole[end:]
-        return bytes(whole[self._first : end]), margins.count(_PATTERN) == len(margins)
+        margins = content[: self._first] + content[end:]
+        return bytes(content[self._first : end]), margins.count(_PATTERN) == len(margins)
 
 
 class _Launches:
@@ -85,23 +85,23 @@ class _Launches:
         arrays = [_Array(content, int(row["offset"]), self._place) for row, content in zip(rows, blobs, strict=False)]
         codes = blobs[len(rows) :]
         runs: list[Mapping[str, Any]] = header["runs"]
-        calls = [self._call(one, header["codes"][one["code"]], codes, arrays) for one in runs]
-        left: list[bytes] = []
+        calls = [self._call(run, header["codes"][run["code"]], codes, arrays) for run in runs]
+        contents: list[bytes] = []
         beside: list[list[int]] = []
 
         def restore_all() -> None:
-            for one in arrays:
-                one.restore()
+            for array in arrays:
+                array.restore()
 
         def run(number: int) -> None:
             restore_all()
             calls[number]()
             self._device.synchronize()
-            for place, one in enumerate(arrays):
-                content, whole = one.read()
-                left.append(content)
-                if not whole:
-                    beside.append([number, place])
+            for position, array in enumerate(arrays):
+                content, is_whole = array.read()
+                contents.append(content)
+                if not is_whole:
+                    beside.append([number, position])
 
         for number in range(len(calls)):
             run(number)
@@ -124,7 +124,7 @@ class _Launches:
                 names = ("median_ppm", "low_ppm", "high_ppm", "rounds", "new_ns", "old_ns")
                 ratios.append({"speed": ratio.speed.value, **{name: getattr(ratio, name) for name in names}})
                 run(new)  # one more launch, which exposes code that stops computing after some launches
-        return encode({"outcome": "done", "beside": beside, "ratios": ratios}, left)
+        return encode({"outcome": "done", "beside": beside, "ratios": ratios}, contents)
 
     def _call(
         self, run: Mapping[str, Any], code: Mapping[str, Any], codes: Sequence[bytes], arrays: Sequence[_Array]
@@ -135,21 +135,23 @@ class _Launches:
         loaded = self._device.load(launch, blob, str(code["kind"]), variant.kernel, consent=None)
         config = {**variant.specialization.constant_values, **variant.config.as_dict()}
         binding = bind(cast("Any", loaded), launch, variant.signature, variant.specialization, config)
-        constants = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
+        constants = [
+            parameter.name for parameter in variant.signature.parameters if parameter.kind is ParameterKind.CONSTEXPR
+        ]
         launcher = make_launcher(variant.kernel, variant.signature, on_miss=lambda _: binding, config_names=constants)
         names = [name for name in variant.signature.names if name not in constants]
-        values = [_value(one, arrays) for one in run["arguments"]]
-        given = dict(zip(names, values, strict=True))
+        values = [_value(argument, arrays) for argument in run["arguments"]]
+        arguments = dict(zip(names, values, strict=True))
         call = launcher[tuple(run["grid"])]
-        return lambda: call(**given)
+        return lambda: call(**arguments)
 
 
 def _value(given: Any, arrays: Sequence[_Array]) -> float:  # noqa: ANN401  # a value of a request in JSON
     """Returns the value to pass for an argument: its number, or an address in an array."""
     if not isinstance(given, dict):
         return given
-    place = cast("Mapping[str, int]", given)
-    return arrays[place["array"]].address + place.get("at", 0)
+    reference = cast("Mapping[str, int]", given)
+    return arrays[reference["array"]].address + reference.get("at", 0)
 
 
 def main(arguments: Sequence[str]) -> None:

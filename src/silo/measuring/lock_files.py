@@ -50,10 +50,10 @@ def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
     Raises:
         LockError: a lock file is named and cannot be read.
     """
-    named = settings().lock if kernel.lock is None else kernel.lock
-    if named is None:
+    lock_setting = settings().lock if kernel.lock is None else kernel.lock
+    if lock_setting is None:
         return None
-    path = Path(named)
+    path = Path(lock_setting)
     if (kernel.tune or settings().tune) == "leader" and not path.exists():
         return None  # the leader has not decided yet
     return path, read_lock(path)
@@ -69,9 +69,9 @@ def read_lock(path: Path) -> Lock:
         status = path.stat()
         version = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
         with _lock:
-            known = _read.get(str(path))
-            if known is not None and known[0] == version:
-                return known[1]
+            cached_lock = _read.get(str(path))
+            if cached_lock is not None and cached_lock[0] == version:
+                return cached_lock[1]
         lock = Lock.decode(read_plain(path))
     except FileNotFoundError:
         raise LockError(f"no lock file {path}: write one with silo tune FILE --lock {path}") from None

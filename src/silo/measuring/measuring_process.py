@@ -318,13 +318,13 @@ class MeasuringProcess:
 
 def measuring_environment() -> dict[str, str]:
     """Returns the environment variables that give a measuring process this process's settings."""
-    here = settings()
+    current = settings()
     # Without a launch log, because writing it would be measured too.
-    environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads), "SILO_LAUNCH_LOG": ""}
-    if here.nvml_library:
-        environment["SILO_NVML_LIBRARY"] = here.nvml_library
-    for name in (one.library for one in drivers() if one.library):
-        library: str | None = getattr(here, name)
+    environment = {"SILO_L2": current.l2, "SILO_THREADS": str(current.threads), "SILO_LAUNCH_LOG": ""}
+    if current.nvml_library:
+        environment["SILO_NVML_LIBRARY"] = current.nvml_library
+    for name in (driver.library for driver in drivers() if driver.library):
+        library: str | None = getattr(current, name)
         if library:
             environment[f"SILO_{name.upper()}"] = library
     return environment

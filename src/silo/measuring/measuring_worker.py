@@ -150,18 +150,18 @@ class _Bench:
         # Constants are part of the code, so calls do not pass them.
         constants = [p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR]
         launcher = make_launcher(variant.kernel, signature, on_miss=lambda _: binding, config_names=constants)
-        given: dict[str, object] = {
+        arguments: dict[str, object] = {
             name: self._arrays[self._places[name]].address if name in self._places else self._values[name]
             for name in signature.names
             if name not in constants and (name in self._places or name in self._values)
         }
-        given |= self._descriptors
+        arguments |= self._descriptors
         call = launcher[tuple(header["grid"])]
         pointers = [p for p in signature.parameters if p.name in self._places and p.name not in constants]
         writes = frozenset(self._places[p.name] for p in pointers if p.effect.writes)
         updates = frozenset(self._places[p.name] for p in pointers if p.effect.writes and p.effect.reads)
         notes = [self._arrays[number].keep(self._device.free_memory()) for number in writes]
-        self._candidates[header["key"]] = _Candidate(lambda: call(**given), writes, updates)
+        self._candidates[header["key"]] = _Candidate(lambda: call(**arguments), writes, updates)
         return {"notes": [note for note in notes if note]}
 
     def _do_run(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
@@ -198,8 +198,8 @@ class _Bench:
         candidate = self._candidates[header["key"]]
         self._restore_all()
         self._dirty |= candidate.writes
-        taken = energy_of(self._device, self._contender(candidate), header["once_ns"])
-        return {"energy": [one.hex() for one in taken]}
+        energies = energy_of(self._device, self._contender(candidate), header["once_ns"])
+        return {"energy": [joules.hex() for joules in energies]}
 
     def _do_compare(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
         chosen = {key: self._candidates[key] for key in header["keys"]}
@@ -207,9 +207,9 @@ class _Bench:
         for candidate in chosen.values():
             self._dirty |= candidate.writes
         contenders = {key: self._contender(candidate) for key, candidate in chosen.items()}
-        taken = interleave(contenders, self._timer, MeasurePolicy.of(self._device.timing))
+        samples_by_key = interleave(contenders, self._timer, MeasurePolicy.of(self._device.timing))
         self._device.synchronize()
-        return {"samples": {key: list(samples) for key, samples in taken.items()}}
+        return {"samples": {key: list(samples) for key, samples in samples_by_key.items()}}
 
     def _contender(self, candidate: _Candidate) -> Contender:
         arrays = [self._arrays[number] for number in sorted(candidate.updates)]
@@ -233,13 +233,13 @@ def main(arguments: Sequence[str]) -> None:
     leaves the CPUs to every other process that wants them. Other processes map the same arguments, so they are mapped
     read-only.
     """
-    name, given, results, when = arguments
+    name, given_path, results, when = arguments
     if when == "idle":
         run_when_idle()
 
     def start() -> Callable[[Message], bytes]:
         gc.disable()  # a garbage collection would lengthen a sample, and this process makes few cycles
-        read = memoryview(mmap.mmap(int(given), 0, access=mmap.ACCESS_READ))
+        read = memoryview(mmap.mmap(int(given_path), 0, access=mmap.ACCESS_READ))
         return _Bench(device_named(name), read, memoryview(mmap.mmap(int(results), 0))).answer
 
     serve(start)

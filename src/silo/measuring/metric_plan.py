@@ -40,13 +40,13 @@ class MetricPlan:
         config: Config,
     ) -> tuple[tuple[str, tuple[float, ...]], ...]:
         """Measures the metrics of a config whose times are ``samples_ns``; returns the samples of each metric."""
-        found: dict[str, tuple[float, ...]] = {}
+        values_by_metric: dict[str, tuple[float, ...]] = {}
         for name in self.names:
             if name in self.functions:
-                found[name] = (_number(name, self.functions[name](results(), config.as_dict())),)
+                values_by_metric[name] = (_number(name, self.functions[name](results(), config.as_dict())),)
             elif name == "energy":
-                found[name] = energy()
-        return tuple(sorted([*found.items(), *self.of_times(samples_ns)]))
+                values_by_metric[name] = energy()
+        return tuple(sorted([*values_by_metric.items(), *self.of_times(samples_ns)]))
 
     def of_times(self, samples_ns: Sequence[int]) -> tuple[tuple[str, tuple[float, ...]], ...]:
         """Returns the samples of the metrics that are computed from times, which may have been measured by an agent."""
@@ -84,9 +84,9 @@ def plan_metrics(
         if name in own:
             continue
         if name not in METRICS:
-            known = ", ".join([*METRICS, *own])
+            available = ", ".join([*METRICS, *own])
             raise TuneError(
-                f"the objective {objective} names the metric {name!r}, which {case} does not have; it has {known}. "
+                f"the objective {objective} names the metric {name!r}, which {case} does not have; it has {available}. "
                 f"Give the case a function of its results: silo.Case(..., metrics={{{name!r}: function}})"
             )
         if name == "gflops" and flops is None:

@@ -88,9 +88,9 @@ def describable(arguments: Mapping[str, object], limit: int | None = None) -> De
                 return Rejected(f"{name}: {error}")
         elif not (value is None or isinstance(value, bool | int | float | str)):
             return Rejected(f"{name} is a {type(value).__name__}, which another process cannot be given")
-    most = shared_limit() if limit is None else limit
-    if total > most:
-        return Rejected(f"its arrays have {total >> 20} MiB; up to {most >> 20} MiB are copied")
+    byte_limit = shared_limit() if limit is None else limit
+    if total > byte_limit:
+        return Rejected(f"its arrays have {total >> 20} MiB; up to {byte_limit >> 20} MiB are copied")
     return Accepted()
 
 
@@ -116,7 +116,7 @@ class SharedArguments:
                 continue
             if array is not value:
                 self._descriptors[name] = _form_of(value, extent_of(array))
-            position = next((number for number, one in enumerate(arrays) if one is array), None)
+            position = next((number for number, known_array in enumerate(arrays) if known_array is array), None)
             if position is None:
                 position = len(arrays)
                 arrays.append(array)

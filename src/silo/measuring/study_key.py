@@ -98,8 +98,8 @@ class StudyKey:
 
     def rules(self, like: Specialization, reach: ReachableConfigs) -> DispatchRules | None:
         """Returns the rules of :meth:`generalization`, or None."""
-        found = self.generalization(like, reach)
-        return None if found is None else found.rules
+        generalized = self.generalization(like, reach)
+        return None if generalized is None else generalized.rules
 
     def generalization(self, like: Specialization, reach: ReachableConfigs) -> Generalization | None:
         """Makes rules of the winners of all buckets that were studied with the same constexpr values and extents.
@@ -131,5 +131,5 @@ class StudyKey:
         These may be studies of other devices, drivers or compilers.
         """
         study = self.study(specialization, bucket)
-        found = seeds(configs, neighbours(study, self.records), limit=1)
-        return found[0].config if found else None
+        seeds_found = seeds(configs, neighbours(study, self.records), limit=1)
+        return seeds_found[0].config if seeds_found else None

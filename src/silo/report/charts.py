@@ -146,7 +146,7 @@ def progress_chart(trials: Sequence[Trial], *, default_ns: int | None = None, le
     parts.append(_text((left + right) / 2, height - 6, "configs in the order they were measured", "axis"))
     parts += _marks(trials, x, y, bottom + 16)
     best = best_so_far(trials)
-    steps = [(x.place(place), y.place(time)) for place, time in enumerate(best, start=1) if time is not None]
+    steps = [(x.place(position), y.place(time)) for position, time in enumerate(best, start=1) if time is not None]
     if steps:
         path = f"M{steps[0][0]:.1f} {steps[0][1]:.1f}" + "".join(f"H{px:.1f}V{py:.1f}" for px, py in steps[1:])
         parts.append(f'<path d="{path}H{right}" class="best"/>')
@@ -210,10 +210,10 @@ def effect_chart(effect: ParameterEffect) -> str:
     y = LogScale(*_range(float(time) for level in effect.levels for time in level.times_ns), bottom, top)
     parts = _time_axis(y, left, width - 10)
     every = max(1, -(-44 // step)) if max(len(level.text) for level in effect.levels) > 4 else 1
-    for place, level in enumerate(effect.levels):
-        centre = left + step * (place + 0.5)
+    for position, level in enumerate(effect.levels):
+        centre = left + step * (position + 0.5)
         parts += _column(level.text, level.times_ns, centre, step, y)
-        if place % every == 0:
+        if position % every == 0:
             parts.append(_text(centre, bottom + 18, _short(level.text), "tick"))
         if level.failed:
             parts.append(_text(centre, bottom + 34, f"{level.failed}\u2009\u2717", "failed note"))

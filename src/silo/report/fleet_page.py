@@ -60,10 +60,10 @@ class FleetStudy:
 
 def newest(studies: Iterable[FleetStudy]) -> dict[tuple[str, str, str], FleetStudy]:
     """Returns the latest study of each kernel, sizes and device. Studies with a winner take precedence."""
-    found: dict[tuple[str, str, str], FleetStudy] = {}
+    newest_studies: dict[tuple[str, str, str], FleetStudy] = {}
     for study in sorted(studies, key=lambda one: (one.winner is not None, one.decided_s)):
-        found[study.kernel, study.sizes, study.device] = study
-    return found
+        newest_studies[study.kernel, study.sizes, study.device] = study
+    return newest_studies
 
 
 @dataclass(frozen=True)
@@ -151,17 +151,20 @@ def fleet_page(stores: Sequence[str], studies: Sequence[FleetStudy], since: str 
         "fleet.html",
         stores=stores,
         since=since,
-        kernels=len({one.kernel for one in studies}),
-        devices=len({one.device for one in studies}),
+        kernels=len({study.kernel for study in studies}),
+        devices=len({study.device for study in studies}),
         studies=len(studies),
-        hosts=sorted({one.host for one in studies if one.host}),
-        versions=sorted({one.silo for one in studies if one.silo}),
-        failed=sum(len(one.failures) for one in studies),
+        hosts=sorted({study.host for study in studies if study.host}),
+        versions=sorted({study.silo for study in studies if study.silo}),
+        failed=sum(len(study.failures) for study in studies),
         covered=[sum(cover.covered[number] for cover in covers) for number in (0, 1)],
-        changes=[_decision(one) | {"before": one.before} for one in ordered if one.has_changed],
+        changes=[_decision(decision) | {"before": decision.before} for decision in ordered if decision.has_changed],
         coverage=[_cover(cover) for cover in covers],
-        decisions=[_decision(one) | {"old": shown[one.kernel, one.sizes, one.device] is not one} for one in ordered],
-        spread=[_spread(one) for one in spread(studies)],
+        decisions=[
+            _decision(decision) | {"old": shown[decision.kernel, decision.sizes, decision.device] is not decision}
+            for decision in ordered
+        ],
+        spread=[_spread(decision) for decision in spread(studies)],
         failures=_failures(ordered),
     )
 

@@ -95,7 +95,7 @@ class OtherSizes:
     @classmethod
     def of(cls, study: Study, learnt: Generalization) -> OtherSizes:
         """Returns the table of one generalization. ``study`` is one of the studies that it was learnt from."""
-        held_out = [f"{one / 10_000:.1f} %" for one in learnt.fitted.held_out] or [""] * len(learnt.samples)
+        held_out = [f"{item / 10_000:.1f} %" for item in learnt.fitted.held_out] or [""] * len(learnt.samples)
         rows = tuple(
             (
                 ", ".join(f"{name}={value}" for name, value in zip(study.bucket_names, sample.bucket, strict=True)),
@@ -156,10 +156,10 @@ def _template(name: str) -> Template:
         raise PackageError(
             "silo report needs Jinja2, which is not installed: pip install 'kernel-silo[report]'"
         ) from None
-    made = jinja2.Environment(
+    environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
-    return made.from_string(_resource(name))
+    return environment.from_string(_resource(name))
 
 
 def _shown(value: object) -> object:
@@ -176,42 +176,42 @@ def _resource(name: str) -> str:
 
 
 def _section(number: int, report: StudyReport) -> dict[str, Any]:
-    kept, winner = report.kept, report.winner
-    searched = [trial for trial in kept.trials if trial.stage is Stage.SEARCH]
-    failures = count_failures(kept.trials)
+    kept_study, winner = report.kept, report.winner
+    searched = [trial for trial in kept_study.trials if trial.stage is Stage.SEARCH]
+    failures = count_failures(kept_study.trials)
     comparison = report.comparison
-    least = report.light.least_ns if report.light else None
+    least_ns = report.light.least_ns if report.light else None
     rows = _rows(report)
     return {
         "anchor": f"study-{number}",
         "label": report.label,
-        "facts": _facts(kept),
+        "facts": _facts(kept_study),
         "configs": report.configs,
-        "trials": len(kept.trials),
+        "trials": len(kept_study.trials),
         "failed": ", ".join(f"{count} {kind}" for kind, count in failures.items()) or "none",
         "winner": None if winner is None else str(winner.config),
         "winner_time": "" if winner is None else format_time(winner.median_ns),
         "reason": "" if winner is None else winner.reason,
         "default": str(report.default),
-        "default_known": kept.default is not None,
+        "default_known": kept_study.default is not None,
         "default_wins": winner is not None and winner.config.order_key == report.default.order_key,
         "default_time": format_time(comparison.default_ns) if comparison else _why(report),
         "ratio": comparison,
-        "spent": _spent(kept.trials),
-        "chart": progress_chart(searched, default_ns=_time_of(report.default, searched), least_ns=least),
-        "finals": len(searched) < len(kept.trials),
+        "spent": _spent(kept_study.trials),
+        "chart": progress_chart(searched, default_ns=_time_of(report.default, searched), least_ns=least_ns),
+        "finals": len(searched) < len(kept_study.trials),
         "light": _light(report),
-        "declares": kept.work is not None,
+        "declares": kept_study.work is not None,
         "effects": [
             {"name": effect.name, "share": round(100 * effect.share), "chart": effect_chart(effect)}
             for effect in effects(searched)
         ],
-        "failures": failure_groups(kept.trials),
+        "failures": failure_groups(kept_study.trials),
         "fronts": _fronts(report),
-        "aside": sorted(kept.aside, key=lambda one: one.spills),
+        "aside": sorted(kept_study.aside, key=lambda one: one.spills),
         "roofline": _roofline(report),
-        "code": [_code(one, report) for one in report.code],
-        "names": parameter_names(kept.trials),
+        "code": [_code(item, report) for item in report.code],
+        "names": parameter_names(kept_study.trials),
         "rows": rows,
         "has": {
             name: any(row[name] not in ("", 0) for row in rows) for name in ("registers", "spills", "shared", "error")
@@ -280,7 +280,11 @@ def _fronts(report: StudyReport) -> list[dict[str, Any]]:
 def _facts(stored: KeptStudy) -> list[tuple[str, str]]:
     study = stored.study
     device = study.device
-    types = [f"{one.name}: {one.dtype}" for one in study.signature.parameters if one.dtype is not None]
+    types = [
+        f"{parameter.name}: {parameter.dtype}"
+        for parameter in study.signature.parameters
+        if parameter.dtype is not None
+    ]
     sizes = [f"{name}={value}" for name, value in zip(study.bucket_names, study.bucket, strict=True)]
     constants = [f"{name}={value_text(value)}" for name, value in study.specialization.constants]
     memory = f"{device.memory_bytes / (1 << 30):.0f} GiB" if device.memory_bytes else ""
@@ -298,7 +302,7 @@ def _facts(stored: KeptStudy) -> list[tuple[str, str]]:
 
 
 def _time_of(config: Config, trials: Sequence[Trial]) -> int | None:
-    samples = [one for trial in trials if trial.config.order_key == config.order_key for one in trial.samples_ns]
+    samples = [sample for trial in trials if trial.config.order_key == config.order_key for sample in trial.samples_ns]
     return median(samples) if samples else None
 
 
@@ -323,11 +327,11 @@ def _light(report: StudyReport) -> dict[str, Any] | None:
     copied = light.ceilings.copy_rate(work.bytes) if work.bytes else None
     if work.bytes and copied:
         size, rate = copied
-        what = f"a copy that moves {format_bytes(size)}"
-        bars.append(_bar("memory", work.bytes / time, rate / 1e9, "B/s", what, f"{work.bytes:,} bytes"))
+        label = f"a copy that moves {format_bytes(size)}"
+        bars.append(_bar("memory", work.bytes / time, rate / 1e9, "B/s", label, f"{work.bytes:,} bytes"))
     if work.flops and dot:
-        what = f"products of {light.dot} matrices"
-        bars.append(_bar("arithmetic", work.flops / time, dot / 1e9, "FLOP/s", what, f"{work.flops:,} operations"))
+        label = f"products of {light.dot} matrices"
+        bars.append(_bar("arithmetic", work.flops / time, dot / 1e9, "FLOP/s", label, f"{work.flops:,} operations"))
     return {
         "reached": f"{100 * light.reached(winner.median_ns):.0f}",
         "least": format_time(round(light.least_ns)),
@@ -429,8 +433,8 @@ def index_page(origin: str, pages: Mapping[str, tuple[str, Sequence[StudyReport]
 def _rooflines(studies: Sequence[tuple[str, str, StudyReport]]) -> list[dict[str, str]]:
     """Draws a chart for each device whose rates are known and that has a case with declared bytes and operations."""
     by_device: dict[str, list[tuple[str, str, StudyReport]]] = {}
-    for one in studies:
-        by_device.setdefault(str(one[2].kept.study.device), []).append(one)
+    for study in studies:
+        by_device.setdefault(str(study[2].kept.study.device), []).append(study)
     charts: list[dict[str, str]] = []
     for device, ones in by_device.items():
         lights = [report.light for _, _, report in ones if report.light is not None]

@@ -119,22 +119,22 @@ def parameter_names(trials: Iterable[Trial]) -> tuple[str, ...]:
 
 def best_so_far(trials: Sequence[Trial]) -> list[int | None]:
     """Returns the least median of the working configs up to each trial; None before the first working config."""
-    least: list[int | None] = []
+    fastest: list[int | None] = []
     best: int | None = None
     for trial in trials:
         if trial.samples_ns:
             time = median(trial.samples_ns)
             best = time if best is None else min(best, time)
-        least.append(best)
-    return least
+        fastest.append(best)
+    return fastest
 
 
 def effects(trials: Sequence[Trial]) -> tuple[ParameterEffect, ...]:
     """Returns the effect of every parameter with more than one value; the parameter that explains most comes first."""
     times = {standing.config.order_key: standing.time.median_ns for standing in standings(trials)}
     configs = {trial.config.order_key: trial.config for trial in trials}
-    found = [_effect(name, configs, times) for name in parameter_names(trials)]
-    shown = [effect for effect in found if len(effect.levels) > 1]
+    parameter_effects = [_effect(name, configs, times) for name in parameter_names(trials)]
+    shown = [effect for effect in parameter_effects if len(effect.levels) > 1]
     return tuple(sorted(shown, key=lambda effect: (-effect.share, effect.name)))
 
 
@@ -181,11 +181,16 @@ def failure_groups(trials: Iterable[Trial]) -> tuple[FailureGroup, ...]:
         if trial.status is not Status.OK:
             headline = trial.message.partition("\n")[0]
             groups.setdefault((trial.status.value, headline), {})[trial.config.order_key] = trial
-    found = [
-        FailureGroup(kind, headline, next(iter(failed.values())).message, tuple(one.config for one in failed.values()))
+    failures = [
+        FailureGroup(
+            kind,
+            headline,
+            next(iter(failed.values())).message,
+            tuple(failed_trial.config for failed_trial in failed.values()),
+        )
         for (kind, headline), failed in groups.items()
     ]
-    return tuple(sorted(found, key=lambda group: (-len(group.configs), group.kind, group.headline)))
+    return tuple(sorted(failures, key=lambda group: (-len(group.configs), group.kind, group.headline)))
 
 
 def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str) -> ConfigComparison | None:

@@ -276,14 +276,14 @@ def _write_file(bundle: Bundle, cache: CacheFolder, root: Path, relative: str, r
     # A bundle may come from a stranger, so the names and bytes of its files pass the checks that files of a folder
     # pass.
     allowed: Decision = Accepted() if cache.holds(relative) else Rejected(f"{cache.project} keeps no such file")
-    place, data = root / relative, b""
+    path, data = root / relative, b""
     if allowed:
         data = bundle.blob(ref.sha256)
         allowed = check_file(relative, data)
     if isinstance(allowed, Rejected):
         raise BundleError(f"{bundle.name}: the file {relative!r} for {cache.project} is not written: {allowed.reason}")
-    if not place.exists():
-        make_directory(place.parent)
-        with AtomicFile(place) as file:
+    if not path.exists():
+        make_directory(path.parent)
+        with AtomicFile(path) as file:
             file.write(data)
             file.commit()

@@ -60,12 +60,12 @@ class OciReference:
         >>> OciReference.parse("oci://example.org/team/kernels:1.0").tag
         '1.0'
         """
-        found = _FORM.fullmatch(text)
-        if found is None or len(found["repository"]) > 255 or not (found["tag"] or found["digest"]):
+        match = _FORM.fullmatch(text)
+        if match is None or len(match["repository"]) > 255 or not (match["tag"] or match["digest"]):
             raise RegistryError(
                 f"{text!r} names no bundle in a registry; write oci://HOST/REPOSITORY:TAG, or @sha256:... for :TAG"
             )
-        return cls(found["host"], found["repository"], found["tag"] or "", found["digest"] or "")
+        return cls(match["host"], match["repository"], match["tag"] or "", match["digest"] or "")
 
     def at(self, digest: str) -> OciReference:
         """Returns a reference to the bundle with this digest in the same repository."""
@@ -134,12 +134,14 @@ def push_bundle(
                 f"{problems[0]}; it is not pushed", field=problems[0].field, offset=problems[0].offset
             )
         targets = targets_of(bundle.contents())
-        found = read_signature(path)
-        signatures = {bundle.identity: found} if isinstance(found, bytes) else {}
+        signature = read_signature(path)
+        signatures = {bundle.identity: signature} if isinstance(signature, bytes) else {}
         parts: list[tuple[Path, str, str]] = [(path, " ".join(map(str, targets)), bundle.identity)]
         if len(targets) > 1:
             slices = slice_by_target(path, Path(folder))
-            parts = [(Path(one.path), " ".join(one.targets), one.identity) for one in slices]
+            parts = [
+                (Path(layer_slice.path), " ".join(layer_slice.targets), layer_slice.identity) for layer_slice in slices
+            ]
         if key is not None:
             signatures[bundle.identity] = signature_bytes(path.name, bundle.signed_bytes, key)
             for part, _, identity in parts if len(parts) > 1 else ():
@@ -154,10 +156,12 @@ def push_bundle(
         registry.put_blob(EMPTY, b"{}")
         manifest = _manifest(_BUNDLE, layers, {_TITLE: path.name, _IDENTITY: bundle.identity})
         registry.put_manifest(where.tag, MANIFEST, manifest)
-        made = Descriptor.of_bytes(MANIFEST, manifest)
+        descriptor = Descriptor.of_bytes(MANIFEST, manifest)
         if signatures:
-            _put_signatures(registry, made, signatures)
-        return PushSummary(str(where.at(made.digest)), bundle.identity, tuple(map(str, targets)), sent, len(signatures))
+            _put_signatures(registry, descriptor, signatures)
+        return PushSummary(
+            str(where.at(descriptor.digest)), bundle.identity, tuple(map(str, targets)), sent, len(signatures)
+        )
 
 
 def pull_bundle(
@@ -178,15 +182,15 @@ def pull_bundle(
         TargetError: a target that does not parse.
     """
     where = OciReference.parse(reference)
-    wanted = None if targets is None else [Target.parse(one) for one in targets]
+    wanted_targets = None if targets is None else [Target.parse(target) for target in targets]
     registry = _registry(where, login, plain=plain)
     data = registry.manifest(where.digest or where.tag)
     if data is None:
         raise RegistryError(f"{where}: there is no such bundle")
     layers, notes = _layers(data, str(where), _BUNDLE)
-    chosen = [one for one in layers if wanted is None or _serves(one, wanted)]
+    chosen = [layer for layer in layers if wanted_targets is None or _serves(layer, wanted_targets)]
     if not chosen:
-        has = ", ".join(one.annotations.get(_TARGET, "?") for one in layers) or "nothing"
+        has = ", ".join(layer.annotations.get(_TARGET, "?") for layer in layers) or "nothing"
         raise RegistryError(f"{where} has no code for {', '.join(targets or ())}; it has code for {has}")
     manifest = Descriptor.of_bytes(MANIFEST, data)
     path = output or Path(_safe_name(notes.get(_TITLE, "")))
@@ -232,7 +236,7 @@ def _manifest(
         "mediaType": MANIFEST,
         "artifactType": kind,
         "config": EMPTY.to_json(),
-        "layers": [one.to_json() for one in layers],
+        "layers": [layer.to_json() for layer in layers],
         "annotations": dict(notes),
     }
     return canonical_json(data | ({} if subject is None else {"subject": subject.to_json()}))
@@ -250,7 +254,7 @@ def _layers(data: bytes, what: str, kind: str) -> tuple[list[Descriptor], dict[s
                 layers = [Descriptor.from_json(item) for item in items]
                 notes = manifest.get("annotations")
                 texts = notes.items() if isinstance(notes, dict) else ()
-                if all(one.media_type == kind for one in layers):
+                if all(layer.media_type == kind for layer in layers):
                     return layers, {name: text for name, text in texts if isinstance(text, str)}
                 reason = f"a layer is not of type {kind}"
             case _:
@@ -266,7 +270,7 @@ def _serves(layer: Descriptor, wanted: Sequence[Target]) -> bool:
             target = Target.parse(text)
         except TargetError:
             continue
-        if any(is_for(target, one) for one in wanted):
+        if any(is_for(target, wanted_target) for wanted_target in wanted):
             return True
     return False
 
@@ -310,7 +314,7 @@ def _put_signatures(registry: Registry, subject: Descriptor, signatures: dict[st
         return
     # This registry keeps no list of the manifests that refer to a manifest. The specification has clients keep the
     # list, under a tag made of the manifest's digest.
-    referrers = {one.digest: one.to_json() for one in registry.referrers(subject.digest)}
+    referrers = {referrer.digest: referrer.to_json() for referrer in registry.referrers(subject.digest)}
     referrers[descriptor.digest] = descriptor.to_json() | {"artifactType": _SIGNATURE}
     index = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(referrers.values())})
     registry.put_manifest(subject.digest.replace(":", "-"), INDEX, index)
@@ -329,9 +333,9 @@ def _take_signature(registry: Registry, digest: str, path: Path, identity: str) 
             continue  # this artifact refers to the bundle, but isn't a signature
         for layer in layers:
             if layer.annotations.get(_IDENTITY) == identity and layer.size <= MAX_SIGNATURE_BYTES:
-                place = Path(signature_paths(path)[-1])
-                with AtomicFile(place, mode=0o666) as file:
+                signature_path = Path(signature_paths(path)[-1])
+                with AtomicFile(signature_path, mode=0o666) as file:
                     registry.fetch(layer, file)
                     file.commit()
-                return f"{place.name}: check it with silo verify"
+                return f"{signature_path.name}: check it with silo verify"
     return ""

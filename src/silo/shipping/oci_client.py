@@ -186,14 +186,14 @@ class Registry:
 
     def put_blob(self, blob: Descriptor, body: Body) -> bool:
         """Uploads a blob that the repository lacks; returns whether it was uploaded."""
-        with self._asked("HEAD", f"blobs/{blob.digest}", (200, 404)) as known:
-            if known.status == 200:
+        with self._asked("HEAD", f"blobs/{blob.digest}", (200, 404)) as reply:
+            if reply.status == 200:
                 return False
         with self._asked("POST", "blobs/uploads/", (202,), headers={"Content-Length": "0"}) as begun:
-            place = begun.header("Location")
-        if not place:
+            location = begun.header("Location")
+        if not location:
             raise self._error("takes an upload and does not say where")
-        url = self._http.joined(self._http.base, place)
+        url = self._http.joined(self._http.base, location)
         url += ("&" if urlsplit(url).query else "?") + urlencode({"digest": blob.digest})
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
         with self._asked("PUT", url, (201, 204), body=body, headers=headers):

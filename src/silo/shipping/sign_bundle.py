@@ -99,8 +99,8 @@ def make_keys(secret: Path, password: Callable[[], str | None]) -> KeySummary:
         raise SignatureError(
             f"{secret} is to be the secret key, and .pub is how the public one's name ends: name another"
         )
-    made = make_key_files(secret, public, password)
-    return KeySummary(made.id, made.text, str(secret), str(public))
+    written = make_key_files(secret, public, password)
+    return KeySummary(written.id, written.text, str(secret), str(public))
 
 
 def sign_bundle(path: Path, key: SecretKey) -> SignSummary:
@@ -130,9 +130,16 @@ def verify_bundle_signature(path: Path, key: PublicKey | None = None) -> VerifyS
     with open_bundle(path) as bundle:
         problems = tuple(str(problem) for problem in verify_open(bundle))
         doubts = () if problems else shared_by_look_alikes(bundle.contents().kernels)
-        found = _looked_at(path, bundle, key)
+        decision = _looked_at(path, bundle, key)
         return VerifySummary(
-            str(path), bundle.identity, problems, found.reason, found.signed, found.id, found.comment, doubts
+            str(path),
+            bundle.identity,
+            problems,
+            decision.reason,
+            decision.signed,
+            decision.id,
+            decision.comment,
+            doubts,
         )
 
 
@@ -169,7 +176,7 @@ def _covers_file(signature: MinisignSignature, path: Path, key: PublicKey | None
     Signatures by ``key`` count, or without ``key`` those by trusted keys.
     """
     keys = (PublicKey.parse(entry.text) for entry in session().store.trust.keys.trusted()) if key is None else (key,)
-    signers = [one for one in keys if one.number == signature.number]
+    signers = [key for key in keys if key.number == signature.number]
     if not signers:
         return False
     with open(open_plain(path), "rb") as file:  # noqa: PTH123  # pathlib cannot open a descriptor
@@ -180,12 +187,12 @@ def _decided(signature: MinisignSignature, bundle: Bundle, key: PublicKey | None
     if key is not None:
         return check_signature(signature, key, bundle.signed_bytes)
     trusted = [PublicKey.parse(entry.text) for entry in session().store.trust.keys.trusted()]
-    if all(one.number != signature.number for one in trusted):
+    if all(trusted_key.number != signature.number for trusted_key in trusted):
         return Rejected(
             f"it says that the key {signature.id} made it, which is not trusted here; name the key with --key, or "
             "trust it with silo trust --key"
         )
-    found = signer_among(signature, trusted, bundle.signed_bytes)
-    if isinstance(found, Rejected):
-        return found
-    return Accepted(f"signed by {found.id}, which is trusted here")
+    signer = signer_among(signature, trusted, bundle.signed_bytes)
+    if isinstance(signer, Rejected):
+        return signer
+    return Accepted(f"signed by {signer.id}, which is trusted here")

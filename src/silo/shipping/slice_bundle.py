@@ -60,7 +60,7 @@ def slice_bundle(path: Path, targets: Sequence[str], output: Path, *, key: Secre
         TargetError: a target that does not parse.
     """
     with open_bundle(path) as bundle:
-        return _cut(bundle, [Target.parse(one) for one in targets], output, key)
+        return _cut(bundle, [Target.parse(target) for target in targets], output, key)
 
 
 def slice_by_target(path: Path, folder: Path, *, key: SecretKey | None = None) -> list[SliceSummary]:
@@ -133,7 +133,7 @@ def _subjects(contents: BundleContents) -> Iterator[tuple[tuple[str, str], HostC
     """Yields the cases and plans of a bundle whose native code needs consent, each after its kind and name."""
     for kernel in contents.kernels:
         calls = calls_of(kernel)
-        codes = [host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host]
+        codes = [host_code(variant, calls) for variant in kernel.variants if variant.artifact.runs_on_host]
         cases = host_cases(kernel, codes)
         if cases is not None:
             yield ("cases", kernel.name), cases

@@ -75,11 +75,11 @@ def refuse_foreign_files(
     joined = "".join(pieces)
     directive = _READS.search(joined)
     if directive is not None:
-        place = f"{shown}:{_line(pieces, directive.start(1))}"
+        location = f"{shown}:{_line(pieces, directive.start(1))}"
         if directive[1].endswith("asm") or directive[1].endswith("asm__"):
-            raise SourceError(f"{place}: asm is a word of the language: no macro may have its name")
+            raise SourceError(f"{location}: asm is a word of the language: no macro may have its name")
         raise SourceError(
-            f"{place}: #{directive[1]} is not followed: it would read any file. Write the content in the text"
+            f"{location}: #{directive[1]} is not followed: it would read any file. Write the content in the text"
         )
     depends = _DEPENDS.search(joined)
     if depends is not None:
@@ -93,21 +93,21 @@ def refuse_foreign_files(
         raise SourceError(
             f"{shown}:{_line(pieces, hidden.start())}: {sign} is refused: it may hide a directive that reads a file"
         )
-    for one in _ASKS.finditer(joined):
-        plain = _PLAIN_QUESTION.match(joined, one.start())
+    for hit in _ASKS.finditer(joined):
+        plain = _PLAIN_QUESTION.match(joined, hit.start())
         name = "/" if plain is None else plain[1] or plain[2] or "/"
         leads_out = name.startswith(("/", "~", "\\")) or ".." in name.split("/") or name[1:2] == ":"
-        if leads_out and not _DEFINED.search(joined[max(one.start() - 200, 0) : one.start()]):
+        if leads_out and not _DEFINED.search(joined[max(hit.start() - 200, 0) : hit.start()]):
             raise SourceError(
-                f"{shown}:{_line(pieces, one.start())}: {one[1]} is followed for a name in quotes or angle brackets "
+                f"{shown}:{_line(pieces, hit.start())}: {hit[1]} is followed for a name in quotes or angle brackets "
                 "that does not lead out of the text's folders: machines differ in the files that they have"
             )
-    for one in _INCLUDE.finditer(joined) if library is not None else ():
-        name = one["name"] or ""
+    for hit in _INCLUDE.finditer(joined) if library is not None else ():
+        name = hit["name"] or ""
         if name not in (library or ()) and (".." in name.split("/") or not name.startswith((*folders, "\0"))):
-            wanted = "a file" if one["name"] is None else f"<{one['name']}>"
+            file_text = "a file" if hit["name"] is None else f"<{hit['name']}>"
             raise SourceError(
-                f"{shown}:{_line(pieces, one.start(1))}: #include of {wanted}, which is none of the language's own "
+                f"{shown}:{_line(pieces, hit.start(1))}: #include of {file_text}, which is none of the language's own "
                 f"headers ({', '.join(sorted(library or ()))}): name the folder of a file in include="
             )
 
@@ -144,8 +144,8 @@ def _parts(word: str, names: Collection[str]) -> tuple[str, ...]:
                 continue
             if end not in shortest or len(shortest[start]) + 1 < len(shortest[end]):
                 shortest[end] = (*shortest[start], part)
-    made = shortest.get(len(word), ())
-    return made if len(made) <= _MOST_PARTS else ()
+    cut = shortest.get(len(word), ())
+    return cut if len(cut) <= _MOST_PARTS else ()
 
 
 def _line(pieces: Sequence[str], place: int) -> int:

@@ -78,4 +78,4 @@ class SelfTestReport:
     @property
     def ok(self) -> bool:
         """Whether every kernel computed the expected values."""
-        return not any(one.wrong for one in self.results)
+        return not any(result.wrong for result in self.results)

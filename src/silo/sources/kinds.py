@@ -42,19 +42,19 @@ def _foreign() -> tuple[str, ...]:
 @cache
 def _loaded(name: str) -> SourceKind | Rejected:
     """Returns one plug-in, or the reason why it cannot be used."""
-    place = place_of(SOURCES, name)
-    if place is None:
+    location = place_of(SOURCES, name)
+    if location is None:
         return Rejected(f"no source plug-in is called {name}; there are {', '.join(installed_places(SOURCES))}")
     try:
-        return cast("Callable[[], SourceKind]", load_place(place))()
+        return cast("Callable[[], SourceKind]", load_place(location))()
     except Exception as error:  # noqa: BLE001  # any error of a foreign plug-in is the reason for its rejection
-        return Rejected(f"the source plug-in {name} ({place}) does not load: {type(error).__name__}: {error}")
+        return Rejected(f"the source plug-in {name} ({location}) does not load: {type(error).__name__}: {error}")
 
 
 def kinds() -> dict[str, SourceKind]:
     """Returns every kind that can be used, by name: Silo's own, then others."""
-    found = {name: _loaded(name) for name in (*_own(), *_foreign())}
-    return {name: kind for name, kind in found.items() if not isinstance(kind, Rejected)}
+    kinds_by_name = {name: _loaded(name) for name in (*_own(), *_foreign())}
+    return {name: kind for name, kind in kinds_by_name.items() if not isinstance(kind, Rejected)}
 
 
 def brought_tools() -> tuple[BroughtTools, ...]:
@@ -83,8 +83,8 @@ def requirement_of(package: str) -> str | None:
 
 def broken_kinds() -> tuple[tuple[str, Rejected], ...]:
     """Returns the plug-ins that cannot be used, each with the reason."""
-    found = [(name, _loaded(name)) for name in (*_own(), *_foreign())]
-    return tuple((name, reason) for name, reason in found if isinstance(reason, Rejected))
+    loaded = [(name, _loaded(name)) for name in (*_own(), *_foreign())]
+    return tuple((name, reason) for name, reason in loaded if isinstance(reason, Rejected))
 
 
 def defines(name: str) -> bool:
@@ -94,10 +94,10 @@ def defines(name: str) -> bool:
 
 def kind_named(name: str) -> SourceKind:
     """Returns the kind with a name. Raises SourceError if it is missing or does not load."""
-    found = _loaded(name)
-    if isinstance(found, Rejected):
-        raise SourceError(found.reason)
-    return found
+    kind = _loaded(name)
+    if isinstance(kind, Rejected):
+        raise SourceError(kind.reason)
+    return kind
 
 
 def kind_reading(value: object) -> SourceKind:
@@ -130,8 +130,8 @@ def _decision(name: str, kind: SourceKind, value: object) -> Decision:
 
 def kind_near(value: object) -> SourceKind | None:
     """Returns Silo's own kind with the name of the package that defines an object's class, or None."""
-    found = [_loaded(name) for name in _near(value)]
-    return next((kind for kind in found if not isinstance(kind, Rejected)), None)
+    kinds_found = [_loaded(name) for name in _near(value)]
+    return next((kind for kind in kinds_found if not isinstance(kind, Rejected)), None)
 
 
 def _near(value: object) -> list[str]:

@@ -129,9 +129,9 @@ class ReachedCode:
     def refer(self, target: Any) -> JSON:  # noqa: ANN401
         """Returns a reference to a function or class, which is described when it is first reached."""
         plain = self.plain(target) if not inspect.isclass(target) else target
-        known = self._numbers.get(id(plain))
-        if known is not None:
-            return ["part", known]
+        known_number = self._numbers.get(id(plain))
+        if known_number is not None:
+            return ["part", known_number]
         number = len(self.parts)
         self._numbers[id(plain)] = number
         self._alive.append(plain)
@@ -331,7 +331,7 @@ class Places:
     @property
     def listed(self) -> tuple[object, ...]:
         """The places: (holder, name, value), flattened; see :class:`silo.sources.kernel_source.ReadsPlaces`."""
-        return tuple(part for place in self._found.values() for part in place)
+        return tuple(part for group in self._found.values() for part in group)
 
     def add_name(self, function: Any, name: str) -> None:  # noqa: ANN401  # a Python function
         """Adds the free name of a function: a variable of its closure or a global. Builtins are left out."""
@@ -482,9 +482,9 @@ class ReachedObjects(ReachedCode):
         members: list[JSON] = []
         for name, member in vars(kind).items():
             parts = (member.fget, member.fset) if isinstance(member, property) else (member,)
-            functions = [one for one in parts if self.is_function(one) and _has_source(self.plain(one))]
+            functions = [part for part in parts if self.is_function(part) and _has_source(self.plain(part))]
             if functions:
-                members.append([name, [self.refer(one) for one in functions]])
+                members.append([name, [self.refer(function) for function in functions]])
             elif not name.startswith("__") and (value := self._plain_value(member)) is not None:
                 members.append([name, value])
         return ["class", source, bases, members]
@@ -499,8 +499,8 @@ class ReachedObjects(ReachedCode):
     def describe_object(self, value: Any, name: str, depth: int) -> JSON:  # noqa: ANN401
         """Describes partial calls, methods, sets, and any other object by its class and attributes."""
         if isinstance(value, functools.partial):
-            whole = cast("functools.partial[object]", value)
-            parts = (whole.func, whole.args, whole.keywords)
+            partial = cast("functools.partial[object]", value)
+            parts = (partial.func, partial.args, partial.keywords)
             return ["partial", [self.encode(part, name, depth + 1) for part in parts]]
         if isinstance(value, MethodType):
             return ["method", self.refer(value.__func__), self.encode(value.__self__, name, depth + 1)]
@@ -540,10 +540,19 @@ def _class_text(kind: type, libraries: Sequence[str]) -> str:
             tree = parse_python(text)
         except SyntaxError:
             continue
-        for node in (one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and one.name == kind.__name__):
-            inner = [min([one.lineno, *(mark.lineno for mark in one.decorator_list)]) for one in _methods(node)]
-            if plain.__code__.co_firstlineno in inner and (found := ast.get_source_segment(text, node)) is not None:
-                return definition_of(textwrap.dedent(found))
+        for node in (
+            class_node
+            for class_node in ast.walk(tree)
+            if isinstance(class_node, ast.ClassDef) and class_node.name == kind.__name__
+        ):
+            inner = [
+                min([method.lineno, *(mark.lineno for mark in method.decorator_list)]) for method in _methods(node)
+            ]
+            if (
+                plain.__code__.co_firstlineno in inner
+                and (source_text := ast.get_source_segment(text, node)) is not None
+            ):
+                return definition_of(textwrap.dedent(source_text))
     try:
         return definition_of(textwrap.dedent(inspect.getsource(kind)))
     except (OSError, TypeError) as error:
@@ -554,7 +563,7 @@ def _class_text(kind: type, libraries: Sequence[str]) -> str:
 
 
 def _methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
-    return [one for one in node.body if isinstance(one, ast.FunctionDef)]
+    return [member for member in node.body if isinstance(member, ast.FunctionDef)]
 
 
 def _lambda_text(function: FunctionType) -> str:
@@ -571,7 +580,7 @@ def _lambda_text(function: FunctionType) -> str:
         for node in ast.walk(tree)
         if isinstance(node, ast.Lambda)
         and node.lineno == code.co_firstlineno
-        and [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)] == names
+        and [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)] == names
     }
     if len(texts) != 1:
         raise SourceError(
@@ -591,5 +600,5 @@ def _state_of(value: object) -> dict[str, object] | None:
     slots = [name for base in type(value).__mro__ for name in cast("Any", base).__dict__.get("__slots__", ())]
     if not hasattr(value, "__dict__") and not slots:
         return None
-    held = {name: getattr(value, name) for name in slots if not name.startswith("__") and hasattr(value, name)}
-    return {**held, **getattr(value, "__dict__", {})}
+    slot_values = {name: getattr(value, name) for name in slots if not name.startswith("__") and hasattr(value, name)}
+    return {**slot_values, **getattr(value, "__dict__", {})}

@@ -63,9 +63,9 @@ def to_value(candidate: Any, special: Callable[[Any], Value | NotSpecial]) -> Va
         return candidate
     if isinstance(candidate, tuple | list):
         return tuple(to_value(item, special) for item in cast("list[object]", candidate))
-    found = special(candidate)
-    if not isinstance(found, NotSpecial):
-        return found
+    special_value = special(candidate)
+    if not isinstance(special_value, NotSpecial):
+        return special_value
     kind: type[object] = candidate.__class__
     if kind.__module__ == "torch" and kind.__name__ == "dtype":
         return dtype_value(str(candidate).removeprefix("torch."))
@@ -83,15 +83,15 @@ def constants_of(owner: object, signature: Signature, variant: Variant) -> dict[
     """
     given_values = {**dict(variant.config.values), **variant.specialization.constant_values}
     constants: dict[str, Value] = {}
-    for one in signature.parameters:
-        if one.kind is not ParameterKind.CONSTEXPR:
+    for parameter in signature.parameters:
+        if parameter.kind is not ParameterKind.CONSTEXPR:
             continue
-        if one.name in given_values:
-            constants[one.name] = given_values[one.name]
-        elif not isinstance(one.default, NoDefault):
-            constants[one.name] = one.default
+        if parameter.name in given_values:
+            constants[parameter.name] = given_values[parameter.name]
+        elif not isinstance(parameter.default, NoDefault):
+            constants[parameter.name] = parameter.default
         else:
-            raise SourceError(f"{owner}: the constant {one.name} has no value: pass it, or let the space set it")
+            raise SourceError(f"{owner}: the constant {parameter.name} has no value: pass it, or let the space set it")
     return constants
 
 
@@ -204,7 +204,7 @@ def written_map(kernel: str, name: str, words: Sequence[str]) -> TensorMap | Non
             f"{kernel}: {name} is {' '.join(words)!r} in the signature; a tensor map is written as its element, its box"
             " and perhaps its swizzle: in tensormap fp16 64x32 swizzle64 (none, or 32, 64 or 128 bytes)"
         )
-    sizes = tuple(int(one) for one in box.split("x"))
+    sizes = tuple(int(size) for size in box.split("x"))
     return TensorMap(name, _SWIZZLES[swizzle], dtype(element).itemsize, _ELEMENTS[element], sizes)
 
 
@@ -227,8 +227,8 @@ class LaunchOptions:
     def names(self) -> tuple[str, ...]:
         """The constants that the options read, each once."""
         every = (*(self.block or ()), *(self.cluster or ()), *(() if self.smem is None else (self.smem,)))
-        found = [leaf.name for node in every for leaf in leaves(node) if isinstance(leaf, ConfigValue)]
-        return tuple(dict.fromkeys(name for name in found if not is_option(name)))
+        value_names = [leaf.name for node in every for leaf in leaves(node) if isinstance(leaf, ConfigValue)]
+        return tuple(dict.fromkeys(name for name in value_names if not is_option(name)))
 
     def to_json(self) -> JSON:
         """The canonical form."""
@@ -261,8 +261,8 @@ class LaunchOptions:
     ) -> tuple[int, int, int] | None:
         if axes is None:
             return None
-        found = [evaluated(kernel, what, axis, constants) for axis in axes]
-        x, y, z = (*found, *[1] * (_AXES - len(found)))
+        values = [evaluated(kernel, what, axis, constants) for axis in axes]
+        x, y, z = (*values, *[1] * (_AXES - len(values)))
         if min(x, y, z) < 1 or x * y * z > most:
             raise CompileError(f"{kernel}: {what} is ({x}, {y}, {z}); a {what} has 1 to {most} {units}")
         return x, y, z

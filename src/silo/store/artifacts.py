@@ -209,10 +209,10 @@ class Artifacts:
 
     def described(self, key: str) -> Artifact | None:
         """Returns the artifact of an artifact key for a comparison, or None. Its code may be missing or not trusted."""
-        found = self._read(self._artifacts, "artifact", key, Artifact.from_json)
-        if found is None and self._afar is not None:
-            found = self._afar.artifact(key)
-        return found
+        artifact = self._read(self._artifacts, "artifact", key, Artifact.from_json)
+        if artifact is None and self._afar is not None:
+            artifact = self._afar.artifact(key)
+        return artifact
 
     @property
     def asks(self) -> bool:
@@ -356,13 +356,13 @@ class KeptFiles:
 
     def holds(self, key: str) -> bool:
         """Returns whether the files of a key (a SHA-256 in hex) seem to be here, without reading them."""
-        found = self._read(key)
-        return found is not None and self._blobs.holds(found.blob.sha256, found.blob.size)
+        entry = self._read(key)
+        return entry is not None and self._blobs.holds(entry.blob.sha256, entry.blob.size)
 
     def blob_of(self, key: str) -> str | None:
         """Returns the SHA-256 of the blob that holds the files of a key, or None."""
-        found = self._read(key)
-        return None if found is None else found.blob.sha256
+        entry = self._read(key)
+        return None if entry is None else entry.blob.sha256
 
     def put(self, key: str, files: Mapping[str, bytes]) -> bool:
         """Stores files by name under a key, replacing its earlier files. Returns False if they have too many bytes."""
@@ -378,10 +378,10 @@ class KeptFiles:
 
         Damaged and missing files are reported once.
         """
-        found = self._read(key)
-        if found is None:
+        entry = self._read(key)
+        if entry is None:
             return None
-        ref, sizes = found.blob, found.files
+        ref, sizes = entry.blob, entry.files
         if not self._blobs.holds(ref.sha256, ref.size):
             self._note(key, "their bytes are gone")
             return None
@@ -422,5 +422,5 @@ def blobs_kept_here(root: Path) -> frozenset[str]:
     notices = Notices("silo.store")
     entries = DiskEntries(root, "files", notices)
     keys = [path.stem for path in (root / "files").glob("??/*.json") if len(path.stem) == 64]
-    found = [KeptFiles(entries, DiskBlobs(root, notices), notices).blob_of(key) for key in keys]
-    return frozenset(sha256 for sha256 in found if sha256 is not None)
+    blobs = [KeptFiles(entries, DiskBlobs(root, notices), notices).blob_of(key) for key in keys]
+    return frozenset(sha256 for sha256 in blobs if sha256 is not None)

@@ -208,19 +208,19 @@ def output_place(path: str | os.PathLike[str]) -> Path:
         NotPrivateError: a link on the path belongs to neither this user nor root.
         SettingsError: the path is relative, and the working folder was deleted.
     """
-    wanted = absolute_path(Path(path))
+    absolute = absolute_path(Path(path))
     for _ in range(_MOST_LINKS):
         # One call reads all facts about a name, because somebody may replace it by a link meanwhile.
-        if (found := _way_of_own_links(wanted)) is not None:
-            return found
-        if (folder := _way_of_own_links(wanted.parent)) is None:
-            return wanted  # the folder is missing: writing the file will raise the error
-        wanted = folder / wanted.name
-        node = _look(str(wanted))
+        if (link_target := _way_of_own_links(absolute)) is not None:
+            return link_target
+        if (folder := _way_of_own_links(absolute.parent)) is None:
+            return absolute  # the folder is missing: writing the file will raise the error
+        absolute = folder / absolute.name
+        node = _look(str(absolute))
         if node is None or not stat.S_ISLNK(node.mode):
-            return wanted
+            return absolute
         _refuse_foreign_link(node)
-        wanted = folder / (_target(str(wanted)) or wanted.name)
+        absolute = folder / (_target(str(absolute)) or absolute.name)
     raise NotPrivateError("links lead to links without end", path)
 
 
@@ -258,8 +258,8 @@ def private_size(path: Path) -> int | None:
 
 def check_folder(path: Path) -> None:
     """Raises :class:`NotPrivateError` if others may write a folder of the store, ``OSError`` if it is missing."""
-    found = path.lstat()
-    private = is_private(found.st_mode, found.st_uid, os.geteuid())
+    status = path.lstat()
+    private = is_private(status.st_mode, status.st_uid, os.geteuid())
     if isinstance(private, Rejected):
         raise NotPrivateError(private.reason, path)
 
@@ -306,7 +306,7 @@ def _check(path: Path, found: os.stat_result) -> None:
 def _way_to(root: str) -> tuple[list[Node], str | None]:
     """Returns the folders and links on the path to ``root``, and its path without links; None if it does not exist."""
     way: list[Node] = []
-    rest, links = _parts(root), 0
+    parts_left, links = _parts(root), 0
     node = _look("/")
     while node is not None:
         at = node.path
@@ -316,13 +316,13 @@ def _way_to(root: str) -> tuple[list[Node], str | None]:
             if target is None or links > _MOST_LINKS:
                 break
             way.append(node)
-            rest += _parts(target)
+            parts_left += _parts(target)
             at = "/" if target.startswith("/") else _parent(at)
-        elif rest:
+        elif parts_left:
             way.append(node)
-        if not rest:
+        if not parts_left:
             return way, at
-        part = rest.pop()
+        part = parts_left.pop()
         node = _look(_parent(at) if part == ".." else f"{at.rstrip('/')}/{part}")
     return way, None
 
@@ -337,10 +337,10 @@ def _parent(path: str) -> str:
 
 def _look(path: str) -> Node | None:
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return Node(path, found.st_mode, found.st_uid, found.st_gid)
+    return Node(path, status.st_mode, status.st_uid, status.st_gid)
 
 
 def _target(path: str) -> str | None:
@@ -512,12 +512,12 @@ def lock_of_place(path: Path) -> Generator[bool]:
         HeldLockError: another process holds the lock for longer than ``SILO_LOCK_WAIT``.
         OSError: the folder of ``path`` is missing.
     """
-    place = f"{path.parent.stat().st_ino}/{path.name}"
+    place_name = f"{path.parent.stat().st_ino}/{path.name}"
     folder = _lock_folder()
     if folder is None:
         yield False
         return
-    lock = folder / f"{hashlib.sha256(os.fsencode(place)).hexdigest()[:40]}.lock"
+    lock = folder / f"{hashlib.sha256(os.fsencode(place_name)).hexdigest()[:40]}.lock"
     maker = os.getpid()
     _sweep(folder)
     while True:
@@ -555,11 +555,11 @@ def _sweep(folder: Path) -> None:
 def is_file_at(path: Path, descriptor: int) -> bool:
     """Returns whether ``path`` is the name of the open file."""
     try:
-        named = path.lstat()
+        path_status = path.lstat()
     except FileNotFoundError:
         return False
-    held = os.fstat(descriptor)
-    return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+    open_status = os.fstat(descriptor)
+    return (open_status.st_dev, open_status.st_ino) == (path_status.st_dev, path_status.st_ino)
 
 
 def _lock_folder() -> Path | None:

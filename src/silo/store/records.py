@@ -269,8 +269,8 @@ class MemoryRecords:
     def extend(self, key: str, records: Sequence[JSON]) -> None:
         """Adds those of the records that the list does not hold yet."""
         lines = self._lines.setdefault(check_key(key), [])
-        known = set(lines)
-        lines += [line for record in records if (line := canonical_json(record)) not in known]
+        known_lines = set(lines)
+        lines += [line for record in records if (line := canonical_json(record)) not in known_lines]
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
         """Adds the record that ``judge`` returns, given all records of the key.
@@ -326,8 +326,8 @@ class DiskRecords:
         lines = dict.fromkeys(encode_line(f"record/{key}", record) for record in records)
 
         def missing(file: LogFile) -> bytes:
-            known = {line + b"\n" for line in file.read_all().split(b"\n")}
-            return b"".join(line for line in lines if line not in known)
+            present_lines = {line + b"\n" for line in file.read_all().split(b"\n")}
+            return b"".join(line for line in lines if line not in present_lines)
 
         self._write(key, missing)
 
@@ -404,8 +404,8 @@ class FallbackRecords:
     def extend(self, key: str, records: Sequence[JSON]) -> None:
         """Adds those of the records that the list does not hold yet."""
         if not self._write(lambda: self._disk.extend(key, records)):
-            here = {canonical_json(record) for record in self._disk.read(key)}
-            self._memory.extend(key, [record for record in records if canonical_json(record) not in here])
+            disk_lines = {canonical_json(record) for record in self._disk.read(key)}
+            self._memory.extend(key, [record for record in records if canonical_json(record) not in disk_lines])
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
         """Adds the record that ``judge`` returns, given all records of the key.

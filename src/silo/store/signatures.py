@@ -174,11 +174,11 @@ class ScryptLimits:
 
         Raises ``SignatureError`` if the limits exceed the defaults.
         """
-        most = ScryptLimits()
-        if self.operations > most.operations or self.memory_bytes > most.memory_bytes:
+        limits = ScryptLimits()
+        if self.operations > limits.operations or self.memory_bytes > limits.memory_bytes:
             raise SignatureError(
                 f"its password takes {self.memory_bytes >> 20} MiB and {self.operations} operations to try; up to "
-                f"{most.memory_bytes >> 20} MiB and {most.operations} are allowed"
+                f"{limits.memory_bytes >> 20} MiB and {limits.operations} are allowed"
             )
         operations = max(self.operations, 32768)
         if operations < self.memory_bytes // 32:
@@ -238,8 +238,8 @@ def read_secret_key(path: Path, password: Password) -> SecretKey:
         PackageError: the package that signs is not installed.
     """
     try:
-        data, found = _read(path)
-        _require_private(found)
+        data, status = _read(path)
+        _require_private(status)
         return _secret_key(data, password)
     except SignatureError as error:
         raise SignatureError(f"{path}: {error}") from None
@@ -302,7 +302,7 @@ def _checksum(number: bytes, seed: bytes, point: bytes) -> bytes:
 
 
 def _mixed(data: bytes, stream: bytes) -> bytes:
-    return bytes(one ^ other for one, other in zip(data, stream, strict=True))
+    return bytes(byte ^ other for byte, other in zip(data, stream, strict=True))
 
 
 def _read(path: Path) -> tuple[bytes, os.stat_result]:

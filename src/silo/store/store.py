@@ -188,8 +188,8 @@ def _assembled(
 
     shared = SharedBlobs(blobs, link)
     fetched = FetchedArtifacts(link, artifacts, jobs, shared, trust)
-    known = Artifacts(artifacts, jobs, shared, trust, notices, fetched, counts)
-    return _Parts(shared, SharedRecords(records, link), known, files_store)
+    artifacts_store = Artifacts(artifacts, jobs, shared, trust, notices, fetched, counts)
+    return _Parts(shared, SharedRecords(records, link), artifacts_store, files_store)
 
 
 class MemoryStore(StoreBase):
@@ -358,12 +358,12 @@ def remote_link(current: Settings) -> RemoteClient | None:
     from silo.store.remote.client import RemoteClient  # noqa: PLC0415
     from silo.store.remote.signed_outcomes import Sealer  # noqa: PLC0415
 
-    place, writes, key = RemoteAddress.parse(current.remote), current.remote_mode == "write", current.remote_key
+    address, writes, key = RemoteAddress.parse(current.remote), current.remote_mode == "write", current.remote_key
     with _lock:
-        link = _links.get((place.address, writes, key))
+        link = _links.get((address.address, writes, key))
         if link is None:
             sealer = None if key is None else Sealer(Path(key))
-            link = _links[place.address, writes, key] = RemoteClient(place, writes=writes, sealer=sealer)
+            link = _links[address.address, writes, key] = RemoteClient(address, writes=writes, sealer=sealer)
         return link
 
 

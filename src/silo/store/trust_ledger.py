@@ -239,7 +239,7 @@ class TrustLedger:
             if not self._has(TRUSTED, digest := code.digest)
         }
         if entries:
-            rows = [[one.digest, one.blob, one.kernel] for one in entries.values()]
+            rows = [[entry.digest, entry.blob, entry.kernel] for entry in entries.values()]
             self._add(TRUSTED, entries, {"trusted": rows, "origin": origin, "at": now})
         return len(entries)
 
@@ -276,7 +276,7 @@ class TrustLedger:
         self._refresh(TRUSTED)
         listing = self._lists[TRUSTED]
         entries = listing.entries | self._vouched[TRUSTED]
-        return (*listing.older.values(), *(one for one in entries.values() if one is not None))
+        return (*listing.older.values(), *(entry for entry in entries.values() if entry is not None))
 
     def built(self) -> int:
         """Returns how many pieces of code were recorded as built here."""
@@ -400,16 +400,16 @@ def _refusal(refused: Sequence[tuple[Vouchable, Rejected]], origin: str, *, expo
     by_reason: dict[str, list[str]] = {}
     for code, decision in refused:
         by_reason.setdefault(decision.reason, []).append(f"{code.kind} {code.blob[:16]}")
-    lines = [f"{_counted(list(dict.fromkeys(named)))}: {reason}" for reason, named in by_reason.items()]
+    lines = [f"{_counted(list(dict.fromkeys(subjects)))}: {reason}" for reason, subjects in by_reason.items()]
     more = len(lines) - _MOST_SHOWN
     lines[_MOST_SHOWN:] = [f"and {more} more"] if more > 0 else []
     listing = "".join(f"\n  - {line}" for line in lines)
-    code = any(isinstance(one, HostCode | PackedHostCode) for one, _ in refused)
+    code = any(isinstance(item, HostCode | PackedHostCode) for item, _ in refused)
     if exported:
         brings = "native code, C text or cases that programs built from the export would run, and nothing is exported"
     elif code:
         brings = "native code that would run in this process, and it may not be loaded"
-    elif any(isinstance(one, HostPlan) for one, _ in refused):
+    elif any(isinstance(item, HostPlan) for item, _ in refused):
         brings = "a plan for native code that is known here, and it may not be run as the plan says"
     else:
         brings = "cases for native code that is known here, and it may not be run on what they say"

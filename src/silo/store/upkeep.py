@@ -147,9 +147,9 @@ class Upkeep:
         from silo.store.usage import PruneRule, prune  # noqa: PLC0415
 
         losers = losing_artifacts(self._records)
-        found = prune(self._root, PruneRule(older_s=_LOSERS_OLDER_S, losers=losers, losers_alone=True))
-        if found.blobs:
-            _log_info("losing configs lost their code: %d blobs, %d MiB", found.blobs, found.freed_bytes >> 20)
+        pruned = prune(self._root, PruneRule(older_s=_LOSERS_OLDER_S, losers=losers, losers_alone=True))
+        if pruned.blobs:
+            _log_info("losing configs lost their code: %d blobs, %d MiB", pruned.blobs, pruned.freed_bytes >> 20)
 
     def _in_turn(self, work: Callable[[], None], *, at_most_every_s: float = 0, wait_s: float = 0) -> None:
         """Runs ``work`` unless another process or thread is pruning, or ran ``work`` within ``at_most_every_s``.
@@ -298,7 +298,7 @@ def kept_artifacts(trials: Sequence[Trial]) -> frozenset[str]:
     for objective in objectives:
         winner = choose_winner(trials, objective)
         if winner is not None:
-            needed |= {winner.artifact, *(one.artifact for one in winner.runners_up[:KEPT_RIVALS])}
+            needed |= {winner.artifact, *(runner_up.artifact for runner_up in winner.runners_up[:KEPT_RIVALS])}
     if not needed:
         return frozenset()
     references = {trial.reference.config.order_key for trial in trials if trial.reference is not None}

@@ -107,10 +107,10 @@ class _Entry:
 
 def usage(root: Path) -> Usage:
     """Returns the files and bytes of each part of the store at ``root``; zeros without a store."""
-    found = {part: tuple(_files(root / part)) for part in PARTS}
+    files_by_part = {part: tuple(_files(root / part)) for part in PARTS}
     return Usage(
-        files={part: len(files) for part, files in found.items()},
-        size_bytes={part: sum(file.size for file in files) for part, files in found.items()},
+        files={part: len(files) for part, files in files_by_part.items()},
+        size_bytes={part: sum(file.size for file in files) for part, files in files_by_part.items()},
         total_bytes=store_bytes(root),
     )
 
@@ -141,9 +141,9 @@ def kernel_usage(root: Path, losers: frozenset[str] = frozenset()) -> tuple[Kern
         row = rows.setdefault(entry.kernel, [0, 0, 0, 0, 0.0])
         own = [unassigned.pop(name) for name in sorted(entry.refs) if name in unassigned]
         size = sum(file.size for file in own)
-        here = bool(entry.refs) and entry.refs <= contents.blobs.keys()
+        is_complete = bool(entry.refs) and entry.refs <= contents.blobs.keys()
         row[0] += entry.part == "artifacts"
-        row[1] += entry.part == "artifacts" and here
+        row[1] += entry.part == "artifacts" and is_complete
         row[2] += size + entry.file.size
         row[3] += size if entry.part == "artifacts" and entry.key in losers else 0
         row[4] = max([row[4], entry.file.modified_s, *(file.modified_s for file in own)])
@@ -193,7 +193,7 @@ def prune(root: Path, rule: PruneRule, *, grace_s: float = GRACE_S) -> Pruned:
         contents.drop_blobs(strays, rule.max_bytes, now_s - young)
     contents.drop_losers(rule.losers, None if rule.every_loser else rule.max_bytes, now_s - losing_young)
     if not rule.losers_alone:
-        losing = [one for one in contents.entries if one.part == "artifacts" and one.key in rule.losers]
+        losing = [entry for entry in contents.entries if entry.part == "artifacts" and entry.key in rule.losers]
         contents.drop_entries(losing, rule.max_bytes, now_s - losing_young)
         contents.drop_entries(contents.entries, rule.max_bytes, now_s - young)
     records = sum(file.size for file in _files(root / "records"))
@@ -244,12 +244,12 @@ class _Contents:
         }
         of_losers = {entry.file.path for entry in losing}
         of_losers |= {entry.file.path for entry in self.entries if entry.part == "jobs" and entry.key in jobs}
-        held = {name for entry in self.entries if entry.file.path not in of_losers for name in entry.refs}
+        blobs_held = {name for entry in self.entries if entry.file.path not in of_losers for name in entry.refs}
         own = {entry.key: entry for entry in self.entries if entry.part == "jobs" and entry.key in jobs}
         for entry in losing:
             if _is_enough(self.left, max_bytes):
                 return
-            self.drop_blobs((entry.refs & self.blobs.keys()) - held, max_bytes, before_s)
+            self.drop_blobs((entry.refs & self.blobs.keys()) - blobs_held, max_bytes, before_s)
             job = own.get(entry.job)
             if job is not None and not job.refs <= self.blobs.keys():
                 del own[entry.job]

@@ -66,20 +66,20 @@ def known_well_enough(
             may also end if the expected gain is below ``noise`` and below ``rule.noisy_gain``.
     """
     measured = [at for at, config in enumerate(configs) if config.order_key in costs]
-    rest = len(configs) - len(measured)
+    unmeasured = len(configs) - len(measured)
     if len(measured) < rule.least:
         return Rejected(f"{len(measured)} configs are measured, and {rule.least} are in any case")
-    if not rest:
+    if not unmeasured:
         return Accepted("every config is measured")
     if len(configs) > MOST_CONFIGS:
         return Rejected(f"a model of {len(configs)} configs would take too long")
-    known = [costs[configs[at].order_key] for at in measured]
-    if all(cost is None for cost in known):
+    costs_known = [costs[configs[at].order_key] for at in measured]
+    if all(cost is None for cost in costs_known):
         return Rejected("no config works so far")
     if not has_numpy():
         return Rejected("numpy, which predicts the other configs, is not installed")
-    gain = _expected_gain(configs, measured, known, estimates)
-    expected = f"the other {rest} of {len(configs)} configs are expected to gain {100 * gain:.1f} % at most"
+    gain = _expected_gain(configs, measured, costs_known, estimates)
+    expected = f"the other {unmeasured} of {len(configs)} configs are expected to gain {100 * gain:.1f} % at most"
     if gain < rule.gain:
         return Accepted(expected)
     if gain < min(noise, rule.noisy_gain):
@@ -119,10 +119,10 @@ def unconfirmed(
     """
     from silo.core.lattice import Lattice  # noqa: PLC0415  # imports numpy, which is slow to import
 
-    known = {at: cost for at, config in enumerate(configs) if (cost := costs.get(config.order_key)) is not None}
-    fastest = sorted(known, key=lambda at: (known[at], at))
-    most = [math.log(max(known[at], 1e-3)) for at in fastest[: math.ceil(_CLIP * len(fastest))]]
-    if len(most) < 2 or pstdev(most) < rule.gain:
+    known_costs = {at: cost for at, config in enumerate(configs) if (cost := costs.get(config.order_key)) is not None}
+    fastest = sorted(known_costs, key=lambda at: (known_costs[at], at))
+    log_costs = [math.log(max(known_costs[at], 1e-3)) for at in fastest[: math.ceil(_CLIP * len(fastest))]]
+    if len(log_costs) < 2 or pstdev(log_costs) < rule.gain:
         return ()
     lattice = Lattice(tuple(configs))
     near = dict.fromkeys(at for best in fastest[:_BEST] for at in lattice.neighbours(best))
@@ -156,15 +156,15 @@ def _expected_gain(
         width = float(np.ptp(column))
         points = np.hstack([points, ((column - column.min()) / (width or 1.0))[:, None]])
     others = sorted(set(range(len(configs))) - set(measured))
-    known = points[list(measured)]
+    known_points = points[list(measured)]
     with model.one_thread():
-        kernel = model.fit_kernel(known, values)
+        kernel = model.fit_kernel(known_points, values)
         # Leave-one-out errors: each measured value minus its prediction from the other values, in standard deviations
         # of that prediction. If they are larger than the model expects, its deviations are raised.
-        inverse = np.linalg.inv(kernel.covariance(known))
+        inverse = np.linalg.inv(kernel.covariance(known_points))
         misses = inverse @ values / np.sqrt(np.diag(inverse))
         posterior = model.Posterior(kernel, points[others])
-        posterior.extend(known)
+        posterior.extend(known_points)
         prediction = posterior.predict(values)
         doubt = max(1.0, float(np.sqrt((misses**2).mean())))
         prediction = model.Prediction(prediction.mean, prediction.deviation * doubt)

@@ -56,7 +56,9 @@ class Explanation:
         lines += [f"  doubt: {self.doubt}"] if self.doubt else []
         lines += [f"  without measuring: {self.unseen}"] if self.unseen else []
         lines += [f"  {config} cannot win: {why}" for config, why in self.failed]
-        lines += [f"  {one.config} is set aside: {one.spills} values of a thread spill" for one in self.aside]
+        lines += [
+            f"  {spilling.config} is set aside: {spilling.spills} values of a thread spill" for spilling in self.aside
+        ]
         if self.lock:
             lines.append(f"  lock: {self.lock}")
         lines += near_lines(self.near, compared=False)
@@ -91,16 +93,17 @@ class Explanation:
             "doubt": self.doubt,
             "unseen": self.unseen,
             "lock": self.lock,
-            "set_aside": {str(one.config): one.spills for one in self.aside},
+            "set_aside": {str(item.config): item.spills for item in self.aside},
             "near": [
                 {
-                    "study": str(one.study),
-                    "winner": None if one.winner is None else str(one.winner.config),
+                    "study": str(item.study),
+                    "winner": None if item.winner is None else str(item.winner.config),
                     "differences": [
-                        {"field": each.field, "here": each.ours, "there": each.theirs} for each in one.differences
+                        {"field": difference.field, "here": difference.ours, "there": difference.theirs}
+                        for difference in item.differences
                     ],
                 }
-                for one in self.near
+                for item in self.near
             ],
             "seeds": [{"config": str(seed.config), "reason": seed.reason} for seed in self.seeds],
         }
@@ -125,16 +128,16 @@ def explain_study(
     own = [trial for trial in trials if trial.config in space or trial.config in refined]
     tried = ConfigSet(trial.config for trial in own)
     above = ranked(aside, space)
-    left = [one for one in above if one.config not in tried]
-    skipped = ConfigSet(one.config for one in left)
+    untried = [item for item in above if item.config not in tried]
+    skipped = ConfigSet(item.config for item in untried)
     by_groups = space.grouped is not None
-    wanted = _next(space, study, own, ConfigSet(one.config for one in above)) if by_groups else space.listed
-    known = [config for config in space.listed if config in tried]
+    wanted_configs = _next(space, study, own, ConfigSet(item.config for item in above)) if by_groups else space.listed
+    tried_configs = [config for config in space.listed if config in tried]
     failed = {trial.config.order_key: trial for trial in own if trial.status is not Status.OK}
     return Explanation(
         study=study,
-        known=ConfigSet((*known, *tried)).listed,
-        new=tuple(config for config in wanted if config not in tried and config not in skipped),
+        known=ConfigSet((*tried_configs, *tried)).listed,
+        new=tuple(config for config in wanted_configs if config not in tried and config not in skipped),
         failed=tuple(
             (trial.config, f"{trial.status.value}: {_first_line(trial.message)}") for trial in failed.values()
         ),
@@ -142,7 +145,7 @@ def explain_study(
         near=tuple(near),
         seeds=tuple(seeded),
         lock=lock,
-        aside=tuple(left),
+        aside=tuple(untried),
         at_most=space.effort if by_groups else None,
         doubt=doubt(own),
     )
@@ -175,23 +178,23 @@ def near_lines(near: Sequence[Neighbour], limit: int = 4, *, compared: bool = Tr
     """
     lines: list[str] = []
     for neighbour in near[:limit]:
-        what = " and ".join(dict.fromkeys(one.what for one in neighbour.differences))
+        difference_text = " and ".join(dict.fromkeys(difference.what for difference in neighbour.differences))
         best = "" if neighbour.winner is None else f", winner {neighbour.winner.config}"
         count = f" ({neighbour.configs} configs{best})" if neighbour.configs else ""
-        used = "not used" if compared or what != "compiler" else "used if the code is the same"
-        lines.append(f"  {used}: {neighbour.study}{count}: another {what}")
-        width = max(len(one.field) for one in neighbour.differences)
-        for one in neighbour.differences:
-            lines.append(f"    {one.field:{width}}  here   {one.ours}")
-            lines.append(f"    {'':{width}}  there  {one.theirs}")
+        used = "not used" if compared or difference_text != "compiler" else "used if the code is the same"
+        lines.append(f"  {used}: {neighbour.study}{count}: another {difference_text}")
+        width = max(len(difference.field) for difference in neighbour.differences)
+        for difference in neighbour.differences:
+            lines.append(f"    {difference.field:{width}}  here   {difference.ours}")
+            lines.append(f"    {'':{width}}  there  {difference.theirs}")
     if len(near) > limit:
         lines.append(f"  and {len(near) - limit} more that are further")
     return lines
 
 
 def _some(configs: Sequence[Config], limit: int = 4) -> str:
-    rest = f" and {len(configs) - limit} more" if len(configs) > limit else ""
-    return "; ".join(str(config) for config in configs[:limit]) + rest
+    more_text = f" and {len(configs) - limit} more" if len(configs) > limit else ""
+    return "; ".join(str(config) for config in configs[:limit]) + more_text
 
 
 def _first_line(message: str) -> str:

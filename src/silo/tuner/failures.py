@@ -122,10 +122,13 @@ def failure_of(cases: Sequence[TunedCase]) -> str:
     If the result of every config is wrong, the kernel or its case must be wrong. Then the paragraph shows the smallest
     of these cases with its largest difference.
     """
-    failed = [one for one in cases if one.outcome.winner is None]
+    failed = [case for case in cases if case.outcome.winner is None]
     return "\n".join(
-        _of_kernel([one for one in failed if one.kernel == kernel], sum(one.kernel == kernel for one in cases))
-        for kernel in dict.fromkeys(one.kernel for one in failed)
+        _of_kernel(
+            [failed_case for failed_case in failed if failed_case.kernel == kernel],
+            sum(case.kernel == kernel for case in cases),
+        )
+        for kernel in dict.fromkeys(failed_case.kernel for failed_case in failed)
     )
 
 
@@ -160,9 +163,12 @@ def _of_kernel(failed: Sequence[TunedCase], count: int) -> str:
 
 def _listing(trials: Sequence[Trial]) -> str:
     # Configs with the same failure share a line.
-    told: dict[str, list[Trial]] = {}
-    for one in trials[:_SHOWN]:
-        told.setdefault(f"{one.status.value}: {one.message or 'no message'}", []).append(one)
-    lines = [f"\n  - {'; '.join(str(one.config) for one in ones)}: {how}" for how, ones in told.items()]
+    trials_by_text: dict[str, list[Trial]] = {}
+    for trial in trials[:_SHOWN]:
+        trials_by_text.setdefault(f"{trial.status.value}: {trial.message or 'no message'}", []).append(trial)
+    lines = [
+        f"\n  - {'; '.join(str(alike.config) for alike in same_failure)}: {how}"
+        for how, same_failure in trials_by_text.items()
+    ]
     more = len(trials) - _SHOWN
     return "".join(lines) + (f"\n  - and {more} more" if more > 0 else "")

@@ -128,9 +128,9 @@ def fitted_rules(
     names the metric and the constraints that the configs were chosen by; "" is time.
     """
     covered = {canonical_json(bucket_to_json(sample.bucket)) for sample in samples}
-    whole = len(samples) == len(table) and covered == {canonical_json(bucket_to_json(bucket)) for bucket in table}
+    is_complete = len(samples) == len(table) and covered == {canonical_json(bucket_to_json(bucket)) for bucket in table}
     configs = tuple(table.values()) if allowed is None else tuple(allowed)
-    unseen = fit_unseen(key, samples, configs).unseen if whole else None
+    unseen = fit_unseen(key, samples, configs).unseen if is_complete else None
     return DispatchRules.of(key, table, fallback, unseen, objective)
 
 
@@ -173,7 +173,7 @@ def _fit(key: tuple[str, ...], samples: tuple[Sample, ...], allowed: tuple[Confi
     list_ppm = sum(listed) // len(samples)
     compared = f"{_percent(list_ppm)} against {_percent(nearest_ppm)} slower than the best on held-out buckets"
     doubtful = len(samples) < _MANY and nearest_ppm > _GOOD_PPM
-    worse = _errors([here - there for here, there in zip(listed, nearest, strict=True)], 1)
+    worse = _errors([listed_loss - nearest_loss for listed_loss, nearest_loss in zip(listed, nearest, strict=True)], 1)
     if list_ppm >= nearest_ppm and (not doubtful or worse):
         reason = f"the nearest bucket: a list is {compared}"
         foretold = _foretold(model, [_nearest_left_out(samples, number) for number in numbers])
@@ -230,14 +230,14 @@ def _leaves(model: LossModel, places: Sequence[int]) -> tuple[list[_Leaf], int, 
     rows = [(_numbers(sizes), tuple(losses[at] for at in few)) for sizes, losses in zip(grid, predicted, strict=True)]
     configs = tuple(model.configs[at] for at in few)
     leaves = _grow(rows, configs, ((None, None),) * len(numbers[0]), _DEPTH)
-    least = sum(min(losses[at] for at in places) for losses in predicted)
+    fewest = sum(min(losses[at] for at in places) for losses in predicted)
     chosen = sum(losses[configs.index(_choice(leaves, sizes))] for sizes, losses in rows)
     plain = _measured_leaves(model.samples, tuple(model.configs[at] for at in places if model.configs[at] in winners))
     index = {config: at for at, config in enumerate(model.configs)}
     elsewhere = sum(
         losses[index[_choice(plain, _numbers(sizes))]] for sizes, losses in zip(grid, predicted, strict=True)
     )
-    return leaves, (chosen - least) // len(rows), (elsewhere - least) // len(rows)
+    return leaves, (chosen - fewest) // len(rows), (elsewhere - fewest) // len(rows)
 
 
 def _choice(leaves: Sequence[_Leaf], sizes: Sequence[int]) -> Config:
@@ -272,13 +272,13 @@ def _predicted(model: LossModel, number: int, allowed: Sequence[Config]) -> Conf
     """
     others = [*model.samples[:number], *model.samples[number + 1 :]]
     winners = {other.winner for other in others}
-    known = {config for other in others for config, _ in other.times}
-    if all(config in {one.winner for one in model.samples} for config in allowed):
-        known &= winners
+    known_configs = {config for other in others for config, _ in other.times}
+    if all(config in {sample.winner for sample in model.samples} for config in allowed):
+        known_configs &= winners
     losses = {
         config: loss + (0 if config in winners else UNPROVEN_PPM)
         for config, loss in model.held_out(number).items()
-        if config in known and config in allowed
+        if config in known_configs and config in allowed
     }
     if not losses:
         return _nearest_left_out(model.samples, number)
@@ -300,8 +300,8 @@ def _nearest(sample: Sample, others: Sequence[Sample]) -> Config:
     """
 
     def apart(other: Sample) -> float:
-        found = distance(sample.bucket, other.bucket)
-        return math.inf if found is None else found
+        gap = distance(sample.bucket, other.bucket)
+        return math.inf if gap is None else gap
 
     return min(others, key=apart).winner
 
@@ -312,8 +312,8 @@ def _grid(measured: Sequence[tuple[int, ...]]) -> list[Bucket]:
     for values in zip(*measured, strict=True):
         low, high = max(min(values), 1) >> _BEYOND, max(values) << _BEYOND
         powers = [1 << power for power in range(max(low, 1).bit_length() - 1, high.bit_length())]
-        (*known,) = bucket_of(sorted({*powers, *values}))
-        axes.append(sorted({one for one in known if isinstance(one, int)}))
+        (*bucket_values,) = bucket_of(sorted({*powers, *values}))
+        axes.append(sorted({size for size in bucket_values if isinstance(size, int)}))
     while math.prod(map(len, axes)) > _GRID and any(len(axis) > 3 for axis in axes):
         longest = max(axes, key=len)
         longest[:] = [*longest[:-1:2], longest[-1]]
@@ -326,14 +326,14 @@ def _cover(rows: Sequence[Sequence[int]]) -> list[int]:
     Greedy: each further column is the one that lowers the sum most.
     """
     chosen: list[int] = []
-    least = [max(row) for row in rows]
+    smallest = [max(row) for row in rows]
     while len(chosen) < _MOST_WINNERS:
-        totals = [sum(map(min, least, column)) for column in zip(*rows, strict=True)]
+        totals = [sum(map(min, smallest, column)) for column in zip(*rows, strict=True)]
         best = min(range(len(totals)), key=lambda at: (totals[at], at))
-        if chosen and sum(least) - totals[best] < _WORTH_PPM * len(rows):
+        if chosen and sum(smallest) - totals[best] < _WORTH_PPM * len(rows):
             break
         chosen.append(best)
-        least = [min(before, row[best]) for before, row in zip(least, rows, strict=True)]
+        smallest = [min(before, row[best]) for before, row in zip(smallest, rows, strict=True)]
     return chosen
 
 
@@ -348,7 +348,7 @@ def _grow(
     best = min(range(len(configs)), key=lambda number: (totals[number], configs[number].order_key))
     if depth == 0:
         return [(box, configs[best])]
-    found: tuple[int, int, int] | None = None  # total loss, axis, bound
+    best_split: tuple[int, int, int] | None = None  # total loss, axis, bound
     for axis in range(len(box)):
         ascending = sorted(rows, key=lambda row, axis=axis: row[0][axis])
         low = [0] * len(configs)
@@ -356,14 +356,14 @@ def _grow(
             low = [total + loss for total, loss in zip(low, losses, strict=True)]
             if sizes[axis] != following[axis]:
                 cost = min(low) + min(total - part for total, part in zip(totals, low, strict=True))
-                if found is None or cost < found[0]:
-                    found = (cost, axis, _between(sizes[axis], following[axis]))
-    if found is None or found[0] > totals[best] - _WORTH_PPM:
+                if best_split is None or cost < best_split[0]:
+                    best_split = (cost, axis, _between(sizes[axis], following[axis]))
+    if best_split is None or best_split[0] > totals[best] - _WORTH_PPM:
         return [(box, configs[best])]
-    _, axis, bound = found
-    above, most = box[axis]
+    _, axis, bound = best_split
+    above, end = box[axis]
     lower = (*box[:axis], (above, bound), *box[axis + 1 :])
-    upper = (*box[:axis], (bound, most), *box[axis + 1 :])
+    upper = (*box[:axis], (bound, end), *box[axis + 1 :])
     return [
         *_grow([row for row in rows if row[0][axis] <= bound], configs, lower, depth - 1),
         *_grow([row for row in rows if row[0][axis] > bound], configs, upper, depth - 1),
@@ -503,8 +503,8 @@ def _expected_ppm(bucket: Bucket, samples: Sequence[Sample], held_out: Sequence[
     ]
     mean = sum(weight * regret for weight, regret in regrets) / sum(weight for weight, _ in regrets)
     usual = [
-        min(octaves_apart(one.bucket, other.bucket) for other in samples if other is not one)
-        for one in samples
+        min(octaves_apart(sample.bucket, other.bucket) for other in samples if other is not sample)
+        for sample in samples
         if len(samples) > 1
     ]
     factor = (1 + min(apart for apart, _ in near)) / (1 + sum(usual) / len(usual))
@@ -530,18 +530,18 @@ def suggest(generalization: Generalization, wanted: Sequence[Bucket], count: int
 
     measured = [sample.bucket for sample in samples]
     between = [_middle(a, b) for a, b in combinations(measured, 2)] if is_modelled(samples) else []
-    found: list[Suggestion] = []
+    suggestions: list[Suggestion] = []
     for candidates, origin in ((wanted, "a case"), (between, "between measured sizes")):
-        left = [bucket for bucket in dict.fromkeys(map(bucket_of, candidates)) if bucket not in measured]
-        while left and len(found) < count:
-            apart = {bucket: _apart(bucket, measured) for bucket in left}
-            expected = {bucket: chosen_ppm(bucket) for bucket in left}
-            best = max(left, key=lambda bucket: ((expected[bucket] or 0) * apart[bucket], apart[bucket]))
+        candidates_left = [bucket for bucket in dict.fromkeys(map(bucket_of, candidates)) if bucket not in measured]
+        while candidates_left and len(suggestions) < count:
+            apart = {bucket: _apart(bucket, measured) for bucket in candidates_left}
+            expected = {bucket: chosen_ppm(bucket) for bucket in candidates_left}
+            best = max(candidates_left, key=lambda bucket: ((expected[bucket] or 0) * apart[bucket], apart[bucket]))
             reason = f"{origin}, {apart[best]:g} octaves from the nearest measured size"
-            found.append(Suggestion(best, expected[best], reason))
+            suggestions.append(Suggestion(best, expected[best], reason))
             measured.append(best)
-            left.remove(best)
-    return tuple(found)
+            candidates_left.remove(best)
+    return tuple(suggestions)
 
 
 def _middle(here: Bucket, there: Bucket) -> Bucket:
@@ -550,4 +550,11 @@ def _middle(here: Bucket, there: Bucket) -> Bucket:
 
 
 def _apart(bucket: Bucket, measured: Sequence[Bucket]) -> float:
-    return min((octaves_apart(bucket, one) for one in measured if _comparable(bucket, one)), default=math.inf)
+    return min(
+        (
+            octaves_apart(bucket, measured_bucket)
+            for measured_bucket in measured
+            if _comparable(bucket, measured_bucket)
+        ),
+        default=math.inf,
+    )

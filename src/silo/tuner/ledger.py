@@ -68,12 +68,12 @@ def note_studies(kernel: str, studies: Iterable[Study], records: RecordStore) ->
     """Adds the studies of one kernel that are missing in its catalog; reads the catalog once."""
     key = studies_key(kernel)
     try:
-        known = {canonical_json(record) for record in records.read(key)}
+        known_lines = {canonical_json(record) for record in records.read(key)}
     except (StoreError, OSError):
-        known = set[bytes]()  # writing a study again is harmless: readers count it once
+        known_lines = set[bytes]()  # writing a study again is harmless: readers count it once
     for study in studies:
         record = _record(study)
-        if canonical_json(record) not in known:
+        if canonical_json(record) not in known_lines:
             records.append(key, record)
 
 
@@ -82,16 +82,16 @@ def studies_of(kernel: str, records: RecordStore) -> tuple[Study, ...]:
 
     Unreadable records are left out.
     """
-    found: dict[str, Study] = {}
+    studies_by_key: dict[str, Study] = {}
     for record in records.read(studies_key(kernel)):
         if (study := _study_of(record)) is not None:
-            found.setdefault(study.key, study)
-    return tuple(found.values())
+            studies_by_key.setdefault(study.key, study)
+    return tuple(studies_by_key.values())
 
 
 def every_study(records: ListedRecords) -> tuple[Study, ...]:
     """Returns every study of every kernel, sorted by kernel. Unreadable records are left out."""
-    found: dict[str, Study] = {}
+    studies_by_key: dict[str, Study] = {}
     for key in records.keys():  # noqa: SIM118  # the store of records is not a mapping
         lists = iter(records.read(key))
         first = next(lists, None)
@@ -99,8 +99,8 @@ def every_study(records: ListedRecords) -> tuple[Study, ...]:
             continue
         for record in (first, *lists):
             if (study := _study_of(record)) is not None:
-                found.setdefault(study.key, study)
-    return tuple(sorted(found.values(), key=lambda study: study.kernel))
+                studies_by_key.setdefault(study.key, study)
+    return tuple(sorted(studies_by_key.values(), key=lambda study: study.kernel))
 
 
 def _study_of(record: JSON) -> Study | None:
@@ -181,9 +181,9 @@ class Ledger:
     def comparison_with(self, config: Config) -> tuple[Trial, ...]:
         """The trials of the latest side-by-side comparison that included ``config``; empty if none did."""
         key = config.order_key
-        for one in reversed(self._comparisons):
-            if any(trial.config.order_key == key for trial in one):
-                return tuple(trial for trial in one if self._counts(trial))
+        for comparison in reversed(self._comparisons):
+            if any(trial.config.order_key == key for trial in comparison):
+                return tuple(trial for trial in comparison if self._counts(trial))
         return ()
 
     @property
@@ -242,7 +242,7 @@ class Ledger:
     def take_over(self, trials: Sequence[Trial]) -> int:
         """Appends trials of an earlier study as one record, without known and superseded ones; returns their number."""
         names = self._superseded
-        new = [one for one in trials if one.identity not in self._trials and one.fingerprint not in names]
+        new = [trial for trial in trials if trial.identity not in self._trials and trial.fingerprint not in names]
         if new:
             self.keep(new)
         return len(new)
@@ -298,9 +298,9 @@ def dated_trials(study: Study, records: RecordStore) -> tuple[tuple[Trial, Made 
     origins: dict[bytes, Made | None] = {}
     for record in records.read(study.key):
         try:
-            made = made_of_record(record)
+            origin = made_of_record(record)
             for trial in trials_from_record(record):
-                origins.setdefault(trial.identity, made)
+                origins.setdefault(trial.identity, origin)
         except (ValueError, KeyError, TypeError):
             continue  # ``read_trials`` below skips such a record too
     return tuple((trial, origins.get(trial.identity)) for trial in read_trials(study, records))

@@ -76,7 +76,11 @@ def choose(
     if deployed.order_key not in usable:
         return replace(best, reason=f"{winner.reason}; {deployed}, deployed before, {_lost(trials, deployed)}")
     if objective.metric != "time":
-        tied = [one for one in winner.runners_up if one.tied and one.config.order_key == deployed.order_key]
+        tied = [
+            runner_up
+            for runner_up in winner.runners_up
+            if runner_up.tied and runner_up.config.order_key == deployed.order_key
+        ]
         if tied:
             return LockedChoice(deployed, tied[0].time, f"deployed, and as good as any by {objective}")
         return replace(best, reason=f"{winner.reason}; {deployed}, deployed before, is worse")
@@ -91,10 +95,12 @@ def choose(
     mine = compared[deployed.order_key]
     fastest = min(compared.values(), key=lambda time: time.median_ns)
     permille = (mine.median_ns - fastest.median_ns) * 1000 // max(fastest.median_ns, 1)
-    behind = f"{permille // 10}.{permille % 10} % behind the fastest"
+    margin_text = f"{permille // 10}.{permille % 10} % behind the fastest"
     if indistinguishable(fastest, mine):
-        return LockedChoice(deployed, mine, f"deployed, and {behind}, which is within the noise")
-    return replace(best, reason=f"{winner.reason}; {deployed}, deployed before, is {behind}, which is beyond the noise")
+        return LockedChoice(deployed, mine, f"deployed, and {margin_text}, which is within the noise")
+    return replace(
+        best, reason=f"{winner.reason}; {deployed}, deployed before, is {margin_text}, which is beyond the noise"
+    )
 
 
 def _lost(trials: Sequence[Trial], deployed: Config) -> str:
@@ -138,10 +144,10 @@ class LockEntry:
     @classmethod
     def from_json(cls, data: JSON) -> LockEntry:
         """Parses the result of :meth:`to_json`. Raises ValueError for anything else."""
-        what = "an entry of a lock"
+        title = "an entry of a lock"
         names = ("study", "config", "median_ns", "interval_ns", "samples", "reason")
         optional = ("objective",) if isinstance(data, dict) and "objective" in data else ()
-        members = read_object(data, (*names, *optional), what)
+        members = read_object(data, (*names, *optional), title)
         interval = read_integers(members["interval_ns"], "the interval of an entry")
         median_ns, samples = (read_natural(members[name], name) for name in ("median_ns", "samples"))
         if len(interval) != 2 or not 0 <= interval[0] <= median_ns <= interval[1] or samples == 0:
@@ -154,8 +160,8 @@ class LockEntry:
             study=study,
             config=Config.from_json(members["config"]),
             time=Estimate(median_ns, interval[0], interval[1], samples),
-            reason=read_text(members["reason"], what),
-            objective=read_text(members["objective"], what) if optional else "",
+            reason=read_text(members["reason"], title),
+            objective=read_text(members["objective"], title) if optional else "",
         )
 
 
@@ -187,9 +193,11 @@ class Lock:
 
     def __post_init__(self) -> None:
         decided = tuple(sorted(self.decisions, key=lambda winner: (winner.kernel, winner.slot)))
-        for one, other in pairwise(decided):
-            if one.slot == other.slot:
-                raise ValueError(f"two decisions about {one.kernel} for {list(one.key)} on {one.target}; keep one")
+        for first, other in pairwise(decided):
+            if first.slot == other.slot:
+                raise ValueError(
+                    f"two decisions about {first.kernel} for {list(first.key)} on {first.target}; keep one"
+                )
         object.__setattr__(self, "decisions", decided)
         ordered = tuple(sorted(self.entries, key=lambda entry: (entry.study.kernel, entry.slot)))
         for before, after in pairwise(ordered):
@@ -222,15 +230,15 @@ class Lock:
         measured. A study of another size or alignment gets the entry of the nearest bucket.
         """
         mine = [entry for entry in self.entries if entry.study.kernel == study.kernel]
-        kept: list[LockEntry] = []
+        kept_entries: list[LockEntry] = []
         for entry in mine:
-            different = {one.what for one in differences(study, entry.study)} - _NO_MATTER
+            different = {difference.what for difference in differences(study, entry.study)} - _NO_MATTER
             if not different:
                 return _allowed(entry.config, reach, exact=True, reason=entry.reason)
             if different <= _PREDICTED:
-                kept.append(entry)
-        kept.sort(key=lambda entry: len(entry.study.specialization.facts))
-        table: dict[Bucket, Config] = {entry.study.bucket: entry.config for entry in kept}
+                kept_entries.append(entry)
+        kept_entries.sort(key=lambda entry: len(entry.study.specialization.facts))
+        table: dict[Bucket, Config] = {entry.study.bucket: entry.config for entry in kept_entries}
         if table:
             match = DispatchRules.of(study.bucket_names, table, reach.space.default).lookup(study.bucket)
             if match.rule is not None:
@@ -239,8 +247,8 @@ class Lock:
         if not mine:
             return Advice(None, exact=False, reason=f"it has no entry for a kernel called {study.kernel}")
         near = nearest(study, [entry.study for entry in mine])
-        what = _list_of(near[0].differences) if near else "its parameters, key or kind of device"
-        reason = f"none of its {len(mine)} entries for {study.kernel} is for this study; the nearest differs in {what}"
+        parts = _list_of(near[0].differences) if near else "its parameters, key or kind of device"
+        reason = f"none of its {len(mine)} entries for {study.kernel} is for this study; the nearest differs in {parts}"
         return Advice(None, exact=False, reason=reason, refused=near)
 
     def encode(self) -> bytes:
@@ -264,8 +272,8 @@ class Lock:
             raise ValueError("not a lock: a JSON object with the members entries and schema")
         if document["schema"] != LOCK_SCHEMA:
             raise ValueError(f"a lock of schema {document['schema']!r}; this Silo reads {LOCK_SCHEMA}")
-        known = ("decisions", "entries", "schema") if "decisions" in document else ("entries", "schema")
-        members = read_object(document, known, "a lock")
+        member_names = ("decisions", "entries", "schema") if "decisions" in document else ("entries", "schema")
+        members = read_object(document, member_names, "a lock")
         entries: list[LockEntry] = []
         for number, item in enumerate(read_list(members["entries"], "the entries of a lock"), start=1):
             try:
@@ -288,4 +296,4 @@ def _allowed(config: Config, reach: ReachableConfigs, *, exact: bool, reason: st
 
 
 def _list_of(different: Sequence[StudyDifference]) -> str:
-    return "; ".join(str(one) for one in different)
+    return "; ".join(str(difference) for difference in different)

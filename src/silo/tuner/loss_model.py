@@ -102,10 +102,10 @@ class Sample:
         if objective.metric != "time":
             return cls.of(bucket, winner.config, _costs(trials, winner, objective))
         trials = objective.admitted(trials)
-        compared = {winner.config: winner.median_ns} | {one.config: one.time.median_ns for one in winner.runners_up}
-        searched = {one.config: one.time.median_ns for one in standings(trials)}
-        scale = median([compared[one] * PPM // max(time, 1) for one, time in searched.items() if one in compared])
-        times = {one: max(time * scale // PPM, winner.median_ns) for one, time in searched.items()}
+        compared = {winner.config: winner.median_ns} | {item.config: item.time.median_ns for item in winner.runners_up}
+        searched = {standing.config: standing.time.median_ns for standing in standings(trials)}
+        scale = median([compared[item] * PPM // max(time, 1) for item, time in searched.items() if item in compared])
+        times = {item: max(time * scale // PPM, winner.median_ns) for item, time in searched.items()}
         return cls.of(bucket, winner.config, {**times, **compared})
 
     @property
@@ -117,10 +117,12 @@ class Sample:
 def _costs(trials: Sequence[Trial], winner: Winner, objective: Objective) -> dict[Config, int]:
     """Returns the cost of each eligible config, scaled so that the winner's is 1,000,000."""
     values = values_of(objective.metric, objective.admitted(trials))
-    eligible = [winner.config, *(one.config for one in winner.runners_up)]
+    eligible = [winner.config, *(standing.config for standing in winner.runners_up)]
     costs = {config: objective.cost_of(values[config]) for config in eligible}
-    least = costs[winner.config]
-    return {config: round(max(cost / least if least else 1 + cost, 1) * PPM) for config, cost in costs.items()}
+    least_cost = costs[winner.config]
+    return {
+        config: round(max(cost / least_cost if least_cost else 1 + cost, 1) * PPM) for config, cost in costs.items()
+    }
 
 
 def is_modelled(samples: Sequence[Sample]) -> bool:
@@ -162,7 +164,7 @@ class LossModel:
         self._config_of = np.array([row[1] for row in rows])
         losses = np.array([row[2] for row in rows])
         every = [self._points(sample.bucket) for sample in self.samples]
-        self._known = np.stack([every[number][place] for number, place, _ in rows])
+        self._known = np.stack([every[number][position] for number, position, _ in rows])
         near = np.array([[_nearness(a.bucket, b.bucket) for b in self.samples] for a in self.samples])
         same_sample = self._sample_of[:, None] == self._sample_of[None, :]
         same_config = self._config_of[:, None] == self._config_of[None, :]
@@ -236,7 +238,7 @@ class LossModel:
         """Returns the expected regret of each config of one sample, in millionths, predicted from the other samples."""
         places, regrets = self._held_out_regrets(number)
         mixed = _millionths(_mixed(regrets, self._near_logs(self.samples[number].bucket, number)[places], self._share))
-        return {self.configs[place]: regret for place, regret in zip(places, mixed, strict=True)}
+        return {self.configs[position]: regret for position, regret in zip(places, mixed, strict=True)}
 
     def _held_out_regrets(self, number: int) -> tuple[Places, Array]:
         """Returns the indices of one sample's configs, and the processes' regrets for them without this sample."""
@@ -272,11 +274,11 @@ class LossModel:
             places, regrets = self._held_out_regrets(number)
             near = self._near_logs(sample.bucket, number)[places]
             winners = {other.winner for at, other in enumerate(self.samples) if at != number}
-            unproven = np.array([self.configs[place] not in winners for place in places]) * UNPROVEN_PPM / PPM
+            unproven = np.array([self.configs[position] not in winners for position in places]) * UNPROVEN_PPM / PPM
             # a config that was tried only at this size could not have been chosen
-            known = np.where(np.isnan(near), math.inf, 0)
+            smallest_known = np.where(np.isnan(near), math.inf, 0)
             for share in _SHARES:
-                chosen = int(np.argmin(_mixed(regrets, near, share) + unproven + known))
+                chosen = int(np.argmin(_mixed(regrets, near, share) + unproven + smallest_known))
                 costs[share] += float(self._logs[number, places[chosen]])
         return min(_SHARES, key=lambda share: (round(costs[share], 9), share))
 
@@ -284,11 +286,11 @@ class LossModel:
         """Returns the regret that a process expects for each observation, predicted from the other samples."""
         import numpy as np  # noqa: PLC0415
 
-        found = np.zeros(len(self._sample_of))
+        errors = np.zeros(len(self._sample_of))
         for number in range(len(self.samples)):
             rows = np.flatnonzero(self._sample_of == number)
-            found[rows] = process.left_out(rows)
-        return found
+            errors[rows] = process.left_out(rows)
+        return errors
 
     def _points(self, bucket: Bucket) -> Array:
         """Returns the features of each config at a size: one row per config."""
@@ -424,10 +426,10 @@ class _Process:
         best = min(range(len(common)), key=lambda at: costs[at][0])
         (length, noise), (cost, covariance) = common[best], costs[best]
         kernel, variance = CovarianceKernel(length, noise), 0.0
-        for one in _OWN:
-            found, made = tried(kernel, one)
-            if found < cost:
-                cost, variance, covariance = found, one, made
+        for own_length in _OWN:
+            loss, process = tried(kernel, own_length)
+            if loss < cost:
+                cost, variance, covariance = loss, own_length, process
         factors = np.ones(int(groups.max()) + 1)
         for _ in range(_SWEEPS):
             before = cost
@@ -438,10 +440,10 @@ class _Process:
                     if not _LEAST_LENGTH < length * other[at] < _MOST_LENGTH:
                         continue
                     own_lengths = CovarianceKernel(length * other[groups], noise)
-                    found, made = tried(own_lengths, variance)
-                    found += _PENALTY * float((np.log(other) ** 2).sum())
-                    if found < cost - 1e-9:
-                        cost, covariance, kernel, factors = found, made, own_lengths, other
+                    loss, process = tried(own_lengths, variance)
+                    loss += _PENALTY * float((np.log(other) ** 2).sum())
+                    if loss < cost - 1e-9:
+                        cost, covariance, kernel, factors = loss, process, own_lengths, other
             if cost == before:
                 break
         self._kernel, self._own = kernel, variance
@@ -490,8 +492,12 @@ def _chosen(samples: Sequence[Sample]) -> tuple[Config, ...]:
             best[config] = (min(loss, own), total + own)
     ordered = sorted(best, key=lambda config: (best[config], config.order_key))
     winners = ConfigSet(sample.winner for sample in samples)
-    most = max(_POINTS // len(samples), _FEWEST_CONFIGS, len(winners))
-    return tuple(sorted([*winners, *(one for one in ordered if one not in winners)][:most], key=lambda c: c.order_key))
+    config_limit = max(_POINTS // len(samples), _FEWEST_CONFIGS, len(winners))
+    return tuple(
+        sorted(
+            [*winners, *(other for other in ordered if other not in winners)][:config_limit], key=lambda c: c.order_key
+        )
+    )
 
 
 def _parameters(configs: Sequence[Config]) -> list[Array]:
@@ -499,13 +505,13 @@ def _parameters(configs: Sequence[Config]) -> list[Array]:
     import numpy as np  # noqa: PLC0415
 
     names = dict.fromkeys(name for config in configs for name, _ in config.values)
-    found: list[Array] = []
+    columns: list[Array] = []
     for name in names:
         values = [dict(config.values).get(name) for config in configs]
         numbers = [value for value in values if type(value) is int and value > 0]
         if len(numbers) == len(values) and len(set(numbers)) > 1:
-            found.append(np.array(numbers, dtype=np.float64))
-    return found
+            columns.append(np.array(numbers, dtype=np.float64))
+    return columns
 
 
 def _millionths(regrets: Array) -> tuple[int, ...]:

@@ -168,8 +168,10 @@ def pin_fits(size: int, available: int | None) -> Decision:
     """
     if available is not None and 8 * size <= available:
         return Accepted()
-    left = "nobody says how many the host has left" if available is None else f"the host has {available} left"
-    return Rejected(f"that memory is pageable, which is slower still: {size} bytes are not locked, for {left}")
+    available_text = "nobody says how many the host has left" if available is None else f"the host has {available} left"
+    return Rejected(
+        f"that memory is pageable, which is slower still: {size} bytes are not locked, for {available_text}"
+    )
 
 
 def measure(
@@ -257,8 +259,8 @@ def is_beaten(samples: Sequence[int], best_ns: int) -> bool:
     limit = best_ns * (1000 + FINALIST_PERMILLE)
     # Other work on the machine only makes samples longer, so the shortest sample of a possible winner is near its true
     # time.
-    behind = min(samples) * 1000 > limit
-    return behind and len(samples) >= _SURE_SAMPLES and estimate(samples).low_ns * 1000 > limit
+    is_slower = min(samples) * 1000 > limit
+    return is_slower and len(samples) >= _SURE_SAMPLES and estimate(samples).low_ns * 1000 > limit
 
 
 def is_suspicious(samples: Sequence[int], best_ns: int) -> bool:
@@ -286,8 +288,8 @@ def interleave(
     patience = _Patience(timer, len(order))
     spent = 0
     for turn in range(_MORE_ROUNDS * policy.max_samples if rounds is None else rounds):
-        for place in range(len(order)):
-            key = order[(turn + place) % len(order)]
+        for position in range(len(order)):
+            key = order[(turn + position) % len(order)]
             elapsed = patience.sample(contenders[key], repeats[key])
             samples[key].append(elapsed // repeats[key])
             spent += elapsed
@@ -296,7 +298,7 @@ def interleave(
             share >= policy.limit_ns or (share >= policy.target_ns and turn + 1 >= policy.min_samples)
         ):
             break
-    return {key: tuple(taken) for key, taken in samples.items()}
+    return {key: tuple(sample) for key, sample in samples.items()}
 
 
 class _Patience:
@@ -337,11 +339,11 @@ def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int)
     Times are nanoseconds. Work between the launches (emptying a cache, restoring arguments) keeps a device as busy and
     may take far longer, so wall time is limited too.
     """
-    taken = [_sample(contender, timer, 1)]
+    samples = [_sample(contender, timer, 1)]
     until = time.monotonic_ns() + max(_WARM_UP_WALL * warmup_ns, _WARM_UP_WALL_NS)
-    while sum(taken) < warmup_ns and len(taken) < 1000 and time.monotonic_ns() < until:
-        taken.append(_sample(contender, timer, 1))
-    once = max(median(taken[len(taken) // 2 :]), 1)
+    while sum(samples) < warmup_ns and len(samples) < 1000 and time.monotonic_ns() < until:
+        samples.append(_sample(contender, timer, 1))
+    once = max(median(samples[len(samples) // 2 :]), 1)
     return (1 if contender.reset is not None else max(1, -(-window_ns // once))), once
 
 
@@ -403,18 +405,18 @@ def judge_ratio(new: Sequence[int], old: Sequence[int], margin_ppm: int) -> Rati
         raise ValueError(f"{len(new)} and {len(old)} samples are no pairs")
     quiet = quiet_rounds({b"new": tuple(new), b"old": tuple(old)})
     pairs = list(zip(quiet[b"new"], quiet[b"old"], strict=True))
-    found = estimate([one * PPM // max(two, 1) for one, two in pairs], _CONFIDENCE_PERMILLE)
+    ratio = estimate([new_time * PPM // max(old_time, 1) for new_time, old_time in pairs], _CONFIDENCE_PERMILLE)
     slow, fast = PPM + margin_ppm, PPM * PPM // (PPM + margin_ppm)
-    if found.low_ns > slow:
+    if ratio.low_ns > slow:
         speed = Speed.SLOWER
-    elif found.high_ns < fast:
+    elif ratio.high_ns < fast:
         speed = Speed.FASTER
-    elif fast <= found.low_ns and found.high_ns <= slow:
+    elif fast <= ratio.low_ns and ratio.high_ns <= slow:
         speed = Speed.SAME
     else:
         speed = Speed.UNDECIDED
-    new_ns, old_ns = (estimate([pair[place] for pair in pairs]).median_ns for place in (0, 1))
-    return Ratio(speed, found.median_ns, found.low_ns, found.high_ns, len(pairs), new_ns, old_ns)
+    new_ns, old_ns = (estimate([pair[index] for pair in pairs]).median_ns for index in (0, 1))
+    return Ratio(speed, ratio.median_ns, ratio.low_ns, ratio.high_ns, len(pairs), new_ns, old_ns)
 
 
 def compare_times(
@@ -429,8 +431,8 @@ def compare_times(
     """Launches two contenders in turns until it is decided which is faster, or for ``limit_s`` seconds."""
 
     def take(rounds: int) -> tuple[Sequence[int], Sequence[int]]:
-        found = interleave({"old": old, "new": new}, timer, policy, rounds=rounds)
-        return found["new"], found["old"]
+        samples = interleave({"old": old, "new": new}, timer, policy, rounds=rounds)
+        return samples["new"], samples["old"]
 
     return sample_until_decided(take, margin_ppm, limit_s, clock)
 

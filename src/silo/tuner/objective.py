@@ -56,17 +56,17 @@ class Constraint:
         Raises:
             TuneError: ``text`` is not a constraint.
         """
-        found = _CONSTRAINT.fullmatch(text)
+        match = _CONSTRAINT.fullmatch(text)
         try:
-            limit = math.nan if found is None else float(found[3])
+            limit = math.nan if match is None else float(match[3])
         except ValueError:
             limit = math.nan
-        if found is None or not math.isfinite(limit):
+        if match is None or not math.isfinite(limit):
             raise TuneError(
                 f"{text!r} is not a constraint: write METRIC<=NUMBER or METRIC>=NUMBER, such as registers<=40; the "
                 f"metrics are {', '.join(METRICS)}, and the case's own"
             )
-        return cls(found[1], found[2] == "<=", limit)
+        return cls(match[1], match[2] == "<=", limit)
 
     def met_by(self, value: float | None) -> bool:
         """Returns whether a config with this value of the metric meets the limit. ``value`` is None if unknown."""
@@ -97,7 +97,7 @@ class Objective:
         """
         if not _NAME.fullmatch(metric):
             raise TuneError(f"{metric!r} is no metric; the metrics are {', '.join(METRICS)}, and the case's own")
-        limits = {str(one): one for one in map(Constraint.parse, constraints)}
+        limits = {str(constraint): constraint for constraint in map(Constraint.parse, constraints)}
         return cls(metric, tuple(limits[text] for text in sorted(limits)))
 
     @classmethod
@@ -120,21 +120,23 @@ class Objective:
     @property
     def measured(self) -> tuple[str, ...]:
         """The metrics that must be measured for this objective, besides time."""
-        names = dict.fromkeys([self.metric, *(one.metric for one in self.constraints)])
+        names = dict.fromkeys([self.metric, *(constraint.metric for constraint in self.constraints)])
         return tuple(name for name in names if name != "time" and name not in _OF_CODE)
 
     def is_measured(self, trials: Iterable[Trial]) -> bool:
         """Returns whether a config needs no more measuring: it failed, or its trials hold samples of every metric."""
-        found = set[str]()
+        metric_names = set[str]()
         for trial in trials:
             if trial.status is not Status.OK:
                 return True
-            found.update(name for name, _ in trial.metrics)
-        return found.issuperset(self.measured)
+            metric_names.update(name for name, _ in trial.metrics)
+        return metric_names.issuperset(self.measured)
 
     def unmet(self, trials: Sequence[Trial]) -> tuple[Constraint, ...]:
         """Returns the constraints that a config with these trials does not meet."""
-        return tuple(one for one in self.constraints if not one.met_by(_value(one.metric, trials)))
+        return tuple(
+            constraint for constraint in self.constraints if not constraint.met_by(_value(constraint.metric, trials))
+        )
 
     def admitted(self, distinct: Sequence[Trial]) -> tuple[Trial, ...]:
         """Returns the trials of the configs that meet every constraint, and all failed trials.
@@ -145,7 +147,9 @@ class Objective:
             return tuple(distinct)
         pools = _pools(distinct)
         refused = {key for key, pool in pools.items() if self.unmet(pool)}
-        return tuple(one for one in distinct if one.status is not Status.OK or one.config.order_key not in refused)
+        return tuple(
+            trial for trial in distinct if trial.status is not Status.OK or trial.config.order_key not in refused
+        )
 
     def cost(self, trials: Sequence[Trial]) -> float | None:
         """Returns the cost of one config; None if it does not meet a constraint or its value is unknown."""
@@ -170,18 +174,22 @@ class Objective:
         if not pools or any(self.cost(pool) is not None for pool in pools.values()):
             return ""
         lines: list[str] = []
-        for one in self.constraints:
+        for constraint in self.constraints:
             values = [
-                (value, pool[0].config) for pool in pools.values() if (value := _value(one.metric, pool)) is not None
+                (value, pool[0].config)
+                for pool in pools.values()
+                if (value := _value(constraint.metric, pool)) is not None
             ]
             if not values:
-                lines.append(f"{one}: the value of no config is known")
+                lines.append(f"{constraint}: the value of no config is known")
                 continue
-            pick = min if one.at_most else max
+            pick = min if constraint.at_most else max
             value, config = pick(values, key=lambda pair: pair[0])
-            kind = "least" if one.at_most else "most"
-            met = sum(one.met_by(value) for value, _ in values)
-            lines.append(f"{one}: {met} of {len(pools)} configs meet it; the {kind} is {value:.15g}, of {config}")
+            kind = "least" if constraint.at_most else "most"
+            met = sum(constraint.met_by(value) for value, _ in values)
+            lines.append(
+                f"{constraint}: {met} of {len(pools)} configs meet it; the {kind} is {value:.15g}, of {config}"
+            )
         if all(_value(self.metric, pool) is None for pool in pools.values()):
             lines.append(f"{self.metric}: the value of no config is known")
         return f"none of the {len(pools)} configs that work meets the objective ({self}): " + "; ".join(lines)
@@ -197,8 +205,8 @@ def named(objective: Objective) -> str:
 
 def values_of(metric: str, trials: Iterable[Trial]) -> Mapping[Config, float]:
     """Returns the value of a metric for each usable config whose trials hold the metric."""
-    found = {pool[0].config: _value(metric, pool) for pool in _pools(trials).values()}
-    return {config: value for config, value in found.items() if value is not None}
+    values = {pool[0].config: _value(metric, pool) for pool in _pools(trials).values()}
+    return {config: value for config, value in values.items() if value is not None}
 
 
 def metric_text(metric: str, value: float) -> str:
@@ -234,10 +242,10 @@ def _value(metric: str, trials: Sequence[Trial]) -> float | None:
 
 def _resource(name: str, trials: Iterable[Trial]) -> float | None:
     counts = [dict(trial.resources) for trial in trials if trial.resources]
-    known = [found[name] for found in counts if name in found]
+    counts_known = [count[name] for count in counts if name in count]
     if name in _ABSENT_IS_ZERO and counts:
-        return float(max(known, default=0))
-    return float(max(known)) if known else None
+        return float(max(counts_known, default=0))
+    return float(max(counts_known)) if counts_known else None
 
 
 def _middle(samples: Sequence[float]) -> float | None:

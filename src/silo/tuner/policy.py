@@ -145,8 +145,8 @@ def decide(
 
 def _best_known(first: Config, *known: Config | None) -> tuple[Config, Origin]:
     origins = (Origin.RULE, Origin.ELSEWHERE, Origin.RULE, Origin.ELSEWHERE, Origin.HEURISTIC)
-    found = ((config, origin) for config, origin in zip(known, origins, strict=True) if config is not None)
-    return next(found, (first, Origin.FIRST))
+    candidates = ((config, origin) for config, origin in zip(known, origins, strict=True) if config is not None)
+    return next(candidates, (first, Origin.FIRST))
 
 
 EFFORT_SCHEMA = "effort/1"
@@ -205,25 +205,25 @@ class Unfinished:
 
 def read_effort(study: Study, records: RecordStore) -> TimeSpent:
     """Reads the time that first calls have spent on a study. Unreadable records are left out."""
-    total_ms, last, whole = 0, "", ""
+    total_ms, last, completeness = 0, "", ""
     try:
-        kept = list(records.read(effort_key(study.key)))
+        effort_records = list(records.read(effort_key(study.key)))
     except (StoreError, OSError):
         return TimeSpent()  # reading the trials from this store fails too, and is reported
-    what = "a record of tuning effort"
-    for record in kept:
+    title = "a record of tuning effort"
+    for record in effort_records:
         try:
-            members = read_object(record, ("schema", "milliseconds", "ended"), what)
-            if read_text(members["schema"], what) != EFFORT_SCHEMA:
+            members = read_object(record, ("schema", "milliseconds", "ended"), title)
+            if read_text(members["schema"], title) != EFFORT_SCHEMA:
                 continue
-            total_ms += read_natural(members["milliseconds"], what)
-            last = read_text(members["ended"], what)
-            whole = last if last in _WHOLE or (last in _DECIDED and not whole) else whole
+            total_ms += read_natural(members["milliseconds"], title)
+            last = read_text(members["ended"], title)
+            completeness = last if last in _WHOLE or (last in _DECIDED and not completeness) else completeness
         except (ValueError, KeyError, TypeError):
             continue  # written by a newer Silo
     # records of other machines arrive in any order, so the last one need not be the latest
     if isinstance(records, CatchesUp):
-        last = whole or last
+        last = completeness or last
     return TimeSpent(total_ms / 1000, last)
 
 

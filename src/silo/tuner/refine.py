@@ -78,10 +78,10 @@ class ReachableConfigs:
     @cached_property
     def _relatives(self) -> dict[_Members, list[Config]]:
         """The configs by the members that no refinement changes: a config and its refined forms share a group."""
-        found: dict[_Members, list[Config]] = {}
+        relatives: dict[_Members, list[Config]] = {}
         for config in self.space.listed:
-            found.setdefault(_unrefined(config), []).append(config)
-        return found
+            relatives.setdefault(_unrefined(config), []).append(config)
+        return relatives
 
 
 def _unrefined(config: Config) -> _Members:
@@ -198,12 +198,12 @@ class Refiner:
     def propose(self, trials: Sequence[Trial]) -> tuple[Refinement, ...]:
         """Returns the refinements to measure now, given all trials so far; empty after a few rounds. Pure."""
         tried = {trial.config.order_key for trial in trials}
-        found = [*self._scaled(trials), *self._unpipelined(trials)]
-        distinct = {one.config.order_key: one for one in reversed(found)}
+        refinements = [*self._scaled(trials), *self._unpipelined(trials)]
+        distinct = {refinement.config.order_key: refinement for refinement in reversed(refinements)}
         return tuple(
-            one
-            for key, one in reversed(distinct.items())
-            if key not in tried and self.reach.is_refined_form(one.config)
+            refinement
+            for key, refinement in reversed(distinct.items())
+            if key not in tried and self.reach.is_refined_form(refinement.config)
         )
 
     def _scaled(self, trials: Sequence[Trial]) -> Iterable[Refinement]:
@@ -223,9 +223,11 @@ class Refiner:
                 continue
             resident = self.occupancy.resident(registers, warps)
             if programs > resident:
-                made = ", ".join(f"{name} halved to {value}" for name, value in changed(trial.config, smaller).items())
+                changes = ", ".join(
+                    f"{name} halved to {value}" for name, value in changed(trial.config, smaller).items()
+                )
                 why = f"{trial.config} needs {registers} registers, so {resident} of {programs} blocks are resident"
-                yield Refinement(smaller, f"{made}: {why}")
+                yield Refinement(smaller, f"{changes}: {why}")
 
     def _unpipelined(self, trials: Sequence[Trial]) -> Iterable[Refinement]:
         base = {config.order_key for config in self.configs}

@@ -59,16 +59,16 @@ class RecordedSpace:
         Raises:
             TuneError: the file is no cache file.
         """
-        found = read_results(path, "kernel-tuner")
+        results = read_results(path, "kernel-tuner")
         return cls(
-            kernel=found.kernel,
-            device=found.device,
-            configs=tuple(trial.config for trial in found.trials),
+            kernel=results.kernel,
+            device=results.device,
+            configs=tuple(trial.config for trial in results.trials),
             outcomes={
                 trial.config.order_key: RecordedOutcome(
                     trial.status, trial.samples_ns, trial.compile_ns, trial.bench_ns
                 )
-                for trial in found.trials
+                for trial in results.trials
             },
         )
 
@@ -85,8 +85,8 @@ class RecordedSpace:
     def without_failures(self) -> RecordedSpace:
         """Returns the space of the configs that worked, the only ones that Kernel Tuner's own replay uses."""
         worked = {key: outcome for key, outcome in self.outcomes.items() if outcome.average_ns is not None}
-        kept = tuple(config for config in self.configs if config.order_key in worked)
-        return RecordedSpace(self.kernel, self.device, kept, worked)
+        working_configs = tuple(config for config in self.configs if config.order_key in worked)
+        return RecordedSpace(self.kernel, self.device, working_configs, worked)
 
     def study(self, policy: str = "replay/1") -> Study:
         """Returns a study for trials of this space. The device facts are 0, because cache files do not hold them."""
@@ -170,16 +170,16 @@ def replay_search(
     """
     if ahead is None:
         ahead = ahead_of("surrogate", ConfigSet(space.configs[:1]), evaluations)
-    found: list[float | None] = []
+    times: list[float | None] = []
     waiting: deque[Config] = deque()
     while True:
-        asked = len(found) + len(waiting)
-        if asked >= evaluations * FINISH_SHARE:
+        asked_count = len(times) + len(waiting)
+        if asked_count >= evaluations * FINISH_SHARE:
             searcher.finish()
-        if room := min(ahead - len(waiting), evaluations - asked):
+        if room := min(ahead - len(waiting), evaluations - asked_count):
             waiting.extend(searcher.suggest(room))
         if not waiting:
-            return found
+            return times
         config = waiting.popleft()
-        found.append(space.outcomes[config.order_key].average_ns)
-        searcher.observe(config, found[-1])
+        times.append(space.outcomes[config.order_key].average_ns)
+        searcher.observe(config, times[-1])

@@ -85,33 +85,33 @@ class Neighbour:
     @property
     def is_of_this_device(self) -> bool:
         """Whether both studies were measured on the same device model."""
-        return all(one.what != "device" for one in self.differences)
+        return all(difference.what != "device" for difference in self.differences)
 
     @property
     def ranking(self) -> tuple[tuple[Config, int], ...]:
         """The usable configs of the stored study with their median times in nanoseconds, the winner first."""
         if self.winner is None:
             return ()
-        rest = tuple((standing.config, standing.time.median_ns) for standing in self.winner.runners_up)
-        return ((self.winner.config, self.winner.median_ns), *rest)
+        runners_up = tuple((standing.config, standing.time.median_ns) for standing in self.winner.runners_up)
+        return ((self.winner.config, self.winner.median_ns), *runners_up)
 
 
 def differences(ours: Study, theirs: Study) -> tuple[StudyDifference, ...]:
     """Returns every field in which two studies differ; empty if they are the same."""
-    found: list[StudyDifference] = []
+    all_differences: list[StudyDifference] = []
 
     def compare(what: str, field: str, here: object, there: object, apart: int | None) -> None:
         # str() distinguishes 1 from True, as keys do; == does not
         if str(here) != str(there):
-            found.append(StudyDifference(what, field, _shown(here), _shown(there), apart))
+            all_differences.append(StudyDifference(what, field, _shown(here), _shown(there), apart))
 
     compare("kernel", "kernel", ours.kernel, theirs.kernel, _SOURCE)
     compare("source", "source", ours.source[:16], theirs.source[:16], _SOURCE)
-    found += _signature(ours, theirs)
+    all_differences += _signature(ours, theirs)
     same_kind = ours.target.kind == theirs.target.kind
     compare("target", "target", ours.target, theirs.target, _LEVEL if same_kind else None)
     compare("compiler", "compiler", ours.compiler, theirs.compiler, _COMPILER)
-    found += _device(ours, theirs)
+    all_differences += _device(ours, theirs)
     compare("driver", "driver", ours.driver, theirs.driver, _DRIVER)
     compare("way of measuring", "policy", ours.policy, theirs.policy, _POLICY)
     facts, others = (tuple(f"{name} {fact.value}" for name, fact in s.specialization.facts) for s in (ours, theirs))
@@ -122,61 +122,69 @@ def differences(ours: Study, theirs: Study) -> tuple[StudyDifference, ...]:
     shapes, other_shapes = dict(ours.specialization.extents), dict(theirs.specialization.extents)
     for name in sorted({*shapes, *other_shapes}):
         compare("shape", name, shapes.get(name, "any"), other_shapes.get(name, "any"), _EXTENTS)
-    found += _bucket(ours, theirs)
-    return tuple(found)
+    all_differences += _bucket(ours, theirs)
+    return tuple(all_differences)
 
 
 def nearest(ours: Study, others: Iterable[Study]) -> tuple[Neighbour, ...]:
     """Returns the studies whose results are useful for ``ours``, nearest first, without ``ours`` itself. Pure."""
-    found: list[Neighbour] = []
+    neighbours_found: list[Neighbour] = []
     for study in others:
         different = differences(ours, study)
-        weights = [one.apart for one in different if one.apart is not None]
+        weights = [difference.apart for difference in different if difference.apart is not None]
         if different and len(weights) == len(different):
-            found.append(Neighbour(study, different, sum(weights)))
-    return tuple(sorted(found, key=lambda neighbour: (neighbour.apart, neighbour.study.key)))
+            neighbours_found.append(Neighbour(study, different, sum(weights)))
+    return tuple(sorted(neighbours_found, key=lambda neighbour: (neighbour.apart, neighbour.study.key)))
 
 
 def _signature(ours: Study, theirs: Study) -> list[StudyDifference]:
     if ours.signature.names != theirs.signature.names:
         mine, others = (", ".join(study.signature.names) or "none" for study in (ours, theirs))
         return [StudyDifference("parameters", "parameters", mine, others, None)]
-    found: list[StudyDifference] = []
-    for here, there in zip(ours.signature.parameters, theirs.signature.parameters, strict=True):
-        if here != there:
-            found.append(StudyDifference("dtype", here.name, _typed(here), _typed(there), _DTYPE))
-    return found
+    differences_found: list[StudyDifference] = []
+    for parameter, their_parameter in zip(ours.signature.parameters, theirs.signature.parameters, strict=True):
+        if parameter != their_parameter:
+            differences_found.append(
+                StudyDifference("dtype", parameter.name, _typed(parameter), _typed(their_parameter), _DTYPE)
+            )
+    return differences_found
 
 
 def _typed(parameter: Parameter) -> str:
     text = f"{parameter.kind.value} {parameter.dtype.name}" if parameter.dtype is not None else parameter.kind.value
-    marks = [word for word, kept in (("not specialized", parameter.specialize), ("any alignment", parameter.align))
-             if not kept]  # fmt: skip
+    marks = [word for word, is_kept in (("not specialized", parameter.specialize), ("any alignment", parameter.align))
+             if not is_kept]  # fmt: skip
     return ", ".join([text, *marks])
 
 
 def _device(ours: Study, theirs: Study) -> list[StudyDifference]:
-    here, there = ours.device.to_json(), theirs.device.to_json()
-    assert isinstance(here, dict)
-    assert isinstance(there, dict)
-    found: list[StudyDifference] = []
-    for name, mine in here.items():
-        if mine != there[name]:
+    our_device, their_device = ours.device.to_json(), theirs.device.to_json()
+    assert isinstance(our_device, dict)
+    assert isinstance(their_device, dict)
+    differences_found: list[StudyDifference] = []
+    for name, mine in our_device.items():
+        if mine != their_device[name]:
             # The first field that differs has the weight of the device model; the others have none.
-            weight = 0 if found else _MODEL
-            found.append(StudyDifference("device", f"device {name}", str(mine), str(there[name]), weight))
-    return found
+            weight = 0 if differences_found else _MODEL
+            differences_found.append(
+                StudyDifference("device", f"device {name}", str(mine), str(their_device[name]), weight)
+            )
+    return differences_found
 
 
 def _bucket(ours: Study, theirs: Study) -> list[StudyDifference]:
     if ours.bucket_names != theirs.bucket_names:
         mine, others = (", ".join(study.bucket_names) or "none" for study in (ours, theirs))
         return [StudyDifference("key", "key", mine, others, None)]
-    found: list[StudyDifference] = []
-    for name, here, there in zip(ours.bucket_names, ours.bucket, theirs.bucket, strict=True):
-        if type(here) is not type(there) or here != there:
-            found.append(StudyDifference("size", name, _value(here), _value(there), distance((here,), (there,))))
-    return found
+    differences_found: list[StudyDifference] = []
+    for name, own_value, their_value in zip(ours.bucket_names, ours.bucket, theirs.bucket, strict=True):
+        if type(own_value) is not type(their_value) or own_value != their_value:
+            differences_found.append(
+                StudyDifference(
+                    "size", name, _value(own_value), _value(their_value), distance((own_value,), (their_value,))
+                )
+            )
+    return differences_found
 
 
 def _value(value: Value) -> str:
@@ -209,16 +217,16 @@ def neighbours(study: Study, records: RecordStore, limit: int = 8) -> tuple[Neig
 
     Only studies with trials are returned. They may differ in sizes, device, driver, compiler and source.
     """
-    found: list[Neighbour] = []
+    neighbours_found: list[Neighbour] = []
     for near in nearest(study, studies_of(study.kernel, records)):
         trials = read_trials(near.study, records)
         if trials:
             configs = len({trial.config.order_key for trial in trials})
             losses = losses_of(near.study, trials)
-            found.append(replace(near, winner=choose_winner(trials), configs=configs, losses=losses))
-        if len(found) == limit:
+            neighbours_found.append(replace(near, winner=choose_winner(trials), configs=configs, losses=losses))
+        if len(neighbours_found) == limit:
             break
-    return tuple(found)
+    return tuple(neighbours_found)
 
 
 def losses_of(study: Study, trials: Sequence[Trial]) -> tuple[tuple[Config, int], ...]:
@@ -226,8 +234,8 @@ def losses_of(study: Study, trials: Sequence[Trial]) -> tuple[tuple[Config, int]
     sample = Sample.of_trials(study.bucket, trials)
     if sample is None:
         return ()
-    found = {trial.config: PPM for trial in trials}
-    return tuple((found | {config: loss_ppm(time, sample.best_ns) for config, time in sample.times}).items())
+    losses = {trial.config: PPM for trial in trials}
+    return tuple((losses | {config: loss_ppm(time, sample.best_ns) for config, time in sample.times}).items())
 
 
 def seeds(
@@ -246,26 +254,26 @@ def seeds(
     of them than like others. A config that several studies suggest is a seed once, with the first reason. Configs
     outside of ``configs``, or with an order key in ``tried``, are left out.
     """
-    found: dict[bytes, Seed] = {}
+    seeds_by_key: dict[bytes, Seed] = {}
 
     def add(seed: Seed) -> None:
-        if seed.config in configs and seed.config.order_key not in tried and len(found) < limit:
-            found.setdefault(seed.config.order_key, seed)
+        if seed.config in configs and seed.config.order_key not in tried and len(seeds_by_key) < limit:
+            seeds_by_key.setdefault(seed.config.order_key, seed)
 
     if deployed is not None:
         add(Seed(deployed, reason="deployed"))
     elsewhere = [neighbour for neighbour in near if not neighbour.is_of_this_device and neighbour.losses]
     agreed = _agreed(elsewhere, limit, configs, tried) if len(elsewhere) > 1 else ()
     ranked = [neighbour for neighbour in near if not agreed or neighbour.is_of_this_device]
-    for place in range(_PER_STUDY):
+    for position in range(_PER_STUDY):
         for neighbour in ranked:
-            if place < len(neighbour.ranking):
-                config, time_ns = neighbour.ranking[place]
+            if position < len(neighbour.ranking):
+                config, time_ns = neighbour.ranking[position]
                 best_ns = max(neighbour.ranking[0][1], 1)
-                add(Seed(config, max(time_ns, 1) / best_ns, _reason(neighbour, place)))
-        for seed in agreed if place == 0 else ():
+                add(Seed(config, max(time_ns, 1) / best_ns, _reason(neighbour, position)))
+        for seed in agreed if position == 0 else ():
             add(seed)
-    return tuple(found.values())
+    return tuple(seeds_by_key.values())
 
 
 def _agreed(
@@ -275,15 +283,15 @@ def _agreed(
 
     Nearer studies have greater shares. Configs with equal losses in all studies come in the order of their keys.
     """
-    least = min(neighbour.apart for neighbour in near)
-    weights = [1 / (1 + (neighbour.apart - least) / _OCTAVE) ** 2 for neighbour in near]
-    known = [dict(neighbour.losses) for neighbour in near]
+    least_distance = min(neighbour.apart for neighbour in near)
+    weights = [1 / (1 + (neighbour.apart - least_distance) / _OCTAVE) ** 2 for neighbour in near]
+    losses_known = [dict(neighbour.losses) for neighbour in near]
     usable = [
         config
-        for config in dict.fromkeys(config for losses in known for config in losses)
+        for config in dict.fromkeys(config for losses in losses_known for config in losses)
         if config in configs and config.order_key not in tried
     ]
-    rows = {config: [losses.get(config, _UNKNOWN_PPM) for losses in known] for config in usable}
+    rows = {config: [losses.get(config, _UNKNOWN_PPM) for losses in losses_known] for config in usable}
     means = {config: _mean(weights, row) for config, row in rows.items()}
     ordered = sorted((config for config in usable if means[config] < PPM), key=lambda one: (means[one], one.order_key))
     good = dict.fromkeys(ordered[:_BEST_OF_EACH])
@@ -323,30 +331,32 @@ def _covering(mixed: Mapping[Config, Sequence[float]], limit: int) -> list[Confi
     the mixtures, of the least loss of any chosen config. Once no config lowers the mean, the rest keep their given
     order.
     """
-    left = dict(mixed)
+    remaining = dict(mixed)
     chosen: list[Config] = []
-    least: Sequence[float] = ()
-    while left and len(chosen) < limit:
+    smallest: Sequence[float] = ()
+    while remaining and len(chosen) < limit:
         if chosen:
-            totals = {config: sum(map(min, least, losses)) for config, losses in left.items()}
-            best = min(left, key=totals.__getitem__)
+            totals = {config: sum(map(min, smallest, losses)) for config, losses in remaining.items()}
+            best = min(remaining, key=totals.__getitem__)
         else:
-            best = min(left, key=lambda config: left[config][0])
-        losses = left.pop(best)
-        least = [*map(min, least, losses)] if chosen else losses
+            best = min(remaining, key=lambda config: remaining[config][0])
+        losses = remaining.pop(best)
+        smallest = [*map(min, smallest, losses)] if chosen else losses
         chosen.append(best)
     return chosen
 
 
 def _reason(neighbour: Neighbour, place: int) -> str:
     study = neighbour.study
-    what = tuple(dict.fromkeys(one.what for one in neighbour.differences))
+    difference_kinds = tuple(dict.fromkeys(difference.what for difference in neighbour.differences))
     place_text = ("best", "second", "third")[place]
-    sizes = ", ".join(f"{one.field}={one.theirs}" for one in neighbour.differences if one.what == "size")
+    sizes = ", ".join(
+        f"{difference.field}={difference.theirs}" for difference in neighbour.differences if difference.what == "size"
+    )
     text = f"{place_text} on {study.device.name}" + (f" at {sizes}" if sizes else "")
-    if "compiler" in what:
+    if "compiler" in difference_kinds:
         text += f" with {' '.join(study.compiler.split()[:2])}"
-    return f"{text}: {', '.join(f'another {one}' for one in what)}"
+    return f"{text}: {', '.join(f'another {difference_kind}' for difference_kind in difference_kinds)}"
 
 
 # ---- Seeds from files of other tuners. They are only tried first, and never count as measurements ----
@@ -382,8 +392,8 @@ def seeds_from_records(records: Iterable[JSON]) -> tuple[Config, ...]:
     """
     lists = [_configs(record) for record in records]
     turns = itertools.zip_longest(*reversed(lists))
-    found = {config.order_key: config for turn in turns for config in turn if config is not None}
-    return tuple(found.values())
+    configs_by_key = {config.order_key: config for turn in turns for config in turn if config is not None}
+    return tuple(configs_by_key.values())
 
 
 def _configs(record: JSON) -> list[Config]:
@@ -402,9 +412,11 @@ def spoken_of(configs: Sequence[Config], seeds: Sequence[Config]) -> tuple[Confi
     >>> spoken_of([Config.of(B=1), Config.of(B=2)], [Config.of(B=2, num_stages=3)])
     (Config(values=(('B', 2),), options=()),)
     """
-    left = {config.order_key: config for config in configs}
-    found: list[Config] = []
+    remaining = {config.order_key: config for config in configs}
+    matching: list[Config] = []
     for seed in seeds:
-        said = seed.as_dict()
-        found += [left.pop(key) for key, config in list(left.items()) if same_values(config.as_dict(), said)]
-    return tuple(found)
+        seed_values = seed.as_dict()
+        matching += [
+            remaining.pop(key) for key, config in list(remaining.items()) if same_values(config.as_dict(), seed_values)
+        ]
+    return tuple(matching)

@@ -213,10 +213,10 @@ class _Session:
             while queue and self._lanes.free:
                 config = queue.popleft()
                 self._ledger.refresh()
-                if known := self._known(config):
+                if known_trials := self._known(config):
                     self._reused += 1
-                    self._take_in(known)
-                    self._observe(config, known)
+                    self._take_in(known_trials)
+                    self._observe(config, known_trials)
                     self.report("search")
                     break  # observing an outcome may let the searcher suggest more
                 if self._spent(_SEARCH_SHARE) and not self._is_first:
@@ -276,13 +276,13 @@ class _Session:
 
         These are few while the search may end early, because proposed configs are compiled.
         """
-        left = self._total - self._asked
+        remaining = self._total - self._asked
         if self._early is None:
-            return min(left, self._ahead - waiting)
+            return min(remaining, self._ahead - waiting)
         if self._asked < self._early.first:
-            return min(left, self._early.first - self._asked)
+            return min(remaining, self._early.first - self._asked)
         ready = len(self._costs) + len(self._faults) >= self._early.first
-        return min(left, _AHEAD_OF_AN_END - waiting) if ready else 0
+        return min(remaining, _AHEAD_OF_AN_END - waiting) if ready else 0
 
     def _top_up(self, queue: deque[Config]) -> None:
         """Takes as many configs from the searcher as may be compiled in advance."""
@@ -319,11 +319,11 @@ class _Session:
                 self._searcher.observe(config, None)
             self.report("search")
             return
-        known = [trial if refinement is None else refinement.explained(trial)]
-        self._ledger.keep(known)
+        trials = [trial if refinement is None else refinement.explained(trial)]
+        self._ledger.keep(trials)
         self._measured += 1
-        self._take_in(known)
-        self._observe(config, known)
+        self._take_in(trials)
+        self._observe(config, trials)
         self.report("search")
 
     def _take_in(self, trials: Sequence[Trial]) -> None:
@@ -355,20 +355,22 @@ class _Session:
             return
         works = choose_winner(trial for trial in self._trials() if trial.config.order_key not in self._aside)
         limit = self._budget.evaluations
-        left = None if limit is None else max(limit - self._asked, 0)
-        verdicts = judge(self._aside.configs, others_work=works is not None, evaluations=left)
-        chosen = [one.one.config for one in verdicts if one.decision and not self._known(one.one.config)]
+        remaining = None if limit is None else max(limit - self._asked, 0)
+        verdicts = judge(self._aside.configs, others_work=works is not None, evaluations=remaining)
+        chosen = [
+            verdict.one.config for verdict in verdicts if verdict.decision and not self._known(verdict.one.config)
+        ]
         self._measure(chosen, 1.0 if works is None else _SEARCH_SHARE)
 
     def refine(self) -> None:
         """Measures the refinements that the trials suggest, until no new one is suggested or the time is spent."""
         while self._refiner is not None:
             self._ledger.refresh()
-            proposed = {one.config.order_key: one for one in self._refiner.propose(self._trials())}
+            proposed = {refinement.config.order_key: refinement for refinement in self._refiner.propose(self._trials())}
             if not proposed or self._spent(_SEARCH_SHARE):
                 return
             self._refinements.update(proposed)
-            self._measure([one.config for one in proposed.values()], _SEARCH_SHARE)
+            self._measure([refinement.config for refinement in proposed.values()], _SEARCH_SHARE)
 
     def _measure(self, configs: Sequence[Config], share: float) -> None:
         """Measures configs after the search, in their order, until this fraction of the time budget is spent."""
@@ -387,18 +389,18 @@ class _Session:
 
     def _take_known(self) -> None:
         """Reports the contents of the store to the searcher: trials, and configs that spill too much."""
-        known = {trial.config.order_key: trial.config for trial in self._trials() if self._known(trial.config)}
-        for config in known.values():
+        known_configs = {trial.config.order_key: trial.config for trial in self._trials() if self._known(trial.config)}
+        for config in known_configs.values():
             self._reused += 1
             self._observe(config, self._known(config))
             self.report("search")
-        for one in self._aside:
-            if one.config.order_key not in known:
-                self._searcher.observe(one.config, None)
+        for spilling in self._aside:
+            if spilling.config.order_key not in known_configs:
+                self._searcher.observe(spilling.config, None)
         self._asked = self._known_first = sum(
-            config in self._space and key not in self._aside for key, config in known.items()
+            config in self._space and key not in self._aside for key, config in known_configs.items()
         )
-        self._more = len(known) - self._asked
+        self._more = len(known_configs) - self._asked
 
     def _observe(self, config: Config, known: Sequence[Trial]) -> None:
         self._last = known[-1]
@@ -480,8 +482,10 @@ class _Session:
                 return {}, False
             # A config that worked at first fails now. Measuring each config alone shows which one, and still gives the
             # others samples of about the same time.
-            each = [self._side_by_side([one])[0] for one in chosen]
-            return {config: samples for taken in each for config, samples in taken.items()}, False
+            runs = [self._side_by_side([single])[0] for single in chosen]
+            return {
+                config: samples for samples_by_config in runs for config, samples in samples_by_config.items()
+            }, False
 
     def _remeasured(self, config: Config, samples: Sequence[int], comparison: str) -> Trial:
         if not samples:
@@ -497,21 +501,21 @@ class _Session:
         done, elapsed = self._measured + self._reused, self._elapsed_s()
         shown = min(self._total, max(self._space.effort - len(self._aside), done - self._more))
         total = shown + self._more
-        left = elapsed / self._measured * (total - done) if self._measured else None
+        remaining_s = elapsed / self._measured * (total - done) if self._measured else None
         if self._budget.seconds is not None:
-            rest = max(self._budget.seconds - elapsed, 0.0)
-            left = rest if left is None else min(left, rest)
+            budget_left_s = max(self._budget.seconds - elapsed, 0.0)
+            remaining_s = budget_left_s if remaining_s is None else min(remaining_s, budget_left_s)
         self._progress(
             Progress(
                 done=done,
                 total=total,
                 reused=self._reused,
                 elapsed_s=elapsed,
-                eta_s=left,
+                eta_s=remaining_s,
                 best=self._best[2] if self._best else None,
                 best_ns=self._best[1] if self._best else None,
                 failures=dict(self._failures),
-                aside=sum(not self._ledger.of(one.config) for one in self._aside),
+                aside=sum(not self._ledger.of(spilling.config) for spilling in self._aside),
                 last=self._last,
                 phase=phase,
             )
@@ -543,7 +547,7 @@ class _Session:
     @property
     def _unmeasured(self) -> tuple[SpillingConfig, ...]:
         """The configs set aside that were not measured later."""
-        return tuple(one for one in self._aside.configs if not self._ledger.of(one.config))
+        return tuple(config for config in self._aside.configs if not self._ledger.of(config.config))
 
     def _trials(self) -> tuple[Trial, ...]:
         """Returns the known trials of this space and its refinements.
@@ -556,8 +560,8 @@ class _Session:
         return config in self._space or (self._refiner is not None and self._refiner.reach.is_refined_form(config))
 
     def _known(self, config: Config) -> list[Trial]:
-        found = self._ledger.of(config, besides=self._retry)
-        return found if self._objective.is_measured(found) else []
+        trials = self._ledger.of(config, besides=self._retry)
+        return trials if self._objective.is_measured(trials) else []
 
     def _elapsed_s(self) -> float:
         return (self._clock() - self._start) / 1e9

@@ -127,15 +127,15 @@ class TuneOutcome:
             won = f"winner {self.winner.config} at {format_time(self.winner.median_ns)}"
             if not self.objective.is_time:
                 won += f" by {self.objective}"
-        kept = "; ".join(self.notes) or "kept in the store"
+        note = "; ".join(self.notes) or "kept in the store"
         if self.stopped == "interrupted":
-            kept += "; interrupted, the next run goes on from here"
+            note += "; interrupted, the next run goes on from here"
         elif self.stopped == ENOUGH:
-            kept += "; ended early, and silo tune measures the rest"
+            note += "; ended early, and silo tune measures the rest"
         elif self.stopped not in {"complete", "faults"}:
-            kept += f"; stopped by its budget of {self.stopped}"
+            note += f"; stopped by its budget of {self.stopped}"
         remarks = (*filter(None, [self.fault_remark]), *self.remarks)
-        return "; ".join([f"tuned {self.study}: {effort}", won, *remarks, kept])
+        return "; ".join([f"tuned {self.study}: {effort}", won, *remarks, note])
 
 
 class TuneInterrupted(KeyboardInterrupt):

@@ -68,8 +68,8 @@ def spill_limit(target: Target, *, by_heuristic: bool, asked: int | None = None)
 
 def ranked(aside: Sequence[SpillingConfig], space: SearchSpace) -> tuple[SpillingConfig, ...]:
     """Returns the configs of ``aside`` that belong to the space, least spilling first, ties in the space's order."""
-    order = {config.order_key: place for place, config in enumerate(space.listed)}
-    mine = [one for one in aside if one.config in space]
+    order = {config.order_key: position for position, config in enumerate(space.listed)}
+    mine = [spilling for spilling in aside if spilling.config in space]
 
     def rank(one: SpillingConfig) -> tuple[int, int, bytes]:
         key = one.config.order_key
@@ -90,18 +90,18 @@ def judge(aside: Sequence[SpillingConfig], *, others_work: bool, evaluations: in
         evaluations: the number of measurements left in the budget once the others are done; None: no limit.
     """
     third = math.ceil(len(aside) / _SHARE)
-    found: list[Verdict] = []
-    for place, one in enumerate(aside):
-        if place < third:
+    verdicts: list[Verdict] = []
+    for position, spilling in enumerate(aside):
+        if position < third:
             decision: Decision = Accepted(f"among the {third} of {len(aside)} set aside that spill least")
         elif others_work:
-            decision = Rejected(f"{place} of those set aside spill less, and other configs work")
-        elif evaluations is None or place < evaluations:
+            decision = Rejected(f"{position} of those set aside spill less, and other configs work")
+        elif evaluations is None or position < evaluations:
             decision = Accepted("no config that spills less than the limit works")
         else:
-            decision = Rejected(f"{place} of those set aside spill less, and the budget of evaluations is spent")
-        found.append(Verdict(one, decision))
-    return tuple(found)
+            decision = Rejected(f"{position} of those set aside spill less, and the budget of evaluations is spent")
+        verdicts.append(Verdict(spilling, decision))
+    return tuple(verdicts)
 
 
 def describe_aside(aside: Sequence[SpillingConfig], *, limit: int, measured: int, of: int) -> str:
@@ -115,8 +115,8 @@ def describe_aside(aside: Sequence[SpillingConfig], *, limit: int, measured: int
         return ""
     low, high = aside[0].spills, aside[-1].spills
     values = str(low) if low == high else f"{low} to {high}"
-    left = len(aside) - measured
-    then = ", ".join([f"{measured} measured last"] * (measured > 0) + [f"{left} set aside"] * (left > 0))
+    remaining = len(aside) - measured
+    then = ", ".join([f"{measured} measured last"] * (measured > 0) + [f"{remaining} set aside"] * (remaining > 0))
     return f"{len(aside)} of {of} configs spill {values} values a thread to local memory (above {limit}): {then}"
 
 
@@ -134,7 +134,7 @@ class Aside:
         self._space = space
         self._records = records
         above = spills_above(study, records, limit)
-        self._found = {one.config.order_key: one for one in ranked(above, space)} if above else {}
+        self._found = {spilling.config.order_key: spilling for spilling in ranked(above, space)} if above else {}
         self._kept = set(self._found)
 
     def __len__(self) -> int:
@@ -161,11 +161,14 @@ class Aside:
 
         Counts that are not stored are found again by the next session.
         """
-        new = [one for key, one in self._found.items() if key not in self._kept]
+        new = [spilling for key, spilling in self._found.items() if key not in self._kept]
         self._kept = set(self._found)
         if not new:
             return ""
-        document: JSON = {"schema": SPILLS_SCHEMA, "spills": [[one.config.to_json(), one.spills] for one in new]}
+        document: JSON = {
+            "schema": SPILLS_SCHEMA,
+            "spills": [[spilling.config.to_json(), spilling.spills] for spilling in new],
+        }
         try:
             self._records.append(spills_key(self._study.key), document)
         except (StoreError, OSError) as error:
@@ -183,29 +186,29 @@ class Aside:
 
 def known_spills(study: Study, records: RecordStore) -> tuple[SpillingConfig, ...]:
     """Returns every config of this study that is known to spill, each once. Unreadable records are left out."""
-    found: dict[bytes, SpillingConfig] = {}
+    spills_by_key: dict[bytes, SpillingConfig] = {}
     try:
-        kept = list(records.read(spills_key(study.key)))
+        records_kept = list(records.read(spills_key(study.key)))
     except (StoreError, OSError):
         return ()  # reading the trials from this store fails too, and is reported
-    for record in kept:
+    for record in records_kept:
         try:
-            for one in _from_record(record):
-                found[one.config.order_key] = one
+            for spilling in _from_record(record):
+                spills_by_key[spilling.config.order_key] = spilling
         except (ValueError, KeyError, TypeError, AttributeError):
             continue  # written by a newer Silo
-    return tuple(found.values())
+    return tuple(spills_by_key.values())
 
 
 def spills_above(study: Study, records: RecordStore, limit: int | None) -> tuple[SpillingConfig, ...]:
     """Returns the configs known to spill more than ``limit`` values; empty without a limit."""
-    return () if limit is None else tuple(one for one in known_spills(study, records) if one.spills > limit)
+    return () if limit is None else tuple(spill for spill in known_spills(study, records) if spill.spills > limit)
 
 
 def _from_record(record: JSON) -> list[SpillingConfig]:
-    what = "a record of spilling configs"
-    members = read_object(record, ("schema", "spills"), what)
-    if read_text(members["schema"], what) != SPILLS_SCHEMA:
-        raise ValueError(f"{what} of another schema")
-    pairs = [read_list(item, what) for item in read_list(members["spills"], what)]
-    return [SpillingConfig(Config.from_json(config), read_natural(spills, what)) for config, spills in pairs]
+    title = "a record of spilling configs"
+    members = read_object(record, ("schema", "spills"), title)
+    if read_text(members["schema"], title) != SPILLS_SCHEMA:
+        raise ValueError(f"{title} of another schema")
+    pairs = [read_list(item, title) for item in read_list(members["spills"], title)]
+    return [SpillingConfig(Config.from_json(config), read_natural(spills, title)) for config, spills in pairs]

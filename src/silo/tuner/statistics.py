@@ -115,8 +115,10 @@ _LEAST_SHARE = 4
 
 def comparison_name(samples: Mapping[Config, Sequence[int]]) -> str:
     """Returns the name of a comparison: 16 hexadecimal digits of a digest of its configs and samples."""
-    taken: JSON = [[config.to_json(), list(samples[config])] for config in sorted(samples, key=lambda c: c.order_key)]
-    return digest("comparison/1", taken)[:16]
+    document: JSON = [
+        [config.to_json(), list(samples[config])] for config in sorted(samples, key=lambda c: c.order_key)
+    ]
+    return digest("comparison/1", document)[:16]
 
 
 class Rounds:
@@ -134,7 +136,7 @@ class Rounds:
             for trial in finals:
                 if trial.comparison:
                     together.setdefault(trial.comparison, {})[key] = trial.samples_ns
-        self._quiet = {name: quiet_rounds(taken) for name, taken in sorted(together.items())}
+        self._quiet = {name: quiet_rounds(samples) for name, samples in sorted(together.items())}
         self._estimates: dict[bytes, Estimate] = {}
 
     def __bool__(self) -> bool:
@@ -144,16 +146,16 @@ class Rounds:
     def shared(self, key: bytes, other: bytes) -> list[int]:
         """Returns the quotients of samples of ``key`` and ``other`` in the rounds that they share, in millionths."""
         return [
-            one * PPM // max(two, 1)
-            for taken in self._quiet.values()
-            if key in taken and other in taken
-            for one, two in zip(taken[key], taken[other], strict=True)
+            own_sample * PPM // max(other_sample, 1)
+            for round_samples in self._quiet.values()
+            if key in round_samples and other in round_samples
+            for own_sample, other_sample in zip(round_samples[key], round_samples[other], strict=True)
         ]
 
     def time(self, key: bytes) -> Estimate:
         """Returns the time of a config in the quiet rounds of its comparisons; without rounds, from all its samples."""
         if key not in self._estimates:
-            quiet = [sample for taken in self._quiet.values() for sample in taken.get(key, ())]
+            quiet = [sample for round_samples in self._quiet.values() for sample in round_samples.get(key, ())]
             self._estimates[key] = estimate(quiet or self._all[key])
         return self._estimates[key]
 
@@ -173,22 +175,24 @@ class Rounds:
         if shared:
             return estimate(shared)
         thirds = (self._through(key, third, other) for third in sorted(self._all) if third not in (key, other))
-        found = sorted((one for one in thirds if one), key=lambda one: (one.median_ns, one.low_ns, one.high_ns))
-        if found:
-            return found[len(found) // 2]
-        one, two = self.time(key), self.time(other)
+        quotients = sorted(
+            (third for third in thirds if third), key=lambda one: (one.median_ns, one.low_ns, one.high_ns)
+        )
+        if quotients:
+            return quotients[len(quotients) // 2]
+        own_time, other_time = self.time(key), self.time(other)
         return Estimate(
-            one.median_ns * PPM // max(two.median_ns, 1),
-            one.low_ns * PPM // max(two.high_ns, 1),
-            one.high_ns * PPM // max(two.low_ns, 1),
-            min(one.samples, two.samples),
+            own_time.median_ns * PPM // max(other_time.median_ns, 1),
+            own_time.low_ns * PPM // max(other_time.high_ns, 1),
+            own_time.high_ns * PPM // max(other_time.low_ns, 1),
+            min(own_time.samples, other_time.samples),
         )
 
     def _through(self, key: bytes, third: bytes, other: bytes) -> Estimate | None:
-        one, two = self.shared(key, third), self.shared(third, other)
-        if not one or not two:
+        first_ratios, second_ratios = self.shared(key, third), self.shared(third, other)
+        if not first_ratios or not second_ratios:
             return None
-        near, far = estimate(one), estimate(two)
+        near, far = estimate(first_ratios), estimate(second_ratios)
         return Estimate(
             near.median_ns * far.median_ns // PPM,
             near.low_ns * far.low_ns // PPM,
@@ -217,10 +221,10 @@ def quiet_rounds(taken: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[in
         return {}
     totals = [sum(samples) for samples in zip(*taken.values(), strict=True)]
     ordered = sorted(totals)
-    least = ordered[min(len(ordered) // _LEAST_SHARE, len(ordered) - 1)]
-    limit = max(ordered[len(ordered) // _QUICKEST] * _QUIET_PERMILLE // 1000, least)
-    kept = [number for number, total in enumerate(totals) if total <= limit]
-    return {key: tuple([samples[number] for number in kept]) for key, samples in taken.items()}
+    low_total = ordered[min(len(ordered) // _LEAST_SHARE, len(ordered) - 1)]
+    limit = max(ordered[len(ordered) // _QUICKEST] * _QUIET_PERMILLE // 1000, low_total)
+    quiet_numbers = [number for number, total in enumerate(totals) if total <= limit]
+    return {key: tuple([samples[number] for number in quiet_numbers]) for key, samples in taken.items()}
 
 
 # ---- The reference config: measured beside all others, so that times can be corrected for slow phases of the machine
@@ -300,10 +304,10 @@ class Scales:
             if parent not in above and parent != key:
                 time_ns = self._time_ns(parent, above | {key})
                 counted += counted_samples(trial.samples_ns, trial.reference.samples_ns, time_ns)
-        found = median(counted) if counted else self._level(key)
+        own_time_ns = median(counted) if counted else self._level(key)
         if not above:  # a result that ignores the configs in ``above`` is valid only within this recursion
-            self._times[key] = max(found, 1)
-        return max(found, 1)
+            self._times[key] = max(own_time_ns, 1)
+        return max(own_time_ns, 1)
 
     def samples(self, trial: Trial) -> tuple[int, ...]:
         """Returns a trial's samples, scaled by its reference; unscaled if it has none."""
@@ -325,7 +329,7 @@ class Scales:
     def restless(self) -> bool:
         """Whether references were 5 % slower than their usual levels beside more than a tenth of the trials."""
         slow = sum(
-            sum(one * 1000 > self._level(key) * _RESTLESS_PERMILLE for one in levels)
+            sum(level * 1000 > self._level(key) * _RESTLESS_PERMILLE for level in levels)
             for key, levels in self._levels.items()
         )
         return slow * 10 > sum(map(len, self._levels.values()))
@@ -339,10 +343,10 @@ class Scales:
 
         The interval is widened by a part of the reference's drift in the trial where it drifted least.
         """
-        found = estimate([sample for trial in pool for sample in self.samples(trial)])
+        estimated = estimate([sample for trial in pool for sample in self.samples(trial)])
         drift = min(self.drift_permille(trial) for trial in pool)
-        margin = found.median_ns * drift // (1000 * _DRIFT_SHARE)
-        return replace(found, low_ns=max(found.low_ns - margin, 0), high_ns=found.high_ns + margin)
+        margin = estimated.median_ns * drift // (1000 * _DRIFT_SHARE)
+        return replace(estimated, low_ns=max(estimated.low_ns - margin, 0), high_ns=estimated.high_ns + margin)
 
 
 def successor(reference: ReferenceConfig | None, trial: Trial, scales: Scales) -> ReferenceConfig | None:

@@ -65,14 +65,14 @@ class Stage(Enum):
 
 def resources_of(launch: LaunchInfo) -> tuple[tuple[str, int], ...]:
     """Returns the resources of a launch as trials store them, without unknown ones and zero spills or scratch."""
-    known = {
+    resources = {
         "threads": launch.threads,
         "shared_bytes": launch.shared_bytes,
         "registers": launch.registers,
         "spills": launch.spills or None,
         "scratch_bytes": launch.scratch_bytes or None,
     }
-    return tuple(sorted((name, count) for name, count in known.items() if count is not None))
+    return tuple(sorted((name, count) for name, count in resources.items() if count is not None))
 
 
 @frozen
@@ -192,8 +192,8 @@ def made_of_record(record: JSON) -> Made | None:
     Raises:
         ValueError: the member ``made`` is not an origin.
     """
-    made = record.get("made") if isinstance(record, dict) else None
-    return None if made is None else Made.from_json(made)
+    origin = record.get("made") if isinstance(record, dict) else None
+    return None if origin is None else Made.from_json(origin)
 
 
 def trials_from_record(record: JSON) -> tuple[Trial, ...]:

@@ -103,19 +103,21 @@ def choose_winner(trials: Iterable[Trial], objective: Objective = TIME) -> Winne
     metric are pooled and compared in the same way, without side-by-side comparisons. If the metric is a resource of the
     code, the fastest of the configs with equal values wins.
     """
-    known = distinct_trials(trials)
+    distinct = distinct_trials(trials)
     if objective.metric != "time":
-        return _choose_by_metric(known, objective)
+        return _choose_by_metric(distinct, objective)
     if objective.constraints:
-        among, known = known, objective.admitted(known)
-        found = choose_winner(known)
-        count = len({one.config.order_key for one in _flattened(_usable(among))})
+        among, distinct = distinct, objective.admitted(distinct)
+        winner = choose_winner(distinct)
+        count = len({trial.config.order_key for trial in _flattened(_usable(among))})
         met = " and ".join(map(str, objective.constraints))
-        if found is None:
+        if winner is None:
             return None
-        return replace(found, reason=f"{found.reason}; of {count} that work only these meet {met}", objective=objective)
-    scales = Scales(known)
-    usable = _usable(known)
+        return replace(
+            winner, reason=f"{winner.reason}; of {count} that work only these meet {met}", objective=objective
+        )
+    scales = Scales(distinct)
+    usable = _usable(distinct)
     compared = _compared(usable)
     outrun = _outrun(usable, scales)
     ranking = _rank(usable, scales) if outrun or not compared else _rank_compared(compared, scales)
@@ -129,7 +131,9 @@ def choose_winner(trials: Iterable[Trial], objective: Objective = TIME) -> Winne
         time=best.time,
         artifact=best.artifact,
         reason=_reason(
-            best, fastest, _Counts(len({one.config.order_key for one in known}), len(usable), len(ranking), len(tied))
+            best,
+            fastest,
+            _Counts(len({trial.config.order_key for trial in distinct}), len(usable), len(ranking), len(tied)),
         ),
         runners_up=tuple(standing for standing in ranking if standing is not best),
     )
@@ -149,21 +153,27 @@ def _choose_by_metric(known: Sequence[Trial], objective: Objective) -> Winner | 
     if not pools:
         return None
     scales = Scales(known)
-    most = max(objective.cost_of(value) for value in values.values())
+    largest = max(objective.cost_of(value) for value in values.values())
     rows: list[tuple[Estimate, Standing]] = []
     for pool in pools:
-        samples = [one for trial in pool for name, taken in trial.metrics if name == objective.metric for one in taken]
-        costs = [objective.cost_of(one) for one in samples or [values[pool[0].config.order_key]]]
-        whole = estimate([round(min(cost / most, _MOST_COST) * _COST_UNITS) if most else 0 for cost in costs])
-        rows.append((whole, _standing(scales.estimate(pool), pool, tied=False)))
+        samples = [
+            item
+            for trial in pool
+            for name, metric_values in trial.metrics
+            if name == objective.metric
+            for item in metric_values
+        ]
+        costs = [objective.cost_of(sample) for sample in samples or [values[pool[0].config.order_key]]]
+        scaled = estimate([round(min(cost / largest, _MOST_COST) * _COST_UNITS) if largest else 0 for cost in costs])
+        rows.append((scaled, _standing(scales.estimate(pool), pool, tied=False)))
     rows.sort(key=lambda row: (row[0].median_ns, row[1].time.median_ns, row[1].config.order_key))
     measured = objective.metric in objective.measured
-    least = rows[0][0]
+    least_cost = rows[0][0]
     ranked = [
-        replace(one, tied=indistinguishable(least, cost) if measured else cost.median_ns == least.median_ns)
-        for cost, one in rows
+        replace(item, tied=indistinguishable(least_cost, cost) if measured else cost.median_ns == least_cost.median_ns)
+        for cost, item in rows
     ]
-    tied = [one for one in ranked if one.tied]
+    tied = [item for item in ranked if item.tied]
     best = min(tied, key=lambda one: (one.resources, one.config.order_key)) if measured else ranked[0]
     best_word = "most" if objective.cost_of(1.0) < objective.cost_of(0.5) else "least"
     reason = f"{best_word} {objective.metric}, {metric_text(objective.metric, values[best.config.order_key])}, of "
@@ -171,7 +181,7 @@ def _choose_by_metric(known: Sequence[Trial], objective: Objective) -> Winner | 
     if objective.constraints:
         reason += f" that meet {' and '.join(map(str, objective.constraints))}"
     return Winner(
-        best.config, best.time, best.artifact, reason, tuple(one for one in ranked if one is not best), objective
+        best.config, best.time, best.artifact, reason, tuple(item for item in ranked if item is not best), objective
     )
 
 
@@ -191,7 +201,7 @@ def _outrun(usable: Iterable[list[Trial]], scales: Scales) -> bool:
     best = min(medians[False], default=None)
     if best is None or not medians[True]:
         return False
-    return all(one * 1000 > best * (1000 + FINALIST_PERMILLE) for one in medians[True])
+    return all(time * 1000 > best * (1000 + FINALIST_PERMILLE) for time in medians[True])
 
 
 def disqualified(trials: Iterable[Trial]) -> bool:
@@ -204,8 +214,8 @@ def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:
 
     If all configs were compared side by side, they are ranked pair by pair.
     """
-    known = distinct_trials(trials)
-    usable, scales = _usable(known), Scales(known)
+    distinct = distinct_trials(trials)
+    usable, scales = _usable(distinct), Scales(distinct)
     compared = all(trial.stage is Stage.FINAL for pool in usable for trial in pool)
     return _rank_compared(usable, scales) if compared and usable else _rank(usable, scales)
 
@@ -222,9 +232,9 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
     if it works, however slow it was. The result is empty if fewer than two configs remain, because these need no
     comparison.
     """
-    known = distinct_trials(trials)
-    scales = Scales(known)
-    usable = _usable(known)
+    distinct = distinct_trials(trials)
+    scales = Scales(distinct)
+    usable = _usable(distinct)
     searched = _searched(usable)
     ranking = _rank(searched, scales)
     if not ranking or count < 2:
@@ -238,15 +248,19 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
         near = [standing for standing in near if times[standing.config.order_key].median_ns * 1000 <= limit]
     noisy = max(reach.noise_permille, best.time.noise_permille if scales else 0) > NOISE_LIMIT_PERMILLE
     if noisy:
-        most = count * (_MOST_NOISY if scales else 2)
-        overlapping = [one for one in ranking if times[one.config.order_key].low_ns <= reach.high_ns]
-        near += [one for one in (overlapping if scales else ranking)[:most] if one in overlapping and one not in near]
+        finalist_limit = count * (_MOST_NOISY if scales else 2)
+        overlapping = [entry for entry in ranking if times[entry.config.order_key].low_ns <= reach.high_ns]
+        near += [
+            entry
+            for entry in (overlapping if scales else ranking)[:finalist_limit]
+            if entry in overlapping and entry not in near
+        ]
     if scales and (noisy or scales.restless):
         quickest = sorted(searched, key=lambda pool: (_quickest(pool), pool[0].config.order_key))[:count]
         keys = {pool[0].config.order_key for pool in quickest}
-        near += [one for one in ranking if one.config.order_key in keys and one not in near]
+        near += [entry for entry in ranking if entry.config.order_key in keys and entry not in near]
     if deployed is not None:
-        near += [one for one in ranking if one.config.order_key == deployed.order_key and one not in near]
+        near += [entry for entry in ranking if entry.config.order_key == deployed.order_key and entry not in near]
     return tuple(standing.config for standing in near) if len(near) > 1 else ()
 
 
@@ -266,15 +280,15 @@ def _corrected(ranking: Sequence[Standing], compared: Sequence[list[Trial]], sca
 
     The scale is the median over the compared configs, so that a config that was lucky in the search does not affect it.
     """
-    times = {one.config.order_key: one.time for one in ranking}
+    times = {item.config.order_key: item.time for item in ranking}
     if not scales or len(compared) < 2:
         return times
-    paired = {one.config.order_key: one.time for one in _rank_compared(compared, scales)}
+    paired = {item.config.order_key: item.time for item in _rank_compared(compared, scales)}
     shares = [times[key].median_ns * PPM // max(time.median_ns, 1) for key, time in paired.items() if key in times]
     scale = median(shares) if shares else PPM
     for key, time in paired.items():
         if key in times:
-            low, middle, high = (one * scale // PPM for one in (time.low_ns, time.median_ns, time.high_ns))
+            low, middle, high = (item * scale // PPM for item in (time.low_ns, time.median_ns, time.high_ns))
             times[key] = Estimate(middle, low, high, time.samples)
     return times
 
@@ -287,7 +301,7 @@ def unbeaten(trials: Iterable[Trial]) -> tuple[Config, ...]:
         return ()
     in_rounds = any(trial.comparison for trial in finals)
     limit = ranking[0].time.median_ns if in_rounds else ranking[0].time.high_ns
-    return tuple(one.config for one in ranking if one is ranking[0] or one.time.low_ns <= limit)
+    return tuple(standing.config for standing in ranking if standing is ranking[0] or standing.time.low_ns <= limit)
 
 
 def undecided(trials: Iterable[Trial]) -> tuple[Config, ...]:
@@ -299,10 +313,10 @@ def undecided(trials: Iterable[Trial]) -> tuple[Config, ...]:
     """
     finals = tuple(trial for trial in trials if trial.stage is Stage.FINAL)
     near = unbeaten(finals)
-    times = {one.config.order_key: one for one in standings(finals)}
+    times = {standing.config.order_key: standing for standing in standings(finals)}
     if any(trial.comparison for trial in finals) and near:
-        most = times[near[0].order_key].time.median_ns * (1000 + _EQUAL_PERMILLE)
-        unsure = any(times[config.order_key].time.high_ns * 1000 > most for config in near[1:])
+        limit = times[near[0].order_key].time.median_ns * (1000 + _EQUAL_PERMILLE)
+        unsure = any(times[config.order_key].time.high_ns * 1000 > limit for config in near[1:])
     else:
         unsure = any(not times[config.order_key].tied for config in near)
     return near if unsure else ()
@@ -343,7 +357,9 @@ def _rank_compared(pools: Sequence[list[Trial]], scales: Scales) -> tuple[Standi
             rows.append((time, pool, True))
             continue
         beside = rounds.quotient(key, leader)
-        low, middle, high = (one * time.median_ns // PPM for one in (beside.low_ns, beside.median_ns, beside.high_ns))
+        low, middle, high = (
+            ratio * time.median_ns // PPM for ratio in (beside.low_ns, beside.median_ns, beside.high_ns)
+        )
         tied = indistinguishable(Estimate(PPM, PPM, PPM, beside.samples), beside)
         rows.append((Estimate(middle, low, high, beside.samples), pool, tied))
     rows.sort(key=lambda row: (row[1][0].config.order_key != leader, row[0].median_ns, row[1][0].config.order_key))
@@ -371,9 +387,9 @@ def _resources(config: Config, pool: Iterable[Trial]) -> tuple[int, ...]:
 def _declared_threads(config: Config) -> int:
     """Returns the number of threads of a block that the config's options declare."""
     for name, value in config.options:
-        each = threads_of_option(name)
-        if each and isinstance(value, int):
-            return value * each
+        threads = threads_of_option(name)
+        if threads and isinstance(value, int):
+            return value * threads
     return _UNKNOWN
 
 
@@ -443,9 +459,9 @@ def _within_drift(winner: Winner, searched: Sequence[Trial]) -> str:
     margin = (second.time.median_ns - winner.median_ns) * 1000 // max(winner.median_ns, 1)
     if drift < max(margin, _NOTABLE_PERMILLE):
         return ""
-    behind, drifted = (f"{one // 10}.{one % 10} %" for one in (max(margin, 0), drift))
+    margin_text, drifted = (f"{permille // 10}.{permille % 10} %" for permille in (max(margin, 0), drift))
     return (
-        f"{second.config} is {behind} behind and was not compared with it in pairs, and the reference drifted by "
+        f"{second.config} is {margin_text} behind and was not compared with it in pairs, and the reference drifted by "
         f"{drifted} meanwhile; {REMEDY}"
     )
 
@@ -469,12 +485,12 @@ def is_superseding(record: JSON) -> bool:
 
 def superseded_by(record: JSON) -> tuple[str, ...]:
     """Returns the fingerprints that a superseding event names. Raises ValueError for any other record."""
-    what = "a superseding record"
-    members = read_object(record, ("schema", "trials"), what)
-    names = tuple(read_text(name, what) for name in read_list(members["trials"], what))
+    title = "a superseding record"
+    members = read_object(record, ("schema", "trials"), title)
+    names = tuple(read_text(name, title) for name in read_list(members["trials"], title))
     for name in names:
         if not _FINGERPRINT.fullmatch(name):
-            raise ValueError(f"{what} names no trial by {name[:80]!r}")
+            raise ValueError(f"{title} names no trial by {name[:80]!r}")
     return names
 
 

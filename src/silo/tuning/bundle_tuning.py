@@ -132,8 +132,8 @@ def least_loss(cases: Sequence[Mapping[str, int]]) -> str:
     >>> least_loss([{"a": 1_000_000}, {"b": 1_000_000}])
     ''
     """
-    usable = [name for name in (cases[0] if cases else ()) if all(name in one for one in cases)]
-    losses = {name: prod(one[name] / min(one.values()) for one in cases) for name in usable}
+    usable = [name for name in (cases[0] if cases else ()) if all(name in case for case in cases)]
+    losses = {name: prod(case[name] / min(case.values()) for case in cases) for name in usable}
     return min(usable, key=lambda name: losses[name], default="")
 
 
@@ -280,9 +280,9 @@ def _benches(
         launcher = launchers.get(artifact.compiler)
         if launcher is None:
             launcher = launchers[artifact.compiler] = kernel.launcher_on(devices[0], artifact.compiler)
-        named = {**case.arguments, **case.options, **config.as_dict()}
+        call_values = {**case.arguments, **case.options, **config.as_dict()}
         grid = case.grid_of(config.as_dict(), facts)
-        return (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
+        return (lambda: launcher[grid](**call_values)) if grid is not None else (lambda: launcher(**call_values))
 
     return [LocalBench(devices[0], case.arguments, launcher_of)]
 
@@ -322,9 +322,9 @@ def tune_bundle(
         kernel.require_consent(on)
         outcomes: list[_Tuned] = []
         for recipe in kernel.recipes():
-            one = _tune_case(kernel, recipe, on, limits, partial(progress, f"{name} {recipe.label}"))
-            outcomes.append(one)
-            tuned_cases.append(TunedCase(name, recipe.label, recipe.elements, one.outcome))
+            tuned_case = _tune_case(kernel, recipe, on, limits, partial(progress, f"{name} {recipe.label}"))
+            outcomes.append(tuned_case)
+            tuned_cases.append(TunedCase(name, recipe.label, recipe.elements, tuned_case.outcome))
         if not outcomes:
             raise CaseError(f"{path}: {name} has no cases, so there is nothing to tune it on")
         updated = update_bundle(path, {name: _update(kernel, outcomes, limits.anew or frozenset())}, signing=signing)
@@ -354,8 +354,8 @@ def _tune_case(
     kernel: BundledKernel, recipe: CaseRecipe, device: Device, limits: CaseLimits, progress: Callable[[Progress], None]
 ) -> _Tuned:
     case = prepare_recipe(recipe, materializer(None, device))
-    given = {**case.arguments, **case.options, **case.grid_argument(held=kernel.holds_grid)}
-    call = inspect_call(kernel.launcher, kernel.contents.signature, **given)
+    call_values = {**case.arguments, **case.options, **case.grid_argument(held=kernel.holds_grid)}
+    call = inspect_call(kernel.launcher, kernel.contents.signature, **call_values)
     ranked = kernel.rank(call, device)
     if not ranked:
         raise BundleError(
@@ -363,9 +363,9 @@ def _tune_case(
         )
     # Only the most specialized variants compete: a fallback that assumes less is for other calls.
     assumed = ranked[0].artifact.variant.specialization
-    rivals = [one for one in ranked if _assumes(one, assumed)]
+    rivals = [ranked_variant for ranked_variant in ranked if _assumes(ranked_variant, assumed)]
     # variants for other devices may be of kinds whose code a library runs
-    kinds = {one.artifact.blob.kind for one in rivals}
+    kinds = {rival.artifact.blob.kind for rival in rivals}
     sides = [_Side(kernel, call, own, device) for own in _by_compiler(kernel, rivals)]
     objective = wanted_objective()
     if len(sides) > 1 and not objective.is_time:
@@ -412,9 +412,9 @@ class _Side:
         best = own[0].artifact.variant
         values = kernel.scalars(call)
         self.compiler = own[0].artifact.compiler
-        self._variants = {one.artifact.variant.config.order_key: one for one in own}
-        self.configs = ConfigSet(one.artifact.variant.config for one in self._variants.values())
-        self.artifacts = KnownArtifacts({key: one.artifact for key, one in self._variants.items()})
+        self._variants = {own_variant.artifact.variant.config.order_key: own_variant for own_variant in own}
+        self.configs = ConfigSet(variant.artifact.variant.config for variant in self._variants.values())
+        self.artifacts = KnownArtifacts({key: variant.artifact for key, variant in self._variants.items()})
         self.study = Study(
             kernel=kernel.name,
             source=best.source,
@@ -436,10 +436,12 @@ class _Side:
 
 def _by_compiler(kernel: BundledKernel, rivals: Sequence[BundleVariant]) -> list[list[BundleVariant]]:
     """Groups variants by their compiler, each group best first; the compilers are in the order of the bundle."""
-    found: dict[str, list[BundleVariant]] = {one.artifact.compiler: [] for one in kernel.contents.variants}
-    for one in rivals:
-        found[one.artifact.compiler].append(one)
-    return [own for own in found.values() if own]
+    variants_by_compiler: dict[str, list[BundleVariant]] = {
+        variant.artifact.compiler: [] for variant in kernel.contents.variants
+    }
+    for rival in rivals:
+        variants_by_compiler[rival.artifact.compiler].append(rival)
+    return [own for own in variants_by_compiler.values() if own]
 
 
 def _searched(
@@ -487,13 +489,13 @@ def _compared(
     if len(winners) == 1:
         return Compared(winners[0], unusable)
     if limits.fleet is not None:
-        found = by_known_times(winners)
+        comparison = by_known_times(winners)
     else:
         device, kinds, code_of = where
         bench = _benches(kernel, case, kinds, (device,), code_of)[0]
         with closing(bench):
-            found = compare_compilers(winners, case, bench)
-    return replace(found, remarks=(*unusable, *found.remarks))
+            comparison = compare_compilers(winners, case, bench)
+    return replace(comparison, remarks=(*unusable, *comparison.remarks))
 
 
 def _assumes(one: BundleVariant, assumed: Specialization) -> bool:
@@ -503,10 +505,10 @@ def _assumes(one: BundleVariant, assumed: Specialization) -> bool:
 
 def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
     """Returns a remark if the bundle lacks configs of the kernel's space; else ()."""
-    for one in kernel.contents.coverage:
+    for coverage in kernel.contents.coverage:
         own = (study.target, study.signature, study.specialization.extents)
-        if (one.target, one.signature, one.extents) == own and one.packed < one.space:
-            packed = f"{one.packed} of the {one.space} configs of its space are packed for {one.target}"
+        if (coverage.target, coverage.signature, coverage.extents) == own and coverage.packed < coverage.space:
+            packed = f"{coverage.packed} of the {coverage.space} configs of its space are packed for {coverage.target}"
             return (f"{packed}, so only they can be measured; silo build --configs all packs all of them",)
     return ()
 
@@ -520,35 +522,41 @@ def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet
     tables: dict[str, _Table] = {}
     compilers = {repr(key): names for key, names in compilers_by_key(kernel.contents.variants).items()}
     sharing: dict[tuple[str, Bucket], list[Mapping[str, int]]] = {}
-    for one in outcomes:
-        if one.outcome.winner is not None:
-            sharing.setdefault((repr(one.rules_key), one.bucket), []).append(one.times_ppm)
-    for one in outcomes:
-        trials.extend(pair_to_document(each.study, trial) for each in one.each for trial in each.trials)
-        outcome = one.outcome
+    for tuned in outcomes:
+        if tuned.outcome.winner is not None:
+            sharing.setdefault((repr(tuned.rules_key), tuned.bucket), []).append(tuned.times_ppm)
+    for tuned in outcomes:
+        trials.extend(
+            pair_to_document(tune_outcome.study, trial) for tune_outcome in tuned.each for trial in tune_outcome.trials
+        )
+        outcome = tuned.outcome
         if outcome.winner is None:
             continue
-        wanted = one.rules_key
-        key = repr(wanted)
-        chosen = CompiledConfig(outcome.winner.config, one.compiler)
-        together = sharing[key, one.bucket]
+        rules_key = tuned.rules_key
+        key = repr(rules_key)
+        chosen = CompiledConfig(outcome.winner.config, tuned.compiler)
+        together = sharing[key, tuned.bucket]
         best = least_loss(together) if len(together) > 1 else ""
-        if best != one.compiler:
+        if best != tuned.compiler:
             # Cases of one bucket share one decision. Without this choice, the last case would decide.
-            winners = [each.winner for each in one.each if each.study.compiler == best and each.winner is not None]
+            winners = [
+                tune_outcome.winner
+                for tune_outcome in tuned.each
+                if tune_outcome.study.compiler == best and tune_outcome.winner is not None
+            ]
             chosen = CompiledConfig(winners[0].config, best) if winners else chosen
         if key not in tables:
-            own = next((rules for rules in kernel.contents.rules if rules.key == wanted), None)
+            own = next((rules for rules in kernel.contents.rules if rules.key == rules_key), None)
             names = compilers.get(key, ())
             table, fallback = table_of(own, names) if own else ({}, chosen)
             objective = named(outcomes[0].outcome.objective)
-            tables[key] = _Table(wanted, table, fallback, own.space if own else 0, objective, mixed=len(names) > 1)
-        tables[key].decided[one.bucket] = chosen
-        sample = Sample.of_trials(one.bucket, outcome.trials, outcome.objective)
+            tables[key] = _Table(rules_key, table, fallback, own.space if own else 0, objective, mixed=len(names) > 1)
+        tables[key].decided[tuned.bucket] = chosen
+        sample = Sample.of_trials(tuned.bucket, outcome.trials, outcome.objective)
         if sample is not None:
-            tables[key].samples[one.bucket] = sample
+            tables[key].samples[tuned.bucket] = sample
     rules = tuple(table.rules(kernel.contents.key) for table in tables.values())
-    studies = [each.study for one in outcomes for each in one.each]
+    studies = [tune_outcome.study for outcome in outcomes for tune_outcome in outcome.each]
     replaced = {study.key: study.to_json() for study in studies if study.key in anew}
     return KernelUpdate(trials=tuple(trials), rules=rules, replaced=tuple(replaced.values()))
 
@@ -568,8 +576,8 @@ class _Table:
     def rules(self, names: tuple[str, ...]) -> BundleRules:
         """Makes the rules; ``names`` are the key's arguments."""
         target, signature, extents = self.key
-        configs = {bucket: one.config for bucket, one in self.decided.items()}
+        configs = {bucket: compiled_config.config for bucket, compiled_config in self.decided.items()}
         samples = tuple(self.samples.values())
-        made = fitted_rules(names, configs, self.fallback.config, samples, objective=self.objective)
-        compilers = mixed_rules(made, self.decided, self.fallback) if self.mixed else ()
-        return BundleRules(target, signature, made, self.space, extents, compilers)
+        rules = fitted_rules(names, configs, self.fallback.config, samples, objective=self.objective)
+        compilers = mixed_rules(rules, self.decided, self.fallback) if self.mixed else ()
+        return BundleRules(target, signature, rules, self.space, extents, compilers)

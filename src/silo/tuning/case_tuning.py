@@ -120,8 +120,8 @@ def materializer(library: str | None, device: Device | None = None) -> Callable[
     """
     if library is not None and library not in NAMES:
         raise CaseError(f"--arrays {library}: it is one of {', '.join(NAMES)}")
-    place = place_of(device)
-    return lambda recipe: materialize(recipe, library, place)
+    array_place = place_of(device)
+    return lambda recipe: materialize(recipe, library, array_place)
 
 
 def make_of(library: str | None, device: Device | None = None) -> Make:
@@ -141,8 +141,8 @@ def case_studies(kernel: Kernel, device: Device | None, library: str | None = No
         for values in function.combinations():
             case = function.prepare(values, make_of(library, device))
             try:
-                named = {**call_arguments(kernel, case), **case.grid_argument(held=kernel.holds_grid)}
-                call = inspect_call(kernel.resolver.native, kernel.source.signature, **named)
+                call_values = {**call_arguments(kernel, case), **case.grid_argument(held=kernel.holds_grid)}
+                call = inspect_call(kernel.resolver.native, kernel.source.signature, **call_values)
                 situation = kernel.resolver.understand(call, device)
                 if situation.rule is not None and case.grid is not None:
                     check_grid(kernel, situation.rule, None, case.grid)
@@ -174,7 +174,7 @@ def device_of(kernel: Kernel, device: Device | None) -> Device | None:
         refusal = str(error)
     else:
         return None
-    fitting = [one for one in all_devices() if _compiles(kernel, one)]
+    fitting = [device for device in all_devices() if _compiles(kernel, device)]
     if not fitting:
         kinds = target_kinds(kernel.source.kind) or tuple(name for name, _ in absent_devices())
         missing = {name: why.reason for name, why in absent_devices() if name in kinds}
@@ -182,7 +182,7 @@ def device_of(kernel: Kernel, device: Device | None) -> Device | None:
         if len(missing) > 1:
             absent = f"\n  - no {' and no '.join(missing)} device is here: silo doctor says why"
         raise DeviceError(f"{kernel.name} has no device here to run on: {refusal}{absent}")
-    return None if any(one.memory.is_host for one in fitting) else fitting[0]
+    return None if any(candidate.memory.is_host for candidate in fitting) else fitting[0]
 
 
 def _compiles(kernel: Kernel, device: Device) -> bool:
@@ -195,11 +195,11 @@ def _compiles(kernel: Kernel, device: Device) -> bool:
 
 def call_arguments(kernel: Kernel, case: PreparedCase) -> dict[str, object]:
     """Returns the launcher's arguments: those of the case, its options, and the values of Python heuristics."""
-    named = {**case.arguments, **case.options}
+    arguments = {**case.arguments, **case.options}
     if kernel.derived.opaque:
-        given = {**kernel.agreed_values, **named}
-        named |= call_opaque(kernel.name, kernel.derived, given, kernel.config_names)
-    return named
+        known_values = {**kernel.agreed_values, **arguments}
+        arguments |= call_opaque(kernel.name, kernel.derived, known_values, kernel.config_names)
+    return arguments
 
 
 def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
@@ -209,12 +209,12 @@ def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
     launcher = kernel.resolver.launcher_on(study.situation.device)
 
     def bound(config: Config) -> Callable[[], object]:
-        named = {**call_arguments(kernel, case), **config.as_dict()}
+        call_values = {**call_arguments(kernel, case), **config.as_dict()}
         grid = case.grid_of(config.as_dict(), facts)
         if grid is not None:
             launch = launcher[grid]
-            return lambda: launch(**named)
-        return lambda: launcher(**named)
+            return lambda: launch(**call_values)
+        return lambda: launcher(**call_values)
 
     return bound
 
@@ -227,11 +227,13 @@ def _grid(study: CaseStudy, variant: Variant) -> tuple[int, ...]:
 
 def _passed(study: CaseStudy) -> dict[str, object]:
     """Returns the arguments that a launch of the case passes: all except the code's constants and the options."""
-    named = call_arguments(study.kernel, study.case)
+    arguments = call_arguments(study.kernel, study.case)
     constants = set(study.situation.specialization.constant_values)
     # a descriptor's constant is its block shape, so the descriptor itself is passed
-    constants -= {name for name, value in named.items() if is_descriptor(value)}
-    return {name: value for name, value in named.items() if name not in constants and name not in study.case.options}
+    constants -= {name for name, value in arguments.items() if is_descriptor(value)}
+    return {
+        name: value for name, value in arguments.items() if name not in constants and name not in study.case.options
+    }
 
 
 def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]:
@@ -264,8 +266,8 @@ def sent_case(study: CaseStudy, made: Study) -> SentCase:
     if case.record is None:
         raise CaseError(f"the case {case.label} of {kernel.name} has no recipe")
     recipe = case.record()
-    named, own = call_arguments(kernel, case), dict(recipe.arguments)
-    values = {name: value for name, value in named.items() if name not in own}
+    arguments, own = call_arguments(kernel, case), dict(recipe.arguments)
+    values = {name: value for name, value in arguments.items() if name not in own}
     try:
         return SentCase(made, recipe, kernel.grid, cast("Any", values), tuple(_passed(study))).checked()
     except (TypeError, ValueError) as error:
@@ -295,8 +297,12 @@ def _placed(study: CaseStudy, fleet: Fleet | None) -> tuple[CaseStudy, SentCase 
             return study, sent, ()
     remark = f"measured on this machine and by no agent: {reason}"
     _log.warning("%s %s is %s", study.kernel.name, study.case.label, remark)
-    here = case_studies(study.kernel, device_of(study.kernel, None))
-    return next(one for one in here if one.case.label == study.case.label), None, (remark,)
+    local_studies = case_studies(study.kernel, device_of(study.kernel, None))
+    return (
+        next(local_study for local_study in local_studies if local_study.case.label == study.case.label),
+        None,
+        (remark,),
+    )
 
 
 def tune_case(
@@ -305,12 +311,12 @@ def tune_case(
     """Measures the configs of one case and stores every trial."""
     study, sent, remarks = _placed(study, limits.fleet)
     kernel, situation = study.kernel, study.situation
-    made = made_study(study)
+    full_study = made_study(study)
     compilation, records = Compilation(session(), kernel.source, trials=True), session().store.records
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
-    remeasure = limits.supersedes(made)
+    remeasure = limits.supersedes(full_study)
     if not remeasure:
-        carried = carry_trials(made, situation.reach, artifacts, session().store, limits.budget)
+        carried = carry_trials(full_study, situation.reach, artifacts, session().store, limits.budget)
         if carried:
             remarks = (*remarks, f"{carried} trials of an earlier compiler count, because their code is the same")
     objective = wanted_objective()
@@ -323,7 +329,12 @@ def tune_case(
     )
     with (
         evaluators(
-            made, artifacts, case_benches(study, limits.devices), study.case.compare, situation.candidates, metrics
+            full_study,
+            artifacts,
+            case_benches(study, limits.devices),
+            study.case.compare,
+            situation.candidates,
+            metrics,
         )
         if sent is None or limits.fleet is None
         else fleet_lanes(
@@ -331,21 +342,23 @@ def tune_case(
         )
     ) as lanes:
         outcome = tune(
-            made,
+            full_study,
             situation.searched,
             lanes,
             records,
-            SearchOptions(limits.searcher, study_seeds(made, situation.searched, records, limits.lock), limits.budget),
+            SearchOptions(
+                limits.searcher, study_seeds(full_study, situation.searched, records, limits.lock), limits.budget
+            ),
             SessionScope(
                 refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
                 most_spills=spill_limit_of(situation),
-                deployed=deployed_config(limits.lock, made),
+                deployed=deployed_config(limits.lock, full_study),
                 remeasure=remeasure,
                 objective=objective,
             ),
             SessionWatch(progress),
         )
-    settle(made, records)
+    settle(full_study, records)
     if remark := deterministic_remark(situation):
         remarks = (remark, *remarks)
     return replace(outcome, remarks=(*remarks, *outcome.remarks)), compilation
@@ -361,12 +374,12 @@ def case_variants(
 
     ``facts`` are the device facts of the planned target, if a device of this target is here; heuristics may read them.
     """
-    found: dict[Variant, list[str]] = {}
+    reasons: dict[Variant, list[str]] = {}
     for study in studies:
         if _is_served(study, planned):
             specialization = _completed(kernel, study, planned.variant, facts)
-            found.setdefault(replace(planned.variant, specialization=specialization), []).append(study.case.label)
-    return [planned.serving(variant, labels) for variant, labels in found.items()]
+            reasons.setdefault(replace(planned.variant, specialization=specialization), []).append(study.case.label)
+    return [planned.serving(variant, labels) for variant, labels in reasons.items()]
 
 
 def _is_served(study: CaseStudy, planned: BuildVariant) -> bool:
@@ -388,8 +401,8 @@ def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mappin
     If the grid decides the code, it is added too.
     """
     situation, config = study.situation, variant.config
-    known = situation.device.facts() if facts is None else facts
-    own = derive(kernel.derived, situation.values, config.as_dict(), known)
+    device_facts = situation.device.facts() if facts is None else facts
+    own = derive(kernel.derived, situation.values, config.as_dict(), device_facts)
     shapes = kernel.source.constants_of(config, variant.specialization)
     constants = {**own, **opaque_constants(study), **shapes, **variant.specialization.constant_values}
     return kernel.resolver.with_grid(situation, config, variant.specialization.with_constants(constants))
@@ -398,5 +411,5 @@ def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mappin
 def opaque_constants(study: CaseStudy) -> dict[str, Value]:
     """Returns the derived constexprs whose values the case gives, or Python heuristics compute for it."""
     kernel = study.kernel
-    named = call_arguments(kernel, study.case)
-    return {name: kernel.source.constant(named[name]) for name in kernel.derived.names if name in named}
+    arguments = call_arguments(kernel, study.case)
+    return {name: kernel.source.constant(arguments[name]) for name in kernel.derived.names if name in arguments}

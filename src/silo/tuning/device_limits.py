@@ -51,11 +51,11 @@ _DOT_SPACES: Mapping[str, Sequence[Mapping[str, Value]]] = {
 
 def known_ceilings(model: DeviceModel) -> Ceilings | None:
     """Returns the limits stored last for devices of this model, or None."""
-    found: Ceilings | None = None
+    ceilings: Ceilings | None = None
     for record in session().store.records.read(ceilings_key(model)):
         with suppress(ValueError):  # written by a newer Silo
-            found = Ceilings.from_json(record)
-    return found
+            ceilings = Ceilings.from_json(record)
+    return ceilings
 
 
 def measure_ceilings(device: Device) -> Ceilings:
@@ -71,10 +71,10 @@ def measure_ceilings(device: Device) -> Ceilings:
     kind = "cpu" if device.target.kind == "cpu" else "gpu"
     copies = tuple((work, rate) for work, rate in _rates(_copy_kernel(kind), device))
     dots = {dtype: max(rate for _, rate in _rates(_dot_kernel(kind, dtype), device)) for dtype in _DTYPES}
-    found = Ceilings(copies, tuple(sorted(dots.items())))
-    if found != known_ceilings(device.model):
-        session().store.records.append(ceilings_key(device.model), found.to_json())
-    return found
+    ceilings = Ceilings(copies, tuple(sorted(dots.items())))
+    if ceilings != known_ceilings(device.model):
+        session().store.records.append(ceilings_key(device.model), ceilings.to_json())
+    return ceilings
 
 
 def _rates(made: Kernel, device: Device) -> Iterator[tuple[int, int]]:

@@ -38,11 +38,11 @@ def explain_tuning(
     """
     if kind_of(path) is PlaceKind.BUNDLE:
         raise CaseError(f"{path}: kept results are explained for the kernels of a Python file; see also silo inspect")
-    found = None if device is None else device_named(device)
+    device_given = None if device is None else device_named(device)
     return [
         (study.case.label, explain_case(study, lock))
         for kernel in collect_kernels([path], kernels)
-        for study in case_studies(kernel, device_of(kernel, found))
+        for study in case_studies(kernel, device_of(kernel, device_given))
     ]
 
 
@@ -50,21 +50,21 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
     """Explains the study of one case. ``lock`` is the file that tuning would update, or None."""
     situation = study.situation
     problem = study.kernel.resolver.problem(situation)
-    made = problem.study(situation.specialization, study.bucket)
-    near, trials = neighbours(made, problem.records), read_trials(made, problem.records)
+    full_study = problem.study(situation.specialization, study.bucket)
+    near, trials = neighbours(full_study, problem.records), read_trials(full_study, problem.records)
     tried = {trial.config.order_key for trial in trials}
-    above = spills_above(made, problem.records, spill_limit_of(situation))
-    said = lock_advice(study.kernel, problem, situation)
+    above = spills_above(full_study, problem.records, spill_limit_of(situation))
+    lock_advised = lock_advice(study.kernel, problem, situation)
     text = ""
-    if said is not None:
-        path, advice = said
+    if lock_advised is not None:
+        path, advice = lock_advised
         text = f"{path}: " + (advice.reason if advice.config is None else f"{advice.config} ({advice.reason})")
     explained = explain_study(
-        made,
+        full_study,
         situation.searched,
         trials,
         near,
-        study_seeds(made, situation.searched, problem.records, lock, near, tried),
+        study_seeds(full_study, situation.searched, problem.records, lock, near, tried),
         text,
         [trial.config for trial in trials if situation.reach.is_refined_form(trial.config)],
         above,
@@ -99,9 +99,9 @@ class KernelSuggestions:
         count = len(self.generalization.samples)
         lines = [f"{self.kernel} on {self.target} ({self.device}): {count} measured sizes"]
         lines.append(f"  {self.generalization.text}")
-        for one in self.sizes:
-            loss = "unknown" if one.regret_ppm is None else f"about {one.regret_ppm / 10_000:.1f} %"
-            lines.append(f"  measure {self._named(one.bucket)}: {one.reason}; predicted loss without it: {loss}")
+        for size in self.sizes:
+            loss = "unknown" if size.regret_ppm is None else f"about {size.regret_ppm / 10_000:.1f} %"
+            lines.append(f"  measure {self._named(size.bucket)}: {size.reason}; predicted loss without it: {loss}")
         if not self.sizes:
             lines.append("  every size of its cases was measured, and none lies between them")
         return "\n".join(lines)
@@ -128,11 +128,11 @@ class KernelSuggestions:
             "reason": fitted.reason,
             "suggested": [
                 {
-                    "size": {name: value_to_json(value) for name, value in zip(self.key, one.bucket, strict=True)},
-                    "predicted_loss_ppm": one.regret_ppm,
-                    "reason": one.reason,
+                    "size": {name: value_to_json(value) for name, value in zip(self.key, size.bucket, strict=True)},
+                    "predicted_loss_ppm": size.regret_ppm,
+                    "reason": size.reason,
                 }
-                for one in self.sizes
+                for size in self.sizes
             ],
         }
 
@@ -150,8 +150,8 @@ def suggest_sizes(
         SourceError, BundleError: the file cannot be read, or lacks the kernel.
         DeviceError: the device does not exist.
     """
-    found = generalizations(kept_studies(path, device, kernels))
-    if not found:
+    study_generalizations = generalizations(kept_studies(path, device, kernels))
+    if not study_generalizations:
         raise TuneError(f"{path}: nothing was measured yet, so nothing can be learnt; begin with silo tune {path}")
     values = case_values(path, kernels)
     return [
@@ -160,10 +160,10 @@ def suggest_sizes(
             study.device.name,
             str(study.target),
             study.bucket_names,
-            one,
-            suggest(one, _wanted(study, values.get(study.kernel, ())), count),
+            generalization,
+            suggest(generalization, _wanted(study, values.get(study.kernel, ())), count),
         )
-        for study, one in found
+        for study, generalization in study_generalizations
     ]
 
 
@@ -174,15 +174,15 @@ def generalizations(studies: Sequence[KeptStudy]) -> list[tuple[Study, Generaliz
     winner are left out.
     """
     groups: dict[bytes, list[KeptStudy]] = {}
-    for kept in studies:
-        groups.setdefault(_group(kept.study), []).append(kept)
+    for kept_study in studies:
+        groups.setdefault(_group(kept_study.study), []).append(kept_study)
     results: list[tuple[Study, Generalization]] = []
     for group in groups.values():
         samples: dict[Bucket, Sample] = {}
-        for kept in sorted(group, key=lambda kept: len(kept.study.specialization.facts)):
-            sample = Sample.of_trials(kept.study.bucket, kept.trials)
+        for kept_study in sorted(group, key=lambda kept: len(kept.study.specialization.facts)):
+            sample = Sample.of_trials(kept_study.study.bucket, kept_study.trials)
             if sample is not None:
-                samples[kept.study.bucket] = sample
+                samples[kept_study.study.bucket] = sample
         if samples:
             study, measured = group[0].study, tuple(samples.values())
             tried = ConfigSet(config for sample in measured for config, _ in sample.times)
@@ -195,7 +195,7 @@ def _group(study: Study) -> bytes:
     members = study.to_json()
     assert isinstance(members, dict)
     constants: JSON = [[name, value_to_json(value)] for name, value in study.specialization.constants]
-    extents: JSON = [[name, str(one)] for name, one in study.specialization.extents]
+    extents: JSON = [[name, str(extent)] for name, extent in study.specialization.extents]
     return canonical_json({**members, "bucket": [], "specialization": [constants, extents]})
 
 

@@ -101,18 +101,18 @@ def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial
     studies: dict[str, tuple[Study, list[Trial]]] = {}
     for study, trial in pairs:
         studies.setdefault(study.key, (study, []))[1].append(trial)
-    fresh = known = 0
+    fresh = present = 0
     # the catalog comes first, because readers find trials only through it
     for name in {study.kernel for study, _ in studies.values()}:
         note_studies(name, (study for study, _ in studies.values() if study.kernel == name), records)
     for study, trials in studies.values():
         before = {trial.identity for trial in read_trials(study, records)}
         new = list({trial.identity: trial for trial in trials if trial.identity not in before}.values())
-        known += len(trials) - len(new)
+        present += len(trials) - len(new)
         fresh += len(new)
         if new:
             records.append(study.key, trials_to_record(new, origin_now()))
-    return ImportRow(str(path), tool, kernel, trials=fresh, known=known)
+    return ImportRow(str(path), tool, kernel, trials=fresh, known=present)
 
 
 def export_results(
@@ -137,16 +137,18 @@ def export_results(
         tables = write_token_tables(studies, sglang=form == "sglang")
         if not tables:
             raise TuneError(f"{path}: no study has a winner, so there is nothing to write")
-        write_texts(folder, {one.place: f"{one.text}\n" for one in tables})
+        write_texts(folder, {table.place: f"{table.text}\n" for table in tables})
         return [
-            ExportRow(str(folder / one.place), str(kept.study), len(kept.trials), one.notes if number == 0 else ())
-            for one in tables
-            for number, kept in enumerate(one.studies)
+            ExportRow(
+                str(folder / table.place), str(study.study), len(study.trials), table.notes if number == 0 else ()
+            )
+            for table in tables
+            for number, study in enumerate(table.studies)
         ]
-    write, place = EXPORTS[form]
-    files = [(kept, place(kept)) for kept in studies]
-    write_texts(folder, {file: f"{write(kept)}\n" for kept, file in files})
-    return [ExportRow(str(folder / file), str(kept.study), len(kept.trials)) for kept, file in files]
+    write, name_of = EXPORTS[form]
+    files = [(study, name_of(study)) for study in studies]
+    write_texts(folder, {file: f"{write(kept_study)}\n" for kept_study, file in files})
+    return [ExportRow(str(folder / file), str(kept_study.study), len(kept_study.trials)) for kept_study, file in files]
 
 
 def _t4(kept: KeptStudy) -> str:
@@ -160,7 +162,9 @@ def _kernel_tuner(kept: KeptStudy) -> str:
 
 def _triton(kept: KeptStudy) -> str:
     """Writes a Triton autotune file whose key is Triton's key for torch tensors of the bucket's largest sizes."""
-    arrays = [one.dtype for one in kept.study.signature.parameters if one.kind is ParameterKind.POINTER]
+    arrays = [
+        parameter.dtype for parameter in kept.study.signature.parameters if parameter.kind is ParameterKind.POINTER
+    ]
     return write_autotune([*kept.study.bucket, *(f"torch.{dtype}" for dtype in arrays)], kept.trials)
 
 

@@ -147,9 +147,9 @@ def _kernels_of(path: Path, row: Mapping[str, Any]) -> ScheduledKernels:
 def _device_of(row: Mapping[str, Any], number: int) -> ScheduledDevice:
     _known(row, ("name", "device", "agents", "ray", "gpus"), "[[devices]]")
     agents = _texts(row, "agents")
-    named = [name for name in ("device", "ray") if row.get(name) is not None] + (["agents"] if agents else [])
-    if len(named) > 1:
-        raise ValueError(f"[[devices]] has {' and '.join(named)}: a device is measured in one of these ways")
+    device_names = [name for name in ("device", "ray") if row.get(name) is not None] + (["agents"] if agents else [])
+    if len(device_names) > 1:
+        raise ValueError(f"[[devices]] has {' and '.join(device_names)}: a device is measured in one of these ways")
     for name in ("name", "device", "ray"):
         if row.get(name) is not None and not isinstance(row[name], str):
             raise ValueError(f"{name} is a text, not {row[name]!r}")
@@ -174,10 +174,10 @@ def _tables(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    found = row.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in cast("list[object]", found)):
-        raise ValueError(f"{name} is a list of texts, not {found!r}")
-    return tuple(cast("list[str]", found))
+    texts = row.get(name, [])
+    if not isinstance(texts, list) or not all(isinstance(item, str) for item in cast("list[object]", texts)):
+        raise ValueError(f"{name} is a list of texts, not {texts!r}")
+    return tuple(cast("list[str]", texts))
 
 
 def _number(row: Mapping[str, Any], name: str, default: float | None) -> float | None:
@@ -394,8 +394,8 @@ def _histories(records: Iterable[JSON]) -> dict[str, History]:
         elif isinstance(end := record.get("end"), str) and (turn := _turn_of(record)) is not None:
             claims.pop(end, None)
             turns.setdefault(key, []).append(turn)
-    held = {str(claim["task"]) for claim in claims.values() if _lives(claim)}
-    return {key: History(tuple(turns.get(key, ())), key in held) for key in {*turns, *held}}
+    live_tasks = {str(claim["task"]) for claim in claims.values() if _lives(claim)}
+    return {key: History(tuple(turns.get(key, ())), key in live_tasks) for key in {*turns, *live_tasks}}
 
 
 def _turn_of(record: Mapping[str, JSON]) -> Turn | None:

@@ -76,7 +76,9 @@ class StoredDecision:
     def origin(self) -> Made | None:
         """The origin of the winner's latest trial; without a winner, of the latest trial."""
         key = None if self.winner is None else self.winner.config.order_key
-        dated = [made for trial, made in self.trials if made is not None and key in (None, trial.config.order_key)]
+        dated = [
+            origin for trial, origin in self.trials if origin is not None and key in (None, trial.config.order_key)
+        ]
         return max(dated, key=lambda made: made.time_s, default=None)
 
     @cached_property
@@ -86,7 +88,7 @@ class StoredDecision:
         if since_s is None:
             return None
         return choose_winner(
-            [trial for trial, made in self.trials if made is None or made.time_s < since_s], wanted_objective()
+            [trial for trial, origin in self.trials if origin is None or origin.time_s < since_s], wanted_objective()
         )
 
     @property
@@ -102,19 +104,19 @@ class StoredDecision:
         """The time in nanoseconds of each usable config."""
         if self.winner is None:
             return {}
-        found = {str(self.winner.config): self.winner.median_ns}
-        return found | {str(one.config): one.time.median_ns for one in self.winner.runners_up}
+        medians = {str(self.winner.config): self.winner.median_ns}
+        return medians | {str(runner_up.config): runner_up.time.median_ns for runner_up in self.winner.runners_up}
 
     @cached_property
     def failed(self) -> tuple[Trial, ...]:
         """One failed trial of each config that cannot be used."""
-        found = {trial.config.order_key: trial for trial, _ in self.trials if trial.status is not Status.OK}
-        return tuple(trial for trial in found.values() if str(trial.config) not in self.medians)
+        failed_trials = {trial.config.order_key: trial for trial, _ in self.trials if trial.status is not Status.OK}
+        return tuple(trial for trial in failed_trials.values() if str(trial.config) not in self.medians)
 
     @property
     def row(self) -> DecisionRow:
         """The row of the study."""
-        study, winner, made, earlier = self.study, self.winner, self.origin, self.earlier_winner
+        study, winner, origin, earlier = self.study, self.winner, self.origin, self.earlier_winner
         kinds = [trial.status.value for trial in self.failed]
         return DecisionRow(
             store=self.store,
@@ -129,9 +131,9 @@ class StoredDecision:
             failures=", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)),
             compiler=study.compiler,
             driver=study.driver,
-            host="" if made is None else made.host,
-            decided="" if made is None else datetime.fromtimestamp(made.time_s, UTC).isoformat(),
-            silo="" if made is None else made.silo,
+            host="" if origin is None else origin.host,
+            decided="" if origin is None else datetime.fromtimestamp(origin.time_s, UTC).isoformat(),
+            silo="" if origin is None else origin.silo,
             before=str(earlier.config) if earlier is not None and self.has_changed else "",
             source=study.source,
             study=study.key,
@@ -173,8 +175,8 @@ def query(
     if frame not in ("auto", "rows", "pandas", "polars"):
         raise ValueError(f"frame is auto, rows, pandas or polars, not {frame!r}")
     moment = None if since is None else seconds_of(since)
-    found = decisions_in(stores, kernel=kernel, device=device, since_s=moment)
-    rows = [one.row for one in found if moment is None or one.has_changed]
+    decisions = decisions_in(stores, kernel=kernel, device=device, since_s=moment)
+    rows = [decision.row for decision in decisions if moment is None or decision.has_changed]
     rows.sort(key=lambda row: (row.kernel, row.device, row.sizes, row.decided))
     package = _package() if frame == "auto" else frame
     if package == "rows":
@@ -199,10 +201,10 @@ def seconds_of(moment: str | datetime | float) -> int:
     if isinstance(moment, int | float):
         return int(moment)
     try:
-        found = moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)
+        parsed = moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)
     except ValueError:
         raise ValueError(f"{moment!r} is not a date: write 2026-11-01, or 2026-11-01T12:00") from None
-    return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp())
+    return int((parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)).timestamp())
 
 
 def decisions_in(
@@ -226,11 +228,11 @@ def decisions_in(
 def _opened(stores: Sequence[str | Path]) -> Iterator[tuple[str, ListedRecords]]:
     if not stores:
         yield str(session().settings.store_folder), session().store.records
-    for one in stores:
-        if isinstance(one, str) and one.partition(":")[0].lower() in REMOTE_SCHEMES:
-            yield _remote(one)
+    for address in stores:
+        if isinstance(address, str) and address.partition(":")[0].lower() in REMOTE_SCHEMES:
+            yield _remote(address)
             continue
-        root = Path(one)
+        root = Path(address)
         if not (root / "records").is_dir():
             raise StoreError(
                 f"{root} is not the folder of a store: it has no records; name one, or an address of a remote store"

@@ -47,15 +47,15 @@ def kept_studies(path: Path, device: str | None = None, kernels: Sequence[str] |
         unknown = [name for name in kernels or () if name not in bundle.kernel_names]
         if unknown:
             raise SourceError(f"{path}: no kernel called {unknown[0]}; there are {', '.join(bundle.kernel_names)}")
-        found = [kept for name in kernels or bundle.kernel_names for kept in _of_bundle(bundle, name)]
-    return [kept for kept in found if model is None or kept.study.device == model]
+        studies = [kept_study for name in kernels or bundle.kernel_names for kept_study in _of_bundle(bundle, name)]
+    return [kept_study for kept_study in studies if model is None or kept_study.study.device == model]
 
 
 def studies_of_kernels(kernels: Sequence[Kernel], device: str | None = None) -> list[KeptStudy]:
     """Returns the studies in the store that :func:`kept_studies` finds for the kernels of a file."""
     model = None if device is None else device_named(device).model
-    found = [kept for kernel in kernels for kept in _of_kernel(kernel)]
-    return [kept for kept in found if model is None or kept.study.device == model]
+    studies = [kept_study for kernel in kernels for kept_study in _of_kernel(kernel)]
+    return [kept_study for kept_study in studies if model is None or kept_study.study.device == model]
 
 
 def case_values(path: Path, kernels: Sequence[str] | None = None) -> dict[str, list[dict[str, Value]]]:
@@ -71,11 +71,15 @@ def case_values(path: Path, kernels: Sequence[str] | None = None) -> dict[str, l
     else:
         with open_bundle(path) as bundle:
             recipes = {name: case_recipes(bundle, name) for name in kernels or bundle.kernel_names}
-    return {name: [_scalars(recipe) for recipe in found] for name, found in recipes.items()}
+    return {name: [_scalars(recipe) for recipe in case_list] for name, case_list in recipes.items()}
 
 
 def _scalars(recipe: CaseRecipe) -> dict[str, Value]:
-    return {name: one.value for name, one in recipe.arguments if isinstance(one, ScalarRecipe)}
+    return {
+        name: recipe_argument.value
+        for name, recipe_argument in recipe.arguments
+        if isinstance(recipe_argument, ScalarRecipe)
+    }
 
 
 def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
@@ -94,7 +98,7 @@ def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
         if trials:
             cases = owned[study.key]
             first = recipes[cases[0]] if cases else None
-            kept = KeptStudy(
+            kept_study = KeptStudy(
                 study,
                 trials,
                 tuple(recipes[number].label for number in cases),
@@ -102,14 +106,14 @@ def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
                 first.work if first else None,
                 _set_aside(study, trials),
             )
-            numbered_studies.append((cases[0] if cases else len(recipes), kept))
-    return [kept for _, kept in sorted(numbered_studies, key=lambda pair: pair[0])]
+            numbered_studies.append((cases[0] if cases else len(recipes), kept_study))
+    return [kept_study for _, kept_study in sorted(numbered_studies, key=lambda pair: pair[0])]
 
 
 def _set_aside(study: Study, trials: Sequence[Trial]) -> tuple[SpillingConfig, ...]:
     measured = {trial.config.order_key for trial in trials}
-    known = known_spills(study, session().store.records)
-    return tuple(one for one in known if one.config.order_key not in measured)
+    spills = known_spills(study, session().store.records)
+    return tuple(spilling for spilling in spills if spilling.config.order_key not in measured)
 
 
 def _recipes(kernel: Kernel) -> list[CaseRecipe]:
@@ -132,9 +136,9 @@ def _default(kernel: Kernel, study: Study, recipe: CaseRecipe | None) -> Config 
     constants = study.specialization.constant_values
     if kernel.rule is not None or any(name not in constants for name in kernel.open_blocks):
         return None
-    given = {**{name: value for name, value in constants.items() if name in kernel.config_names}, **options}
-    fitting = (config for config in kernel.space.configs() if same_values(given, config.as_dict()))
-    return next(fitting, Config.of({**kernel.space.default.as_dict(), **given}))
+    values = {**{name: value for name, value in constants.items() if name in kernel.config_names}, **options}
+    fitting = (config for config in kernel.space.configs() if same_values(values, config.as_dict()))
+    return next(fitting, Config.of({**kernel.space.default.as_dict(), **values}))
 
 
 def _of_bundle(bundle: Bundle, name: str) -> Iterator[KeptStudy]:
@@ -164,9 +168,9 @@ def _cases_of(studies: Sequence[Study], recipes: Sequence[CaseRecipe]) -> dict[s
             if _is_case_of(recipe, study):
                 places.setdefault((study.device, str(study.target)), []).append(study)
         for fitting in places.values():
-            most = max(len(study.specialization.facts) for study in fitting)
+            most_facts = max(len(study.specialization.facts) for study in fitting)
             for study in fitting:
-                if len(study.specialization.facts) == most:
+                if len(study.specialization.facts) == most_facts:
                     owned[study.key].append(number)
     return owned
 
@@ -178,9 +182,10 @@ def _is_case_of(recipe: CaseRecipe, study: Study) -> bool:
     values = _values_of(study.bucket_names, scalars)
     if values is None or bucket_of(values) != study.bucket:
         return False
-    said = {**scalars, **dict(recipe.config)}
+    values_by_name = {**scalars, **dict(recipe.config)}
     if any(
-        name in said and identity_of(said[name]) != identity_of(value) for name, value in study.specialization.constants
+        name in values_by_name and identity_of(values_by_name[name]) != identity_of(value)
+        for name, value in study.specialization.constants
     ):
         return False
     if not all(_holds(fact, scalars[name]) for name, fact in study.specialization.facts if name in scalars):

@@ -27,10 +27,10 @@ class NvmlCounter:
 
     def millijoules(self) -> int:
         """Returns the counter, which advances in steps of 20 to 100 milliseconds. Raises OSError if NVML fails now."""
-        found = ctypes.c_ulonglong()
-        if error := self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle, ctypes.byref(found)):
+        reading = ctypes.c_ulonglong()
+        if error := self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle, ctypes.byref(reading)):
             raise OSError(f"NVML reads no energy: {_message(self._library, error)}")
-        return found.value
+        return reading.value
 
 
 def energy_counter(bus_id: str) -> NvmlCounter | Rejected:

@@ -34,7 +34,7 @@ def version_of_system(macos: str) -> str | None:
     """
     first = macos.partition(".")[0]
     number = int(first) if first.isdigit() else 0
-    return next((version for known, version in reversed(_OF_SYSTEM.items()) if number >= known), None)
+    return next((version for minimum, version in reversed(_OF_SYSTEM.items()) if number >= minimum), None)
 
 
 def runs_version(built: Target, here: Target) -> Decision:
@@ -56,10 +56,10 @@ _LIBRARIES = {"torch": "torch", "mlx": "mlx.core"}
 
 def _present() -> Mapping[str, Any]:
     """Returns the imported libraries that see a GPU. Without one, a program cannot have arrays in Metal's memory."""
-    found = {package: sys.modules.get(module) for package, module in _LIBRARIES.items()}
+    loaded = {package: sys.modules.get(module) for package, module in _LIBRARIES.items()}
     return {
         package: module
-        for package, module in found.items()
+        for package, module in loaded.items()
         if module is not None and devices_through(package).count(module, "mps")
     }
 
@@ -155,7 +155,7 @@ def devices() -> Sequence[MetalDevice]:
             "neither torch nor MLX is imported and sees a GPU of Apple's: these launch Metal kernels, with their arrays"
         )
     package, module = next(iter(libraries.items()))
-    found = devices_through(package).describe(module, "mps", 0)
-    memory = int(found.facts.get("memory_bytes") or 0)
-    model = DeviceModel(DRIVER.vendor, found.model, version, found.sm_count or 1, memory)
+    described = devices_through(package).describe(module, "mps", 0)
+    memory = int(described.facts.get("memory_bytes") or 0)
+    model = DeviceModel(DRIVER.vendor, described.model, version, described.sm_count or 1, memory)
     return (MetalDevice(model, Target("metal", version), f"macOS {platform.mac_ver()[0]}"),)

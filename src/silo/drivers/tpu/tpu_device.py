@@ -73,8 +73,8 @@ class TpuDevice:
 
     def free_memory(self) -> int | None:
         """Returns the free bytes as jax counts them; None if jax does not count."""
-        found: Mapping[str, Any] = _local(import_module("jax"))[self.index].memory_stats() or {}
-        limit, used = found.get("bytes_limit"), found.get("bytes_in_use")
+        stats: Mapping[str, Any] = _local(import_module("jax"))[self.index].memory_stats() or {}
+        limit, used = stats.get("bytes_limit"), stats.get("bytes_in_use")
         return None if limit is None or used is None else int(limit) - int(used)
 
     def timer(self) -> TpuTimer:
@@ -102,10 +102,12 @@ def devices() -> Sequence[TpuDevice]:
         raise DeviceError(f"TPUs are driven by jax with libtpu; {missing[0]} is not installed: pip install 'jax[tpu]'")
     jax = import_module("jax")
     try:
-        found = _local(jax)
+        local_devices = _local(jax)
     except RuntimeError as error:  # jax raises this if it lacks the backend
         raise DeviceError(f"jax {jax.__version__} sees no TPU: {error}") from error
-    return tuple(described(one, index, str(jax.__version__)) for index, one in enumerate(found))
+    return tuple(
+        described(local_device, index, str(jax.__version__)) for index, local_device in enumerate(local_devices)
+    )
 
 
 def described(device: Any, index: int, version: str) -> TpuDevice:  # noqa: ANN401  # jax's

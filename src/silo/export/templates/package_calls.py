@@ -56,8 +56,8 @@ def _returns_nothing(*_arguments: object, **_options: object) -> None:
 
 def _class_of(module: str, name: str) -> Any:  # noqa: ANN401  # of a package that may be missing
     """Returns a class of a module that is already imported, or () if the module is not imported."""
-    found = sys.modules.get(module)
-    return () if found is None else getattr(found, name)
+    imported = sys.modules.get(module)
+    return () if imported is None else getattr(imported, name)
 
 
 class Kernel:
@@ -88,10 +88,10 @@ class Kernel:
         if self._has_operator and isinstance(arguments[self._tensor], _class_of("torch", "Tensor")):
             if self._operator is None:
                 self._operator = getattr(self._library.operators(), self._name).default
-            named: dict[str, Any] = {name: block for name, (_, block) in blocks.items() if block is not None}
+            block_values: dict[str, Any] = {name: block for name, (_, block) in blocks.items() if block is not None}
             if grid is not None:
-                named["grid"] = (grid,) if isinstance(grid, int) else grid
-            self._operator(*arguments, **named)
+                block_values["grid"] = (grid,) if isinstance(grid, int) else grid
+            self._operator(*arguments, **block_values)
             return
         array = _class_of("numpy", "ndarray")
         for at in self._written:  # tvm-ffi does not pass on that an array is read-only

@@ -74,9 +74,9 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
             "torch would not call Silo when it is imported: the installed kernel-silo has no entry point "
             f"{_ENTRY[0]!r}; install it again (pip install --force-reinstall kernel-silo, or pip install -e .)"
         )
-    found = installed_version()  # None if this environment lacks torch; the program may still have one
-    if found is not None and release_of(found) < _LEAST_TORCH:
-        raise ToolchainError(f"--on cpu needs torch {'.'.join(map(str, _LEAST_TORCH))} or newer, not {found}")
+    torch_version = installed_version()  # None if this environment lacks torch; the program may still have one
+    if torch_version is not None and release_of(torch_version) < _LEAST_TORCH:
+        raise ToolchainError(f"--on cpu needs torch {'.'.join(map(str, _LEAST_TORCH))} or newer, not {torch_version}")
     changes = {"SILO_ON": "cpu", "SILO_TRITON": "cpu", "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
     if pretend is not None:
         changes["SILO_PRETEND"] = pretend
@@ -92,7 +92,7 @@ def has_gpus() -> bool:
     from silo.core.device import drivers  # noqa: PLC0415
     from silo.machine.device_plugins import devices_of_kind  # noqa: PLC0415
 
-    return any(devices_of_kind(one.kind) for one in drivers() if one.torch_build)
+    return any(devices_of_kind(driver.kind) for driver in drivers() if driver.torch_build)
 
 
 def _require_triton() -> None:
@@ -187,10 +187,10 @@ def _kept(torch: Any, compiler: CCompiler) -> Compiled:  # noqa: ANN401
     abi = torch.compiled_with_cxx11_abi()
     key = guard_job(str(torch.__version__), compiler.version, abi)
     artifacts = session().store.artifacts
-    if (found := artifacts.compiled(key)) is not None:
-        return found
-    made = build(_SOURCE, _flags(str(Path(torch.__file__).parent), abi), compiler, "c++")
-    compiled = Compiled(_LAUNCH, CompiledBlob("so", made.data), log=made.log)
+    if (cached := artifacts.compiled(key)) is not None:
+        return cached
+    built = build(_SOURCE, _flags(str(Path(torch.__file__).parent), abi), compiler, "c++")
+    compiled = Compiled(_LAUNCH, CompiledBlob("so", built.data), log=built.log)
     artifacts.put_compiled(key, compiled)
     return compiled
 

@@ -280,8 +280,8 @@ class Placement:
 
     def _kept(self, result: Any, *operands: Any) -> Any:  # noqa: ANN401
         """Returns ``result``, marked as being on the host if all tensors among ``operands`` are."""
-        for one in operands:
-            if isinstance(one, self._torch.Tensor) and not self.is_on_host(one):
+        for operand in operands:
+            if isinstance(operand, self._torch.Tensor) and not self.is_on_host(operand):
                 return result
         return self.mark(result, HOST, again=False)
 
@@ -308,8 +308,12 @@ class Placement:
             if pinned:
                 return self._marked(result, PINNED, kwargs)
             if device is None and default is None:
-                place = self.place_of(args[0]) if args else None
-                return result if place is None else self._marked(result, HOST if place == PINNED else place, kwargs)
+                location = self.place_of(args[0]) if args else None
+                return (
+                    result
+                    if location is None
+                    else self._marked(result, HOST if location == PINNED else location, kwargs)
+                )
             return self._marked(result, HOST, kwargs, again=False)
 
         return named_as(made, function)
@@ -466,9 +470,9 @@ class _Refused(type):
 
 
 def _refusing(name: str, reason: str) -> type:
-    made = _Refused(name.rpartition(".")[2], (), {"__module__": name.rpartition(".")[0]})
-    made.reason = _reason(name, reason)
-    return made
+    refused_class = _Refused(name.rpartition(".")[2], (), {"__module__": name.rpartition(".")[0]})
+    refused_class.reason = _reason(name, reason)
+    return refused_class
 
 
 def refuse_what_needs_cuda(torch: Any) -> None:  # noqa: ANN401
@@ -505,9 +509,11 @@ def connect(module: Any) -> None:  # noqa: ANN401
         def called(name: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             sources = args[0] if args else kwargs.get("sources", ())
             listed = [sources] if isinstance(sources, str) else list(sources or ())
-            in_cuda = function.__name__ == "load" and any(str(one).endswith((".cu", ".cuh")) for one in listed)
-            given = kwargs.get("cuda_sources", args[1] if function.__name__ == "load_inline" and args[1:] else None)
-            if in_cuda or given or kwargs.get("with_cuda"):
+            in_cuda = function.__name__ == "load" and any(str(source).endswith((".cu", ".cuh")) for source in listed)
+            cuda_sources = kwargs.get(
+                "cuda_sources", args[1] if function.__name__ == "load_inline" and args[1:] else None
+            )
+            if in_cuda or cuda_sources or kwargs.get("with_cuda"):
                 raise DeviceError(_reason(f"the CUDA extension {name!r}", _EXTENSIONS))
             return function(name, *args, **kwargs)
 

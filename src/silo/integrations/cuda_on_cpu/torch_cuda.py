@@ -134,8 +134,8 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
 
     def free_and_all(device: Any = None) -> tuple[int, int]:  # noqa: ANN401
         index_of(device)
-        here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-        return min(here, properties.total_memory), properties.total_memory
+        available_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+        return min(available_bytes, properties.total_memory), properties.total_memory
 
     def statistics(device: Any = None) -> collections.defaultdict[str, int]:  # noqa: ANN401
         index_of(device)
@@ -386,8 +386,8 @@ class Stream:
         """Accepts the arguments of ``torch.cuda.Stream`` and of ``torch.Stream``."""
         self.device_index = index_of(device)
         self.priority = priority
-        given = kwargs.get("stream_id", kwargs.get("stream_ptr"))
-        self.stream_id: int = next(_numbers) if given is None else int(given)
+        stream_handle = kwargs.get("stream_id", kwargs.get("stream_ptr"))
+        self.stream_id: int = next(_numbers) if stream_handle is None else int(stream_handle)
 
     @property
     def cuda_stream(self) -> int:

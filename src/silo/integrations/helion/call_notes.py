@@ -45,21 +45,23 @@ class NotedCall:
         """
         kernel = silo_kernel(self.kernel, self.arguments, self.grid, self.block)
         names = kernel.kernel.source.signature.names[: len(self.arguments)]
-        arrays = {name: one for name, one in zip(names, self.arguments, strict=True) if hasattr(one, "shape")}
-        wanted = dict(expected or {})
-        for name in wanted:
+        arrays = {
+            name: argument for name, argument in zip(names, self.arguments, strict=True) if hasattr(argument, "shape")
+        }
+        expectations = dict(expected or {})
+        for name in expectations:
             if name not in arrays:
                 raise CaseError(f"{name_of(self.kernel)} has no array {name!r}: {', '.join(arrays)}")
 
         def noted(make: Any) -> Case:  # noqa: ANN401
-            handles = {name: _made_like(make, array, written=name in wanted) for name, array in arrays.items()}
+            handles = {name: _made_like(make, array, written=name in expectations) for name, array in arrays.items()}
 
             def results(compute: Callable[..., object]) -> Callable[[], object]:
                 return lambda: compute(**{name: handle.host for name, handle in handles.items()})
 
             return Case(
-                args=tuple(handles.get(name, one) for name, one in zip(names, self.arguments, strict=True)),
-                expected={name: results(compute) for name, compute in wanted.items()},
+                args=tuple(handles.get(name, argument) for name, argument in zip(names, self.arguments, strict=True)),
+                expected={name: results(compute) for name, compute in expectations.items()},
                 rtol=rtol,
                 atol=atol,
                 grid=self.grid,

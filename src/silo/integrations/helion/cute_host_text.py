@@ -113,7 +113,9 @@ class _Fields:
     def names(self, count: int) -> tuple[str, ...]:
         value = self.left.pop("kernel_args", ())
         elements = tuple(cast("Sequence[object]", value)) if isinstance(value, list | tuple) else ()
-        if len(elements) != count or not all(isinstance(one, str) and one.isidentifier() for one in elements):
+        if len(elements) != count or not all(
+            isinstance(element, str) and element.isidentifier() for element in elements
+        ):
             raise UnsupportedError(
                 f"{self.kernel}: kernel_args of its plan {self.kind} are {value!r}, not {count} names"
             )
@@ -240,9 +242,9 @@ def host_lines(plan: MatmulDescription, names: Sequence[str], shapes: Mapping[in
             f"cute.slice_(right_tiles, (None, None, None, 0)), {operands.tile}, mma, across.shape)"
         ),
     ]
-    for place in (operands.left, operands.right, *([plan.store.result] if plan.store else [])):
-        if len(shapes.get(place, ())) != 2:
-            raise UnsupportedError(f"{names[place]} of a matmul has {len(shapes.get(place, ()))} axes, not 2")
+    for operand in (operands.left, operands.right, *([plan.store.result] if plan.store else [])):
+        if len(shapes.get(operand, ())) != 2:
+            raise UnsupportedError(f"{names[operand]} of a matmul has {len(shapes.get(operand, ()))} axes, not 2")
     if plan.store is not None:
         atom, tensor = plan.store.names
         result, tile, dtype = names[plan.store.result], plan.store.tile, plan.store.dtype
@@ -301,20 +303,24 @@ def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMar
     Raises:
         UnsupportedError: a plan that Silo does not serve.
     """
-    names = [one.name for one in parameters]
+    names = [parameter.name for parameter in parameters]
     parameter_names = list(names)
     lines: list[str] = []
     cluster, pdl = marks.cluster, marks.pdl
     if marks.plans:
         plan = read_plans(kernel, marks.plans, len(names))
-        shapes = {place: (0,) * one.rank for place, one in enumerate(parameters) if one.rank is not None}
+        shapes = {
+            position: (0,) * parameter.rank
+            for position, parameter in enumerate(parameters)
+            if parameter.rank is not None
+        }
         lines += host_lines(plan, names, shapes)
         parameter_names += [*plan.operands.names, *(plan.store.names if plan.store else ())]
         pdl = pdl or plan.operands.pdl
         if cluster is None and plan.operands.cluster != (1, 1, 1):
             cluster = plan.operands.cluster
     launch_arguments = [f"grid={grid}", f"block={block}"]
-    if any(one.name == STREAM for one in parameters):
+    if any(parameter.name == STREAM for parameter in parameters):
         launch_arguments.append(f"stream={STREAM}")
         parameter_names.remove(STREAM)
     if cluster is not None:
@@ -330,7 +336,7 @@ def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMar
     if carveout is not None:
         launch_arguments.append(f"preferred_smem_carveout={carveout}")
     lines.append(f"device_function({', '.join(parameter_names)}).launch({', '.join(launch_arguments)})")
-    head = ", ".join(f"{one.name}: {one.annotation}" for one in parameters)
+    head = ", ".join(f"{parameter.name}: {parameter.annotation}" for parameter in parameters)
     return "".join(["@cute.jit\n", f"def {kernel}({head}):\n", *(f"    {line}\n" for line in lines)])
 
 
@@ -354,7 +360,7 @@ def host_function(kernel: object, text: str, parameters: Sequence[HostParameter]
     space["CUstream"] = dsl_module("cuda.bindings.driver").CUstream
     space["device_function"] = kernel
     with FRONT_END:
-        annotations = {one.name: _annotation(one.annotation, space) for one in parameters}
+        annotations = {parameter.name: _annotation(parameter.annotation, space) for parameter in parameters}
         return function_of_text(file, text, name, annotations, space)
 
 

@@ -75,9 +75,13 @@ class KernelsOfHelion:
                 empty = empty or 0 in shape
         key = (id(kernel), block, empty, *types)
         marks_text = marks_said(kernel)
-        found = self._made.get(key)
-        if found is not None and found.said == marks_text and (not found.own or found.own == _own(arguments, grid)):
-            return found.made
+        cached_kernel = self._made.get(key)
+        if (
+            cached_kernel is not None
+            and cached_kernel.said == marks_text
+            and (not cached_kernel.own or cached_kernel.own == _own(arguments, grid))
+        ):
+            return cached_kernel.made
         marks = launch_marks(kernel)
         new_kernel = silo_kernel(kernel, arguments, grid, block, dynamic=empty)
         with self._lock:
@@ -126,9 +130,9 @@ def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[st
         parameter_names = ", ".join(parameters) or "no parameters"
         raise ArgumentError(f"{name_of(kernel)}: {len(arguments)} arguments, and the kernel has {parameter_names}")
     types: dict[str, Value] = {}
-    for place, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
+    for position, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
         if hasattr(argument, "shape"):
-            types[name] = f"*{_element(kernel, place, argument)}"
+            types[name] = f"*{_element(kernel, position, argument)}"
         elif _is_constexpr(parameters[name].annotation):
             types[name] = _CONSTANT
         else:

@@ -46,7 +46,7 @@ def axes(word: str, value: object) -> Axes:
         raise GridError(
             f"the {word} of a launch is a tuple of one to three integers, not {describe(cast('object', value))}"
         )
-    numbers = tuple(int(one) for one in cast("tuple[int, ...]", value))
+    numbers = tuple(int(number) for number in cast("tuple[int, ...]", value))
     return cast("Axes", ((*numbers, 1, 1, 1))[:3])
 
 
@@ -107,8 +107,10 @@ def launch_marks(kernel: object) -> LaunchMarks:
     }
     cluster: Any = attributes.pop("cluster", None)
     if cluster is not None:
-        whole = isinstance(cluster, tuple) and [type(one) for one in cast("tuple[object, ...]", cluster)] == [int] * 3
-        if not whole or min(cast("Axes", cluster)) < 1:
+        is_triple = (
+            isinstance(cluster, tuple) and [type(axis) for axis in cast("tuple[object, ...]", cluster)] == [int] * 3
+        )
+        if not is_triple or min(cast("Axes", cluster)) < 1:
             raise UnsupportedError(f"{name_of(kernel)}: a cluster is three positive integers, not {cluster!r}")
     for name in ("min_blocks", "carveout"):
         value = attributes.get(name)
@@ -134,7 +136,8 @@ def plain_arguments(kernel: object, arguments: Sequence[object]) -> tuple[object
         ArgumentError: an argument is neither an array nor a number.
     """
     return tuple(
-        one if type(one) in (int, float, bool) else _plain(kernel, place, one) for place, one in enumerate(arguments)
+        argument if type(argument) in (int, float, bool) else _plain(kernel, position, argument)
+        for position, argument in enumerate(arguments)
     )
 
 

@@ -60,19 +60,23 @@ def default_metal_launcher(
     blocks, threads = axes("grid", grid), axes("block", _block_dims)
     if min(blocks) <= 0:
         return
-    tensors = [one if len(one.shape) else one.reshape(1) for one in cast("Any", args) if hasattr(one, "shape")]
+    tensors = [
+        argument if len(argument.shape) else argument.reshape(1)
+        for argument in cast("Any", args)
+        if hasattr(argument, "shape")
+    ]
     _serving(metal_kernel, args, threads)[blocks](*tensors)
 
 
 def _serving(kernel: object, args: tuple[object, ...], block: Axes) -> Any:  # noqa: ANN401  # silo.metal's result
     types: list[tuple[object, object]] = [
-        (one.dtype, len(one.shape)) if hasattr(one, "shape") else (type(one), one)
-        for one in cast("tuple[Any, ...]", args)
+        (argument.dtype, len(argument.shape)) if hasattr(argument, "shape") else (type(argument), argument)
+        for argument in cast("tuple[Any, ...]", args)
     ]
     key = (id(kernel), block, *types)
-    found = _made.get(key)
-    if found is not None:
-        return found.made
+    cached_kernel = _made.get(key)
+    if cached_kernel is not None:
+        return cached_kernel.made
     text, name = generated_text(kernel, args, block)
     silo_kernel = maker("metal")(text, kernel=name, group_size=block)
     with _lock:
@@ -100,13 +104,13 @@ def _texts() -> Generator[None]:
     import torch.mps  # noqa: PLC0415
 
     native: Any = torch._C  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # Helion reads the GPU's name here
-    compile_shader, named = torch.mps.compile_shader, hasattr(native, _NAMED)
+    compile_shader, had_named = torch.mps.compile_shader, hasattr(native, _NAMED)
     torch.mps.compile_shader = lambda source: source  # pyright: ignore[reportAttributeAccessIssue]
-    if not named:
+    if not had_named:
         setattr(native, _NAMED, lambda: "")
     try:
         yield
     finally:
         torch.mps.compile_shader = compile_shader
-        if not named:
+        if not had_named:
             delattr(native, _NAMED)

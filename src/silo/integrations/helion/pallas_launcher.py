@@ -85,15 +85,15 @@ def default_pallas_launcher(
     del _pallas_interpret, _scratch_shape_sources, _matmul_dot_general, _use_low_level_scheduler
     name = name_of(pallas_kernel)
     _refuse_options(name, options)
-    for place, one in enumerate(args):
-        if str(getattr(one, "dtype", "")).endswith(_WIDE):
+    for position, argument in enumerate(args):
+        if str(getattr(argument, "dtype", "")).endswith(_WIDE):
             raise ArgumentError(
-                f"{name}: argument {place} is a tensor of {cast('Any', one).dtype}, and jax has no 64-bit arrays as it "
-                "is set here: cast it to a dtype of 32 bits"
+                f"{name}: argument {position} is a tensor of {cast('Any', argument).dtype}, and jax has no 64-bit "
+                "arrays as it is set here: cast it to a dtype of 32 bits"
             )
     outputs = list(_output_indices or ())
     inplace = outputs if _inplace_indices is None else list(_inplace_indices)
-    made_here = [place for place in outputs if place not in inplace]
+    made_here = [output for output in outputs if output not in inplace]
     specs = specs_of(
         args,
         outputs=outputs,
@@ -103,16 +103,16 @@ def default_pallas_launcher(
         in_hbm=_hbm_arg_indices or (),
         pads=_ds_pad_dims or (),
     )
-    scratch = tuple(_scratch(one) for one in _scratch_shapes or ())
+    scratch = tuple(_scratch(scratch_shape) for scratch_shape in _scratch_shapes or ())
     programs = tuple(grid) or (1,)
-    given = [None if place in made_here else _plain(one) for place, one in enumerate(args)]
+    plain_values = [None if position in made_here else _plain(argument) for position, argument in enumerate(args)]
     kernel = _serving(pallas_kernel, programs, args, specs, scratch, in_hbm=bool(_hbm_arg_indices))
-    results = kernel(*given)
+    results = kernel(*plain_values)
     if not made_here:
         return None
     several = cast("tuple[object, ...]", results if isinstance(results, tuple) else (results,))
-    found = [_tensor(one) for one in several]
-    return found[0] if len(found) == 1 else tuple(found)
+    tensors = [_tensor(result) for result in several]
+    return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
 
 def specs_of(
@@ -131,25 +131,25 @@ def specs_of(
     """
     specs: list[ArgSpec | str] = []
     tensors = 0
-    for position, one in enumerate(args):
-        if not hasattr(one, "shape"):
+    for position, item in enumerate(args):
+        if not hasattr(item, "shape"):
             specs.append("constexpr")
             continue
         spec = blocks[tensors] if blocks else None
-        shape = tuple(int(size) for size in one.shape)
+        shape = tuple(int(size) for size in item.shape)
         written = position in outputs
         role = "in" if not written else "inout" if position in inplace else "out"
         own_pads = tuple((axis, multiple, more) for other, axis, multiple, more in pads if other == position)
-        whole = spec is None or position in in_hbm
+        is_whole = spec is None or position in in_hbm
         padded = _padded(shape, own_pads)
         specs.append(
             ArgSpec(
-                block=None if whole or spec is None else _block(spec[0], padded),
-                dims=() if whole or spec is None else tuple(_dim(one) for one in spec[1]),
+                block=None if is_whole or spec is None else _block(spec[0], padded),
+                dims=() if is_whole or spec is None else tuple(_dim(item) for item in spec[1]),
                 space="hbm" if position in in_hbm else "smem" if tensors in scalars else "vmem",
                 role=role,
                 pad=own_pads,
-                dtype=str(one.dtype).removeprefix("torch.") if role == "out" else None,
+                dtype=str(item.dtype).removeprefix("torch.") if role == "out" else None,
                 shape=shape if role == "out" else None,
             )
         )
@@ -167,7 +167,8 @@ def _padded(shape: tuple[int, ...], pads: Sequence[tuple[int, int, int]]) -> tup
 def _block(block: Sequence[int | None], shape: tuple[int, ...]) -> tuple[int | None, ...]:
     """Replaces extents of a block that are at least as long as the array's axis by None; empty axes become 1."""
     return tuple(
-        None if one is None or one >= size else max(int(one), 1) for one, size in zip(block, shape, strict=True)
+        None if extent is None or extent >= size else max(int(extent), 1)
+        for extent, size in zip(block, shape, strict=True)
     )
 
 
@@ -206,14 +207,14 @@ def _serving(
 ) -> Any:  # noqa: ANN401  # the type that silo.pallas returns
     # 1 and True are equal as keys of a dict but make two kernels, so the key has their identities.
     constants = tuple(
-        (cast("object", type(one)), identity_of(one))
-        for one, spec in zip(args, specs, strict=True)
+        (cast("object", type(argument)), identity_of(argument))
+        for argument, spec in zip(args, specs, strict=True)
         if spec == "constexpr"
     )
     key = (id(kernel), grid, repr(specs), scratch, constants)
-    found = _made.get(key)
-    if found is not None:
-        return found.made
+    cached_kernel = _made.get(key)
+    if cached_kernel is not None:
+        return cached_kernel.made
     silo_kernel = maker("pallas")(
         kernel,
         args=specs,

@@ -180,9 +180,9 @@ def _compile_options(kernel: object, options: Mapping[str, object]) -> dict[str,
 
 
 def _serving(kernel: object) -> Any:  # noqa: ANN401  # the type that silo.kernel returns
-    found = _made.get(id(kernel))
-    if found is not None:
-        return found[1]
+    cached_kernel = _made.get(id(kernel))
+    if cached_kernel is not None:
+        return cached_kernel[1]
     silo_kernel = make_kernel(kernel)
     with _lock:
         _made[id(kernel)] = (kernel, silo_kernel)

@@ -64,18 +64,18 @@ class GeneratedKernel:
 
         Then a block covers many rows and few elements of each.
         """
-        found = rows_are_neighbours(self.source)
-        if found is not None:
-            return found
+        are_neighbours = rows_are_neighbours(self.source)
+        if are_neighbours is not None:
+            return are_neighbours
         scores: Mapping[str, float] = self.meta.get("tiling_scores") or {}
         return scores.get("x", 0) > scores.get("r0_", 0)
 
     @property
     def period(self) -> int:
         """The smallest number of adjacent rows that share an outer index, if it is a power of two; else 0."""
-        found = [int(number) for number in _PERIOD.findall(self.source)]
-        least = min((one for one in found if one >= _LINE), default=0)
-        return 0 if least & (least - 1) else least
+        periods = [int(number) for number in _PERIOD.findall(self.source)]
+        smallest = min((period for period in periods if period >= _LINE), default=0)
+        return 0 if smallest & (smallest - 1) else smallest
 
 
 # Inductor writes an address as a sum of terms. Earlier lines give names to the index of a row and of an element in it.
@@ -122,7 +122,7 @@ def blocks_for(kernel: GeneratedKernel) -> tuple[Mapping[str, int], ...]:
     choose = _KINDS.get(kernel.kind)
     if choose is None or not kernel.given or kernel.meta.get("tma_min_block_sizes") or kernel.meta.get("RSPLIT_SIZE"):
         return ()
-    return tuple(one for one in choose(kernel) if _keeps(kernel, one))
+    return tuple(blocks for blocks in choose(kernel) if _keeps(kernel, blocks))
 
 
 def _keeps(kernel: GeneratedKernel, blocks: Mapping[str, int]) -> bool:
@@ -154,8 +154,8 @@ def _reduction(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
     x, row = kernel.sizes["x"], kernel.sizes["r0_"]
     outer = "XBLOCK" in kernel.blocks and kernel.is_outer
     rows = min(_ROWS, x, kernel.period or _ROWS)
-    made = {"XBLOCK": rows, "R0_BLOCK": 1} if outer else {"XBLOCK": 1, "R0_BLOCK": min(_PIECE, row)}
-    return [{name: made[name] for name in kernel.blocks}]
+    first_blocks = {"XBLOCK": rows, "R0_BLOCK": 1} if outer else {"XBLOCK": 1, "R0_BLOCK": min(_PIECE, row)}
+    return [{name: first_blocks[name] for name in kernel.blocks}]
 
 
 def _persistent(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
@@ -192,7 +192,7 @@ def chosen_configs(heuristics: Any, plain: Callable[..., Any]) -> Callable[..., 
             return plain(size_hints, configs, triton_meta, heuristic_type, filename, inductor_meta, *rest, **named)
 
         def decorated(function: Any) -> Any:  # noqa: ANN401
-            known = GeneratedKernel(
+            generated = GeneratedKernel(
                 heuristic_type.name,
                 dict(size_hints),
                 tuple(dict(config.kwargs) for config in configs),
@@ -201,12 +201,12 @@ def chosen_configs(heuristics: Any, plain: Callable[..., Any]) -> Callable[..., 
             )
             warps, stages = configs[0].num_warps, configs[0].num_stages
             chosen = [
-                heuristics.Config(dict(blocks), num_warps=warps, num_stages=stages) for blocks in blocks_for(known)
+                heuristics.Config(dict(blocks), num_warps=warps, num_stages=stages) for blocks in blocks_for(generated)
             ]
-            made = plain(
+            plain_result = plain(
                 size_hints, chosen or configs, triton_meta, heuristic_type, filename, inductor_meta, *rest, **named
             )
-            return made(function)
+            return plain_result(function)
 
         return decorated
 
@@ -313,7 +313,7 @@ def without_sorting(plain: Any) -> Any:  # noqa: ANN401  # a class method
         features = plain.__func__(cls, device)
         if getattr(device, "type", None) != "cpu":
             return features
-        return type(features)(one for one in features if one.name != "SORT")
+        return type(features)(feature for feature in features if feature.name != "SORT")
 
     return classmethod(get_backend_features)
 
@@ -383,13 +383,13 @@ def served_launcher(heuristics: Any, plain: Callable[[Any], Any]) -> Callable[[A
         if self.compile_meta.get("device_type") != "cpu":
             return plain(self)
         heuristics.triton_helpers.set_driver_to_cpu()  # a kernel for a GPU may have set Triton's driver since
-        made = plain(self)  # torch's launcher, from which the attributes are copied
+        launcher = plain(self)  # torch's launcher, from which the attributes are copied
         try:
             ours = _generated(heuristics, self, _native_launcher(self.kernel))
         except SiloError as error:
             _tell(str(self.inductor_meta.get("kernel_name", "a kernel")), str(error))
-            return made
-        members: dict[str, Any] = made.__dict__
+            return launcher
+        members: dict[str, Any] = launcher.__dict__
         for name, value in members.items():
             setattr(ours, name, value)
         return ours
@@ -421,7 +421,9 @@ def _generated(heuristics: Any, result: Any, native: Launcher) -> Any:  # noqa: 
     call_args, def_args, _ = result._get_arg_lists(function.arg_names, heuristics.get_constexprs(function))  # noqa: SLF001
     types = result.kernel.src.signature
     passed = [
-        given for name, given in zip(function.arg_names, call_args, strict=True) if types.get(name) != "constexpr"
+        call_argument
+        for name, call_argument in zip(function.arg_names, call_args, strict=True)
+        if types.get(name) != "constexpr"
     ]
 
     def runner(x: int, y: int, z: int, *arguments: object) -> None:
@@ -433,5 +435,5 @@ def _generated(heuristics: Any, result: Any, native: Launcher) -> Any:  # noqa: 
 
 
 def _tell(kernel: str, reason: str) -> None:
-    told = f"{kernel} is launched by Triton's launcher, at its cost (about a microsecond): {reason}"
-    _notices.once(told, told)
+    message = f"{kernel} is launched by Triton's launcher, at its cost (about a microsecond): {reason}"
+    _notices.once(message, message)

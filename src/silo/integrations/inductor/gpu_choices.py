@@ -55,51 +55,51 @@ class ChoiceDecisions:
 
         The times come from a decision if there is one, else from torch's measurement.
         """
-        labels = {_label(one): one for one in choices}
+        labels = {_label(choice): choice for choice in choices}
         if len(choices) < 2 or len(labels) != len(choices) or not all(map(_is_cuda, choices)):
             return plain()
         mode = settings().tune
-        whole = mode not in ("off", "cached", "frozen") and not is_frozen()
+        may_measure = mode not in ("off", "cached", "frozen") and not is_frozen()
 
         def usable(kept: KeptDecision) -> bool:
-            return _times_of(kept, labels, whole=whole) is not None
+            return _times_of(kept, labels, whole=may_measure) is not None
 
         try:
             question = self._question(operator, inputs, hint)
             slot = question.wanted.slot
-            seen = self._labels.setdefault(slot, {})
-            seen.update(dict.fromkeys(labels))
+            slot_labels = self._labels.setdefault(slot, {})
+            slot_labels.update(dict.fromkeys(labels))
             if slot in self._used and self._used[slot].as_dict()["choice"] in labels:
-                kept = KeptDecision(replace(question.wanted, config=self._used[slot]), (), 0)
+                decision = KeptDecision(replace(question.wanted, config=self._used[slot]), (), 0)
             else:
-                kept = self._decisions.known(question, usable)
+                decision = self._decisions.known(question, usable)
         except FrozenError:
             raise
         except (SiloError, OSError) as error:
             left_to_torch(operator, str(error))
             return plain()
-        if kept is not None:
-            return self._use(question, kept.winner.config, labels)
+        if decision is not None:
+            return self._use(question, decision.winner.config, labels)
         if benchmark is None:
             return plain()
-        if not whole:
+        if not may_measure:
             first = self._decisions.unmeasured(question, [Config.of(choice=label) for label in labels], _only_choice)
             if first is not None:
                 return _choice_times(first, labels)
-        found: list[dict[Any, float]] = []
+        timings: list[dict[Any, float]] = []
 
         def measure() -> Measured:
-            found[:] = [plain()]
+            timings[:] = [plain()]
             # A choice that did not compile is not among those that torch measures, and would else look like a new one.
-            times = dict.fromkeys(seen, math.inf)
-            times.update({label: float(found[0].get(one, math.inf)) for label, one in labels.items()})
+            times = dict.fromkeys(slot_labels, math.inf)
+            times.update({label: float(timings[0].get(choice, math.inf)) for label, choice in labels.items()})
             trials = tuple((Config.of(choice=label), time_ms) for label, time_ms in times.items())
             return Measured(_chosen_of(times), trials)
 
         config = self._decisions.decide(question, usable, measure)
         if config.as_dict()["choice"] in labels:
             return self._use(question, config, labels)
-        return found[0] if found else plain()  # another process decided, for a choice that did not compile here
+        return timings[0] if timings else plain()  # another process decided, for a choice that did not compile here
 
     def _use(self, question: Question, config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:
         """The times of a decision, which holds in this process from now on: each graph gets the same."""
@@ -167,8 +167,8 @@ class ChoiceDecisions:
         used = self._used.get(question.wanted.slot)
         if used is not None:
             return used
-        kept = self._decisions.known(question, _is_time)
-        return None if kept is None else kept.winner.config
+        decision = self._decisions.known(question, _is_time)
+        return None if decision is None else decision.winner.config
 
 
 # The number of spilled registers up to which torch measures code that it tries out.
@@ -194,8 +194,8 @@ def _fused(time_ms: float) -> Measured:
 
 
 def _fused_ms(config: Config) -> float:
-    found = int(cast("int", config.as_dict()["nanoseconds"]))
-    return math.inf if found < 0 else found / 1e6
+    nanoseconds = int(cast("int", config.as_dict()["nanoseconds"]))
+    return math.inf if nanoseconds < 0 else nanoseconds / 1e6
 
 
 def _label(choice: Any) -> str:  # noqa: ANN401
@@ -259,10 +259,10 @@ def _choice_times(config: Config, labels: Mapping[str, Any]) -> dict[Any, float]
     """
     chosen = config.as_dict()
     winner = str(chosen["choice"])
-    pairs = [one.partition("=") for one in str(chosen.get("times", "")).split()]
+    pairs = [pair.partition("=") for pair in str(chosen.get("times", "")).split()]
     times = {short: float(time_ms) for short, _, time_ms in pairs}
-    known = times.get(_short(winner), math.inf)
-    winner_ms = 1.0 if math.isinf(known) else known
+    winner_time = times.get(_short(winner), math.inf)
+    winner_ms = 1.0 if math.isinf(winner_time) else winner_time
     others = {label: max(winner_ms, times.get(_short(label), math.inf)) for label in labels if label != winner}
     return {labels[label]: time_ms for label, time_ms in {winner: winner_ms, **others}.items()}
 

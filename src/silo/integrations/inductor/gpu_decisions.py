@@ -48,9 +48,9 @@ def _plain(value: Any) -> JSON:  # noqa: ANN401
         return value
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
-        return [[str(name), _plain(one)] for name, one in sorted(items, key=lambda item: str(item[0]))]
+        return [[str(name), _plain(member)] for name, member in sorted(items, key=lambda item: str(item[0]))]
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in cast("Sequence[Any]", value)]
+        return [_plain(member) for member in cast("Sequence[Any]", value)]
     return str(value)
 
 
@@ -92,9 +92,9 @@ def question_about(autotuner: Any) -> Question:  # noqa: ANN401
     ]
     hints: Any = autotuner.size_hints
     listed = cast("Sequence[Any]", [] if isinstance(hints, dict) else hints)
-    named = cast("dict[Any, Any]", hints)
-    sizes = {f"size{number}": one for number, one in enumerate(listed)} if listed else named
-    key: dict[str, Value] = {str(name): int(one) for name, one in sizes.items()}
+    hints_by_name = cast("dict[Any, Any]", hints)
+    sizes = {f"size{number}": extent for number, extent in enumerate(listed)} if listed else hints_by_name
+    key: dict[str, Value] = {str(name): int(size) for name, size in sizes.items()}
     return make_question(str(autotuner.fn.__name__), subject, key, "cuda", _index_of(autotuner))
 
 
@@ -201,7 +201,7 @@ class TunerDecisions:
             _notices.once(f"workers {name}", f"torch's workers compile every config of {name}: {_NO_ENTRY} {config}")
             return {}
         if autotuner.configs:  # worker threads compile this same object
-            same = [one for one in autotuner.configs if config_of(one) == config]
+            same = [candidate for candidate in autotuner.configs if config_of(candidate) == config]
             autotuner.configs = same[:1] or [made_config(self._heuristics, config)]
         function = autotuner.fn
         key = self._heuristics.generate_lookup_hash_from_source_code(str(autotuner.size_hints), str(function.src))
@@ -227,10 +227,12 @@ class TunerDecisions:
         if question is None:
             return None
         try:
-            kept = self._decisions.known(question, lambda kept: _fits(candidates, kept.winner.config))
+            decision = self._decisions.known(question, lambda kept: _fits(candidates, kept.winner.config))
             if cached:
-                return _beside_torchs(question.name, candidates[0], None if kept is None else kept.winner.config)
-            return self._decisions.unmeasured(question, candidates) if kept is None else kept.winner.config
+                return _beside_torchs(
+                    question.name, candidates[0], None if decision is None else decision.winner.config
+                )
+            return self._decisions.unmeasured(question, candidates) if decision is None else decision.winner.config
         except FrozenError:
             raise
         except (SiloError, OSError) as error:
@@ -303,16 +305,16 @@ class TunerDecisions:
 
         ``search`` makes torch measure, and returns a launcher.
         """
-        found: list[Any] = []
+        launchers: list[Any] = []
         candidates = _candidates(autotuner)
 
         def measure() -> Measured:
             self._measuring.add(id(autotuner))
             try:
-                found[:] = [search()]
+                launchers[:] = [search()]
             finally:
                 self._measuring.discard(id(autotuner))
-            return Measured(config_of(found[0].config), _trials(autotuner))
+            return Measured(config_of(launchers[0].config), _trials(autotuner))
 
         try:
             config = self._decisions.decide(question, lambda kept: _fits(candidates, kept.winner.config), measure)
@@ -320,24 +322,24 @@ class TunerDecisions:
             raise
         except (SiloError, OSError) as error:
             left_to_torch(question.name, str(error))
-            return found[0] if found else search()
-        if found and config_of(found[0].config) == config:
-            return found[0]
-        launcher = next((one for one in autotuner.launchers if config_of(one.config) == config), None)
+            return launchers[0] if launchers else search()
+        if launchers and config_of(launchers[0].config) == config:
+            return launchers[0]
+        launcher = next((launcher for launcher in autotuner.launchers if config_of(launcher.config) == config), None)
         if launcher is None:
             try:
                 with autotuner.lock:
                     launcher = self._compiled(autotuner, config).make_launcher()
             except Exception as error:  # noqa: BLE001  # as in _use_compiled
                 left_to_torch(question.name, _uncompiled(config, error))
-                return found[0] if found else search()
+                return launchers[0] if launchers else search()
         _mark(autotuner, launcher.config)
         return launcher
 
     def _use_compiled(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
         """Leaves torch only one config to load, which is compiled first if necessary."""
         results: list[Any] = autotuner.compile_results
-        result = next((one for one in results if config_of(one.config) == config), None)
+        result = next((result for result in results if config_of(result.config) == config), None)
         if result is None:
             try:
                 result = self._compiled(autotuner, config)
@@ -427,7 +429,7 @@ def make_plugin(heuristics: Any, decisions: TunerDecisions) -> Any:  # noqa: ANN
 def _candidates(autotuner: Any) -> list[Config]:  # noqa: ANN401
     """Returns the configs that torch would choose from, in torch's order."""
     results: list[Any] = autotuner.compile_results
-    return [config_of(one) for one in autotuner.configs or [result.config for result in results]]
+    return [config_of(config) for config in autotuner.configs or [result.config for result in results]]
 
 
 # Kinds of kernels that torch excludes from coordinate descent, because their text or their author fixes the configs.
@@ -488,7 +490,8 @@ def _fits(candidates: Sequence[Config], config: Config) -> bool:
     """Returns whether a decided config sets exactly the values that Inductor's own configs set."""
     names = {name for name, _ in config.values}, {name for name, _ in config.options}
     return any(
-        names == ({name for name, _ in one.values}, {name for name, _ in one.options}) for one in candidates
+        names == ({name for name, _ in candidate.values}, {name for name, _ in candidate.options})
+        for candidate in candidates
     ) and all(isinstance(value, bool | str) or (isinstance(value, int) and value > 0) for _, value in config.values)
 
 

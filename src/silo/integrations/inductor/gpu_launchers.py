@@ -53,8 +53,8 @@ def program_of(result: Any) -> CompiledProgram:  # noqa: ANN401  # one of the tw
     }
     constants: Mapping[Any, Any] = meta["constants"]
     signature = {
-        name: "constexpr" if place in kernel.full_constexprs else kind
-        for place, (name, kind) in enumerate(
+        name: "constexpr" if position in kernel.full_constexprs else kind
+        for position, (name, kind) in enumerate(
             (name, meta["signature"].get(name, "constexpr")) for name in kernel.arg_names
         )
     }
@@ -136,8 +136,8 @@ def _runner(native: Launcher, result: Any, plain: Callable[[Any], Any], names: S
             else:
                 return
         # torch's launcher takes all arguments, and only the generated launcher, the caller of this function, has them.
-        given = sys._getframe(1).f_locals  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        others[0](*[given[name] for name in names], stream=stream)
+        frame_locals = sys._getframe(1).f_locals  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        others[0](*[frame_locals[name] for name in names], stream=stream)
 
     return runner
 
@@ -160,5 +160,5 @@ def _describe(heuristics: Any, launcher: Any, result: Any, launch: LaunchInfo, l
 
 def _tell(result: Any, reason: str) -> None:  # noqa: ANN401
     name = str(result.inductor_meta.get("kernel_name", "a kernel"))
-    told = f"{name} is launched by torch's own launcher, at its cost (some microseconds at most): {reason}"
-    _notices.once(told, told)
+    message = f"{name} is launched by torch's own launcher, at its cost (some microseconds at most): {reason}"
+    _notices.once(message, message)

@@ -95,7 +95,7 @@ def _missing(module: Any, point: HookPoint) -> str:  # noqa: ANN401
 
 
 def _judge(found: list[str]) -> Decision:
-    missing = [one for one in found if one]
+    missing = [name for name in found if name]
     if missing:
         return Rejected(f"this torch's Inductor has no {', '.join(missing)} of the form that Silo knows")
     return Accepted("its hook points are here")
@@ -111,20 +111,20 @@ def has_plugins(heuristics: Any) -> bool:  # noqa: ANN401
 def judge_decisions(heuristics: Any) -> Decision:  # noqa: ANN401
     """Returns whether Silo can decide the configs of this torch's kernels."""
     tuner = getattr(heuristics, "CachingAutotuner", None)
-    found = [_missing(heuristics, _SWEEP), _missing(heuristics, _DESCENT), _missing(heuristics, _PRECOMPILE)]
-    found += [f"CachingAutotuner.{name}" for name in _TUNER_MEMBERS if not hasattr(tuner, name)]
-    found += [name for name in _NAMES if not hasattr(heuristics, name)]
-    return _judge(found)
+    missing = [_missing(heuristics, _SWEEP), _missing(heuristics, _DESCENT), _missing(heuristics, _PRECOMPILE)]
+    missing += [f"CachingAutotuner.{name}" for name in _TUNER_MEMBERS if not hasattr(tuner, name)]
+    missing += [name for name in _NAMES if not hasattr(heuristics, name)]
+    return _judge(missing)
 
 
 def judge_launch(heuristics: Any) -> Decision:  # noqa: ANN401
     """Returns whether Silo can launch the kernels that this torch generates."""
-    found = [_missing(heuristics, point) for point in _LAUNCHERS]
+    missing = [_missing(heuristics, point) for point in _LAUNCHERS]
     for point in _LAUNCHERS:
         kind = _holder(heuristics, point)
-        found += [f"{point.holder}.{name}" for name in _RESULT_MEMBERS if not hasattr(kind, name)]
-    found += [name for name in ("get_constexprs", "triton_hash_to_path_key") if not hasattr(heuristics, name)]
-    return _judge(found)
+        missing += [f"{point.holder}.{name}" for name in _RESULT_MEMBERS if not hasattr(kind, name)]
+    missing += [name for name in ("get_constexprs", "triton_hash_to_path_key") if not hasattr(heuristics, name)]
+    return _judge(missing)
 
 
 def judge_choices(codecache: Any) -> Decision:  # noqa: ANN401
@@ -135,40 +135,40 @@ def judge_choices(codecache: Any) -> Decision:  # noqa: ANN401
 def judge_fusions(generating: Any) -> Decision:  # noqa: ANN401
     """Returns whether Silo can keep the measured times of code that this torch fuses on trial."""
     scheduling: Any = import_module(SCHEDULING)
-    found = [_missing(generating, _FUSED), _missing(generating, _FUSED_PART), _missing(scheduling, _SPEEDUP)]
-    found.append(_missing(import_module(COMPILING), _TRITON))
+    missing = [_missing(generating, _FUSED), _missing(generating, _FUSED_PART), _missing(scheduling, _SPEEDUP)]
+    missing.append(_missing(import_module(COMPILING), _TRITON))
     results: Any = getattr(scheduling, "FusionResult", None)
     if not {"callable_fn", "future"} <= getattr(results, "__dataclass_fields__", {}).keys():
-        found.append("FusionResult.future")
-    return _judge(found)
+        missing.append("FusionResult.future")
+    return _judge(missing)
 
 
 def judge_workers(compiling: Any) -> Decision:  # noqa: ANN401
     """Returns whether Silo can pass decided configs to this torch's compile workers."""
-    found = [_missing(compiling, _TRITON)]
-    found += [name for name in (_LOAD, "size_hints_regex") if not hasattr(compiling, name)]
-    found += ["AsyncCompile.use_process_pool"] * (not hasattr(_holder(compiling, _TRITON), "use_process_pool"))
+    missing = [_missing(compiling, _TRITON)]
+    missing += [name for name in (_LOAD, "size_hints_regex") if not hasattr(compiling, name)]
+    missing += ["AsyncCompile.use_process_pool"] * (not hasattr(_holder(compiling, _TRITON), "use_process_pool"))
     config: Any = import_module(CONFIG)
     if not isinstance(getattr(config, "autotune_lookup_table", None), dict):
-        found.append("the setting autotune_lookup_table")
-    return _judge(found)
+        missing.append("the setting autotune_lookup_table")
+    return _judge(missing)
 
 
 def judge_record(heuristics: Any) -> Decision:  # noqa: ANN401
     """Returns whether Silo can record this torch's kernels."""
     tuner = getattr(heuristics, "CachingAutotuner", None)
-    found = [_missing(heuristics, point) for point in (_RUN, _COMPILE, _PRECOMPILE)]
-    found += [f"CachingAutotuner.{name}" for name in _CALL_MEMBERS if not hasattr(tuner, name)]
-    found += [name for name in _CALL_NAMES if not hasattr(heuristics, name)]
-    return _judge(found)
+    missing = [_missing(heuristics, point) for point in (_RUN, _COMPILE, _PRECOMPILE)]
+    missing += [f"CachingAutotuner.{name}" for name in _CALL_MEMBERS if not hasattr(tuner, name)]
+    missing += [name for name in _CALL_NAMES if not hasattr(heuristics, name)]
+    return _judge(missing)
 
 
 def judge_serve(compiling: Any) -> Decision:  # noqa: ANN401
     """Returns whether Silo can serve this torch's kernels from a bundle."""
-    found = [_missing(compiling, _TRITON)]
-    found += [name for name in (_LOAD,) if not hasattr(compiling, name)]
-    found += ["AsyncCompile.use_process_pool"] * (not hasattr(_holder(compiling, _TRITON), "use_process_pool"))
-    return _judge(found)
+    missing = [_missing(compiling, _TRITON)]
+    missing += [name for name in (_LOAD,) if not hasattr(compiling, name)]
+    missing += ["AsyncCompile.use_process_pool"] * (not hasattr(_holder(compiling, _TRITON), "use_process_pool"))
+    return _judge(missing)
 
 
 # ---- The replacements ----
@@ -268,14 +268,14 @@ class _Part:
     def add(self, module: Any, made: _Made) -> None:  # noqa: ANN401
         """Replaces functions of a module until the part is turned off."""
         for point, replacement in made:
-            place = _holder(module, point), point.name, replacement
-            self._undo.append(place)
-            HOOKS.put(*place)
+            patch = _holder(module, point), point.name, replacement
+            self._undo.append(patch)
+            HOOKS.put(*patch)
 
     def take(self) -> None:
         """Restores torch's functions."""
-        for place in reversed(self._undo):
-            HOOKS.take(*place)
+        for patch in reversed(self._undo):
+            HOOKS.take(*patch)
         self._undo.clear()
         for off in self._off:
             off()
@@ -447,7 +447,9 @@ class _GpuSwitch:
         with self._lock:
             first, self._accelerated = not self._accelerated, True
         if first:
-            self.more(tuple(name for one in settings().inductor for name in _PARTS_OF[one]), lambda _: None)
+            self.more(
+                tuple(name for part_group in settings().inductor for name in _PARTS_OF[part_group]), lambda _: None
+            )
 
     def more(self, names: tuple[str, ...], load: Callable[[str], ModuleType | None]) -> None:
         """Turns parts on.
@@ -496,15 +498,15 @@ def enable_gpu(wanted: Sequence[str]) -> tuple[Mapping[str, Decision], Callable[
         import_module("torch")
     except ImportError as error:
         raise PackageError(f"torch.compile needs torch, which cannot be imported: {error}") from error
-    names = tuple(name for one in wanted for name in _PARTS_OF[one])
+    names = tuple(name for part_group in wanted for name in _PARTS_OF[part_group])
     _SWITCH.more(names, import_module)
-    left = Rejected("the caller left it out")
-    found = {name: _SWITCH.parts[name].decision if name in names else left for name in PARTS}
+    left_out = Rejected("the caller left it out")
+    decisions = {name: _SWITCH.parts[name].decision if name in names else left_out for name in PARTS}
     undo = partial(_SWITCH.less, names)
-    if not any(found.values()):
+    if not any(decisions.values()):
         undo()
-        return found, None
-    return found, undo
+        return decisions, None
+    return decisions, undo
 
 
 def connect(module: ModuleType) -> None:

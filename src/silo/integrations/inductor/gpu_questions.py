@@ -77,7 +77,7 @@ def make_question(
     target: Target = device.target
     names, values = tuple(key), tuple(key.values())
     source = digest("inductor-decision/1", list(subject))
-    wanted = ForeignWinner(
+    wanted_winner = ForeignWinner(
         kernel=name,
         source=source,
         target=target,
@@ -86,7 +86,7 @@ def make_question(
         config=Config(),
     )
     about: list[JSON] = [source, str(target), triton_version() or "", device.model.to_json(), device.driver]
-    return Question(wanted, "inductor-" + digest("inductor-decisions/1", about))
+    return Question(wanted_winner, "inductor-" + digest("inductor-decisions/1", about))
 
 
 class Decisions:
@@ -114,11 +114,11 @@ class Decisions:
         current = settings()
         if not current.keep_decisions and current.tune not in ("cached", "frozen"):
             return None
-        kept = kept_decisions(question.place).get(question.wanted.slot)
-        if kept is None or not usable(kept):
+        decision = kept_decisions(question.place).get(question.wanted.slot)
+        if decision is None or not usable(decision):
             return None
-        self._decider.served(question.name, kept)
-        return kept
+        self._decider.served(question.name, decision)
+        return decision
 
     def unmeasured(
         self,
@@ -134,23 +134,27 @@ class Decisions:
             FrozenError: ``SILO_TUNE=frozen``.
         """
         mode = "frozen" if is_frozen() else settings().tune
-        wanted = question.wanted
+        foreign = question.wanted
         if mode == "off":
             return self._decider.first_by_order(question.name, candidates[0])
         if mode not in ("cached", "frozen"):
-            tell_missing(wanted)
+            tell_missing(foreign)
             return None
-        kept = [one.winner for one in kept_decisions(question.place).values() if one.winner.source == wanted.source]
-        kept += [_for_device(one, wanted) for one in recorded_nearby(wanted)]
+        nearby = [
+            decision.winner
+            for decision in kept_decisions(question.place).values()
+            if decision.winner.source == foreign.source
+        ]
+        nearby += [_for_device(record, foreign) for record in recorded_nearby(foreign)]
         missing = (
-            f"nothing was decided for {described_key(wanted)} on {wanted.target}; run this program once with "
+            f"nothing was decided for {described_key(foreign)} on {foreign.target}; run this program once with "
             "SILO_TUNE=auto, or record it again (silo exec --record)"
         )
         return self._decider.unmeasured(
             mode,
             question.name,
-            wanted,
-            kept,
+            foreign,
+            nearby,
             lambda winner: reduced(winner.config) if reduced(winner.config) in candidates else None,
             candidates[0],
             missing,
@@ -172,8 +176,8 @@ class Decisions:
             path = Path(current.lock)
 
             def written() -> Config | None:
-                found = self._locked(question)
-                return None if found is None or not usable(found) else found.winner.config
+                locked_decision = self._locked(question)
+                return None if locked_decision is None or not usable(locked_decision) else locked_decision.winner.config
 
             def lead() -> Config:
                 config = self._measured(question, usable, measure)
@@ -191,19 +195,19 @@ class Decisions:
         if before is not None and usable(before):
             return before.winner.config  # another process has decided meanwhile
         begin = time.monotonic()
-        found = measure()
+        measured = measure()
         seconds = time.monotonic() - begin
         if not keep:
-            return found.config
-        winner = replace(question.wanted, config=found.config)
-        kept = KeptDecision(
+            return measured.config
+        winner = replace(question.wanted, config=measured.config)
+        decision = KeptDecision(
             winner,
-            tuple(time_ms for _, time_ms in found.trials),
+            tuple(time_ms for _, time_ms in measured.trials),
             round(seconds * 1000),
-            tuple(config for config, _ in found.trials),
+            tuple(config for config, _ in measured.trials),
         )
-        holds = self._decider.keep(question.place, kept, before, usable, len(found.trials), _log.info)
-        return found.config if holds is None else holds.winner.config
+        holds = self._decider.keep(question.place, decision, before, usable, len(measured.trials), _log.info)
+        return measured.config if holds is None else holds.winner.config
 
     @staticmethod
     def _locked(question: Question) -> KeptDecision | None:
@@ -221,8 +225,8 @@ class Decisions:
                 raise
             _notices.once(f"lock {path}", f"Inductor's kernels are not decided by the lock: {error}")
             return None
-        found = next((one for one in lock.decisions if one.slot == question.wanted.slot), None)
-        return None if found is None else KeptDecision(found, (), 0)
+        locked = next((decision for decision in lock.decisions if decision.slot == question.wanted.slot), None)
+        return None if locked is None else KeptDecision(locked, (), 0)
 
 
 def _for_device(winner: ForeignWinner, wanted: ForeignWinner) -> ForeignWinner:

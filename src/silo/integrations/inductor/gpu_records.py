@@ -100,9 +100,13 @@ def renamed(heuristics: Any, function: Any) -> Any:  # noqa: ANN401  # Triton's 
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # Triton reads the source from here
     # The same code object under another name, so nothing is executed that torch has not executed.
     code = plain.__code__.replace(co_name=stem, co_qualname=stem, co_filename=file, co_firstlineno=1)
-    made = FunctionType(code, plain.__globals__, stem, plain.__defaults__, plain.__closure__)
-    made.__annotations__, made.__module__, made.__qualname__ = plain.__annotations__, plain.__module__, stem
-    return heuristics.triton.jit(made)
+    function_copy = FunctionType(code, plain.__globals__, stem, plain.__defaults__, plain.__closure__)
+    function_copy.__annotations__, function_copy.__module__, function_copy.__qualname__ = (
+        plain.__annotations__,
+        plain.__module__,
+        stem,
+    )
+    return heuristics.triton.jit(function_copy)
 
 
 # ---- Decisions in the recording or the bundle ----
@@ -114,7 +118,9 @@ def recorded_decision(wanted: ForeignWinner) -> ForeignWinner | None:
     if isinstance(records, Capture):
         return records.recording.winner(wanted.slot)
     if isinstance(records, Replayer):
-        return next((one for one in records.code.winners.get(wanted.source, ()) if one.slot == wanted.slot), None)
+        return next(
+            (winner for winner in records.code.winners.get(wanted.source, ()) if winner.slot == wanted.slot), None
+        )
     return None
 
 
@@ -185,9 +191,9 @@ class KernelRecords:
         records = present_records()
         if not self._on or not isinstance(records, Replayer) or autotuner.device_props.type != "cuda":
             return None
-        made = made_config(self._heuristics, config)
+        compile_result = made_config(self._heuristics, config)
         try:
-            call, meta = self._call(autotuner, made)
+            call, meta = self._call(autotuner, compile_result)
             compiled = records.compile(call, lambda _: None)
         except (SiloError, AttributeError, KeyError, TypeError, ValueError) as error:
             if records.frozen:
@@ -196,7 +202,7 @@ class KernelRecords:
             return None
         if compiled is None:
             return None
-        return self._heuristics.TritonCompileResult(compiled, made, meta, autotuner.inductor_meta)
+        return self._heuristics.TritonCompileResult(compiled, compile_result, meta, autotuner.inductor_meta)
 
     def has_code(self, autotuner: Any, config: Config) -> bool:  # noqa: ANN401
         """Returns whether the bundle has a kernel's code.
@@ -239,13 +245,13 @@ class KernelRecords:
 
     def _result_of(self, autotuner: Any, config: Config) -> Any:  # noqa: ANN401
         results: list[Any] = autotuner.compile_results
-        for one in results:
-            if config_of(one.config) == config:
-                return one
-        found = self._compiled.get(autotuner, {}).get(config)
-        if found is None:
+        for result in results:
+            if config_of(result.config) == config:
+                return result
+        compiled = self._compiled.get(autotuner, {}).get(config)
+        if compiled is None:
             raise UnsupportedError("torch keeps no code of its config")
-        return found
+        return compiled
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 
@@ -308,8 +314,8 @@ def _compiled_of(call: CompileCall, result: Any) -> Any:  # noqa: ANN401
         if file.name.startswith(f"{name}.") and file.suffix != ".json"
     }
     metadata = cast("dict[str, Any]", parse_json(read_plain(binary.with_suffix(".json"))))
-    kept = KeptCode(cache_key_text(str(kernel.hash)), name, metadata, stages, "cubin")
-    return revived(call, kept, str(kernel.hash))
+    code = KeptCode(cache_key_text(str(kernel.hash)), name, metadata, stages, "cubin")
+    return revived(call, code, str(kernel.hash))
 
 
 # ---- Replacements of torch's functions ----

@@ -50,8 +50,10 @@ def kernels() -> tuple[GraphKernel, ...]:
     >>> inductor.kernels()
     ()
     """
-    found = [_described(one) for one in deciding_kernels() if len(one.launchers) == 1]
-    return tuple(sorted(found, key=lambda one: (one.name, one.config.order_key)))
+    graph_kernels = [
+        _described(deciding_kernel) for deciding_kernel in deciding_kernels() if len(deciding_kernel.launchers) == 1
+    ]
+    return tuple(sorted(graph_kernels, key=lambda one: (one.name, one.config.order_key)))
 
 
 def _described(autotuner: Any) -> GraphKernel:  # noqa: ANN401  # torch's CachingAutotuner
@@ -81,12 +83,12 @@ def _work(meta: Mapping[str, Any]) -> Work | None:
 def _time_ms(autotuner: Any, config: Config) -> float | None:  # noqa: ANN401
     try:
         question = question_about(autotuner)
-        kept = kept_decisions(question.place).get(question.wanted.slot)
+        decision = kept_decisions(question.place).get(question.wanted.slot)
     except (SiloError, OSError):
         return None  # Silo leaves the decision about the kernel to torch
-    times = {} if kept is None else dict(zip(kept.configs, kept.times, strict=True))
-    found = times.get(config)
-    return found if isinstance(found, float) else None
+    times = {} if decision is None else dict(zip(decision.configs, decision.times, strict=True))
+    time_ms = times.get(config)
+    return time_ms if isinstance(time_ms, float) else None
 
 
 def _least_ms(autotuner: Any, work: Work) -> float | None:  # noqa: ANN401

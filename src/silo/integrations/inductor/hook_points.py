@@ -78,33 +78,33 @@ class HookStack:
         """Replaces a member by ``make(member)``, where the member may already be a replacement."""
         with self._lock:
             key = (id(holder), name)
-            place = self._places.get(key)
-            if place is None:
+            patch = self._places.get(key)
+            if patch is None:
                 members = cast("dict[str, Any]", vars(holder))
-                place = self._places[key] = _Place(holder, name, members[name], members[name])
-            place.makers.append(make)
-            self._renew(place)
+                patch = self._places[key] = _Place(holder, name, members[name], members[name])
+            patch.makers.append(make)
+            self._renew(patch)
 
     def take(self, holder: Any, name: str, make: Replacement) -> None:  # noqa: ANN401
         """Removes the replacement of one :meth:`put`; the member's other replacements stay."""
         with self._lock:
-            place = self._places.get((id(holder), name))
-            if place is None or make not in place.makers:
+            patch = self._places.get((id(holder), name))
+            if patch is None or make not in patch.makers:
                 return
-            place.makers.remove(make)
-            self._renew(place)
-            if not place.makers:
+            patch.makers.remove(make)
+            self._renew(patch)
+            if not patch.makers:
                 del self._places[id(holder), name]
 
     @staticmethod
     def _renew(place: _Place) -> None:
         if cast("dict[str, Any]", vars(place.holder)).get(place.name) is not place.present:
             return  # the program has replaced Silo's function by one that calls it
-        made = place.plain
+        replacement = place.plain
         for make in place.makers:
-            made = make(made)
-        place.present = made
-        setattr(place.holder, place.name, made)
+            replacement = make(replacement)
+        place.present = replacement
+        setattr(place.holder, place.name, replacement)
 
 
 HOOKS = HookStack()

@@ -115,17 +115,17 @@ def find_seams() -> InductorHookPoints | Rejected:
     }
     missing = [name for name in _NAMES if not hasattr(heuristics, name)]
     missing += [f"{kind}.{name}" for kind, names in _USED.items() for name in names if not hasattr(holders[kind], name)]
-    found: dict[HookPoint, tuple[Any, Any]] = {}
-    for place in _PLACES:
-        own: Mapping[str, Any] = getattr(holders[place.holder], "__dict__", {})
-        function = own.get(place.name)
-        if function is None or not fits(place.parameters, function):
-            missing.append(str(place))
+    hook_points: dict[HookPoint, tuple[Any, Any]] = {}
+    for point in _PLACES:
+        own: Mapping[str, Any] = getattr(holders[point.holder], "__dict__", {})
+        function = own.get(point.name)
+        if function is None or not fits(point.parameters, function):
+            missing.append(str(point))
         else:
-            found[place] = (holders[place.holder], function)
+            hook_points[point] = (holders[point.holder], function)
     if missing:
         return Rejected(f"its Inductor has no {', '.join(missing)} of the form that Silo knows")
-    return InductorHookPoints(heuristics, config, keys, found)
+    return InductorHookPoints(heuristics, config, keys, hook_points)
 
 
 # ---- The switch ----
@@ -301,7 +301,7 @@ class _Switch:
                 self.decision = Rejected("it was switched off")
 
     def _put(self, seams: InductorHookPoints) -> None:
-        made: dict[str, Replacement] = {
+        replacements: dict[str, Replacement] = {
             "cached_autotune": partial(chosen_configs, seams.heuristics),
             "make_launcher": partial(served_launcher, seams.heuristics),
             "_create_compile_options": own_promises,
@@ -311,8 +311,8 @@ class _Switch:
             "should_use_persistent_reduction": rows_in_loops,
             "index_put_impl_": partial(bool_sums_by_torch, import_module(_LOWERING)),
         }
-        for place, (holder, _) in seams.found.items():
-            self._put_there.append((holder, place.name, made[place.name]))
+        for point, (holder, _) in seams.found.items():
+            self._put_there.append((holder, point.name, replacements[point.name]))
             HOOKS.put(*self._put_there[-1])
 
 

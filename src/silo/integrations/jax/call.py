@@ -101,8 +101,8 @@ def jax_call(
     )
     _check_effects(jax, form)
 
-    found = bind(form, tuple(arrays.values()))
-    return found[0] if len(found) == 1 else tuple(found)
+    bound_results = bind(form, tuple(arrays.values()))
+    return bound_results[0] if len(bound_results) == 1 else tuple(bound_results)
 
 
 def _sorted_out(
@@ -190,7 +190,7 @@ def _results(
 ) -> tuple[ArrayForm, ...]:
     """Returns the forms of the call's results, in the order of the kernel's parameters."""
     names = kernel.signature.names
-    places = {one.name: number for number, one in enumerate(operands)}
+    places = {operand.name: number for number, operand in enumerate(operands)}
     for name in made:
         if name not in names:
             raise ArgumentError(f"{kernel.name}: out= names {name}, and its parameters are {', '.join(names)}")
@@ -206,11 +206,11 @@ def _results(
             f"{kernel.name}: the call returns nothing, and a program of jax keeps only what it returns: name what "
             "the kernel makes in out=, what it updates in aliases="
         )
-    forms = {name: _made(jax, kernel, name, spec, given, {one.name: one for one in operands})
+    forms = {name: _made(jax, kernel, name, spec, given, {operand.name: operand for operand in operands})
              for name, spec in made.items()}  # fmt: skip
     for name in dict.fromkeys(aliases):
-        one = operands[places[name]]
-        forms[name] = ArrayForm(name, one.dtype, one.shape, places[name])
+        array = operands[places[name]]
+        forms[name] = ArrayForm(name, array.dtype, array.shape, places[name])
     return tuple(forms[name] for name in names if name in forms)
 
 
@@ -283,15 +283,15 @@ def _plain_grid(kernel: Callee, grid: object) -> object:
         return grid
     axes: Any = grid if type(grid) in (tuple, list) else (grid,)
     try:
-        whole = tuple(axis.__index__() for axis in axes)
+        whole_axes = tuple(axis.__index__() for axis in axes)
     except Exception as error:
         raise ArgumentError(
             f"{kernel.name}: the grid is {grid!r}, and a launch in a program of jax has plain integers: compute them "
             "from shapes or static arguments, not from what jax traces"
         ) from error
-    if not 1 <= len(whole) <= 3 or any(axis < 0 for axis in whole):
+    if not 1 <= len(whole_axes) <= 3 or any(axis < 0 for axis in whole_axes):
         raise ArgumentError(f"{kernel.name}: a grid has 1 to 3 axes, none negative, and not {grid!r}")
-    return (*whole, 1, 1)[:3]
+    return (*whole_axes, 1, 1)[:3]
 
 
 def _check_effects(jax: Any, form: JaxCallForm) -> None:  # noqa: ANN401
@@ -303,9 +303,9 @@ def _check_effects(jax: Any, form: JaxCallForm) -> None:  # noqa: ANN401
     try:
         effects = kernel.effects(form.call(device), device, form.mutates)
     except SiloError as error:
-        arrays = ", ".join(f"{one.name}={one.dtype}{list(one.shape)}" for one in form.arrays.values())
+        arrays = ", ".join(f"{array.name}={array.dtype}{list(array.shape)}" for array in form.arrays.values())
         error.add_note(f"for silo.jax_call {kernel.name} was read with the arrays {arrays}")
-        flat = [one.name for one in form.operands if not one.shape]
+        flat = [operand.name for operand in form.operands if not operand.shape]
         if flat:
             error.add_note(
                 f"{', '.join(flat)}: an array without axes, which a kernel gets as a pointer: read it in the kernel, "
@@ -396,25 +396,25 @@ def _run(*arrays: Any, form: JaxCallForm) -> Any:  # noqa: ANN401
 
 def _types(*operands: Any, form: JaxCallForm) -> list[Any]:  # noqa: ANN401
     core: Any = import_module("jax.core")
-    types = [core.ShapedArray((*form.batch, *one.shape), _jax_dtype(one.dtype)) for one in form.results]
-    varying: list[Any] = [getattr(getattr(one, "mat", None), "varying", ()) for one in operands]
+    types = [core.ShapedArray((*form.batch, *result.shape), _jax_dtype(result.dtype)) for result in form.results]
+    varying: list[Any] = [getattr(getattr(operand, "mat", None), "varying", ()) for operand in operands]
     if not any(varying):
         return types
     if len(set(varying)) != 1:
         raise ArgumentError(
             f"{form.kernel.name}: within jax.shard_map its arrays vary over other axes of the mesh "
-            f"({', '.join(str(sorted(one)) for one in varying)}): make them alike with jax.lax.pcast(x, axis, "
+            f"({', '.join(str(sorted(names)) for names in varying)}): make them alike with jax.lax.pcast(x, axis, "
             "to='varying'), or pass check_vma=False to jax.shard_map"
         )
     sharding: Any = import_module("jax.sharding")
     return [
-        one.update(
+        type_.update(
             sharding=sharding.NamedSharding(
-                operands[0].sharding.mesh, sharding.PartitionSpec(*(None for _ in one.shape))
+                operands[0].sharding.mesh, sharding.PartitionSpec(*(None for _ in type_.shape))
             ),
             manual_axis_type=operands[0].mat,
         )
-        for one in types
+        for type_ in types
     ]
 
 
@@ -449,23 +449,25 @@ def _refuse_gradient(primals: Any, tangents: Any, *, form: JaxCallForm) -> Any: 
 def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form: JaxCallForm) -> Any:  # noqa: ANN401
     """Applies ``vmap``: one call that launches once for each example, or a loop of calls."""
     jax = connected()
-    mapped = [place is not None for place in places]
-    size = next(one.shape[place] for one, place in zip(arrays, places, strict=True) if place is not None)
+    mapped = [batch_axis is not None for batch_axis in places]
+    size = next(
+        array.shape[batch_axis] for array, batch_axis in zip(arrays, places, strict=True) if batch_axis is not None
+    )
     moved = [
-        jax.numpy.moveaxis(one, place, 0) if is_mapped else one
-        for one, place, is_mapped in zip(arrays, places, mapped, strict=True)
+        jax.numpy.moveaxis(array, batch_axis, 0) if is_mapped else array
+        for array, batch_axis, is_mapped in zip(arrays, places, mapped, strict=True)
     ]
     if form.vmap_method in ("sequential", "sequential_unrolled") or len(form.batch) == _MOST_AXES:
         outputs = _looped(jax, primitive, moved, mapped, form)
     else:
         updated = form.aliased  # updated in place, so each example needs its own copy
         batched_arguments = [
-            one
+            item
             if is_mapped
             else jax.numpy.broadcast_to(
-                one, (size if form.vmap_method == "broadcast_all" or number in updated else 1, *one.shape)
+                item, (size if form.vmap_method == "broadcast_all" or number in updated else 1, *item.shape)
             )
-            for number, (one, is_mapped) in enumerate(zip(moved, mapped, strict=True))
+            for number, (item, is_mapped) in enumerate(zip(moved, mapped, strict=True))
         ]
         outputs = primitive.bind(*batched_arguments, form=form.batched(size))
     return outputs, [0] * len(outputs)
@@ -475,10 +477,12 @@ def _looped(jax: Any, primitive: Any, arrays: Sequence[Any], mapped: Sequence[bo
     """Returns the results of a loop of calls, one call for each example."""
 
     def one_example(carry: None, examples: Sequence[Any]) -> tuple[None, Any]:
-        rest = iter(examples)
-        whole = [next(rest) if is_mapped else one for one, is_mapped in zip(arrays, mapped, strict=True)]
-        return carry, primitive.bind(*whole, form=form)
+        example_iterator = iter(examples)
+        operands = [
+            next(example_iterator) if is_mapped else array for array, is_mapped in zip(arrays, mapped, strict=True)
+        ]
+        return carry, primitive.bind(*operands, form=form)
 
-    batch = [one for one, is_mapped in zip(arrays, mapped, strict=True) if is_mapped]
-    _, made = jax.lax.scan(one_example, None, batch, unroll=form.vmap_method == "sequential_unrolled")
-    return made
+    batch = [array for array, is_mapped in zip(arrays, mapped, strict=True) if is_mapped]
+    _, stacked = jax.lax.scan(one_example, None, batch, unroll=form.vmap_method == "sequential_unrolled")
+    return stacked

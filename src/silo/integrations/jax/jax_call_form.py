@@ -107,12 +107,12 @@ class JaxCallForm:
     @property
     def arrays(self) -> dict[str, ArrayForm]:
         """Every array by its parameter; an array that is updated in place appears once."""
-        return {one.name: one for one in (*self.operands, *self.results)}
+        return {array.name: array for array in (*self.operands, *self.results)}
 
     @property
     def aliased(self) -> dict[int, int]:
         """The number of each operand that is updated in place, with the number of the result that it becomes."""
-        return {one.alias: number for number, one in enumerate(self.results) if one.alias >= 0}
+        return {result.alias: number for number, result in enumerate(self.results) if result.alias >= 0}
 
     def is_aligned(self, array: ArrayForm) -> bool:
         """Returns whether the address of every example of an array is a multiple of 16 bytes.
@@ -131,8 +131,10 @@ class JaxCallForm:
         device_place = (HOST_MEMORY, 0) if device.memory.is_host else (_CUDA_MEMORY, device.index)
         arrays, scalars = self.arrays, dict(self.scalars)
         arguments = tuple(
-            self._array(arrays[one.name]) if one.name in arrays else self._scalar(one, scalars.get(one.name))
-            for one in self.kernel.signature.parameters
+            self._array(arrays[parameter.name])
+            if parameter.name in arrays
+            else self._scalar(parameter, scalars.get(parameter.name))
+            for parameter in self.kernel.signature.parameters
         )
         options = {name: scalar.value for name, scalar in self.options}
         return SeenCall(self.kernel.name, arguments, options, device_place, None if callable(self.grid) else self.grid)
@@ -222,8 +224,8 @@ def named(kernel: Callee, args: Sequence[object], kwargs: Mapping[str, object], 
     arguments: dict[str, Any] = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
         if name in arguments or name in made:
-            what = "is an output that the call makes" if name in made else "was given twice"
-            raise ArgumentError(f"{kernel.name}: {name} {what}")
+            problem = "is an output that the call makes" if name in made else "was given twice"
+            raise ArgumentError(f"{kernel.name}: {name} {problem}")
         arguments[name] = value
     return arguments
 
@@ -339,8 +341,10 @@ class PackedKernel:
             NoVariantError: no code of the bundle serves the call.
             TrustError: consent to its native code is missing.
         """
-        one = self.kernel.choose(call, device)
-        return CalledCode(one.artifact, self.kernel.variant_calls(one), self.kernel.code(one))
+        chosen_config = self.kernel.choose(call, device)
+        return CalledCode(
+            chosen_config.artifact, self.kernel.variant_calls(chosen_config), self.kernel.code(chosen_config)
+        )
 
 
 Callee: TypeAlias = "KernelHere | PackedKernel"

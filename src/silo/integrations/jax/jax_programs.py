@@ -134,8 +134,8 @@ class CallRecord:
                 [kind, code, bits, value.hex() if isinstance(value, float) else value]
                 for kind, code, bits, value in self.parameters
             ],
-            "operands": [one.to_json() for one in self.operands],
-            "results": [one.to_json() for one in self.results],
+            "operands": [operand.to_json() for operand in self.operands],
+            "results": [result.to_json() for result in self.results],
             "grid": list(self.grid),
             **({} if self.packed is None else {"packed": self.packed}),
         }
@@ -163,7 +163,9 @@ class CallRecord:
             raise ValueError(f"not a grid: {grid}")
         return cls(
             artifact=Artifact.from_json(members["artifact"]),
-            parameters=tuple(_parameter(one) for one in read_list(calls["parameters"], "parameters", _MOST_ARRAYS)),
+            parameters=tuple(
+                _parameter(parameter) for parameter in read_list(calls["parameters"], "parameters", _MOST_ARRAYS)
+            ),
             operands=tuple(map(RecordedArray.from_json, read_list(calls["operands"], "operands", _MOST_ARRAYS))),
             results=tuple(map(RecordedArray.from_json, read_list(calls["results"], "results", _MOST_ARRAYS))),
             grid=(grid[0], grid[1], grid[2]),
@@ -194,11 +196,11 @@ def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCo
     variant = artifact.variant
     config = {**variant.config.as_dict(), **variant.specialization.constant_values}
     if callable(form.grid):
-        given = form.grid({**call.values, **config})
-        call = type(call)(call.kernel, call.arguments, call.options, call.device, _whole(kernel.name, given))
+        axes = form.grid({**call.values, **config})
+        call = type(call)(call.kernel, call.arguments, call.options, call.device, _whole(kernel.name, axes))
     grid = call_grid(call, kernel.grid, config, device.facts())
-    if 0 in grid and any(one.bytes and one.alias < 0 for one in form.results):
-        empty = next(one for one in form.results if one.bytes and one.alias < 0)
+    if 0 in grid and any(result.bytes and result.alias < 0 for result in form.results):
+        empty = next(result for result in form.results if result.bytes and result.alias < 0)
         raise ArgumentError(
             f"{kernel.name}: the grid is {grid}, so that nothing runs, and {empty.name} has elements "
             f"({list(empty.shape)}) that nobody would write: give a grid that covers them"
@@ -206,8 +208,8 @@ def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCo
     record = CallRecord(
         artifact=artifact,
         parameters=tuple(_value(variant, argument) for argument in call.arguments),
-        operands=tuple(_recorded(variant, one) for one in form.operands),
-        results=tuple(_recorded(variant, one) for one in form.results),
+        operands=tuple(_recorded(variant, operand) for operand in form.operands),
+        results=tuple(_recorded(variant, result) for result in form.results),
         grid=grid,
         packed=code.packed,
     )
@@ -217,12 +219,12 @@ def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCo
 def _whole(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # from a user's function
     axes: Any = grid if type(grid) in (tuple, list) else (grid,)
     try:
-        whole = tuple(int(axis.__index__()) for axis in axes)
+        whole_grid = tuple(int(axis.__index__()) for axis in axes)
     except (AttributeError, TypeError) as error:
         raise ArgumentError(f"{kernel}: its grid function gave {grid!r}, and a grid is of integers") from error
-    if not 1 <= len(whole) <= 3 or any(axis < 0 for axis in whole):
+    if not 1 <= len(whole_grid) <= 3 or any(axis < 0 for axis in whole_grid):
         raise ArgumentError(f"{kernel}: its grid function gave {grid!r}; a grid has 1 to 3 axes, none negative")
-    first, second, third = (*whole, 1, 1)[:3]
+    first, second, third = (*whole_grid, 1, 1)[:3]
     return first, second, third
 
 
@@ -331,8 +333,8 @@ def make_ready(name: str, record: CallRecord, device: Device, code: VouchedCode 
             0 if device.memory.is_host else device.index,
             binding,
             record.parameters,
-            tuple(one.native(names) for one in record.operands),
-            tuple(one.native(names) for one in record.results),
+            tuple(operand.native(names) for operand in record.operands),
+            tuple(result.native(names) for result in record.results),
             record.grid,
         )
     except ValueError as error:
@@ -389,7 +391,7 @@ def device_of(platform: str, kernel: str, index: int = 0) -> Device:
         )
     if kind == "cpu":
         return device_named("cpu")
-    devices = [one for one in devices_of_kind(kind) if one.index == index]
+    devices = [device for device in devices_of_kind(kind) if device.index == index]
     if not devices:
         raise DeviceError(
             f"{kernel}: a program of jax for {platform} is made where such a device is, whose code is chosen then; "
@@ -404,9 +406,9 @@ def record_of(form: JaxCallForm, device: Device) -> str:
     with _lock:
         name = _made.get(key)
         if name is None:
-            record, found = make_record(form, device)
-            name = _made[key] = save_record(record, found)
-            _records[name] = record, found.code
+            record, code = make_record(form, device)
+            name = _made[key] = save_record(record, code)
+            _records[name] = record, code.code
         return name
 
 
@@ -416,7 +418,7 @@ def _resolve(name: str, platform: str, index: int) -> None:
     If it raises, the program reports the error.
     """
     with _lock:
-        known = _records.get(name)
-        record, code = known or (load_record(name), None)
+        registered = _records.get(name)
+        record, code = registered or (load_record(name), None)
         make_ready(name, record, device_of(platform, record.artifact.variant.kernel, index), code)
         _records[name] = record, code

@@ -126,7 +126,7 @@ def _short(kernel: Kernel, form: str) -> str:
     number = 0
     while True:
         key = digest("silo.torch-operator/2", [kernel.source.fingerprint, form, *declared, number])
-        made = f"{word}_{key[:12]}"
-        if not any(one.name == f"{NAMESPACE}::{made}" for one in _made.values()):
-            return made
+        operator_name = f"{word}_{key[:12]}"
+        if not any(operator.name == f"{NAMESPACE}::{operator_name}" for operator in _made.values()):
+            return operator_name
         number += 1  # another kernel object with the same declaration needs an operator of its own

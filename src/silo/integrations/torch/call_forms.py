@@ -193,8 +193,8 @@ def _configs(kernel: Kernel, given: Collection[str]) -> list[dict[str, Any]]:
         )
     configs: dict[str, dict[str, Any]] = {}
     for config in kernel.space.configs():
-        left = {name: value for name, value in config.as_dict().items() if name not in given}
-        configs.setdefault(repr(left), left)
+        open_values = {name: value for name, value in config.as_dict().items() if name not in given}
+        configs.setdefault(repr(open_values), open_values)
         if len(configs) > _MOST_CONFIGS:
             raise ArgumentError(
                 f"{kernel.name}: its grid is a function of the config, and its space has more than {_MOST_CONFIGS} "
@@ -207,8 +207,10 @@ def _deciding(rows: Sequence[tuple[dict[str, str], int]]) -> tuple[str, ...]:
     """Returns a minimal set of names whose values determine the grid, found by removing one name after the other."""
     names = sorted({name for row, _ in rows for name in row}, key=lambda name: (not is_option(name), name))
     for name in tuple(names):
-        fewer = [one for one in names if one != name]
+        fewer = [other_name for other_name in names if other_name != name]
         decided: dict[tuple[str, ...], int] = {}
-        if all(decided.setdefault(tuple(row.get(one, "") for one in fewer), at) == at for row, at in rows):
+        if all(
+            decided.setdefault(tuple(row.get(other_name, "") for other_name in fewer), at) == at for row, at in rows
+        ):
             names = fewer
     return tuple(names)

@@ -82,10 +82,10 @@ def _with_first_config(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, An
     Values that the call leaves to the config come from the first config.
     """
     names = kernel.source.signature.names
-    given = {*names[: len(args)], *kwargs}
-    if kernel.rule is not None or given.issuperset(kernel.config_names):
+    given_names = {*names[: len(args)], *kwargs}
+    if kernel.rule is not None or given_names.issuperset(kernel.config_names):
         return kwargs
-    chosen = {name: value for name, value in kernel.first_config({}).as_dict().items() if name not in given}
+    chosen = {name: value for name, value in kernel.first_config({}).as_dict().items() if name not in given_names}
     if kernel.name not in _first_config_told:
         _first_config_told.add(kernel.name)
         _log.info(
@@ -104,7 +104,7 @@ def _has_descriptors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Returns whether an argument is a tensor descriptor made in the traced code, which operators do not take."""
     functions: Any = import_module("torch._dynamo.variables.functions")
     kinds = (functions.TMADescriptorExperimentalVariable, functions.TMADescriptorStableVariable)
-    return any(isinstance(one.realize(), kinds) for one in (*args, *kwargs.values()))
+    return any(isinstance(argument.realize(), kinds) for argument in (*args, *kwargs.values()))
 
 
 def _refuse_in_export(kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -163,8 +163,8 @@ def _traced_with_grid(
         axes = traced_grid.unpack_var_sequence(tx) if isinstance(traced_grid, lists.BaseListVariable) else [traced_grid]
         return [_axis(kernel, axis.realize()) for axis in axes]
 
-    given = {*call, *fixed, *chosen}
-    grid_form, axes = traced_grids(kernel, given, evaluate, lambda axis: str(_number(axis)), depends=not is_plain)
+    given_names = {*call, *fixed, *chosen}
+    grid_form, axes = traced_grids(kernel, given_names, evaluate, lambda axis: str(_number(axis)), depends=not is_plain)
     form = TorchCallForm(tuple(fixed.items()), tuple(chosen.items()), grid_form)
     operator = operator_for(kernel, example, form, _sharing(torch, call))
     return _record(operator, {operator.arguments[0].name: lists.ListVariable(axes), **call}, tx)

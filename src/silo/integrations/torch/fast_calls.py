@@ -30,14 +30,17 @@ class QuietCalls:
 
     def __init__(self, torch: Any, arguments: Sequence[OpArgument]) -> None:  # noqa: ANN401  # the module
         self._count = len(arguments)
-        self.tensors = tuple(index for index, one in enumerate(arguments) if one.kind is OperatorKind.TENSOR)
+        self.tensors = tuple(index for index, argument in enumerate(arguments) if argument.kind is OperatorKind.TENSOR)
         self.written = tuple(index for index in self.tensors if arguments[index].writes)
         # Indices of the tensors whose gradients torch must handle: the written tensors if there are any, else all.
         self._watched = self.written or self.tensors
         # torch converts values of other classes as the schema requires: an integer to a float, a bool to an integer.
         self._plain = tuple(
-            {*_CLASSES.get(one.kind, (torch.Tensor, torch.nn.Parameter)), *((type(None),) if one.optional else ())}
-            for one in arguments
+            {
+                *_CLASSES.get(argument.kind, (torch.Tensor, torch.nn.Parameter)),
+                *((type(None),) if argument.optional else ()),
+            }
+            for argument in arguments
         )
         self._empty_like: Callable[[Any], Any] = torch.empty_like
         self._natives: list[native.OperatorCall] = []
@@ -109,19 +112,19 @@ class QuietCalls:
 
     def is_transformed(self) -> bool:
         """Returns whether a transform of ``torch.func`` that needs autograd functions is active."""
-        found = self._transform() if self._questions else None
-        return found is not None and found.key() != self._functionalize
+        transformed = self._transform() if self._questions else None
+        return transformed is not None and transformed.key() != self._functionalize
 
     def learn(self, args: tuple[Any, ...]) -> None:
         """Learns the argument classes of a call that torch accepted, if it passed all arguments in plain classes."""
-        whole = len(args) == self._count  # a call that omits arguments cannot be launched directly
-        if whole and all(type(one) in plain for one, plain in zip(args, self._plain, strict=True)):
-            for one in self._natives:
-                one.learn(args)
+        is_complete = len(args) == self._count  # a call that omits arguments cannot be launched directly
+        if is_complete and all(type(argument) in plain for argument, plain in zip(args, self._plain, strict=True)):
+            for native_call in self._natives:
+                native_call.learn(args)
 
     def count_some(self, written: Sequence[Any]) -> None:
         """Increments the version counts of tensors, except inference tensors, which have none."""
-        self.count_writes([one for one in written if one is not None and not one.is_inference()])
+        self.count_writes([array for array in written if array is not None and not array.is_inference()])
 
 
 def tracks_gradient(torch: Any, tensor: Any) -> bool:  # noqa: ANN401
@@ -133,4 +136,4 @@ def tracks_gradient(torch: Any, tensor: Any) -> bool:  # noqa: ANN401
 
 
 def _any_requires_grad(*args: Any) -> bool:  # noqa: ANN401
-    return any(getattr(one, "requires_grad", False) for one in args)
+    return any(getattr(argument, "requires_grad", False) for argument in args)

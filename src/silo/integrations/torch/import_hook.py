@@ -78,11 +78,11 @@ def _await(connectors: Mapping[str, str]) -> None:
         if loaded is not None:
             _connect(loaded, connector)
         else:
-            wanted = _connectors.setdefault(name, [])
-            if connector not in wanted:
-                wanted.append(connector)
+            modules = _connectors.setdefault(name, [])
+            if connector not in modules:
+                modules.append(connector)
             waiting.add(name)
-    finder = next((one for one in sys.meta_path if isinstance(one, _Finder)), None)
+    finder = next((entry for entry in sys.meta_path if isinstance(entry, _Finder)), None)
     if finder is not None:
         finder.add(waiting)
     elif waiting:
@@ -129,7 +129,7 @@ class _Finder(MetaPathFinder):
             return None
         self._waiting.discard(fullname)  # so that the find_spec() below does not come back to this finder
         if not self._waiting:
-            sys.meta_path[:] = [one for one in sys.meta_path if one is not self]
+            sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         spec = find_spec(fullname)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader)

@@ -89,15 +89,15 @@ def _keeping(plain: Callable[..., None]) -> Callable[..., None]:
 def _overwritten(node: Any, order: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401
     """Yields the operands of an operator that must not be written in place, or tensors in the same memory."""
     operands = _operands(node)
-    named = dict(operands)
+    operands_by_name = dict(operands)
     before = node.meta.get(_MARK, frozenset())
     for name, _other in set(_pairs(operands)) - before:
-        yield named[name]
+        yield operands_by_name[name]
     storage: Any = import_module("torch._inductor.fx_utils").get_node_storage
-    written = {storage(one): one for name, one in operands if name.startswith(_WRITTEN)}
-    for name, one in operands:
-        if not name.startswith(_WRITTEN) and any(order.get(user, 0) > order[node] for user in one.users):
-            yield from (written[found] for found in _computed_from(one, storage) if found in written)
+    written = {storage(operand): operand for name, operand in operands if name.startswith(_WRITTEN)}
+    for name, operand in operands:
+        if not name.startswith(_WRITTEN) and any(order.get(user, 0) > order[node] for user in operand.users):
+            yield from (written[root] for root in _computed_from(operand, storage) if root in written)
 
 
 def _computed_from(node: Any, storage: Callable[[Any], int | None]) -> set[int | None]:  # noqa: ANN401
@@ -106,13 +106,13 @@ def _computed_from(node: Any, storage: Callable[[Any], int | None]) -> set[int |
     The value's own storage is not included.
     """
     storages: set[int | None] = set()
-    seen: set[Any] = set()
+    visited: set[Any] = set()
     waiting = [node]
     while waiting:
         operand = waiting.pop()
-        if operand in seen:
+        if operand in visited:
             continue
-        seen.add(operand)
+        visited.add(operand)
         storages.add(storage(operand))
         if operand.op == "call_function" and _namespace(operand.target) in ("aten", "prims"):
             waiting += operand.all_input_nodes
@@ -130,10 +130,10 @@ def _namespace(target: Any) -> str:  # noqa: ANN401
 def _pairs(operands: list[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yields the pairs of operands that share memory, if the operator writes to at least one of them."""
     storage: Any = import_module("torch._inductor.fx_utils").get_node_storage
-    for (name, one), (other_name, other) in combinations(operands, 2):
+    for (name, first_node), (other_name, other) in combinations(operands, 2):
         if not name.startswith(_WRITTEN) and not other_name.startswith(_WRITTEN):
             continue
-        own = storage(one)
+        own = storage(first_node)
         if own is not None and own == storage(other):
             yield name, other_name
 
@@ -155,7 +155,11 @@ def _operands(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         written = {f"{_WRITTEN}{index}": base for index, base in enumerate(kwargs["_all_bases"])}
         unwritten = {name: value for name, value in kwargs.items() if name != "_all_bases"}
     elif node.target is higher.auto_functionalized:
-        changed = {one.name for one in node.args[0]._schema.arguments if one.alias_info and one.alias_info.is_write}  # noqa: SLF001
+        changed = {
+            argument.name
+            for argument in node.args[0]._schema.arguments  # noqa: SLF001
+            if argument.alias_info and argument.alias_info.is_write
+        }
         written = {f"{_WRITTEN}{name}": kwargs[name] for name in kwargs if name in changed}
         unwritten = {name: value for name, value in kwargs.items() if name not in changed}
     elif node.target is higher.triton_kernel_wrapper_functional:
@@ -167,5 +171,5 @@ def _operands(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
     operands: list[tuple[str, Any]] = []
     for name, value in {**unwritten, **written}.items():
         parts: Any = enumerate(cast("Any", value)) if isinstance(value, list | tuple) else [("", value)]
-        operands += [(f"{name} {at}", one) for at, one in parts if isinstance(one, torch.fx.Node)]
+        operands += [(f"{name} {at}", part) for at, part in parts if isinstance(part, torch.fx.Node)]
     return operands

@@ -61,7 +61,7 @@ class TorchOp:
         self.name = name
         self.kernel = kernel
         self.arguments = arguments
-        self.mutates = tuple(one.name for one in arguments if one.writes)
+        self.mutates = tuple(argument.name for argument in arguments if argument.writes)
         self.outputs = outputs.names
         self.module = module
         self.strided = strided_names(name, kernel, arguments, strided)
@@ -73,8 +73,8 @@ class TorchOp:
         namespace, short = parse_name(name)
         self.schema = schema_text(short, arguments, len(outputs.names))
         self._launch = self._launcher()
-        given = arguments if form is None else arguments[1:]
-        self._order = _Order.of(kernel, (*(one.name for one in given), *outputs.names))
+        own_arguments = arguments if form is None else arguments[1:]
+        self._order = _Order.of(kernel, (*(own_argument.name for own_argument in own_arguments), *outputs.names))
         # From here on the order of assignments matters, because registering calls the methods below.
         self.differentiable: Any = None  # a torch.autograd.Function, if the operator writes to no argument
         self.library: Any = torch.library.Library(namespace, "FRAGMENT")
@@ -105,7 +105,7 @@ class TorchOp:
             return self.differentiable.apply(*fill(self.arguments, args, kwargs))
         if self.mutates and self._quiet.is_transformed():
             self._refuse_gradients(fill(self.arguments, args, kwargs))
-        if self.mutates and any(isinstance(one, self._torch.Tensor) and one.is_neg() for one in args):
+        if self.mutates and any(isinstance(argument, self._torch.Tensor) and argument.is_neg() for argument in args):
             args = self._with_own_sign(args)
         result = self.overload(*args, **kwargs)
         self._quiet.learn(args)
@@ -113,14 +113,16 @@ class TorchOp:
 
     def _with_own_sign(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Returns the arguments with negative views resolved. torch's dispatcher does not resolve them on this path."""
-        for place in self._quiet.written:
-            if place < len(args) and args[place] is not None and args[place].is_neg():
+        for position in self._quiet.written:
+            if position < len(args) and args[position] is not None and args[position].is_neg():
                 raise ArgumentError(
-                    f"{self.name} writes to {self.arguments[place].name}, a view whose memory holds its values with "
+                    f"{self.name} writes to {self.arguments[position].name}, a view whose memory holds its values with "
                     "the other sign (of a conjugate's imaginary part): pass tensor.resolve_neg() and copy the result "
                     "back"
                 )
-        return tuple(one.resolve_neg() if isinstance(one, self._torch.Tensor) else one for one in args)
+        return tuple(
+            argument.resolve_neg() if isinstance(argument, self._torch.Tensor) else argument for argument in args
+        )
 
     def _quiet_call(self, otherwise: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Callable[..., Any] | None:
         """Returns a C function that launches quiet calls without a Python frame.
@@ -157,9 +159,9 @@ class TorchOp:
         """Launches the kernel on tensors that have memory, and returns the operator's result."""
         if not self.outputs:
             return self._start(values)
-        made = self._outputs.make(values)
-        self._start(values + made)
-        return made[0] if len(made) == 1 else made
+        outputs = self._outputs.make(values)
+        self._start(values + outputs)
+        return outputs[0] if len(outputs) == 1 else outputs
 
     def checked_run(self, *values: Any) -> Any:  # noqa: ANN401
         """Like :meth:`run`, for calls of torch's dispatcher: also checks outputs, and gradients of written tensors.
@@ -172,10 +174,10 @@ class TorchOp:
             self._count_writes(values)
         if not self.outputs:
             return self._start(values)
-        made = self._outputs.make(values)
-        self._outputs.refuse_aliases(made, values)
-        self._start(values + made)
-        return made[0] if len(made) == 1 else made
+        outputs = self._outputs.make(values)
+        self._outputs.refuse_aliases(outputs, values)
+        self._start(values + outputs)
+        return outputs[0] if len(outputs) == 1 else outputs
 
     def filled(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Adds default values to a call's values, because torch's dispatcher omits values that equal their default.
@@ -183,11 +185,11 @@ class TorchOp:
         Raises:
             ArgumentError: None was passed for a tensor, which torch does not check.
         """
-        whole = values if len(values) == len(self.arguments) else fill(self.arguments, values, {})
-        for one, value in zip(self.arguments, whole, strict=True):
-            if value is None and one.kind is OperatorKind.TENSOR and not one.optional:
-                raise ArgumentError(f"{self.name} takes a tensor as {one.name}, and the call gives None")
-        return whole
+        complete = values if len(values) == len(self.arguments) else fill(self.arguments, values, {})
+        for argument, value in zip(self.arguments, complete, strict=True):
+            if value is None and argument.kind is OperatorKind.TENSOR and not argument.optional:
+                raise ArgumentError(f"{self.name} takes a tensor as {argument.name}, and the call gives None")
+        return complete
 
     def _start(self, values: tuple[Any, ...]) -> None:
         order = self._order
@@ -196,7 +198,7 @@ class TorchOp:
         elif order.is_given:
             self._launch(*values)
         elif order.places is not None:
-            self._launch(*[values[place] for place in order.places])
+            self._launch(*[values[position] for position in order.places])
         else:
             self._launch(**dict(zip(order.names, values, strict=True)))
 
@@ -206,7 +208,7 @@ class TorchOp:
         Raises ArgumentError if a gradient of a written tensor is required.
         """
         quiet = self._quiet
-        written = [values[place] for place in quiet.written if values[place] is not None]
+        written = [values[position] for position in quiet.written if values[position] is not None]
         if quiet.grad_enabled() and quiet.requires_grad(*written):
             self._refuse_gradients(values)
         try:
@@ -215,10 +217,10 @@ class TorchOp:
             quiet.count_some(written)
 
     def _refuse_gradients(self, values: tuple[Any, ...]) -> None:
-        for one, value in zip(self.arguments, values, strict=True):
-            if one.writes and value is not None and tracks_gradient(self._torch, value):
+        for argument, value in zip(self.arguments, values, strict=True):
+            if argument.writes and value is not None and tracks_gradient(self._torch, value):
                 raise ArgumentError(
-                    f"{self.name} writes to {one.name}, of which a gradient is wanted, and autograd does not see "
+                    f"{self.name} writes to {argument.name}, of which a gradient is wanted, and autograd does not see "
                     "what a kernel writes: call it under torch.no_grad(), or on a tensor that needs no gradient; or "
                     "define an operator with silo.torch_op(..., out=..., backward=...)"
                 )
@@ -236,20 +238,22 @@ class TorchOp:
         """
         values = self.filled(values)
         self._refuse_mixed(values)
-        for one, value in zip(self.arguments, values, strict=True):
-            if one.constant and type(value) not in (int, float, bool, str, type(None)):
-                _settled(self.name, self.kernel, one.name, value)
+        for argument, value in zip(self.arguments, values, strict=True):
+            if argument.constant and type(value) not in (int, float, bool, str, type(None)):
+                _settled(self.name, self.kernel, argument.name, value)
         if self.mutates and self._quiet.grad_enabled():
             self._refuse_gradients(values)
-        made = self._outputs.make(values)
-        if not made:
+        outputs = self._outputs.make(values)
+        if not outputs:
             return None
-        return made[0] if len(made) == 1 else made
+        return outputs[0] if len(outputs) == 1 else outputs
 
     def _refuse_mixed(self, values: tuple[Any, ...]) -> None:
         """Refuses meta tensors beside tensors with memory: no kernel would run, and results would be uninitialized."""
         plain = (self._torch.Tensor, self._torch.nn.Parameter)
-        tensors = {one.name: value for one, value in zip(self.arguments, values, strict=True) if type(value) in plain}
+        tensors = {
+            argument.name: value for argument, value in zip(self.arguments, values, strict=True) if type(value) in plain
+        }
         without = [name for name, value in tensors.items() if value.is_meta]
         if without and len(without) != len(tensors):
             others = ", ".join(name for name in tensors if name not in without)
@@ -350,14 +354,14 @@ def torch_op(
             "a grid=, a function of the arguments"
         )
     module = str(sys._getframe(1).f_globals.get("__name__", "__main__"))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # a pickle imports it
-    given = example_of(owner, example)
+    example_arguments = example_of(owner, example)
     written = None if mutates is None else {*mutates, *(out or ())}
-    facts = facts_of_call(owner, given, written)
+    facts = facts_of_call(owner, example_arguments, written)
     return make_operator(
         torch,
         owner,
         name,
-        given,
+        example_arguments,
         facts,
         out or {},
         backward,
@@ -404,8 +408,8 @@ def make_operator(
     if form is not None:
         grid = OpArgument(grid_argument(kernel.source.signature.names), OperatorKind.INTEGERS)
         arguments = (grid, *arguments)
-    outputs = Outputs(name, out, facts.effects, [one.name for one in arguments], torch)
-    mutated = [one.name for one in arguments if one.writes]
+    outputs = Outputs(name, out, facts.effects, [argument.name for argument in arguments], torch)
+    mutated = [argument.name for argument in arguments if argument.writes]
     if backward is not None and mutated:
         raise ArgumentError(
             f"{name}: an operator with a backward= makes its outputs and writes to no argument, and this one writes to "

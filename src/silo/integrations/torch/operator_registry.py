@@ -55,9 +55,9 @@ def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[Defin
                 f"the operator {name} is defined already, by {owner}: give silo.torch_op another name, in a namespace "
                 "of your own"
             )
-        made: list[DefinedOperator] = []
-        yield made.append
-        _operators.update((one.name, one) for one in made)
+        defined: list[DefinedOperator] = []
+        yield defined.append
+        _operators.update((operator.name, operator) for operator in defined)
 
 
 def _file(kernel: Kernel) -> str:

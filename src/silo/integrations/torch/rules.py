@@ -42,7 +42,7 @@ def strided_names(
         ArgumentError: ``strided`` contains a name that is not a tensor's, or a tensor that the kernel declares
             contiguous.
     """
-    tensors = [one.name for one in arguments if one.kind is OperatorKind.TENSOR]
+    tensors = [argument.name for argument in arguments if argument.kind is OperatorKind.TENSOR]
     if strided is None:
         takes_strides = any("stride" in name.lower() for name in kernel.source.signature.names)
         return frozenset(tensors) if takes_strides else frozenset()
@@ -62,18 +62,21 @@ def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any
     the batch with another layout is copied, and copied back if the kernel writes to it. Tensors that the operator
     declares strided are passed as views of the batch, with the batch's strides.
     """
-    dense = [one.kind is OperatorKind.TENSOR and one.name not in operator.strided for one in operator.arguments]
+    dense = [
+        argument.kind is OperatorKind.TENSOR and argument.name not in operator.strided
+        for argument in operator.arguments
+    ]
 
     def rule(info: Any, given_dims: Sequence[int | None], *given: Any) -> tuple[Any, Any]:  # noqa: ANN401
         args = list(operator.filled(given))
         in_dims = [
-            in_dim if one.kind is OperatorKind.TENSOR else None  # torch passes a list for the grid
-            for one, in_dim in zip_longest(operator.arguments, given_dims)
+            in_dim if operand.kind is OperatorKind.TENSOR else None  # torch passes a list for the grid
+            for operand, in_dim in zip_longest(operator.arguments, given_dims)
         ]
-        for one, in_dim in zip(operator.arguments, in_dims, strict=True):
-            if one.writes and in_dim is None:
+        for operand, in_dim in zip(operator.arguments, in_dims, strict=True):
+            if operand.writes and in_dim is None:
                 raise ArgumentError(
-                    f"{operator.name} writes to {one.name}, which is one tensor for the whole batch of torch.vmap, "
+                    f"{operator.name} writes to {operand.name}, which is one tensor for the whole batch of torch.vmap, "
                     "so that examples would overwrite each other: make it inside vmap, from something that has the "
                     "batch"
                 )
@@ -105,10 +108,10 @@ def _run_one(
         if declared.writes and example is not view:
             copied.append((view, example))
         values.append(example)
-    made = operator.overload(*values)
+    result = operator.overload(*values)
     for view, example in copied:
         view.copy_(example)
-    return made
+    return result
 
 
 # ---- The tensors that an operator allocates for its kernel to write to ----

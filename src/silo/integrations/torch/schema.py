@@ -115,7 +115,7 @@ def schema_text(operator: str, arguments: Sequence[OpArgument], outputs: int) ->
     """
     _check(operator, arguments)
     written = iter(range(len(arguments)))
-    parts = [_argument_text(one, written) for one in arguments]
+    parts = [_argument_text(argument, written) for argument in arguments]
     returns = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
     return f"{operator}({', '.join(parts)}) -> {returns}"
 
@@ -163,8 +163,8 @@ def fill(arguments: Sequence[OpArgument], given: Sequence[object], named: Mappin
     values = dict(zip(names, given, strict=False))
     for name, value in named.items():
         if name not in names or name in values:
-            what = "was given twice" if name in values else f"is not an argument; there are {', '.join(names)}"
-            raise ArgumentError(f"{name} {what}")
+            problem = "was given twice" if name in values else f"is not an argument; there are {', '.join(names)}"
+            raise ArgumentError(f"{name} {problem}")
         values[name] = value
     for argument in arguments:
         if argument.name not in values:

@@ -26,13 +26,17 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
     Triton kernels (``wrap_triton``).
     """
     torch: Any = import_module("torch")
-    if not isinstance(kernel, Kernel) or not any(_stands_for_another(torch, one) for one in arguments):
+    if not isinstance(kernel, Kernel) or not any(_stands_for_another(torch, argument) for argument in arguments):
         return False
     if kernel.extents is not None or _mixed(torch, arguments):
         return False  # operators take no such arguments; the launcher's own error names the tensor without memory
     native = torch._C._functorch  # noqa: SLF001  # torch.func has no public function for it
-    wrapped = [one for one in arguments if isinstance(one, torch.Tensor) and native.is_functorch_wrapped_tensor(one)]
-    if any(tracks_gradient(torch, one) or torch._is_functional_tensor(one) for one in wrapped):  # noqa: SLF001  # as above
+    wrapped = [
+        argument
+        for argument in arguments
+        if isinstance(argument, torch.Tensor) and native.is_functorch_wrapped_tensor(argument)
+    ]
+    if any(tracks_gradient(torch, tensor) or torch._is_functional_tensor(tensor) for tensor in wrapped):  # noqa: SLF001  # as above
         return False  # the launcher's own error names the remedy
     refuse_zeroing(kernel, "an operator of torch")
     names = kernel.source.signature.names
@@ -67,7 +71,7 @@ def _serve_in_export(
 ) -> bool:
     """Passes the call to torch's own operator, so that a package holds the kernel; returns whether torch took it."""
     function = getattr(kernel.source, "function", None)
-    traced = any(type(one).__module__.startswith("torch._subclasses.") for one in given.values())
+    traced = any(type(argument).__module__.startswith("torch._subclasses.") for argument in given.values())
     if function is None or batched or not traced or not hasattr(torch.library, "wrap_triton"):
         return False
     call, constants, chosen = call_parts(kernel, (), {**given, **options})
@@ -92,14 +96,14 @@ def _serve_with_grid(
     fixed = {name: stand_in(torch, kernel, name, value, constant=True) for name, value in constants.items()}
 
     def evaluate(config: Mapping[str, object]) -> list[Any]:
-        found: Any = grid({**config, **given, **options}) if callable(grid) else grid
-        return [*found] if isinstance(found, tuple | list) else [found]
+        raw_grid: Any = grid({**config, **given, **options}) if callable(grid) else grid
+        return [*raw_grid] if isinstance(raw_grid, tuple | list) else [raw_grid]
 
     def word(axis: Any) -> str:  # noqa: ANN401
         return str(axis.node.expr) if isinstance(axis, torch.SymInt) else str(axis)
 
-    known = {*given, *options}
-    grid_form, axes = traced_grids(kernel, known, evaluate, word, depends=callable(grid))
+    available_names = {*given, *options}
+    grid_form, axes = traced_grids(kernel, available_names, evaluate, word, depends=callable(grid))
     form = TorchCallForm(tuple(fixed.items()), tuple(named_options.items()), grid_form)
     operator_for(kernel, example, form, _sharing(torch, call))(axes, *call.values())
 
@@ -172,12 +176,12 @@ def stand_in(torch: Any, kernel: Kernel, name: str, value: Any, *, constant: boo
 
 def _mixed(torch: Any, arguments: tuple[object, ...]) -> bool:  # noqa: ANN401
     """Returns whether a call mixes fake and real tensors, which their mode forbids, or meta tensors and real ones."""
-    tensors: list[Any] = [one for one in arguments if isinstance(one, torch.Tensor)]
-    if any(not isinstance(one, torch.Tensor) and hasattr(one, "__dlpack__") for one in arguments):
+    tensors: list[Any] = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+    if any(not isinstance(argument, torch.Tensor) and hasattr(argument, "__dlpack__") for argument in arguments):
         return True  # torch's operators take no arrays of other libraries
-    if len({bool(one.is_meta) for one in tensors if type(one) in (torch.Tensor, torch.nn.Parameter)}) > 1:
+    if len({bool(tensor.is_meta) for tensor in tensors if type(tensor) in (torch.Tensor, torch.nn.Parameter)}) > 1:
         return True  # torch would run nothing, and the real tensors would keep their values
-    modes: list[Any] = [getattr(one, "fake_mode", None) for one in tensors]
+    modes: list[Any] = [getattr(tensor, "fake_mode", None) for tensor in tensors]
     modes = [mode for mode in modes if mode is not None]
     return 0 < len(modes) < len(tensors) and not modes[0].allow_non_fake_inputs
 

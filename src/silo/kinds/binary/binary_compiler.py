@@ -36,8 +36,8 @@ class BinaryCompiler:
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Accepts binary sources and no others."""
-        taken = self.declaration.takes(source_kind, target)
-        return Accepted("compiled already") if taken else taken
+        decision = self.declaration.takes(source_kind, target)
+        return Accepted("compiled already") if decision else decision
 
     def artifact_target(self, target: Target) -> Target:
         """Returns ``target`` itself."""
@@ -57,7 +57,7 @@ class BinaryCompiler:
         own = tuple(code for code in source.codes if source.fingerprint_of(code) == variant.source)
         code, decisions = choose_code(own or source.codes, variant.target, variant.specialization)
         if code is None:
-            reasons = [f"{one}: {decision.reason}" for one, decision in decisions if isinstance(decision, Rejected)]
+            reasons = [f"{name}: {decision.reason}" for name, decision in decisions if isinstance(decision, Rejected)]
             raise NoVariantError(
                 f"{source.name} ({source.location}): none of its binaries serves this call on {variant.target}", reasons
             )

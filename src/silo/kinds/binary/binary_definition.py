@@ -82,13 +82,14 @@ def guarded(signature: Signature, codes: Sequence[BinaryCode]) -> Signature:
     """
     assumed = {name for code in codes for name, _ in code.assumes.facts}
     parameters: list[Parameter] = []
-    for one in signature.parameters:
-        parameter = replace(one, specialize=one.name in assumed, align=one.name in assumed)
-        if one.kind is ParameterKind.CONSTEXPR:
+    for declared in signature.parameters:
+        parameter = replace(declared, specialize=declared.name in assumed, align=declared.name in assumed)
+        if declared.kind is ParameterKind.CONSTEXPR:
             values = {
-                value_sort_key(value): value for value in (code.assumes.constant_values[one.name] for code in codes)
+                value_sort_key(value): value
+                for value in (code.assumes.constant_values[declared.name] for code in codes)
             }
-            parameter = replace(one, default=next(iter(values.values())) if len(values) == 1 else one.default)
+            parameter = replace(declared, default=next(iter(values.values())) if len(values) == 1 else declared.default)
         parameters.append(parameter)
     return Signature(tuple(parameters))
 
@@ -192,9 +193,9 @@ def _block(given: int | Sequence[int] | None, kind: str, kernel: Inspected, labe
     required = kernel.required_block
     if given is None:
         if required is None:
-            most = "" if kernel.most_threads is None else f" (at most {kernel.most_threads})"
+            limit = "" if kernel.most_threads is None else f" (at most {kernel.most_threads})"
             raise SourceError(
-                f"{label} does not say how many threads a block of {kernel.entry} has; say threads={most}"
+                f"{label} does not say how many threads a block of {kernel.entry} has; say threads={limit}"
             )
         return required
     block = _three(given, "threads", label)
@@ -205,10 +206,10 @@ def _block(given: int | Sequence[int] | None, kind: str, kernel: Inspected, labe
     for axis, size, largest in zip("xyz", block, (1024, 1024, 1024 if kind == "hsaco" else 64), strict=True):
         if size > largest:
             raise SourceError(f"{label}: threads={given}; a block has 1 to {largest} threads along {axis}")
-    most = kernel.most_threads or 1024
-    if math.prod(block) > most:
+    limit = kernel.most_threads or 1024
+    if math.prod(block) > limit:
         count = "" if isinstance(given, int) else f", {math.prod(block)} in all"
-        raise SourceError(f"{label}: threads={given}{count}; a block of {kernel.entry} has 1 to {most}")
+        raise SourceError(f"{label}: threads={given}{count}; a block of {kernel.entry} has 1 to {limit}")
     return block
 
 
@@ -300,7 +301,7 @@ def binary(
         raise SourceError(f"{name or 'silo.binary'}: the list of binaries is empty")
     declared = parse_signature(name or entry or "the binary", signature)
     codes = [
-        binary_code(completed(one, everything), declared.signature, declared.layout, declared.maps) for one in several
+        binary_code(completed(item, everything), declared.signature, declared.layout, declared.maps) for item in several
     ]
     source = BinarySource(
         name=name or codes[0].launch.entry,

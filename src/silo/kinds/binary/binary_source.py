@@ -96,8 +96,8 @@ def _map_parameter(kernel: str, name: str, written: Value) -> tuple[Parameter, T
     effect = _EFFECTS[words.pop(0)] if words and words[0] in _EFFECTS else Effect.BOTH
     encoding = written_map(kernel, name, words)
     element = dtype(words[1]) if encoding is not None else None
-    made = Parameter(name, ParameterKind.DESCRIPTOR, element, effect=effect, specialize=False, align=False)
-    return made, encoding
+    parameter = Parameter(name, ParameterKind.DESCRIPTOR, element, effect=effect, specialize=False, align=False)
+    return parameter, encoding
 
 
 def _take_struct(
@@ -105,9 +105,9 @@ def _take_struct(
 ) -> None:
     """Adds the members of a struct by value. Raises SourceError."""
     own_parameters = [_parameter(kernel, f"{name}_{member}", written) for member, written in members.items()]
-    if not own_parameters or any(one.kind is ParameterKind.CONSTEXPR for one in own_parameters):
+    if not own_parameters or any(parameter.kind is ParameterKind.CONSTEXPR for parameter in own_parameters):
         raise SourceError(f"{kernel}: the struct {name} has arrays and scalars as members, at least one")
-    types = [_abi_type(one) for one in own_parameters]
+    types = [_abi_type(parameter) for parameter in own_parameters]
     offsets: list[int] = []
     end = 0
     for kind in types:
@@ -118,8 +118,8 @@ def _take_struct(
     size = -(-end // align) * align
     parameters += own_parameters
     layout += [
-        LayoutSlot(one.name, kind, f"member.{offset}.{size}")
-        for one, kind, offset in zip(own_parameters, types, offsets, strict=True)
+        LayoutSlot(parameter.name, kind, f"member.{offset}.{size}")
+        for parameter, kind, offset in zip(own_parameters, types, offsets, strict=True)
     ]
 
 
@@ -189,9 +189,9 @@ def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signat
     """
     assumed: list[tuple[str, Fact]] = []
     constants: dict[str, Value] = {
-        one.name: one.default
-        for one in signature.parameters
-        if one.kind is ParameterKind.CONSTEXPR and not isinstance(one.default, NoDefault)
+        parameter.name: parameter.default
+        for parameter in signature.parameters
+        if parameter.kind is ParameterKind.CONSTEXPR and not isinstance(parameter.default, NoDefault)
     }
     for name, written in facts.items():
         if name not in signature.names:
@@ -205,11 +205,11 @@ def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signat
                 assumed.append((name, _fact(kernel, parameter, fact)))
             else:
                 constants[name] = _exact(kernel, parameter, fact)
-    for one in signature.parameters:
-        if one.kind is ParameterKind.CONSTEXPR and one.name not in constants:
+    for declared in signature.parameters:
+        if declared.kind is ParameterKind.CONSTEXPR and declared.name not in constants:
             raise SourceError(
-                f"{kernel}: {one.name} is a constexpr; say which value the binary was compiled for: "
-                f"facts={{{one.name!r}: 128}}"
+                f"{kernel}: {declared.name} is a constexpr; say which value the binary was compiled for: "
+                f"facts={{{declared.name!r}: 128}}"
             )
     return Specialization(tuple(dict.fromkeys(assumed)), tuple(constants.items()))
 
@@ -464,11 +464,11 @@ class BinarySource:
         return self.signature, Specialization(tuple(fact for fact in facts if fact in self._assumed), tuple(constants))
 
     def _require_blocks(self, name: str, argument: ArgumentFacts) -> None:
-        box = next(one.box for one in self.codes[0].launch.tensor_maps if one.name == name)
+        box = next(tensor_map.box for tensor_map in self.codes[0].launch.tensor_maps if tensor_map.name == name)
         if argument.block_shape != box:
-            given = f"blocks {list(argument.block_shape)}" if argument.block_shape else "no descriptor"
+            description = f"blocks {list(argument.block_shape)}" if argument.block_shape else "no descriptor"
             raise ArgumentError(
-                f"{self.name}: {name} is a tensor map of blocks {list(box)}; the call passes {given}: pass a "
+                f"{self.name}: {name} is a tensor map of blocks {list(box)}; the call passes {description}: pass a "
                 "silo.TensorDescriptor with these blocks"
             )
 

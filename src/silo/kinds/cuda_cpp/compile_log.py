@@ -79,17 +79,19 @@ def diagnosed(log: str) -> Diagnosis:
 
 
 def _named(match: re.Match[str]) -> str:
-    return next(one for one in match.groups() if one is not None)
+    return next(group for group in match.groups() if group is not None)
 
 
 def _first(shown: str) -> re.Match[str] | None:
     """Returns the first message that names a cause: an unknown name comes before errors that follow from it."""
     messages = list(_MESSAGE.finditer(shown))
     if messages and _FOLLOWS.search(messages[0]["text"]) is not None:
-        here = [
-            one for one in messages if one["file"] == messages[0]["file"] and _UNKNOWN.search(one["text"]) is not None
+        matches = [
+            message
+            for message in messages
+            if message["file"] == messages[0]["file"] and _UNKNOWN.search(message["text"]) is not None
         ]
-        return here[0] if here else messages[0]
+        return matches[0] if matches else messages[0]
     return messages[0] if messages else None
 
 
@@ -100,11 +102,11 @@ def explained(log: str, label: str, entry: str, *, device_only: bool, left_out: 
     the headers ``left_out``.
     """
     diagnosis = diagnosed(log)
-    place = f"{diagnosis.file}:{diagnosis.line}: " if diagnosis.file else ""
+    location = f"{diagnosis.file}:{diagnosis.line}: " if diagnosis.file else ""
     text = diagnosis.text
     if _NAME_MAP in diagnosis.file:
-        place, text = "", f"entry={entry!r} names no kernel of the text: {text}"
-    lines = [f"{label}: {place}{text}"]
+        location, text = "", f"entry={entry!r} names no kernel of the text: {text}"
+    lines = [f"{label}: {location}{text}"]
     missing = _MISSING.search(text)
     alone = "" if device_only else "; device_only=True takes the file's device code without it"
     if missing is not None:
@@ -129,7 +131,7 @@ def explained(log: str, label: str, entry: str, *, device_only: bool, left_out: 
         lines.append("Inline assembly is refused for AMD GPUs: it may put any file into the code")
     elif any(word in diagnosis.rest for word in _HOST):
         lines.append(f"Host code is not compiled{alone}")
-    rest = diagnosis.rest.splitlines()
-    if len(rest) > _MOST_LINES:
-        rest = [*rest[:_MOST_LINES], f"... {len(rest) - _MOST_LINES} more lines"]
-    return "\n".join([*lines, *rest])
+    rest_lines = diagnosis.rest.splitlines()
+    if len(rest_lines) > _MOST_LINES:
+        rest_lines = [*rest_lines[:_MOST_LINES], f"... {len(rest_lines) - _MOST_LINES} more lines"]
+    return "\n".join([*lines, *rest_lines])

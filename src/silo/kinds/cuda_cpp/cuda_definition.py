@@ -130,26 +130,28 @@ def cuda(
         TraceError: the grid, or a size, cannot be traced to an expression.
     """
     caller = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # the caller of silo.cuda
-    place = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+    source_line = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
     text, path = _read(source)
     file = path.name if path is not None else "kernel.cu"
-    shown = path.name if path is not None else f"<text at {place}>"
+    shown = path.name if path is not None else f"<text at {source_line}>"
     if constant_memory:
         text = with_constant_memory(text, shown, constant_memory)
     expression, kernel = chosen_kernel(text, shown, entry)
     folders = HeaderFolders.of(include, None if path is None else path.parent)
-    wanted = Wanted(_base(expression), _named_types(expression, constants, space)) if device_only else None
-    closed = closed_text(CudaText(file, text), folders, shown, wanted)
+    request = Wanted(_base(expression), _named_types(expression, constants, space)) if device_only else None
+    closed = closed_text(CudaText(file, text), folders, shown, request)
     if kernel is None:
         base = _base(expression)
-        found = [one for _, header in closed.headers for one in kernels_of(header) if one.name == base]
-        kernel = found[0] if found else None
+        header_kernels = [
+            kernel for _, header in closed.headers for kernel in kernels_of(header) if kernel.name == base
+        ]
+        kernel = header_kernels[0] if header_kernels else None
         kernel = kernel or macro_kernel((text, *(header for _, header in closed.headers)), base)
         expression = qualified(expression, kernel)
     base = kernel.name if kernel is not None else _base(expression)
     if kernel is not None:
-        named = tuple(one or f"arg{at}" for at, one in enumerate(kernel.parameters))
-        kernel = replace(kernel, parameters=named)
+        parameter_names = tuple(parameter or f"arg{at}" for at, parameter in enumerate(kernel.parameters))
+        kernel = replace(kernel, parameters=parameter_names)
     made_name = name or base
     places = literal_places(caller.f_code.co_filename, text) if path is None else None
     line = kernel.line if kernel is not None else 0
@@ -164,19 +166,19 @@ def cuda(
     if kernel is None and signature is None:
         raise SourceError(
             f"{shown}: there is no __global__ function {base!r}; it has "
-            f"{', '.join(one.name for one in kernels_of(text)) or 'none'}. If a macro makes it, name its parameters in "
-            "signature="
+            f"{', '.join(kernel.name for kernel in kernels_of(text)) or 'none'}. If a macro makes it, name its "
+            "parameters in signature="
         )
-    values_of_calls = [own for one in declared for own in (one.members or (one,))]
-    both = [one.name for one in values_of_calls if one.name in names]
-    if both:
-        raise SourceError(f"{where}: {both[0]} is both a parameter and a constant")
-    folded = [Parameter(one, ParameterKind.CONSTEXPR, default=values.get(one, NO_DEFAULT)) for one in names]
+    values_of_calls = [own for declaration in declared for own in (declaration.members or (declaration,))]
+    repeated = [value.name for value in values_of_calls if value.name in names]
+    if repeated:
+        raise SourceError(f"{where}: {repeated[0]} is both a parameter and a constant")
+    folded = [Parameter(name, ParameterKind.CONSTEXPR, default=values.get(name, NO_DEFAULT)) for name in names]
     # The first config's constants are used when a compiler reads the parameters' types.
     first = {**values, **(dict(configs[0].values) if configs else {})}
     kernel_source = CudaSource(
         name=made_name,
-        signature=Signature((*[_untyped(one) for one in values_of_calls], *folded)),
+        signature=Signature((*[_untyped(value) for value in values_of_calls], *folded)),
         text=closed,
         entry=expression,
         location=location,
@@ -210,8 +212,8 @@ def _texts(value: object) -> Iterable[str]:
     elif isinstance(value, Mapping):
         yield from _texts(list(cast("Mapping[str, object]", value).values()))
     elif isinstance(value, list | tuple):
-        for one in cast("Sequence[object]", value):
-            yield from _texts(one)
+        for item in cast("Sequence[object]", value):
+            yield from _texts(item)
 
 
 def _read(source: str | Path) -> tuple[str, Path | None]:
@@ -236,10 +238,10 @@ def _constants(
         configs = () if own_space is None else space_of(own_space).configs()
     except SpaceError as error:
         raise SpaceError(f"{where}: {error}") from error
-    names = tuple(dict.fromkeys((*constants, *(one for config in configs for one, _ in config.values))))
-    for one in names:
-        if not one.isidentifier() or one.startswith("__"):
-            raise SourceError(f"{where}: {one!r} cannot be a macro or a template argument")
+    names = tuple(dict.fromkeys((*constants, *(constant for config in configs for constant, _ in config.values))))
+    for name in names:
+        if not name.isidentifier() or name.startswith("__"):
+            raise SourceError(f"{where}: {name!r} cannot be a macro or a template argument")
     return names, configs, own_space
 
 
@@ -261,16 +263,18 @@ def _declared(
     declarations = {name: _declaration(where, name, value) for name, value in written.items()}
     if not names or _is_complete(where, kernel, signature):
         return tuple(declarations.values())
-    known = [own for one in names for own, _ in (members.get(one) or ((one, ""),))]
-    for one in declarations:
-        if one not in known:
-            raise SourceError(f"{where}: signature= names {one}, and the parameters are {', '.join(known)}")
+    known_names = [own for name in names for own, _ in (members.get(name) or ((name, ""),))]
+    for declaration in declarations:
+        if declaration not in known_names:
+            raise SourceError(
+                f"{where}: signature= names {declaration}, and the parameters are {', '.join(known_names)}"
+            )
     types = {} if kernel is None else dict(zip(kernel.parameters, kernel.types, strict=True))
     return tuple(
-        DeclaredParameter(one, members=tuple(_completed(declarations, own, kind) for own, kind in members[one]))
-        if members.get(one)
-        else _completed(declarations, one, types.get(one, ""))
-        for one in names
+        DeclaredParameter(name, members=tuple(_completed(declarations, own, kind) for own, kind in members[name]))
+        if members.get(name)
+        else _completed(declarations, name, types.get(name, ""))
+        for name in names
     )
 
 
@@ -324,10 +328,10 @@ def _declaration(where: str, name: str, written: Value) -> DeclaredParameter:
 
 def _flags(where: str, given: Sequence[str]) -> tuple[str, ...]:
     """Returns the options in order, with the C++ standard. Raises SourceError for an option that is not allowed."""
-    for one in given:
-        if one.startswith(_INCLUDABLE):
-            raise SourceError(f"{where}: {one}: macros are constants=, headers are include=")
-        if not any(one == allowed or (allowed.endswith("=") and one.startswith(allowed)) for allowed in _ALLOWED):
-            raise SourceError(f"{where}: the option {one!r} is not allowed; these are: {' '.join(_ALLOWED)}")
-    standard = () if any(one.lstrip("-").startswith("std=") for one in given) else (_STANDARD,)
+    for flag in given:
+        if flag.startswith(_INCLUDABLE):
+            raise SourceError(f"{where}: {flag}: macros are constants=, headers are include=")
+        if not any(flag == allowed or (allowed.endswith("=") and flag.startswith(allowed)) for allowed in _ALLOWED):
+            raise SourceError(f"{where}: the option {flag!r} is not allowed; these are: {' '.join(_ALLOWED)}")
+    standard = () if any(flag.lstrip("-").startswith("std=") for flag in given) else (_STANDARD,)
     return (*standard, *given)

@@ -13,10 +13,10 @@ __all__ = ["findings"]
 
 def findings() -> Sequence[Finding]:
     """Returns a finding for each NVRTC that is installed, the one in use first."""
-    found = places()
-    if not found:
+    installations = places()
+    if not installations:
         return (Finding("nvrtc", "optional", "not installed", f"only to compile CUDA C++: {INSTALL}"),)
-    return tuple(_finding(one, used=at == 0) for at, one in enumerate(found))
+    return tuple(_finding(installation, used=at == 0) for at, installation in enumerate(installations))
 
 
 def _finding(place: NvrtcPlace, *, used: bool) -> Finding:

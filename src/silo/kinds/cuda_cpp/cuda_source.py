@@ -55,7 +55,7 @@ class DeclaredParameter:
         effect = None if self.effect is None else self.effect.value
         own = None if self.type is None else self.type.to_json()
         encoding = None if self.map is None else self.map.to_json()
-        return [self.name, effect, own, [one.to_json() for one in self.members], encoding]
+        return [self.name, effect, own, [member.to_json() for member in self.members], encoding]
 
 
 def member_name(parameter: str, member: str) -> str:
@@ -70,8 +70,8 @@ def member_name(parameter: str, member: str) -> str:
 def scalar_parameter(parameter: Parameter, own: CudaType) -> Parameter:
     """Returns a parameter with the type of a scalar. Its value never affects the code."""
     kind = dtype(own.dtype)
-    made = _KINDS.get(kind.kind, ParameterKind.INTEGER)
-    return replace(parameter, kind=made, dtype=kind, specialize=False, align=False)
+    parameter_kind = _KINDS.get(kind.kind, ParameterKind.INTEGER)
+    return replace(parameter, kind=parameter_kind, dtype=kind, specialize=False, align=False)
 
 
 @frozen
@@ -98,7 +98,7 @@ def macro_text(name: str, value: Value) -> str:
         return str(int(value))
     if isinstance(value, int | float):
         return repr(value)
-    if isinstance(value, str) and not any(one in value for one in "\n\r\\#"):
+    if isinstance(value, str) and not any(character in value for character in "\n\r\\#"):
         return value
     raise CompileError(f"the macro {name} cannot be {value!r}: give a number, a bool, or a text of one line")
 
@@ -115,8 +115,8 @@ def entry_expression(entry: str, constants: Mapping[str, Value]) -> str:
         word = match.group()
         if word not in constants:
             return word
-        given = constants[word]
-        return str(given).lower() if isinstance(given, bool) else macro_text(word, given)
+        constant = constants[word]
+        return str(constant).lower() if isinstance(constant, bool) else macro_text(word, constant)
 
     return name + bracket + _WORD.sub(value, arguments)
 
@@ -158,7 +158,7 @@ class CudaSource(TextSource):
                 self.signature.to_json(),
                 self.text.to_json(),
                 self.entry,
-                [one.to_json() for one in self.declared],
+                [parameter.to_json() for parameter in self.declared],
                 self.launch.to_json(),
                 list(self.flags),
                 [self.cooperative, self.pdl],
@@ -177,9 +177,9 @@ class CudaSource(TextSource):
             CompileError: the compiler refuses the text.
             CompilerMissingError: no compiler that can read types is installed.
         """
-        types = [one.type for one in self.declared]
+        types = [item.type for item in self.declared]
         if self.declared and all(types) and self.typed:
-            return tuple(CudaParameter(one.name, one.type) for one in self.declared if one.type is not None)
+            return tuple(CudaParameter(item.name, item.type) for item in self.declared if item.type is not None)
         expression, defines = self._named(dict(self.first))
         prober = _prober()
         kinds = parameter_types(
@@ -187,11 +187,11 @@ class CudaSource(TextSource):
         )
         if len(kinds) != len(self.declared):
             raise SourceError(
-                f"{self}: {self.entry} has {len(kinds)} parameters ({', '.join(one.spelled for one in kinds)}), and "
-                f"{len(self.declared)} are named ({', '.join(one.name for one in self.declared)}): name them in "
+                f"{self}: {self.entry} has {len(kinds)} parameters ({', '.join(kind.spelled for kind in kinds)}), and "
+                f"{len(self.declared)} are named ({', '.join(item.name for item in self.declared)}): name them in "
                 "signature="
             )
-        return tuple(self._agreed(one, kind) for one, kind in zip(self.declared, kinds, strict=True))
+        return tuple(self._agreed(item, kind) for item, kind in zip(self.declared, kinds, strict=True))
 
     def _ask(
         self, prober: Prober, defines: tuple[tuple[str, str], ...], asked: object, expression: str
@@ -203,8 +203,10 @@ class CudaSource(TextSource):
         except CompileError as error:
             if type(error) is not CompileError:
                 raise
-            said = explained_text(str(error), str(self), expression, self.text)
-            raise CompileError(said if self.places is None else self.places.renamed(said, self.text.file)) from None
+            message = explained_text(str(error), str(self), expression, self.text)
+            raise CompileError(
+                message if self.places is None else self.places.renamed(message, self.text.file)
+            ) from None
 
     def _agreed(self, declared: DeclaredParameter, found: CudaType) -> CudaParameter:
         own = declared.type
@@ -226,24 +228,24 @@ class CudaSource(TextSource):
     def passed(self) -> tuple[PassedValue, ...]:
         """The values of a call, in order: parameters, and the members of structs by value. Raises SourceError."""
         values: list[PassedValue] = []
-        for one, declared in zip(self.parameters, self.declared, strict=True):
-            own = one.type
+        for parameter, declared in zip(self.parameters, self.declared, strict=True):
+            own = parameter.type
             if own.form == Form.STRUCT:
-                values += self._members(one, declared)
+                values += self._members(parameter, declared)
             elif declared.members:
-                raise SourceError(f"{self}: {one.name} is {own.spelled}, not a struct by value")
+                raise SourceError(f"{self}: {parameter.name} is {own.spelled}, not a struct by value")
             elif own.form == Form.TENSORMAP and declared.map is None:
                 raise SourceError(
-                    f"{self}: {one.name} is a tensor map, and only signature= says how it is encoded: "
-                    f'{{"{one.name}": "in tensormap fp16 64x32 swizzle64"}}'
+                    f"{self}: {parameter.name} is a tensor map, and only signature= says how it is encoded: "
+                    f'{{"{parameter.name}": "in tensormap fp16 64x32 swizzle64"}}'
                 )
             else:
-                values.append(PassedValue(one.name, own, declared.effect or _effect_of(own), map=declared.map))
+                values.append(PassedValue(parameter.name, own, declared.effect or _effect_of(own), map=declared.map))
         return tuple(values)
 
     def _members(self, parameter: CudaParameter, declared: DeclaredParameter) -> list[PassedValue]:
-        own, names = parameter.type, tuple(one.name for one in declared.members)
-        read = tuple(member_name(parameter.name, one.name) for one in own.members)
+        own, names = parameter.type, tuple(member.name for member in declared.members)
+        read = tuple(member_name(parameter.name, member.name) for member in own.members)
         if not read or names != read:
             raise SourceError(
                 f"{self}: {parameter.name} is {own.spelled}, a struct of {own.bytes} bytes with the members "
@@ -251,17 +253,19 @@ class CudaSource(TextSource):
                 f"({', '.join(names) or 'none'}): pass a pointer to such a struct instead"
             )
         values: list[PassedValue] = []
-        for one, member in zip(own.members, declared.members, strict=True):
-            self._agreed(member, one.type)
-            if one.type.const and member.effect in (Effect.WRITE, Effect.BOTH):
-                raise SourceError(f"{self}: {member.name} is {one.type.spelled}, so it is not written")
-            part = f"member.{one.offset}.{own.bytes}"
-            values.append(PassedValue(member.name, one.type, member.effect or _effect_of(one.type), part))
+        for type_member, member in zip(own.members, declared.members, strict=True):
+            self._agreed(member, type_member.type)
+            if type_member.type.const and member.effect in (Effect.WRITE, Effect.BOTH):
+                raise SourceError(f"{self}: {member.name} is {type_member.type.spelled}, so it is not written")
+            part = f"member.{type_member.offset}.{own.bytes}"
+            values.append(
+                PassedValue(member.name, type_member.type, member.effect or _effect_of(type_member.type), part)
+            )
         return values
 
     @cached_property
     def _passed_by_name(self) -> dict[str, PassedValue]:
-        return {one.name: one for one in self.passed}
+        return {value.name: value for value in self.passed}
 
     def _typed(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
         declared = self._passed_by_name[parameter.name]
@@ -350,20 +354,20 @@ class CudaSource(TextSource):
             shared_bytes=options.smem or 0,
             cooperative=self.cooperative,
             pdl=self.pdl,
-            maps=tuple(one.map for one in self.passed if one.map is not None),
+            maps=tuple(value.map for value in self.passed if value.map is not None),
         )
 
     def layout(self, signature: Signature) -> tuple[LayoutSlot, ...]:
         """Returns the parameters of a typed signature in the form in which a launch passes them."""
         slots: list[LayoutSlot] = []
-        for one in self.passed:
-            parameter = signature[one.name]
-            if one.map is not None:
-                slots.append(LayoutSlot(one.name, AbiType.TENSORMAP))
+        for value in self.passed:
+            parameter = signature[value.name]
+            if value.map is not None:
+                slots.append(LayoutSlot(value.name, AbiType.TENSORMAP))
                 continue
             pointer = parameter.kind is ParameterKind.POINTER or parameter.dtype is None
             kind = AbiType.POINTER if pointer or parameter.dtype is None else AbiType(parameter.dtype.short)
-            slots.append(LayoutSlot(one.name, kind, one.part))
+            slots.append(LayoutSlot(value.name, kind, value.part))
         return tuple(slots)
 
 
@@ -393,6 +397,6 @@ def _prober() -> Prober:
         except CompilerMissingError as error:
             missing.append(str(error))
         else:
-            found: Prober = import_module(prober).lowered_names
-            return found
+            probe: Prober = import_module(prober).lowered_names
+            return probe
     raise CompilerMissingError("; and without NVRTC clang reads the types: ".join(missing))

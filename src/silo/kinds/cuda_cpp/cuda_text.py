@@ -134,14 +134,14 @@ def includes_of(text: str) -> tuple[Include, ...]:
         ends.append(ends[-1] + len(piece))
 
     def line_of(at: int) -> int:
-        place = max(number for number, end in enumerate(ends[:-1]) if end <= at)
-        return lines[place] + joined.count("\n", ends[place], at) + 1
+        line_index = max(number for number, end in enumerate(ends[:-1]) if end <= at)
+        return lines[line_index] + joined.count("\n", ends[line_index], at) + 1
 
-    directives = {one.begin for one in tokens_of(joined) if one.kind is TokenKind.DIRECTIVE}
+    directives = {token.begin for token in tokens_of(joined) if token.kind is TokenKind.DIRECTIVE}
     for match in _INCLUDE.finditer(joined):
         sign = joined.find("#", match.start())
         other = joined.find("%:", match.start())
-        begin = min(place for place in (sign, other) if place >= 0)
+        begin = min(position for position in (sign, other) if position >= 0)
         rest = match["rest"]
         literal = _LITERAL.match(rest)
         if literal is not None:
@@ -191,7 +191,7 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
     >>> kernels_of('template<class T> __global__ void __launch_bounds__(64) k(const T *x, int n[2], float = 1);')
     (KernelText(name='k', parameters=('x', 'n', ''), line=1, is_template=True, types=('', '', 'float'), scope=''),)
     """
-    words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
+    words = [token for token in tokens_of(text) if token.kind is not TokenKind.DIRECTIVE]
     kernels: dict[str, KernelText] = {}
     scopes: list[str] = []  # the name of each open block; "" if it is not a namespace
     start = 0  # index of the declaration's first token
@@ -217,15 +217,15 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
             words[name].text,
             tuple(_parameter_name(part) for part in parts),
             text.count("\n", 0, words[name].begin) + 1,
-            any(one.text == "template" for one in words[start:at]),
+            any(word.text == "template" for word in words[start:at]),
             tuple(_value_type(part) for part in parts),
-            "::".join(one for one in scopes if one),
+            "::".join(scope for scope in scopes if scope),
         )
-        known = kernels.get(kernel.name)
-        if known is None or (not all(known.parameters) and all(kernel.parameters)):
+        previous = kernels.get(kernel.name)
+        if previous is None or (not all(previous.parameters) and all(kernel.parameters)):
             kernels[kernel.name] = kernel
         at = end
-    return tuple(kernels.values()) if not scopes else tuple(replace(one, scope="") for one in kernels.values())
+    return tuple(kernels.values()) if not scopes else tuple(replace(kernel, scope="") for kernel in kernels.values())
 
 
 def _namespace(words: Sequence[Token]) -> str:
@@ -234,11 +234,13 @@ def _namespace(words: Sequence[Token]) -> str:
     >>> _namespace(list(tokens_of("inline namespace a::b")))
     'a::b'
     """
-    texts = [one.text for one in words]
+    texts = [word.text for word in words]
     if "namespace" not in texts[:2]:
         return ""
-    named = takewhile(lambda one: one.kind is TokenKind.WORD or one.text == "::", words[texts.index("namespace") + 1 :])
-    return "".join(one.text for one in named)
+    name_tokens = takewhile(
+        lambda one: one.kind is TokenKind.WORD or one.text == "::", words[texts.index("namespace") + 1 :]
+    )
+    return "".join(token.text for token in name_tokens)
 
 
 def _named_function(words: Sequence[Token], at: int) -> int | None:
@@ -265,7 +267,7 @@ def parts_of(words: Sequence[Token]) -> list[list[Token]]:
             parts.append([])
         else:
             parts[-1].append(word)
-    return [part for part in parts if part and [one.text for one in part] != ["void"]]
+    return [part for part in parts if part and [token.text for token in part] != ["void"]]
 
 
 _TYPE_WORDS = frozenset(
@@ -322,15 +324,15 @@ def _value_type(words: Sequence[Token]) -> str:
     for at, word in enumerate(words):
         if word.text in ("*", "&", "[", "("):
             return ""
-        if word.text == "<" and any(one.text in ("*", "&", "[", "(") for one in _after_angle(words[at:])):
+        if word.text == "<" and any(item.text in ("*", "&", "[", "(") for item in _after_angle(words[at:])):
             return ""
         if word.text in ("=", "<"):
             own.append("")  # a placeholder for a missing name, which is left out below
             break
         if word.kind is TokenKind.WORD and word.text not in _QUALIFIERS:
             own.append(word.text)
-    named = len(own) > 1 and own[-1] not in _TYPE_WORDS
-    return " ".join(one for one in (own[:-1] if named else own) if one)
+    has_name = len(own) > 1 and own[-1] not in _TYPE_WORDS
+    return " ".join(item for item in (own[:-1] if has_name else own) if item)
 
 
 def _after_angle(words: Sequence[Token]) -> Sequence[Token]:
@@ -366,9 +368,9 @@ def flat_members(texts: Sequence[str], name: str, nested: int = 0) -> tuple[tupl
         inner = flat_members(texts, member.type, nested + 1) if member.type else ()
         names = [member.name]
         for size in member.sizes:
-            names = [f"{one}.{index}" for one in names for index in range(min(size, 4096))]
-        for one in names:
-            flat += [(f"{one}.{own}", kind) for own, kind in inner] or [(one, member.type)]
+            names = [f"{name}.{index}" for name in names for index in range(min(size, 4096))]
+        for member_name in names:
+            flat += [(f"{member_name}.{own}", kind) for own, kind in inner] or [(member_name, member.type)]
     return tuple(flat)
 
 
@@ -389,11 +391,11 @@ def members_of(text: str, name: str) -> tuple[str, ...]:
     >>> members_of("struct P { const float *x, *y; int n = 3; float a[2]; int f() { return n; } };", "P")
     ('x', 'y', 'n', 'a')
     """
-    return tuple(one.name for one in _members(_struct_body(text, name)))
+    return tuple(member.name for member in _members(_struct_body(text, name)))
 
 
 def _struct_body(text: str, name: str) -> Sequence[Token]:
-    words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
+    words = [token for token in tokens_of(text) if token.kind is not TokenKind.DIRECTIVE]
     for at in range(len(words) - 2):
         if words[at].text not in ("struct", "class", "union") or (at > 0 and words[at - 1].text == "enum"):
             continue
@@ -401,7 +403,7 @@ def _struct_body(text: str, name: str) -> Sequence[Token]:
         while head < len(words) and words[head].text not in ("{", ";", "(", ")", ",", ">", "="):
             aligned = words[head].text in _ATTRIBUTES and head + 1 < len(words)
             head = closing(words, head + 1) if aligned else head + 1
-        own = [one.text for one in words[at + 1 : head]]
+        own = [word.text for word in words[at + 1 : head]]
         before_bases = own[: own.index(":")] if ":" in own else own
         end = closing(words, head) if head < len(words) else head
         alias = words[end].text if end < len(words) else ""
@@ -419,19 +421,19 @@ def _members(words: Sequence[Token]) -> Iterator[_Member]:
             end = closing(words, end) if words[end].text in _OPENS else end + 1
             if body:
                 break
-        own = [one for one in words[at:end] if one.text not in ("public", "private", "protected", ":")]
-        texts = [one.text for one in own]
-        function = any(one == "(" for one in texts) and "=" not in texts[: texts.index("(")]
+        own = [word for word in words[at:end] if word.text not in ("public", "private", "protected", ":")]
+        texts = [token.text for token in own]
+        function = any(text == "(" for text in texts) and "=" not in texts[: texts.index("(")]
         skipped = texts[:1] and texts[0] in ("using", "typedef", "static", "friend", "template", "static_assert")
         if not function and not skipped and len(own) > 1:
             parts = parts_of(own)
             kind = _value_type([*parts[0]])
             for number, part in enumerate(parts):
-                whole = part if number == 0 or len(part) > 1 else [own[0], part[0]]
-                if (name := _parameter_name(whole)) != "":
-                    starred = any(one.text in "*&" for one in part)
-                    named = "" if starred else kind or _element_type(parts[0])
-                    yield _Member(name, named, _sizes(part))
+                declarator = part if number == 0 or len(part) > 1 else [own[0], part[0]]
+                if (name := _parameter_name(declarator)) != "":
+                    starred = any(token.text in "*&" for token in part)
+                    type_name = "" if starred else kind or _element_type(parts[0])
+                    yield _Member(name, type_name, _sizes(part))
         at = end + (end < len(words) and words[end].text == ";")
 
 
@@ -468,14 +470,14 @@ def with_constant_memory(text: str, file: str, values: Mapping[str, Numbers]) ->
     Raises:
         SourceError: the text declares no such variable, or initializes it itself; or a value is not a finite number.
     """
-    words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
+    words = [token for token in tokens_of(text) if token.kind is not TokenKind.DIRECTIVE]
     places: dict[str, int] = {}
     for at, word in enumerate(words):
         if word.text != "__constant__":
             continue
-        end = next((place for place in range(at, len(words)) if words[place].text == ";"), len(words))
+        end = next((index for index in range(at, len(words)) if words[index].text == ";"), len(words))
         own = words[at:end]
-        if end < len(words) and not any(one.text in ("=", "{", "extern") for one in own):
+        if end < len(words) and not any(part.text in ("=", "{", "extern") for part in own):
             places[_parameter_name(own)] = words[end].begin
     for name in values:
         if name not in places:
@@ -483,8 +485,8 @@ def with_constant_memory(text: str, file: str, values: Mapping[str, Numbers]) ->
                 f"{file}: there is no __constant__ variable {name!r} without values; it has "
                 f"{', '.join(filter(None, places)) or 'none'}"
             )
-    for name, given in sorted(values.items(), key=lambda item: -places[item[0]]):
-        text = f"{text[: places[name]]} = {_initializer(file, name, given)}{text[places[name] :]}"
+    for name, numbers in sorted(values.items(), key=lambda item: -places[item[0]]):
+        text = f"{text[: places[name]]} = {_initializer(file, name, numbers)}{text[places[name] :]}"
     return text
 
 
@@ -494,7 +496,7 @@ def _initializer(file: str, name: str, given: Numbers) -> str:
     if isinstance(given, float) and math.isfinite(given):
         return repr(given)
     if isinstance(given, Sequence) and not isinstance(given, str) and given:
-        return "{" + ", ".join(_initializer(file, name, one) for one in given) + "}"
+        return "{" + ", ".join(_initializer(file, name, number) for number in given) + "}"
     raise SourceError(f"{file}: {name} in constant memory cannot be {given!r}: give finite numbers, or rows of them")
 
 
@@ -506,16 +508,16 @@ def chosen_kernel(text: str, file: str, entry: str | None) -> tuple[str, KernelT
     """
     kernels = kernels_of(text)
     if entry is None:
-        listing = ", ".join(one.name for one in kernels)
+        listing = ", ".join(kernel.name for kernel in kernels)
         if len(kernels) != 1:
-            found = f"which kernel? Give entry= one of {listing}" if kernels else "no __global__ function is here"
-            raise SourceError(f"{file}: {found}")
+            message = f"which kernel? Give entry= one of {listing}" if kernels else "no __global__ function is here"
+            raise SourceError(f"{file}: {message}")
         if kernels[0].is_template:
             name = kernels[0].name
             raise SourceError(f"{file}: {name} is a template: give its arguments, for example entry='{name}<float>'")
         return qualified(kernels[0].name, kernels[0]), kernels[0]
     name = entry.partition("<")[0].strip().rpartition("::")[2]
-    kernel = next((one for one in kernels if one.name == name), None)
+    kernel = next((kernel for kernel in kernels if kernel.name == name), None)
     return qualified(entry, kernel), kernel
 
 

@@ -35,14 +35,14 @@ class CudaText:
 
     def to_json(self) -> JSON:
         """Returns the canonical form: ``[file, text, [[name, text]...]]``."""
-        return [self.file, self.text, [list(one) for one in self.headers]]
+        return [self.file, self.text, [list(header) for header in self.headers]]
 
     @classmethod
     def from_json(cls, data: JSON) -> CudaText:
         """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         match read_list(data, "a text in CUDA C++"):
             case [str() as file, str() as text, list() as headers]:
-                return cls(file, text, tuple(_pair(one, "a header") for one in headers))
+                return cls(file, text, tuple(_pair(header, "a header") for header in headers))
             case _:
                 raise malformed("a text in CUDA C++", data)
 
@@ -68,7 +68,7 @@ class CudaType:
 
     def to_json(self) -> JSON:
         """Returns the canonical form."""
-        members: list[JSON] = [one.to_json() for one in self.members]
+        members: list[JSON] = [member.to_json() for member in self.members]
         return [self.form, self.spelled, self.dtype, self.const, self.bytes, self.align, self.lanes, members]
 
     @classmethod
@@ -76,8 +76,8 @@ class CudaType:
         """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         match read_list(data, "a type"):
             case [str() as form, str() as spelled, str() as dtype, bool() as const, size, align, lanes, list() as own]:
-                members = tuple(CudaMember.from_json(one) for one in own)
-                number, aligned, count = (read_natural(one, "a size of a type") for one in (size, align, lanes))
+                members = tuple(CudaMember.from_json(item) for item in own)
+                number, aligned, count = (read_natural(item, "a size of a type") for item in (size, align, lanes))
                 return cls(form, spelled, dtype, const, number, aligned, count, members)
             case _:
                 raise malformed("a type", data)
@@ -141,17 +141,17 @@ class CudaUnit:
         """Returns the parameters of a compile job: all data except the text itself."""
         return {
             "file": self.text.file,
-            "headers": [list(one) for one in self.text.headers],
+            "headers": [list(header) for header in self.text.headers],
             "expression": self.expression,
-            "defines": [list(one) for one in self.defines],
+            "defines": [list(define) for define in self.defines],
             "flags": list(self.flags),
-            "layout": [one.to_json() for one in self.layout],
+            "layout": [item.to_json() for item in self.layout],
             "block": list(self.block),
             "cluster": list(self.cluster),
             "shared_bytes": self.shared_bytes,
             "cooperative": self.cooperative,
             "pdl": self.pdl,
-            "maps": [one.to_json() for one in self.maps],
+            "maps": [item.to_json() for item in self.maps],
         }
 
     @classmethod
@@ -159,19 +159,19 @@ class CudaUnit:
         """Returns the unit of a job; raises ``ValueError``, ``TypeError`` or ``KeyError`` for any other data."""
         if not isinstance(data, dict):
             raise malformed("the parameters of a job", data)
-        flags = [read_text(one, "a flag") for one in read_list(data["flags"], "the flags of a job")]
+        flags = [read_text(item, "a flag") for item in read_list(data["flags"], "the flags of a job")]
         return cls(
             text=CudaText.from_json([data["file"], text, data["headers"]]),
             expression=read_text(data["expression"], "the expression of a job"),
-            defines=tuple(_pair(one, "a macro") for one in read_list(data["defines"], "the macros of a job")),
+            defines=tuple(_pair(item, "a macro") for item in read_list(data["defines"], "the macros of a job")),
             flags=tuple(flags),
-            layout=tuple(LayoutSlot.from_json(one) for one in read_list(data["layout"], "the layout of a job")),
+            layout=tuple(LayoutSlot.from_json(item) for item in read_list(data["layout"], "the layout of a job")),
             block=_three(data["block"]),
             cluster=_three(data["cluster"]),
             shared_bytes=read_natural(data["shared_bytes"], "shared memory"),
             cooperative=data["cooperative"] is True,
             pdl=data["pdl"] is True,
-            maps=tuple(TensorMap.from_json(one) for one in read_list(data["maps"], "the tensor maps of a job")),
+            maps=tuple(TensorMap.from_json(item) for item in read_list(data["maps"], "the tensor maps of a job")),
         )
 
 
@@ -184,7 +184,7 @@ def _pair(data: JSON, what: str) -> tuple[str, str]:
 
 
 def _three(data: JSON) -> tuple[int, int, int]:
-    found = read_integers(data, "sizes along three axes")
-    if len(found) != 3 or min(found) < 0:
+    sizes = read_integers(data, "sizes along three axes")
+    if len(sizes) != 3 or min(sizes) < 0:
         raise malformed("sizes along three axes", data)
-    return found
+    return sizes

@@ -102,7 +102,7 @@ def device_code(text: str) -> str:
     '\n__global__ void k(int *p) { *p = 1; }\n\n'
     """
     read = _Reader(tokens_of(text), _macros([text]))
-    return _edited(text, [edit for one in read.items() for edit in _edits(one, kept=one.kept)])
+    return _edited(text, [edit for item in read.items() for edit in _edits(item, kept=item.kept)])
 
 
 def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], entry: str) -> tuple[str, dict[str, str]]:
@@ -123,21 +123,21 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
     items = {name: list(_Reader(own, macros).items()) for name, own in tokens.items()}
     # The scopes that exist here. A ``using`` of a name in another scope is dropped, as that scope's header was left
     # out.
-    scopes = {*_SCOPES, *(name for own in items.values() for one in own for name in one.names - {one.scope})}
+    scopes = {*_SCOPES, *(name for own in items.values() for part in own for name in part.names - {part.scope})}
     scopes |= {second.text for own in tokens.values() for first, second in pairwise(own) if first.text == "namespace"}
-    for one in (one for own in items.values() for one in own if one.scope):
-        one.kept = one.kept and one.scope in scopes
-    wanted, declared = {*_ALWAYS, *used}, [one for own in items.values() for one in own if one.kept]
-    for one in (one for own in tokens.values() for one in own if one.kind is TokenKind.DIRECTIVE):
-        macro = _MACRO.match(one.text)
+    for part in (part for own in items.values() for part in own if part.scope):
+        part.kept = part.kept and part.scope in scopes
+    wanted_names, declared = {*_ALWAYS, *used}, [part for own in items.values() for part in own if part.kept]
+    for part in (part for own in tokens.values() for part in own if part.kind is TokenKind.DIRECTIVE):
+        macro = _MACRO.match(part.text)
         if macro is None:
-            wanted |= {*_WORD.findall(one.text)}
+            wanted_names |= {*_WORD.findall(part.text)}
         else:
             words = {*_WORD.findall(macro[2]), *_joined(macro[2], [name for item in declared for name in item.names])}
-            declared.append(_Item(one.begin, one.end, kept=True, names={macro[1]}, words=words))
-    needed = _needed(declared, wanted, entry)
+            declared.append(_Item(part.begin, part.end, kept=True, names={macro[1]}, words=words))
+    needed = _needed(declared, wanted_names, entry)
     extracted = {
-        name: _edited(own, [edit for one in items[name] for edit in _edits(one, kept=id(one) in needed)])
+        name: _edited(own, [edit for part in items[name] for edit in _edits(part, kept=id(part) in needed)])
         for name, own in texts.items()
     }
     return extracted.pop(""), {name[1:]: own for name, own in extracted.items()}
@@ -155,36 +155,36 @@ def _joined(macro: str, names: Iterable[str]) -> set[str]:
     parameters = {*_WORD.findall(head)}
     joined: set[str] = set()
     for chain in _CHAIN.findall(body):
-        parts = [one for one in _WORD.findall(chain) if one not in parameters]
+        parts = [word for word in _WORD.findall(chain) if word not in parameters]
         if parts:
-            pattern = r"\w*".join(re.escape(one) if one not in parameters else "" for one in _WORD.findall(chain))
-            joined |= {one for one in names if re.fullmatch(pattern, one)}
+            pattern = r"\w*".join(re.escape(word) if word not in parameters else "" for word in _WORD.findall(chain))
+            joined |= {name for name in names if re.fullmatch(pattern, name)}
     return joined
 
 
 def _needed(items: Sequence[_Item], wanted: set[str], entry: str) -> set[int]:
     """Returns the ids of the items that are needed, directly or by other items."""
-    kernels = [one for one in items if "__global__" in one.head]
-    chosen = [one for one in kernels if entry in one.names] or kernels
-    waiting = [*chosen, *(one for one in items if not one.names and not one.head & {*_CONTEXT})]
-    needed = {id(one) for one in waiting}
+    kernels = [item for item in items if "__global__" in item.head]
+    chosen = [kernel for kernel in kernels if entry in kernel.names] or kernels
+    waiting = [*chosen, *(item for item in items if not item.names and not item.head & {*_CONTEXT})]
+    needed = {id(candidate) for candidate in waiting}
     by_name: dict[str, list[_Item]] = {}
-    for one in items:
-        for name in one.names:
-            by_name.setdefault(name, []).append(one)
+    for item in items:
+        for name in item.names:
+            by_name.setdefault(name, []).append(item)
     fresh = set(wanted)
     while True:
-        for one in waiting:
-            fresh |= one.words
-        waiting = [one for word in fresh for one in by_name.pop(word, ()) if id(one) not in needed]
+        for candidate in waiting:
+            fresh |= candidate.words
+        waiting = [candidate for word in fresh for candidate in by_name.pop(word, ()) if id(candidate) not in needed]
         fresh = set[str]()
         if not waiting:
             # An operator is needed if all types of its parameters are needed, an assertion if all of its words are.
-            rest = [one for one in items if not one.names and id(one) not in needed]
-            waiting = [one for one in rest if by_name.keys().isdisjoint(_deciding(one))]
+            unnamed = [item for item in items if not item.names and id(item) not in needed]
+            waiting = [candidate for candidate in unnamed if by_name.keys().isdisjoint(_deciding(candidate))]
         if not waiting:
             return needed
-        needed |= {id(one) for one in waiting}
+        needed |= {id(candidate) for candidate in waiting}
 
 
 def _deciding(item: _Item) -> set[str]:
@@ -206,8 +206,8 @@ def _macros(texts: Iterable[str]) -> _Macros:
     bodies = [
         (match[1], match[2], set(_WORD.findall(match[2])))
         for text in texts
-        for one in tokens_of(text)
-        if one.kind is TokenKind.DIRECTIVE and (match := _MACRO.match(one.text)) is not None
+        for token in tokens_of(text)
+        if token.kind is TokenKind.DIRECTIVE and (match := _MACRO.match(token.text)) is not None
     ]
     marking: set[str] = set()
     marks = set(_DEVICE)
@@ -241,10 +241,10 @@ def _blank(text: str) -> str:
         return "\n" * text.count("\n")
     parts: list[str] = []
     at = 0
-    for one in tokens_of(text):
-        if one.kind is TokenKind.DIRECTIVE and _STAYS.match(one.text) is not None:
-            parts += ["\n" * text.count("\n", at, one.begin), one.text]
-            at = one.end
+    for token in tokens_of(text):
+        if token.kind is TokenKind.DIRECTIVE and _STAYS.match(token.text) is not None:
+            parts += ["\n" * text.count("\n", at, token.begin), token.text]
+            at = token.end
     return "".join((*parts, "\n" * text.count("\n", at)))
 
 
@@ -253,7 +253,7 @@ class _Reader:
 
     def __init__(self, tokens: Iterable[Token], macros: _Macros) -> None:
         self._tokens = list(tokens)
-        self._plain = [one for one in self._tokens if one.kind is not TokenKind.DIRECTIVE]
+        self._plain = [token for token in self._tokens if token.kind is not TokenKind.DIRECTIVE]
         self._macros = macros
 
     def items(self) -> Iterable[_Item]:
@@ -301,8 +301,8 @@ class _Reader:
                     at = after
                     break
                 before = words[at - 1]
-                named = before.kind is TokenKind.WORD and before.text not in _AFTER_PARAMETERS
-                is_class = bool(head & _CLASSES) and (named or bases or not parameters)
+                is_name = before.kind is TokenKind.WORD and before.text not in _AFTER_PARAMETERS
+                is_class = bool(head & _CLASSES) and (is_name or bases or not parameters)
                 parameters = parameters and not is_class
                 if parameters and not assigned:
                     if initialized and after < end and words[after].text in ("{", ","):
@@ -320,7 +320,7 @@ class _Reader:
                 if text == "(":
                     called.add(words[at - 1].text if at > start else "")
                     parameters = parameters or at == start or words[at - 1].text not in _NO_PARAMETERS
-                head |= {one.text for one in words[at:after] if one.kind is TokenKind.WORD}
+                head |= {word.text for word in words[at:after] if word.kind is TokenKind.WORD}
                 at = after
                 continue
             if text == "<" and at > start and words[at - 1].text == "template":
@@ -352,7 +352,7 @@ class _Reader:
     def _invocation(self, start: int, end: int) -> _Item:
         """Returns the item of a macro invocation that stands for a declaration."""
         words = self._plain[start:end]
-        all_words = {one.text for one in words if one.kind is TokenKind.WORD}
+        all_words = {word.text for word in words if word.kind is TokenKind.WORD}
         item = _Item(words[0].begin, words[-1].end, kept=True, head={words[0].text}, words=all_words - _PLAIN)
         if words[0].text in self._macros.instances:
             item.kept = False
@@ -384,7 +384,7 @@ class _Reader:
         assigned: bool,
     ) -> _Item:
         words = self._plain[start:end]
-        all_words = {one.text for one in words if one.kind is TokenKind.WORD}
+        all_words = {word.text for word in words if word.kind is TokenKind.WORD}
         item = _Item(words[0].begin, words[-1].end, kept=True, head=head, words=all_words - _PLAIN)
         marked = bool((head | called) & (_KEPT_FUNCTIONS | self._macros.device))
         function = parameters and body is not None
@@ -399,21 +399,21 @@ class _Reader:
         else:
             item.kept = marked or bool(head & _KEPT_DECLARATIONS)
         if item.kept and function and "constexpr" in head and not head & (_DEVICE | self._macros.device):
-            place = next(one.begin for one in words if one.text == "constexpr")
-            item.edits.append(_Edit(place, place, "__host__ __device__ "))  # like nvcc's --expt-relaxed-constexpr
+            offset = next(word.begin for word in words if word.text == "constexpr")
+            item.edits.append(_Edit(offset, offset, "__host__ __device__ "))  # like nvcc's --expt-relaxed-constexpr
         if not item.kept or members:
             return item
         if body is not None and not function and "enum" not in head:
             inner = self._items(body[0] + 1, body[1] - 1, members=True)
-            item.edits += [edit for one in inner for edit in _edits(one, kept=one.kept)]
+            item.edits += [edit for inner_item in inner for edit in _edits(inner_item, kept=inner_item.kept)]
             gone = [edit for edit in item.edits if edit.text is None]
             item.words = {
-                one.text
-                for one in words
-                if one.kind is TokenKind.WORD and not any(edit.begin <= one.begin < edit.end for edit in gone)
+                word.text
+                for word in words
+                if word.kind is TokenKind.WORD and not any(edit.begin <= word.begin < edit.end for edit in gone)
             } - _PLAIN
         item.names = self._names(words, head, called, body, start, function=function)
-        texts = [one.text for one in words]
+        texts = [word.text for word in words]
         if first == "using" and "::" in texts and texts[1] != "namespace":
             before = texts[texts.index("::") - 1]
             item.scope = before if _WORD.fullmatch(before) and before != "typename" else ""
@@ -435,33 +435,33 @@ class _Reader:
         """
         if "operator" in head or "static_assert" in head:
             return set()
-        texts = [one.text for one in words]
+        texts = [word.text for word in words]
         if texts[:2] == ["using", "namespace"] or texts[:1] == ["namespace"]:
             return set()
         if function or (called - _PLAIN and not head & {"using", "typedef"} and body is None and "=" not in texts):
-            return {one for one in called if one not in _PLAIN and _WORD.fullmatch(one)} | _owners(words)
+            return {item for item in called if item not in _PLAIN and _WORD.fullmatch(item)} | _owners(words)
         if body is not None and "enum" in head:
-            return {one.text for one in words if one.kind is TokenKind.WORD} - _PLAIN
+            return {word.text for word in words if word.kind is TokenKind.WORD} - _PLAIN
         if body is not None:
             first, last = body[0] - start, body[1] - start
-            own = [one for index, one in enumerate(words) if index < first or index >= last]
-            before = [one.text for one in own[:first]]
+            own = [word for index, word in enumerate(words) if index < first or index >= last]
+            before = [item.text for item in own[:first]]
             bases = before.index(":") if ":" in before else len(before)
             own = own[:bases] + own[first:]
         else:
             stop = texts.index("=") if "=" in texts else len(texts)
             own = list(words[:stop])
-        return {one.text for one in _without_template(own) if one.kind is TokenKind.WORD} - _PLAIN - {"std", "cuda"}
+        return {item.text for item in _without_template(own) if item.kind is TokenKind.WORD} - _PLAIN - {"std", "cuda"}
 
 
 def _owners(words: Sequence[Token]) -> set[str]:
     """Returns the classes whose members a function defines outside of the class: ``A`` for ``A::f() {}``."""
     owners: set[str] = set()
-    for one, sign in pairwise(words):
-        if one.text in ("(", "{"):
+    for word, sign in pairwise(words):
+        if word.text in ("(", "{"):
             break
-        if sign.text == "::" and one.kind is TokenKind.WORD:
-            owners.add(one.text)
+        if sign.text == "::" and word.kind is TokenKind.WORD:
+            owners.add(word.text)
     return owners - {"std", "cuda"}
 
 

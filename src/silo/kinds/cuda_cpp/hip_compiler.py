@@ -84,7 +84,7 @@ class HipTools:
 @cache
 def _found(requested: str | None) -> HipTools:
     names = _NAMES if requested is None else (requested,)
-    command = next((found for name in names if (found := shutil.which(name)) is not None), None)
+    command = next((path for name in names if (path := shutil.which(name)) is not None), None)
     if command is None:
         raise CompilerMissingError(
             f"HIP C++ is compiled by clang {_OLDEST} or later, and none of {', '.join(names)} is on PATH: install one "
@@ -97,7 +97,7 @@ def _found(requested: str | None) -> HipTools:
     spec = importlib.util.find_spec("triton")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         libraries = Path(folder, "backends", "amd", "lib")
-        if all((libraries / one).is_file() for one in _LIBRARIES):
+        if all((libraries / library).is_file() for library in _LIBRARIES):
             return HipTools(clang, libraries)
     raise CompilerMissingError(
         "HIP C++ takes AMD's device libraries and linker from the package triton, which is not installed; install it "
@@ -122,8 +122,8 @@ class HipCompiler:
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Accepts CUDA C++ for an AMD chip, if the tools are installed."""
-        if not (taken := self.declaration.takes(source_kind, target)):
-            return taken
+        if not (decision := self.declaration.takes(source_kind, target)):
+            return decision
         try:
             tools = hip_tools()
         except CompilerMissingError as error:
@@ -155,7 +155,7 @@ class HipCompiler:
             assembly = _assembly(job, unit, tools, folder)
             entry = _entry(job, unit, assembly)
             data = _linked(job, assembly, tools, folder)
-        kernels = {one.entry: one for one in inspect_binary(data, "hsaco")}
+        kernels = {kernel.entry: kernel for kernel in inspect_binary(data, "hsaco")}
         if entry not in kernels:
             raise CompileError(f"{job.kernel}: clang made no kernel {entry}; it made {', '.join(kernels)}")
         return Compiled(launch_of(job.kernel, unit, kernels[entry], warp), CompiledBlob("hsaco", data))
@@ -189,13 +189,13 @@ def _entry(job: CompileJob, unit: CudaUnit, assembly: Path) -> str:
 
 def _flags_of(job: CompileJob, unit: CudaUnit) -> list[str]:
     flags: list[str] = []
-    for one in unit.flags:
-        if one.lstrip("-").startswith("std="):
-            flags.append(f"-std={one.partition('=')[2]}")
-        elif one in _TRANSLATED:
-            flags.append(_TRANSLATED[one])
+    for flag in unit.flags:
+        if flag.lstrip("-").startswith("std="):
+            flags.append(f"-std={flag.partition('=')[2]}")
+        elif flag in _TRANSLATED:
+            flags.append(_TRANSLATED[flag])
         else:
-            raise CompileError(f"{job.kernel}: the option {one} of NVRTC has no equal in clang, for {job.target}")
+            raise CompileError(f"{job.kernel}: the option {flag} of NVRTC has no equal in clang, for {job.target}")
     return flags
 
 
@@ -208,8 +208,8 @@ def _assembly(job: CompileJob, unit: CudaUnit, tools: HipTools, folder: str) -> 
     if "<" in unit.expression:  # a template is instantiated only where it is used
         begin += f"template __attribute__((global)) decltype({unit.expression}) {unit.expression};\n"
     libraries: list[str] = []
-    for one in _LIBRARIES:
-        libraries += ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(tools.libraries / one)]
+    for library in _LIBRARIES:
+        libraries += ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(tools.libraries / library)]
     command = [
         *tools.clang.command,
         *_FLAGS,
@@ -254,8 +254,8 @@ def _run(job: CompileJob, unit: CudaUnit | None, command: list[str], folder: str
         done = run_compiler(command, env=child_environment(LC_ALL="C", TMPDIR=folder), cwd=folder, stdin=file)
     if done.returncode != 0:
         log = done.stderr.decode(errors="replace").replace(f"{_NOWHERE}/", "")
-        said = explained(log, job.kernel, "", device_only=False) if unit is None else cause_of(log, job.kernel, unit)
-        raise CompileError(said + memory_note(log))
+        message = explained(log, job.kernel, "", device_only=False) if unit is None else cause_of(log, job.kernel, unit)
+        raise CompileError(message + memory_note(log))
 
 
 def _overlay(text: CudaText, folder: str) -> Path:
@@ -264,8 +264,8 @@ def _overlay(text: CudaText, folder: str) -> Path:
     for number, (name, content) in enumerate(((text.file, text.text), *text.headers)):
         path = Path(folder, f"text{number}")
         path.write_text(content, encoding="utf-8")
-        seen = os.path.normpath(f"{_NOWHERE}/{name}")
-        places.append({"name": seen, "type": "file", "external-contents": str(path)})
+        normalized = os.path.normpath(f"{_NOWHERE}/{name}")
+        places.append({"name": normalized, "type": "file", "external-contents": str(path)})
     overlay = Path(folder, "overlay.json")
     overlay.write_text(json.dumps({"version": 0, "use-external-names": False, "roots": places}), encoding="utf-8")
     return overlay

@@ -171,10 +171,10 @@ def first_text(texts: Iterable[str]) -> str:
 
     Under nvcc, its own headers or torch's define these.
     """
-    known = tuple(texts)
-    traits = any(_TRAITS.search(text) is not None for text in known)
-    limits = any(_LIMITS.search(text) is not None for text in known)
-    dependent = _DEPENDENT_TEXT if any(_DEPENDENT.search(text) is not None for text in known) else ""
+    all_texts = tuple(texts)
+    traits = any(_TRAITS.search(text) is not None for text in all_texts)
+    limits = any(_LIMITS.search(text) is not None for text in all_texts)
+    dependent = _DEPENDENT_TEXT if any(_DEPENDENT.search(text) is not None for text in all_texts) else ""
     return _FIRST_TEXT + (_standard("type_traits") if traits else "") + (_FLOATS if limits else "") + dependent
 
 
@@ -197,8 +197,8 @@ def replacement(name: str, texts: Iterable[str]) -> str | None:
     '#pragma once\n#include <cub/block/block_reduce.cuh>\n'
     """
     if name == CUB:
-        found = {_cub_header(*match.groups()) for text in texts for match in _CUB.finditer(text)}
-        return "#pragma once\n" + "".join(f"#include <cub/{one}>\n" for one in sorted(found))
+        headers = {_cub_header(*match.groups()) for text in texts for match in _CUB.finditer(text)}
+        return "#pragma once\n" + "".join(f"#include <cub/{header}>\n" for header in sorted(headers))
     if name.startswith(("thrust/", "cub/device/")) and not any("thrust::" in text for text in texts):
         return LEFT_OUT  # only host code uses it
     if _in_toolkit(name):

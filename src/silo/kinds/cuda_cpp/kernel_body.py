@@ -35,12 +35,12 @@ def waits_for_grid(text: str, expression: str) -> int:
     >>> waits_for_grid("__global__ void k() {\n  auto g = cg::this_grid();\n  g.sync();\n}", "k")
     3
     """
-    if "this_grid" not in text or (found := body_of(text, expression)) is None:
+    if "this_grid" not in text or (kernel_body := body_of(text, expression)) is None:
         return 0
-    body, line = found
+    body, line = kernel_body
     if "is_valid" in body:
         return 0
-    grid = "|".join([r"this_grid\s*\(\s*\)", *(one["name"] for one in _GRID.finditer(body))])
+    grid = "|".join([r"this_grid\s*\(\s*\)", *(match["name"] for match in _GRID.finditer(body))])
     waits = re.search(rf"\b(?:{grid})\s*\.\s*sync\s*\(|\bsync\s*\(\s*(?:\w+\s*::\s*)?(?:{grid})\s*\)", body)
     return 0 if waits is None else line + body.count("\n", 0, waits.start())
 

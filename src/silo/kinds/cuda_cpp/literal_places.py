@@ -61,12 +61,16 @@ def _literals(source: str) -> tuple[tuple[str, int], ...]:
     except (SyntaxError, ValueError):
         return ()
     first_lines: dict[str, list[int]] = {}
-    for one in _constants(tree):
-        value = str(one.value)
-        if "\n" in value and one.end_lineno is not None and one.end_lineno - one.lineno == value.count("\n"):
-            first_lines.setdefault(value, []).append(one.lineno)
+    for constant in _constants(tree):
+        value = str(constant.value)
+        if (
+            "\n" in value
+            and constant.end_lineno is not None
+            and constant.end_lineno - constant.lineno == value.count("\n")
+        ):
+            first_lines.setdefault(value, []).append(constant.lineno)
     return tuple((value, lines[0]) for value, lines in first_lines.items() if len(lines) == 1)
 
 
 def _constants(tree: ast.AST) -> Iterable[ast.Constant]:
-    return (one for one in ast.walk(tree) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))

@@ -32,25 +32,25 @@ def macro_kernel(texts: Sequence[str], entry: str) -> KernelText | None:
     """
     macros: dict[str, _Macro] = {}
     for text in texts:
-        for one in tokens_of(text):
-            found = _DEFINE.match(one.text) if one.kind is TokenKind.DIRECTIVE else None
-            if found is not None:
-                parameters = tuple(name.strip() for name in found["parameters"].split(","))
-                macros.setdefault(found["name"], _Macro(parameters, _CONTINUED.sub("\n", found["body"])))
+        for token in tokens_of(text):
+            match = _DEFINE.match(token.text) if token.kind is TokenKind.DIRECTIVE else None
+            if match is not None:
+                parameters = tuple(name.strip() for name in match["parameters"].split(","))
+                macros.setdefault(match["name"], _Macro(parameters, _CONTINUED.sub("\n", match["body"])))
     if not any("__global__" in macro.body for macro in macros.values()):
         return None
-    left = [_MOST]
-    for place, text in enumerate(texts):
-        for begin, made in _expansions(text, macros, _DEEPEST, left):
-            for kernel in kernels_of(made) if "__global__" in made else ():
+    budget = [_MOST]
+    for index, text in enumerate(texts):
+        for begin, expansion in _expansions(text, macros, _DEEPEST, budget):
+            for kernel in kernels_of(expansion) if "__global__" in expansion else ():
                 if kernel.name == entry:
-                    return replace(kernel, line=text.count("\n", 0, begin) + 1 if place == 0 else 0, scope="")
+                    return replace(kernel, line=text.count("\n", 0, begin) + 1 if index == 0 else 0, scope="")
     return None
 
 
 def _expansions(text: str, macros: Mapping[str, _Macro], depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
     """Yields the position and the text of each use of a macro. A macro within a macro has the outer one's position."""
-    words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
+    words = [token for token in tokens_of(text) if token.kind is not TokenKind.DIRECTIVE]
     for at, word in enumerate(words[:-1]):
         macro = macros.get(word.text)
         if macro is None or words[at + 1].text != "(" or left[0] <= 0:

@@ -85,25 +85,27 @@ class NvrtcOutput:
 
 def places() -> tuple[NvrtcPlace, ...]:
     """Returns the installed NVRTCs, in order of preference: wheels, then toolkits; only ``SILO_NVRTC`` if it is set."""
-    named = settings().nvrtc
-    if named is not None:
-        return (NvrtcPlace(named, "SILO_NVRTC"),)
+    configured = settings().nvrtc
+    if configured is not None:
+        return (NvrtcPlace(configured, "SILO_NVRTC"),)
     return _installed()
 
 
 @cache
 def _installed() -> tuple[NvrtcPlace, ...]:
     spec = importlib.util.find_spec("nvidia")
-    roots = [Path(one) for one in (spec.submodule_search_locations or ())] if spec is not None else []
+    roots = [Path(entry) for entry in (spec.submodule_search_locations or ())] if spec is not None else []
     installed: list[NvrtcPlace] = []
     for folders, origin in (
-        ([one / "lib" for root in roots for one in sorted(root.glob("cu[0-9]*"), reverse=True)], "wheel"),
+        ([entry / "lib" for root in roots for entry in sorted(root.glob("cu[0-9]*"), reverse=True)], "wheel"),
         ([root / "cuda_nvrtc" / "lib" for root in roots], "wheel"),
-        ([Path(one) / "lib64" for one in _TOOLKITS], "toolkit"),
+        ([Path(entry) / "lib64" for entry in _TOOLKITS], "toolkit"),
     ):
         for folder in folders:
-            libraries = [one for one in folder.glob("libnvrtc.so.*") if _SONAME.fullmatch(one.name)]
-            installed += [NvrtcPlace(str(one), origin) for one in sorted(libraries, key=lambda one: len(one.name))[:1]]
+            libraries = [entry for entry in folder.glob("libnvrtc.so.*") if _SONAME.fullmatch(entry.name)]
+            installed += [
+                NvrtcPlace(str(library), origin) for library in sorted(libraries, key=lambda one: len(one.name))[:1]
+            ]
     return tuple(installed)
 
 
@@ -126,7 +128,7 @@ def headers_beside(library: Path, toolkits: Sequence[str]) -> tuple[str, ...]:
     root = library.parent.parent
     candidates = (root / "include", root.parent / "cuda_runtime" / "include", root.parent / "cuda_cccl" / "include")
     folders = [folder for base in candidates for folder in (base, base / "cccl") if folder.is_dir()]
-    others = [Path(one) / "include" for one in toolkits]
+    others = [Path(toolkit) / "include" for toolkit in toolkits]
     for header in ("nv/target", "cuda_fp16.h", "crt/mma.h"):
         if not any((folder / header).is_file() for folder in folders):
             have = (folder for base in others for folder in (base / "cccl", base) if (folder / header).is_file())
@@ -142,8 +144,8 @@ def _load_builtins(library: Path) -> ctypes.CDLL | None:
     """
     version = _SONAME.fullmatch(library.name)
     name = f"libnvrtc-builtins.so.{version[1] if version is not None else ''}*"
-    found = sorted((one for one in library.parent.glob(name)), key=lambda one: len(one.name))
-    return ctypes.CDLL(str(found[0])) if found else None
+    candidates = sorted((path for path in library.parent.glob(name)), key=lambda one: len(one.name))
+    return ctypes.CDLL(str(candidates[0])) if candidates else None
 
 
 class Nvrtc:
@@ -183,9 +185,9 @@ class Nvrtc:
         """Returns the compute capabilities that it compiles for: 80, 90, ..."""
         count = ctypes.c_int()
         self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
-        found = (ctypes.c_int * count.value)()
-        self._call("nvrtcGetSupportedArchs", found)
-        return tuple(found)
+        values = (ctypes.c_int * count.value)()
+        self._call("nvrtcGetSupportedArchs", values)
+        return tuple(values)
 
     def headers(self) -> tuple[str, ...]:
         """Returns the folders of the toolkit's headers. Headers that NVRTC contains are written to the store once.
@@ -205,8 +207,8 @@ class Nvrtc:
         except (OSError, NotPrivateError) as error:
             raise ToolchainError(f"NVRTC's headers cannot be written to {folder}: {error}") from error
         if result:
-            said = (message.value or b"").decode(errors="replace") or self._words(result)
-            raise ToolchainError(f"NVRTC's headers cannot be written to {folder}: {said}")
+            detail = (message.value or b"").decode(errors="replace") or self._words(result)
+            raise ToolchainError(f"NVRTC's headers cannot be written to {folder}: {detail}")
         return str(folder), str(folder / "cccl")
 
     def _headers_beside(self) -> tuple[str, ...]:
@@ -229,8 +231,8 @@ class Nvrtc:
         """
         program = ctypes.c_void_p()
         count = len(text.headers)
-        texts = (ctypes.c_char_p * count)(*[_encoded(one) for _, one in text.headers])
-        names = (ctypes.c_char_p * count)(*[_encoded(one) for one, _ in text.headers])
+        texts = (ctypes.c_char_p * count)(*[_encoded(item) for _, item in text.headers])
+        names = (ctypes.c_char_p * count)(*[_encoded(item) for item, _ in text.headers])
         self._call(
             "nvrtcCreateProgram",
             ctypes.byref(program),
@@ -241,19 +243,19 @@ class Nvrtc:
             names,
         )
         try:
-            for one in expressions:
-                self._call("nvrtcAddNameExpression", program, _encoded(one))
-            given = (ctypes.c_char_p * len(options))(*[_encoded(one) for one in options])
-            result: int = self._library.nvrtcCompileProgram(program, len(options), given)
+            for expression in expressions:
+                self._call("nvrtcAddNameExpression", program, _encoded(expression))
+            option_array = (ctypes.c_char_p * len(options))(*[_encoded(option) for option in options])
+            result: int = self._library.nvrtcCompileProgram(program, len(options), option_array)
             log = self._bytes(program, "ProgramLog").rstrip(b"\0\n").decode(errors="replace").replace(_NOWHERE, "")
             if result:
                 listing = f" with {' '.join(options)}" if result == _UNKNOWN_OPTION else ""
                 note = "\nNVRTC ran out of memory (SILO_COMPILE_BYTES)" if result == _OUT_OF_MEMORY else ""
                 raise CompileError((log or f"NVRTC: {self._words(result)}{listing}") + note)
             lowered: list[str] = []
-            for one in expressions:
+            for item in expressions:
                 name = ctypes.c_char_p()
-                self._call("nvrtcGetLoweredName", program, _encoded(one), ctypes.byref(name))
+                self._call("nvrtcGetLoweredName", program, _encoded(item), ctypes.byref(name))
                 lowered.append((name.value or b"").decode())
             return NvrtcOutput(tuple(lowered), self._bytes(program, wanted) if wanted else b"", log)
         finally:
@@ -278,16 +280,16 @@ def _accepted(library: Nvrtc) -> tuple[str, ...]:
     """Returns the fixed flags that an older release has. Only ``--no-cache`` may be missing, along with the cache."""
     text = CudaText("flags.cu", "")
     flags: list[str] = []
-    for one in FIXED_FLAGS:
+    for flag in FIXED_FLAGS:
         try:
-            library.compile(text, ["-arch=compute_80", one])
+            library.compile(text, ["-arch=compute_80", flag])
         except CompileError:
-            if one != "--no-cache":
+            if flag != "--no-cache":
                 raise ToolchainError(
-                    f"NVRTC {library.release} has no {one}, so its code would differ from run to run; {INSTALL}"
+                    f"NVRTC {library.release} has no {flag}, so its code would differ from run to run; {INSTALL}"
                 ) from None
         else:
-            flags.append(one)
+            flags.append(flag)
     return tuple(flags)
 
 

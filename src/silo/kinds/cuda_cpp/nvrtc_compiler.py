@@ -38,7 +38,9 @@ class EffectFacts(CodeFacts):
     """The effects of the arrays, taken from the typed signature."""
 
     def __init__(self, signature: Signature) -> None:
-        self._effects = {one.name: one.effect for one in signature.parameters if one.kind in _POINTING}
+        self._effects = {
+            parameter.name: parameter.effect for parameter in signature.parameters if parameter.kind in _POINTING
+        }
 
     @property
     def effects(self) -> Mapping[str, Effect]:
@@ -58,13 +60,13 @@ class NvrtcCompiler:
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Accepts CUDA C++ for an NVIDIA arch, if NVRTC is installed."""
-        if not (taken := self.declaration.takes(source_kind, target)):
-            return taken
+        if not (decision := self.declaration.takes(source_kind, target)):
+            return decision
         try:
-            place = find_nvrtc()
+            installation = find_nvrtc()
         except CompilerMissingError as error:
             return Rejected(str(error))
-        return Accepted(f"compiled by NVRTC {place.major} ({place.origin}, {place.build})")
+        return Accepted(f"compiled by NVRTC {installation.major} ({installation.origin}, {installation.build})")
 
     def artifact_target(self, target: Target) -> Target:
         """Returns the target with the arch's own features: ``sm_90a`` for ``sm_90``, like Triton's compiler."""
@@ -88,7 +90,7 @@ class NvrtcCompiler:
         """
         unit = read_unit(job)
         library = load_nvrtc(find_nvrtc())
-        folders = [f"-I{one}" for one in library.headers()]
+        folders = [f"-I{header}" for header in library.headers()]
         options = [f"-arch={job.target.arch}", *library.flags(), *folders, *_options(unit)]
         try:
             with _bounded_memory():
@@ -97,7 +99,7 @@ class NvrtcCompiler:
             raise CompileError(cause_of(str(error), job.kernel, unit)) from None
         (entry,) = output.names
         try:
-            kernels = {one.entry: one for one in inspect_binary(output.data, "cubin")}
+            kernels = {kernel.entry: kernel for kernel in inspect_binary(output.data, "cubin")}
         except CompileError as error:
             raise CompileError(
                 f"{job.kernel}: {error}: the text declares {unit.expression}, and does not define it"
@@ -140,7 +142,7 @@ def lowered_unit(compiler: str, source: Source, variant: Variant, target: Target
 
 
 def _effects(source: CudaSource) -> dict[str, Effect]:
-    return {one.name: one.effect for one in source.passed if one.type.form != Form.SCALAR}
+    return {value.name: value.effect for value in source.passed if value.type.form != Form.SCALAR}
 
 
 def read_unit(job: CompileJob) -> CudaUnit:
@@ -163,8 +165,8 @@ def launch_of(kernel: str, unit: CudaUnit, found: BinaryKernel, warp: int = 32) 
         raise CompileError(f"{kernel}: {error}") from error
     block = unit.block if unit.block != (0, 0, 0) else found.required_block
     if block is None:
-        most = f" (at most {found.most_threads})" if found.most_threads is not None else ""
-        raise CompileError(f"{kernel}: how many threads has a block? Give threads=, for example threads=256{most}")
+        limit = f" (at most {found.most_threads})" if found.most_threads is not None else ""
+        raise CompileError(f"{kernel}: how many threads has a block? Give threads=, for example threads=256{limit}")
     threads = math.prod(block)
     if found.required_block not in (None, block):
         raise CompileError(
@@ -204,11 +206,11 @@ def _bounded_memory() -> Generator[None]:
 
     The worker process continues to live, and after cub's headers it would otherwise keep some 200 MB.
     """
-    most = settings().compile_bytes
+    limit = settings().compile_bytes
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    lower = most and (soft == resource.RLIM_INFINITY or most < soft)
+    lower = limit and (soft == resource.RLIM_INFINITY or limit < soft)
     if lower:
-        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     try:
         yield
     finally:

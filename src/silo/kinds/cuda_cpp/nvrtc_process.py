@@ -42,9 +42,9 @@ def ask_nvrtc(text: CudaText, options: Sequence[str], expressions: Sequence[str]
         CompileCrashError: the process ended without an answer.
         CompilerMissingError: NVRTC is not installed.
     """
-    place = find_nvrtc()
+    installation = find_nvrtc()
     request = {
-        "place": [place.path, place.origin],
+        "place": [installation.path, installation.origin],
         "text": text.to_json(),
         "options": list(options),
         "expressions": list(expressions),
@@ -76,14 +76,18 @@ def lowered_names(
     Raises:
         CompileError: as :func:`ask_nvrtc`.
     """
-    place = find_nvrtc()
+    installation = find_nvrtc()
     options = [f"-arch={_PROBE_ARCH}", *flags, *macro_options(defines), "-w"]
-    key = digest("cuda-types/1", [text.to_json(), list(options), list(expressions), place.build, PROBE])
+    key = digest("cuda-types/1", [text.to_json(), list(options), list(expressions), installation.build, PROBE])
     path = settings().store_folder / "cuda-types" / f"{key}.json"
     with contextlib.suppress(OSError, ValueError):  # missing or damaged in the store: compile again
-        known = parse_json(read_private(path))
-        if isinstance(known, list) and len(known) == len(expressions) and all(isinstance(one, str) for one in known):
-            return tuple(str(one) for one in known)
+        cached = parse_json(read_private(path))
+        if (
+            isinstance(cached, list)
+            and len(cached) == len(expressions)
+            and all(isinstance(name, str) for name in cached)
+        ):
+            return tuple(str(name) for name in cached)
     probed = CudaText(text.file, text.text + PROBE, text.headers)
     names = ask_nvrtc(probed, options, expressions).names
     with contextlib.suppress(OSError):  # not stored, so the next process runs the compiler again
@@ -95,13 +99,13 @@ def _answer(request: dict[str, Any]) -> dict[str, object]:
     path, origin = request["place"]
     try:
         library = load_nvrtc(NvrtcPlace(str(path), str(origin)))
-        folders = [f"-I{one}" for one in library.headers()]
-        options = [*library.flags(), *folders, *(str(one) for one in request["options"])]
+        folders = [f"-I{header}" for header in library.headers()]
+        options = [*library.flags(), *folders, *(str(item) for item in request["options"])]
         text = CudaText.from_json(request["text"])
-        made = library.compile(text, options, [str(one) for one in request["expressions"]], str(request["wanted"]))
+        output = library.compile(text, options, [str(item) for item in request["expressions"]], str(request["wanted"]))
     except SiloError as error:
         return {"error": str(error), "kind": "toolchain" if isinstance(error, ToolchainError) else "compile"}
-    return {"names": list(made.names), "data": base64.b64encode(made.data).decode(), "log": made.log}
+    return {"names": list(output.names), "data": base64.b64encode(output.data).decode(), "log": output.log}
 
 
 def main() -> None:

@@ -186,32 +186,32 @@ class _Reader:
     def name(self) -> Mangled:
         if not self.take("N"):
             if self.take("St"):
-                named = self.remember(Mangled("named", f"std::{self.source_name()}"))
+                mangled = self.remember(Mangled("named", f"std::{self.source_name()}"))
             elif self.peek() == "S":
-                named = self.substitution()
+                mangled = self.substitution()
             else:
-                named = self.remember(Mangled("named", self.source_name()))
-            return self.with_arguments(named.text) if self.take("I") else named
+                mangled = self.remember(Mangled("named", self.source_name()))
+            return self.with_arguments(mangled.text) if self.take("I") else mangled
         self.matched("[rVK]*")
-        named: Mangled | None = None
+        mangled: Mangled | None = None
         while not self.take("E"):
             if self.peek(2) == "St":
                 self._at += 2
-                named = Mangled("named", "std")
+                mangled = Mangled("named", "std")
             elif self.peek() == "S":
-                named = self.substitution()
+                mangled = self.substitution()
             elif self.take("I"):
-                if named is None:
+                if mangled is None:
                     raise self.fail()
-                named = self.with_arguments(named.text)
+                mangled = self.with_arguments(mangled.text)
             else:
                 own = self.source_name()
                 while self.take("B"):
                     self.source_name()  # an ABI tag
-                named = self.remember(Mangled("named", own if named is None else f"{named.text}::{own}"))
-        if named is None:
+                mangled = self.remember(Mangled("named", own if mangled is None else f"{mangled.text}::{own}"))
+        if mangled is None:
             raise self.fail()
-        return named
+        return mangled
 
     def type(self) -> Mangled:
         self._depth += 1
@@ -246,8 +246,8 @@ class _Reader:
             return self.remember(Mangled("named", self.source_name()))
         if self.peek() in ("N", "S") or self.peek().isdigit():
             if self.peek() == "S" and self.peek(2) not in ("St", "Sa", "Ss"):
-                made = self.substitution()
-                return self.with_arguments(made.text) if self.take("I") else made
+                mangled = self.substitution()
+                return self.with_arguments(mangled.text) if self.take("I") else mangled
             return self.name()
         for sign in ("DF16_", "DF16b", "Dn", "Ds", "Di", "Du", self.peek()):
             if sign in _BUILTINS and self.take(sign):
@@ -418,21 +418,21 @@ class _Probing:
             raise SourceError(
                 f"{self._label}: {expression} is {function}, not one function: name the kernel's arguments"
             )
-        given = [one for one in function.inner[1:] if str(one) != "void"]
-        spelled = [f"silo_argument<decltype({expression}), {at}>::silo_type" for at in range(len(given))]
-        return tuple(self._typed(list(zip(given, spelled, strict=True))))
+        parameters = [parameter for parameter in function.inner[1:] if str(parameter) != "void"]
+        spelled = [f"silo_argument<decltype({expression}), {at}>::silo_type" for at in range(len(parameters))]
+        return tuple(self._typed(list(zip(parameters, spelled, strict=True))))
 
     def _typed(self, given: Sequence[tuple[Mangled, str]]) -> list[CudaType]:
-        types = [_plain_type(one) for one, _ in given]
-        open_types = [at for at, one in enumerate(types) if one is None]
+        types = [_plain_type(item) for item, _ in given]
+        open_types = [at for at, type_ in enumerate(types) if type_ is None]
         for at in open_types:
             if given[at][0].kind not in ("named", "array"):
                 raise SourceError(f"{self._label}: a parameter is {given[at][0]}, which a launch cannot pass")
         if open_types:
-            made = self._structs([given[at] for at in open_types])
-            for at, one in zip(open_types, made, strict=True):
-                types[at] = one
-        return [one for one in types if one is not None]
+            structs = self._structs([given[at] for at in open_types])
+            for at, item in zip(open_types, structs, strict=True):
+                types[at] = item
+        return [type_ for type_ in types if type_ is not None]
 
     def _structs(self, given: Sequence[tuple[Mangled, str]]) -> list[CudaType]:
         names = self._ask(
@@ -445,7 +445,7 @@ class _Probing:
         types: list[CudaType] = []
         for (of, spelled), name in zip(given, names, strict=True):
             own, *numbers = demangled(name, "silo_sizes")
-            size, align, is_enum = (int(one.text) for one in numbers)
+            size, align, is_enum = (int(number.text) for number in numbers)
             if is_enum:
                 plain = _plain_type(own)
                 assert plain is not None  # the underlying type of an enumeration is a builtin
@@ -473,8 +473,10 @@ class _Probing:
         if not names:
             return []
         # The probe's name contains the member's type, with the struct's name, and its offset as a constant.
-        asked = [f"silo_sizes<decltype({spelled}::{one}), __builtin_offsetof({spelled}, {one})>" for one in names]
-        read = [demangled(one, "silo_sizes") for one in self._ask(asked)]
+        expressions = [
+            f"silo_sizes<decltype({spelled}::{item}), __builtin_offsetof({spelled}, {item})>" for item in names
+        ]
+        read = [demangled(item, "silo_sizes") for item in self._ask(expressions)]
         struct_members: list[CudaMember] = []
         flat: list[tuple[str, int, Mangled, str]] = []
         for own, (kind, offset) in zip(names, read, strict=True):
@@ -487,7 +489,7 @@ class _Probing:
         for (own, offset, _, _), kind in zip(flat, types, strict=True):
             if kind.form == Form.STRUCT:
                 struct_members += [
-                    CudaMember(f"{own}.{one.name}", offset + one.offset, one.type) for one in kind.members
+                    CudaMember(f"{own}.{member.name}", offset + member.offset, member.type) for member in kind.members
                 ]
             else:
                 struct_members.append(CudaMember(own, offset, kind))
@@ -495,9 +497,9 @@ class _Probing:
 
     def _without_arrays(self, given: list[tuple[str, int, Mangled, str]]) -> list[tuple[str, int, Mangled, str]]:
         flat: list[tuple[str, int, Mangled, str]] = []
-        arrays = [one for one in given if one[2].kind == "array"]
+        arrays = [member for member in given if member[2].kind == "array"]
         elements = [f"silo_element<{spelling}>::silo_type" for _, _, _, spelling in arrays]
-        sizes = self._ask([f"silo_sizes<int, sizeof({one})>" for one in elements])
+        sizes = self._ask([f"silo_sizes<int, sizeof({element})>" for element in elements])
         size_of = {
             path: int(demangled(size, "silo_sizes")[1].text)
             for (path, _, _, _), size in zip(arrays, sizes, strict=True)

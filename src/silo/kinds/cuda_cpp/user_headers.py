@@ -43,10 +43,10 @@ class HeaderFolders:
         if isinstance(include, Mapping):
             return cls(beside, (), tuple(sorted(include.items())))
         folders = (include,) if isinstance(include, str | os.PathLike) else include
-        for one in folders:
-            if not Path(one).is_dir():
-                raise SourceError(f"include={one!r} is not a folder")
-        return cls(beside, tuple(str(Path(one).resolve()) for one in folders))
+        for folder in folders:
+            if not Path(folder).is_dir():
+                raise SourceError(f"include={folder!r} is not a folder")
+        return cls(beside, tuple(str(Path(folder).resolve()) for folder in folders))
 
 
 @frozen
@@ -76,26 +76,28 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only:
         own, label, beside = waiting.pop()
         refuse_foreign_files(own, label)
         _refuse_clocks(own, label)
-        for one in includes_of(own):
-            place = f"{label}:{one.line}"
-            if not one.name:
-                raise SourceError(f"{place}: an #include whose file a macro names is not followed: write the name")
-            _check_name(one.name, place)
-            header = _header(one.name, place, given_texts, folders, beside if one.quoted else None)
+        for include in includes_of(own):
+            location = f"{label}:{include.line}"
+            if not include.name:
+                raise SourceError(f"{location}: an #include whose file a macro names is not followed: write the name")
+            _check_name(include.name, location)
+            header = _header(include.name, location, given_texts, folders, beside if include.quoted else None)
             if header is None:
-                missing.add(one.name)
+                missing.add(include.name)
                 continue
             content, path = plain_lines(header[0]), header[1]
-            known = headers_found.get(one.name)
-            if known is not None:
-                if known[1] != path and known[0] != content:
-                    raise SourceError(f"{place}: {one.name!r} names two files, {known[1]} and {path}: rename one")
+            cached_header = headers_found.get(include.name)
+            if cached_header is not None:
+                if cached_header[1] != path and cached_header[0] != content:
+                    raise SourceError(
+                        f"{location}: {include.name!r} names two files, {cached_header[1]} and {path}: rename one"
+                    )
                 continue
-            headers_found[one.name] = (content, path)
+            headers_found[include.name] = (content, path)
             total += len(content)
             if len(headers_found) > _MOST_HEADERS or total > _MOST_BYTES:
                 raise SourceError(f"{shown}: its headers are more than {_MOST_HEADERS}, or {_MOST_BYTES >> 20} MiB")
-            waiting.append((content, one.name, str(Path(path).parent) if path else None))
+            waiting.append((content, include.name, str(Path(path).parent) if path else None))
     headers = {name: content for name, (content, _) in headers_found.items()}
     refuse_joined_words((text.text, *headers.values()), shown)
     if device_only is None:
@@ -130,7 +132,7 @@ def decoded(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError:
         text = data.decode("latin-1")
-        if any(not one.text.isascii() for one in tokens_of(text)):
+        if any(not token.text.isascii() for token in tokens_of(text)):
             raise
         return text
 
@@ -139,10 +141,10 @@ def _refuse_clocks(text: str, shown: str) -> None:
     """Raises SourceError if a text uses the time of its compile, because its code would differ from run to run."""
     if _CLOCK.search(text) is None:
         return
-    for one in tokens_of(text):
-        if one.kind in (TokenKind.WORD, TokenKind.DIRECTIVE) and (found := _CLOCK.search(one.text)) is not None:
-            line = text.count("\n", 0, one.begin + found.start()) + 1
-            raise SourceError(f"{shown}:{line}: {found.group()} differs from compile to compile: leave it out")
+    for token in tokens_of(text):
+        if token.kind in (TokenKind.WORD, TokenKind.DIRECTIVE) and (match := _CLOCK.search(token.text)) is not None:
+            line = text.count("\n", 0, token.begin + match.start()) + 1
+            raise SourceError(f"{shown}:{line}: {match.group()} differs from compile to compile: leave it out")
 
 
 def _check_name(name: str, place: str) -> None:
@@ -156,7 +158,7 @@ def _header(
     """Returns a header's text and path ("" if it was given as a text); None if it is not among the user's."""
     if name in given:
         return given[name], ""
-    roots = [Path(one) for one in (folders.own, *folders.folders) if one is not None]
+    roots = [Path(folder) for folder in (folders.own, *folders.folders) if folder is not None]
     for base in dict.fromkeys((*([Path(beside)] if beside is not None else ()), *map(Path, folders.folders))):
         path = Path(os.path.normpath(base / name))
         inside = any(path.is_relative_to(root) for root in roots)

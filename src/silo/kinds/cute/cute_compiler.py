@@ -104,7 +104,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
 def _place(error: BaseException) -> str:
     """Returns the author's line at which ``error`` was raised, for a message; "" if unknown or already in it."""
     folder = str(Path(dsl_module("cutlass").__file__).parent)
-    frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if not name.startswith((folder, "<")) and name != __file__]
     if not own or own[0][0] in str(error):
         return ""
@@ -174,10 +174,10 @@ def _cleaned(artifact: Any, clean: _Cleaner, modules: DslBindings) -> Any:  # no
         clean(None, module, "")
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
-    made = modules.compiler.PreCompiledMlirArtifact.from_bitcode(buffer.getvalue())
-    for one in artifact.metadata:
-        made.metadata.append(one)
-    return made
+    precompiled = modules.compiler.PreCompiledMlirArtifact.from_bitcode(buffer.getvalue())
+    for entry in artifact.metadata:
+        precompiled.metadata.append(entry)
+    return precompiled
 
 
 def _maps_of(module: Any, modules: DslBindings) -> HostMaps:  # noqa: ANN401
@@ -195,7 +195,12 @@ def _drop_prints(block: Any) -> None:  # noqa: ANN401
 
 
 def _only_prints(operation: Any) -> bool:  # noqa: ANN401
-    inside = [one.operation.name for region in operation.regions for block in region.blocks for one in block.operations]
+    inside = [
+        operation.operation.name
+        for region in operation.regions
+        for block in region.blocks
+        for operation in block.operations
+    ]
     return "cute.print" in inside and set(inside) <= {"cute.print", "scf.yield"}
 
 
@@ -246,8 +251,8 @@ class CuteCompiler:
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Accepts CuTe sources for an arch that the DSL supports, if the DSL is installed."""
-        if not (taken := self.declaration.takes(source_kind, target)):
-            return taken
+        if not (decision := self.declaration.takes(source_kind, target)):
+            return decision
         if not target.is_concrete:
             return Rejected(f"the target {target} names no arch and no device here gives it one; write cuda:sm_90a")
         if capability(target) < _OLDEST:
@@ -341,11 +346,11 @@ class CuteCompiler:
             CompileError: the back end refused the kernel, or Silo cannot launch the result.
         """
         cute = CuteJob.from_job(job)
-        here = (require_dsl(), toolkit_version())
-        if here != (cute.dsl, cute.toolkit):
+        versions = (require_dsl(), toolkit_version())
+        if versions != (cute.dsl, cute.toolkit):
             raise ToolchainError(
                 f"{job.kernel} was lowered by CuTe DSL {cute.dsl} with CUDA {cute.toolkit}, and this worker has CuTe "
-                f"DSL {here[0]} with CUDA {here[1]}: an artifact is for its own version alone; compile with one"
+                f"DSL {versions[0]} with CUDA {versions[1]}: an artifact is for its own version alone; compile with one"
             )
         modules = bindings()
         try:

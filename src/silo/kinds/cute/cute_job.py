@@ -75,15 +75,15 @@ class HostArgument(PersistedRow):
 def host_arguments(wrapper: Wrapper) -> tuple[HostArgument, ...]:
     """Returns the arguments with which a wrapper is traced, in the wrapper's order."""
     arguments: list[HostArgument] = []
-    for one in wrapper.parameters:
-        role = CuteArgumentRole(one.form.value)
-        leaves: Iterable[tuple[AbiType, str]] = one.leaves
+    for parameter in wrapper.parameters:
+        role = CuteArgumentRole(parameter.form.value)
+        leaves: Iterable[tuple[AbiType, str]] = parameter.leaves
         if role is CuteArgumentRole.POINTER:
             leaves = [(AbiType.POINTER, "")]
         elif role is CuteArgumentRole.SCALAR:
             # Kernels of the DSL take a bool as one byte.
-            leaves = [(AbiType.U8 if one.dtype.short == "i1" else AbiType(one.dtype.short), "")]
-        arguments.append(HostArgument(role, one.name, tuple(leaves)))
+            leaves = [(AbiType.U8 if parameter.dtype.short == "i1" else AbiType(parameter.dtype.short), "")]
+        arguments.append(HostArgument(role, parameter.name, tuple(leaves)))
     if wrapper.written:
         arguments += [HostArgument(CuteArgumentRole.GRID, axis, ((AbiType.I32, ""),)) for axis in AXES]
     if wrapper.stream:
@@ -128,7 +128,7 @@ class CuteJob:
         parameters: dict[str, JSON] = {
             "dsl": self.dsl,
             "toolkit": self.toolkit,
-            "arguments": [one.to_json() for one in self.arguments],
+            "arguments": [argument.to_json() for argument in self.arguments],
             "block": sizes(self.block),
             "cluster": sizes(self.cluster),
             "smem": self.smem,
@@ -155,7 +155,7 @@ class CuteJob:
                 artifact=base64.b64decode(job.text, validate=True),
                 dsl=read_text(data["dsl"], "a version"),
                 toolkit=read_text(data["toolkit"], "a version"),
-                arguments=tuple(HostArgument.from_json(one) for one in arguments),
+                arguments=tuple(HostArgument.from_json(argument) for argument in arguments),
                 block=sizes("block"),
                 cluster=sizes("cluster"),
                 smem=None if data["smem"] is None else read_natural(data["smem"], "the smem of a job"),
@@ -163,7 +163,8 @@ class CuteJob:
                 maps=HostMaps.from_json(data["maps"]),
                 host=read_text(data["host"], "the host of a job"),
                 parameters=tuple(
-                    read_text(one, "a parameter") for one in read_list(data["parameters"], "the parameters of a kernel")
+                    read_text(item, "a parameter")
+                    for item in read_list(data["parameters"], "the parameters of a kernel")
                 ),
                 linker=read_text(data["linker"], "the linker of a job"),
             )

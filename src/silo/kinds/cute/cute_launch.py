@@ -31,18 +31,18 @@ def placed_arguments(arguments: Sequence[HostArgument], call: LaunchCall) -> tup
     Raises:
         UnsupportedError: it does not launch on the stream that it takes, or launches on a stream of its own.
     """
-    rest = [one for one in arguments if one.role is not CuteArgumentRole.STREAM]
-    if len(rest) == len(arguments):
+    non_stream = [argument for argument in arguments if argument.role is not CuteArgumentRole.STREAM]
+    if len(non_stream) == len(arguments):
         if isinstance(call.stream, int) and call.stream == 0:
-            return tuple(rest)
+            return tuple(non_stream)
         raise UnsupportedError("the host function launches on a stream of its own; take it as an argument")
     if not isinstance(call.stream, LaunchValue):
         raise UnsupportedError(
             "the host function takes a stream and launches on another: the launch would not be on the stream of the "
             "call; write .launch(..., stream=stream)"
         )
-    stream = next(one for one in arguments if one.role is CuteArgumentRole.STREAM)
-    return (*rest[: call.stream.argument], stream, *rest[call.stream.argument :])
+    stream = next(argument for argument in arguments if argument.role is CuteArgumentRole.STREAM)
+    return (*non_stream[: call.stream.argument], stream, *non_stream[call.stream.argument :])
 
 
 def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgument]) -> LayoutSlot:
@@ -54,9 +54,9 @@ def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgu
     """
     if parameter.size == 1 and all(leaf.value == 0 for leaf in parameter.leaves):
         return LayoutSlot("", AbiType.EMPTY)  # such as a TiledMma
-    given = [leaf.value for leaf in parameter.leaves]
-    owners = {value.argument for value in given if isinstance(value, LaunchValue)}
-    if len(owners) != 1 or not all(isinstance(value, LaunchValue) for value in given):
+    values = [leaf.value for leaf in parameter.leaves]
+    owners = {value.argument for value in values if isinstance(value, LaunchValue)}
+    if len(owners) != 1 or not all(isinstance(value, LaunchValue) for value in values):
         raise UnsupportedError(_unmakeable(parameter, index, arguments))
     owner = arguments[owners.pop()]
     if owner.role not in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR, CuteArgumentRole.SCALAR):
@@ -108,7 +108,11 @@ def _struct(name: str, parameter: PassedParameter, index: int, leaves: list[tupl
 
 
 def _unmakeable(parameter: PassedParameter, index: int, arguments: Sequence[HostArgument]) -> str:
-    names = [arguments[one].name or arguments[one].role.value for one in parameter.arguments if one < len(arguments)]
+    names = [
+        arguments[argument].name or arguments[argument].role.value
+        for argument in parameter.arguments
+        if argument < len(arguments)
+    ]
     origin = f"from {', '.join(names)}" if names else "from constants alone"
     return (
         f"the kernel's parameter {index} ({parameter.size} bytes) is made by the host function {origin}: the launcher "
@@ -125,7 +129,7 @@ def value_words(value: HostValue, arguments: Sequence[HostArgument]) -> str:
             pass
         case _:
             return str(value)
-    names = [arguments[one].name or arguments[one].role.value for one in sorted(found) if one < len(arguments)]
+    names = [arguments[index].name or arguments[index].role.value for index in sorted(found) if index < len(arguments)]
     return f"worked out from {', '.join(names)}" if names else "known only when it runs"
 
 
@@ -180,8 +184,8 @@ def launch_info(
     arguments = placed_arguments(job.arguments, call)
     _compare_table(call.parameters, kernel)
     slots = tuple(
-        map_slot(maps[index], index, arguments) if index in maps else slot_of(one, index, arguments)
-        for index, one in enumerate(call.parameters)
+        map_slot(maps[index], index, arguments) if index in maps else slot_of(parameter, index, arguments)
+        for index, parameter in enumerate(call.parameters)
     )
     attributes = dict(call.attributes)
     block = _sizes("block", call.block, job.block, arguments)
@@ -221,7 +225,7 @@ def _kernel(call: LaunchCall, kernels: Sequence[BinaryKernel]) -> BinaryKernel:
 
 def _compare_table(passed: Sequence[PassedParameter], kernel: BinaryKernel) -> None:
     """Raises CompileError unless the cubin's table has as many parameters, of the same sizes."""
-    sizes = [one.size for one in passed]
+    sizes = [parameter.size for parameter in passed]
     stated = [size for _, size in kernel.parameters]
     # In MLIR an empty struct has no bytes; in the assembler's table it has one byte.
     if [size or 1 for size in sizes] != stated:
@@ -258,9 +262,9 @@ def _sizes(
 def _cluster(
     attributes: dict[int, tuple[HostValue, ...]], job: CuteJob, arguments: Sequence[HostArgument], target: Target
 ) -> tuple[int, int, int]:
-    for number, what in _SILENT.items():
+    for number, feature in _SILENT.items():
         if any(word != 0 for word in attributes.get(number, ())):
-            raise UnsupportedError(f'the host function asks for {what}, which Silo does not; use host="dsl"')
+            raise UnsupportedError(f'the host function asks for {feature}, which Silo does not; use host="dsl"')
     cluster = _sizes("cluster", attributes.get(_CLUSTER, (1, 1, 1)), job.cluster, arguments)
     blocks = cluster[0] * cluster[1] * cluster[2]
     if not 1 <= blocks <= _MOST_BLOCKS:
@@ -299,7 +303,7 @@ def _shared(
         )
     if job.smem is not None and job.smem != smem:
         # without grid arguments, the author wrote the host function
-        if not any(one.role is CuteArgumentRole.GRID for one in arguments):
+        if not any(argument.role is CuteArgumentRole.GRID for argument in arguments):
             raise CompileError(f"smem={job.smem} was said, and the host function launches with {smem}; leave it out")
         if job.smem < smem:
             raise CompileError(f"smem={job.smem} was said, and the kernel allocates {smem} bytes; leave it out")
@@ -322,7 +326,7 @@ def _check_grid(call: LaunchCall, job: CuteJob, arguments: Sequence[HostArgument
 
     Raises CompileError.
     """
-    if any(one.role is CuteArgumentRole.GRID for one in arguments):
+    if any(argument.role is CuteArgumentRole.GRID for argument in arguments):
         for axis, value in enumerate(call.grid):
             owner = arguments[value.argument] if isinstance(value, LaunchValue) else None
             if owner is None or owner.name != AXES[axis]:
@@ -332,9 +336,9 @@ def _check_grid(call: LaunchCall, job: CuteJob, arguments: Sequence[HostArgument
         return
     if job.grid is None:
         return
-    made = [value for value in call.grid if isinstance(value, int)]
-    if len(made) == len(call.grid) and tuple(made) != job.grid:
+    sizes = [value for value in call.grid if isinstance(value, int)]
+    if len(sizes) == len(call.grid) and tuple(sizes) != job.grid:
         raise CompileError(
-            f"the grid of this call is {job.grid}, and the host function launches {tuple(made)} blocks; let grid= say "
+            f"the grid of this call is {job.grid}, and the host function launches {tuple(sizes)} blocks; let grid= say "
             "the same"
         )

@@ -99,9 +99,9 @@ class DslBindings(NamedTuple):
 
     def context(self) -> Any:  # noqa: ANN401  # a context of MLIR
         """Returns a new MLIR context that starts no threads, as modules read in it are small."""
-        made = self.ir.Context()
-        made.enable_multithreading(False)  # noqa: FBT003  # the bindings' signature
-        return made
+        context = self.ir.Context()
+        context.enable_multithreading(False)  # noqa: FBT003  # the bindings' signature
+        return context
 
 
 def bindings() -> DslBindings:
@@ -129,8 +129,8 @@ def diagnosis(error: BaseException) -> str:
     'error: no such op'
     """
     lines = [line.rstrip() for line in _COLOURS.sub("", str(error)).splitlines()]
-    said = "\n".join(line for line in lines if line) or type(error).__name__
-    return f"{_OUTSIDE}\n{said}" if "value defined outside" in said else said
+    message = "\n".join(line for line in lines if line) or type(error).__name__
+    return f"{_OUTSIDE}\n{message}" if "value defined outside" in message else message
 
 
 @cache
@@ -150,9 +150,9 @@ def _flavour() -> str:
 
 def _library_folder() -> Path:
     for folder in folders_of("nvidia_cutlass_dsl"):
-        found = folder / "dsl_packages" / "cutlass" / "_mlir" / "_mlir_libs"
-        if found.is_dir():
-            return found
+        path = folder / "dsl_packages" / "cutlass" / "_mlir" / "_mlir_libs"
+        if path.is_dir():
+            return path
     raise ToolchainError(f"{PACKAGE} {dsl_version()} is installed, and its files are not where they were up to 4.8")
 
 
@@ -171,7 +171,9 @@ def _installed_files() -> str:
     """Returns a digest of the file digests that the installer recorded for each of the DSL's distributions."""
     state = hashlib.sha256()
     distributions = {
-        str(one.metadata["Name"]).lower(): one for one in metadata.distributions(name=None) if _is_part(one)
+        str(distribution.metadata["Name"]).lower(): distribution
+        for distribution in metadata.distributions(name=None)
+        if _is_part(distribution)
     }
     for name in sorted(distributions):
         record = distributions[name].read_text("RECORD") or ""
@@ -237,7 +239,7 @@ def device_codes(compiled: Any, modules: DslBindings) -> tuple[bytes, ...]:  # n
     """Returns the cubins of a module without reading its host function. Raises CompileError."""
     with modules.context():
         module = modules.ir.Module.parse(compiled.get_bitcode())
-        return tuple(device_code(one) for one in _containers(module, modules.ir))
+        return tuple(device_code(container) for container in _containers(module, modules.ir))
 
 
 def _containers(module: Any, ir: Any) -> list[bytes]:  # noqa: ANN401
@@ -246,15 +248,17 @@ def _containers(module: Any, ir: Any) -> list[bytes]:  # noqa: ANN401
         for view in module.body.operations
         if view.operation.name == "llvm.mlir.global" and "value" in view.attributes
     ]
-    return [one.value_bytes for one in values if isinstance(one, ir.StringAttr) and _is_container(one.value_bytes)]
+    return [
+        value.value_bytes for value in values if isinstance(value, ir.StringAttr) and _is_container(value.value_bytes)
+    ]
 
 
 def _host_function(functions: dict[str, Any]) -> str:
     """Returns the name of the function with a C interface: a function called like it, with a prefix, calls it."""
-    found = [name for name in functions if f"_mlir_ciface_{name}" in functions]
-    if len(found) != 1:
-        raise CompileError(f"the DSL made {len(found)} host functions, and Silo takes one")
-    return found[0]
+    names = [name for name in functions if f"_mlir_ciface_{name}" in functions]
+    if len(names) != 1:
+        raise CompileError(f"the DSL made {len(names)} host functions, and Silo takes one")
+    return names[0]
 
 
 def _is_container(data: bytes) -> bool:
@@ -274,7 +278,7 @@ def device_code(container: bytes) -> bytes:
     except struct.error as error:
         raise CompileError(f"the device code that the DSL made is truncated: {error}") from error
     code = container[start + header : start + header + size]
-    whole = start + header + size
-    if kind != _KIND_ELF or flags & _FLAG_COMPRESSED or len(code) != size or container[whole:].strip(b"\0"):
+    end = start + header + size
+    if kind != _KIND_ELF or flags & _FLAG_COMPRESSED or len(code) != size or container[end:].strip(b"\0"):
         raise CompileError("the device code that the DSL made is not one cubin as it is")
     return code

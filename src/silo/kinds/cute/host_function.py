@@ -152,8 +152,8 @@ def unsigned(value: int, bits: int) -> int:
 
 def _quotient(left: int, right: int) -> int:
     """Returns the quotient, rounded towards zero."""
-    made = abs(left) // abs(right)
-    return made if (left < 0) == (right < 0) else -made
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
 
 
 def _signed(rule: Callable[[int, int], int]) -> Callable[[int, int, int], int | None]:
@@ -270,10 +270,10 @@ class _Run:
 
     def layout(self, kind: Any) -> CLayout:  # noqa: ANN401
         text = str(kind)
-        found = self._layouts.get(text)
-        if found is None:
-            found = self._layouts[text] = layout_of(self._llvm, kind)
-        return found
+        layout = self._layouts.get(text)
+        if layout is None:
+            layout = self._layouts[text] = layout_of(self._llvm, kind)
+        return layout
 
     def argument(self, index: int, kind: Any) -> Part:  # noqa: ANN401
         """Returns an argument of the function: unknown values that record where they come from."""
@@ -344,15 +344,15 @@ class _Run:
             for value in values:
                 self._memory.spoil(value)
             result = _worked_out(values)
-        for found in operation.results:
-            self._values[self._key(found)] = result
+        for output in operation.results:
+            self._values[self._key(output)] = result
 
     def _arithmetic(self, operation: Any, values: list[Part], rule: Callable[[int, int, int], int | None]) -> Part:  # noqa: ANN401
         left, right = values
         if isinstance(left, int) and isinstance(right, int):
-            made = rule(left, right, _bits(operation.results[0].type))
-            if made is not None:
-                return made
+            result = rule(left, right, _bits(operation.results[0].type))
+            if result is not None:
+                return result
         return _worked_out(values)
 
     def constant(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
@@ -361,8 +361,8 @@ class _Run:
         kind = operation.results[0].type
         if self.layout(kind).scalar is None:
             return Computed()  # a text
-        found = value.value
-        return found if isinstance(found, float) else wrapped(int(found), _bits(kind))
+        constant = value.value
+        return constant if isinstance(constant, float) else wrapped(int(constant), _bits(kind))
 
     def zero(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
         del values
@@ -392,9 +392,9 @@ class _Run:
 
     def address(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
         """Computes the address of a member within the object at an address (``getelementptr``)."""
-        base, rest = values[0], iter(values[1:])
+        base, further = values[0], iter(values[1:])
         indices = [
-            next(rest) if index == _DYNAMIC_INDEX else index for index in operation.attributes["rawConstantIndices"]
+            next(further) if index == _DYNAMIC_INDEX else index for index in operation.attributes["rawConstantIndices"]
         ]
         if isinstance(base, Symbol):
             return base
@@ -424,8 +424,8 @@ class _Run:
             index = position[0]
             return (*whole[:index], put(whole[index], position[1:]), *whole[index + 1 :])
 
-        whole, value = values  # the container is the first operand, the new value the second
-        return put(whole, list(operation.attributes["position"]))
+        container, value = values  # the container is the first operand, the new value the second
+        return put(container, list(operation.attributes["position"]))
 
     def compare(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
         left, right = values
@@ -460,8 +460,8 @@ class _Run:
     def _call(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
         callee = operation.attributes["callee"].value if "callee" in operation.attributes else ""
         if callee in _LAUNCHES:
-            made = self._launch_ex(values) if callee == _LAUNCHES[0] else self._launch(values)
-            self.launches.append(made)
+            result = self._launch_ex(values) if callee == _LAUNCHES[0] else self._launch(values)
+            self.launches.append(result)
             return 0
         if (function := self._functions.get(callee)) is not None:
             return self.call(function.regions[0].blocks[0], values)

@@ -89,7 +89,7 @@ class HostObject:
     def to_bytes(self) -> bytes:
         """Returns the blob."""
         head: dict[str, JSON] = {name: getattr(self, name) for name in names_of(HostObject) if name != "code"}
-        head["arguments"] = [one.to_json() for one in self.arguments]
+        head["arguments"] = [argument.to_json() for argument in self.arguments]
         text = canonical_json(head)
         return b"".join((MAGIC, len(text).to_bytes(4, "little"), text, self.code))
 
@@ -104,11 +104,11 @@ class HostObject:
         head = read_object(parse_json(blob[begin : begin + length]), names, "the head of CuTe host code")
         parameters = read_natural(head["parameters"], "the number of parameters")
         arguments = tuple(
-            HostValue.from_json(one) for one in read_list(head["arguments"], "arguments", 2 * MAX_PARAMETERS)
+            HostValue.from_json(item) for item in read_list(head["arguments"], "arguments", 2 * MAX_PARAMETERS)
         )
-        for one in arguments:
-            if one.passing not in (Passing.GRID, Passing.STREAM) and one.index >= parameters:
-                raise malformed("an argument of host code", one.to_json())
+        for argument in arguments:
+            if argument.passing not in (Passing.GRID, Passing.STREAM) and argument.index >= parameters:
+                raise malformed("an argument of host code", argument.to_json())
         return cls(
             function=read_text(head["function"], "the name of host code"),
             initialize=read_text(head["initialize"], "the name of host code"),
@@ -239,11 +239,11 @@ def _tvm_ffi(name: str) -> Any:  # noqa: ANN401  # the module
 def _error_name(runtime: ctypes.CDLL, code: int) -> str:
     """Returns `` (cudaErrorName)``; "" if the runtime library has no function for names."""
     try:
-        named = runtime.cuda_dialect_get_error_name
+        get_error_name = runtime.cuda_dialect_get_error_name
     except AttributeError:
         return ""
-    named.restype = ctypes.c_char_p
-    text = named(ctypes.c_int32(code))
+    get_error_name.restype = ctypes.c_char_p
+    text = get_error_name(ctypes.c_int32(code))
     return f" ({text.decode(errors='replace')})" if text else ""
 
 
@@ -268,21 +268,21 @@ def _converter(passing: Passing) -> Callable[[Any], object] | None:
 
 def _call(host: HostObject, module: _Module, index: int, name: str) -> LibraryCall:
     """Returns the function that each launch calls."""
-    converters = tuple((one.passing, one.index, _converter(one.passing)) for one in host.arguments)
-    first = next((one.index for one in host.arguments if _is_array(one)), None)
+    converters = tuple((argument.passing, argument.index, _converter(argument.passing)) for argument in host.arguments)
+    first = next((argument.index for argument in host.arguments if _is_array(argument)), None)
     function, within = module.function, native.gpu_within
 
     def call(arguments: tuple[object, ...], grid: tuple[int, int, int], stream: object) -> None:
         array = None if first is None else arguments[first]
         handle = native.stream_handle(name, stream, array, _DLPACK_CUDA, index)
         values: list[object] = []
-        for passing, place, convert in converters:
+        for passing, position, convert in converters:
             if convert is not None:
-                values.append(convert(arguments[place]))
+                values.append(convert(arguments[position]))
             elif passing is Passing.TENSOR:
-                values.append(arguments[place])
+                values.append(arguments[position])
             elif passing is Passing.GRID:
-                values.append(grid[place])
+                values.append(grid[position])
             else:
                 values.append(handle)
         try:

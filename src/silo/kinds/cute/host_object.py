@@ -50,7 +50,9 @@ def host_code_missing() -> str:
         linker()
     except CompilerMissingError as error:
         return str(error)
-    return next((one.reason for one in (runtime_library(), tvm_ffi_library()) if isinstance(one, Rejected)), "")
+    return next(
+        (decision.reason for decision in (runtime_library(), tvm_ffi_library()) if isinstance(decision, Rejected)), ""
+    )
 
 
 def link(made: bytes, version: str) -> tuple[bytes, str]:
@@ -64,10 +66,10 @@ def link(made: bytes, version: str) -> tuple[bytes, str]:
     if command.version != version:
         raise ToolchainError(f"the job is for the linker {version}, and this worker has {command.version}")
     libraries: list[str] = []
-    for found in (runtime_library(), tvm_ffi_library()):
-        if isinstance(found, Rejected):
-            raise ToolchainError(f'host="dsl" cannot be compiled: {found.reason}')
-        libraries.append(str(found))
+    for library in (runtime_library(), tvm_ffi_library()):
+        if isinstance(library, Rejected):
+            raise ToolchainError(f'host="dsl" cannot be compiled: {library.reason}')
+        libraries.append(str(library))
     with own_folder("silo-cute-") as folder:
         Path(folder, "kernel.o").write_bytes(made)
         try:
@@ -125,26 +127,26 @@ def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
         function=function,
         initialize=f"{_PREFIX}_cuda_init",
         prepare=f"{_PREFIX}_cuda_load_to_device",
-        arguments=tuple(_value(one, passing, job) for one, passing in passed),
+        arguments=tuple(_value(item, passing, job) for item, passing in passed),
         parameters=len(job.parameters),
         dsl=job.dsl,
         toolkit=job.toolkit,
         code=code,
     )
-    kernels = [one for cubin in cubins for one in inspect_binary(cubin, "cubin")]
+    kernels = [item for cubin in cubins for item in inspect_binary(cubin, "cubin")]
     # The host code itself sets the launch; these values are only for display.
     block = kernels[0].required_block if len(kernels) == 1 and kernels[0].required_block else (1, 1, 1)
     threads = block[0] * block[1] * block[2]
     launch = LaunchInfo(
         entry=function,
         layout=tuple(
-            _slot(one) for one, _ in passed if one.role not in (CuteArgumentRole.GRID, CuteArgumentRole.STREAM)
+            _slot(item) for item, _ in passed if item.role not in (CuteArgumentRole.GRID, CuteArgumentRole.STREAM)
         ),
         num_warps=-(-threads // _WARP),
         threads=threads,
         block=block,
-        registers=max((one.registers for one in kernels), default=None),
-        spills=max((one.spills for one in kernels), default=None),
+        registers=max((kernel.registers for kernel in kernels), default=None),
+        spills=max((kernel.spills for kernel in kernels), default=None),
     )
     return Compiled(launch, CompiledBlob(CUTEOBJ, blob.to_bytes()), log=log)
 
@@ -154,7 +156,7 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
 
     Changes the entry's description in ``function``: its return type, and the parameter for its stream.
     """
-    arguments = iter([one for one in job.arguments if one.role is not CuteArgumentRole.STREAM])
+    arguments = iter([argument for argument in job.arguments if argument.role is not CuteArgumentRole.STREAM])
     placed: list[tuple[Any, HostArgument, Passing]] = []
     streams: list[int] = []
     parameters: Sequence[Any] = list(function.params)
@@ -173,8 +175,8 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
                 "numbers and bools"
             )
         placed.append((one.abi_arg_index, argument, passing))
-    if (left := next(arguments, None)) is not None:
-        raise CompileError(f"the host function takes no argument for {left.name}")
+    if (surplus := next(arguments, None)) is not None:
+        raise CompileError(f"the host function takes no argument for {surplus.name}")
     if len(streams) != 1:
         raise CompileError(
             'with host="dsl" the host function needs one parameter for the stream of a call, which it gives to '
@@ -182,11 +184,11 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
         )
     old = parameters[streams[0]]
     stream = dsl.Stream(old.name)
-    place: Any = len(placed) if old.abi_arg_index is None else old.abi_arg_index
-    stream.ir_arg_index, stream.abi_arg_index = old.ir_arg_index, place
+    position: Any = len(placed) if old.abi_arg_index is None else old.abi_arg_index
+    stream.ir_arg_index, stream.abi_arg_index = old.ir_arg_index, position
     function.params[streams[0]] = stream
     function.ret = dsl.Var("code", dsl.DType(dsl.DTypeCode.Int, 32, 1))
-    placed.append((place, HostArgument(CuteArgumentRole.STREAM), Passing.STREAM))
+    placed.append((position, HostArgument(CuteArgumentRole.STREAM), Passing.STREAM))
     placed.sort(key=lambda one: one[0])
     if [index for index, _, _ in placed] != list(range(len(placed))):
         raise CompileError("the DSL numbers the arguments of the host function in a way that is not known here")

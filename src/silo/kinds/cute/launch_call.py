@@ -160,7 +160,7 @@ def type_parameters(text: str, *names: str) -> list[str]:
         CompileError: the type has another name.
     """
     name, _, rest = text.partition("<")
-    if name not in [f"!{one}" for one in names] or not rest.endswith(">"):
+    if name not in [f"!{name}" for name in names] or not rest.endswith(">"):
         raise _unknown(text)
     parameters: list[str] = []
     depth, begin, quoted = 0, 0, False
@@ -178,7 +178,7 @@ def type_parameters(text: str, *names: str) -> list[str]:
             parameters.append(body[begin:at])
             begin = at + 1
     parameters.append(body[begin:])
-    return [one.strip().removeprefix('"').removesuffix('"') for one in parameters]
+    return [parameter.strip().removeprefix('"').removesuffix('"') for parameter in parameters]
 
 
 class _Reader:
@@ -192,9 +192,9 @@ class _Reader:
         self._at += len(wanted)
 
     def _taken(self, wanted: str) -> bool:
-        found = self._text.startswith(wanted, self._at)
-        self._at += len(wanted) if found else 0
-        return found
+        matched = self._text.startswith(wanted, self._at)
+        self._at += len(wanted) if matched else 0
+        return matched
 
     def end(self) -> None:
         if self._at != len(self._text):

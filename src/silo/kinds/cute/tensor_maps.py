@@ -47,9 +47,16 @@ class ArrayMap:
     def from_json(cls, data: JSON) -> ArrayMap:
         """The inverse of :meth:`to_json`; raises ``ValueError`` for any other data."""
         members = read_object(data, ("argument", "map"), "the map of an array")
-        made = TensorMap.from_json(members["map"])
+        tensor_map = TensorMap.from_json(members["map"])
         argument = read_natural(members["argument"], "an argument of the host function")
-        return cls(argument, made.swizzle, made.element_bytes, made.element_type, made.box, made.axes)
+        return cls(
+            argument,
+            tensor_map.swizzle,
+            tensor_map.element_bytes,
+            tensor_map.element_type,
+            tensor_map.box,
+            tensor_map.axes,
+        )
 
 
 @frozen
@@ -83,7 +90,7 @@ def maps_of_kernel(host: HostMaps, call: LaunchCall) -> Mapping[int, ArrayMap]:
     Raises:
         UnsupportedError: a map that the launcher cannot make; the message has the reason and a remedy.
     """
-    places = [index for index, one in enumerate(call.parameters) if is_map(one.size, len(one.leaves))]
+    places = [index for index, parameter in enumerate(call.parameters) if is_map(parameter.size, len(parameter.leaves))]
     if not places:
         return NO_MAPS
     if host.refused:
@@ -94,8 +101,8 @@ def maps_of_kernel(host: HostMaps, call: LaunchCall) -> Mapping[int, ArrayMap]:
             f"made for it; {BY_THE_DSL}"
         )
     maps = dict(zip(places, host.maps, strict=True))
-    for index, one in maps.items():
-        if call.parameters[index].arguments != (one.argument,):
+    for index, array_map in maps.items():
+        if call.parameters[index].arguments != (array_map.argument,):
             raise UnsupportedError(
                 f"the kernel's parameter {index}, a tensor map, is made of more than one argument of the host "
                 f"function; {BY_THE_DSL}"
@@ -149,11 +156,11 @@ def read_maps(module: Any, ir: Any) -> HostMaps:  # noqa: ANN401
 
 def _maps_of_module(module: Any, ir: Any) -> list[ArrayMap]:  # noqa: ANN401
     """Returns the maps of the only launch, in the order of the kernel's parameters."""
-    hosts = [one for one in module.body.operations if one.operation.name == "func.func"]
+    hosts = [operation for operation in module.body.operations if operation.operation.name == "func.func"]
     if len(hosts) != 1:
         raise CompileError(f"the artifact has {len(hosts)} host functions, and Silo takes one")
     block = hosts[0].regions[0].blocks[0]
-    launches = [one for one in list(block.operations) if one.operation.name == "cuda.launch_ex"]
+    launches = [operation for operation in list(block.operations) if operation.operation.name == "cuda.launch_ex"]
     if len(launches) != 1:
         raise UnsupportedError(f"the host function launches {len(launches)} kernels in its first block; {BY_THE_DSL}")
     with ir.InsertionPoint.at_block_terminator(block):
@@ -175,8 +182,10 @@ def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
         raise UnsupportedError(f"a tensor map is made by {name}, which Silo does not know; {BY_THE_DSL}")
     words = {
         key.strip(): value.strip().removeprefix('<"').removesuffix('">')
-        for key, found, value in (one.partition("=") for one in type_parameters(str(atom.type), _MADE[name]))
-        if found
+        for key, actual, value in (
+            type_parameter.partition("=") for type_parameter in type_parameters(str(atom.type), _MADE[name])
+        )
+        if actual
     }
     if "tma_format" not in words or "tma_gbasis" not in words:
         raise CompileError(f"a TMA atom of the artifact has another form than is known here: {atom.type}")
@@ -280,8 +289,8 @@ def _axes(
         size, stride = sizes[axis].value, strides[axis].value
         inner = at == rank - 1
         if stride is not None and size != 1 and (stride != 1 if inner else (stride * element_bytes % 16 or stride < 0)):
-            wanted = "is contiguous along its first dimension" if inner else "has strides of multiples of 16 bytes"
-            raise UnsupportedError(f"{form}, cannot be: one {wanted}, and axis {axis} has stride {stride}")
+            requirement = "is contiguous along its first dimension" if inner else "has strides of multiples of 16 bytes"
+            raise UnsupportedError(f"{form}, cannot be: one {requirement}, and axis {axis} has stride {stride}")
     if not constant:
         return tuple(order)
     return tuple((sizes[axis].value or 0, strides[axis].value or 0) for axis in order)

@@ -43,7 +43,7 @@ def includes_headers(text: str) -> bool:
     >>> includes_headers("#include <c10/metal/utils.h>"), includes_headers("#include <metal_stdlib>")
     (True, False)
     """
-    lines = (one.text[1:].split() for one in tokens_of(text) if one.kind is TokenKind.DIRECTIVE)
+    lines = (token.text[1:].split() for token in tokens_of(text) if token.kind is TokenKind.DIRECTIVE)
     return any(words[:1] == ["include"] and "".join(words[1:]).startswith(_PREFIX) for words in lines)
 
 
@@ -53,8 +53,8 @@ def headers_folder() -> Path:
 
     ToolchainError if torch or the headers are missing.
     """
-    found = find_spec("torch")
-    folder = None if found is None or found.origin is None else Path(found.origin).parent / "include"
+    spec = find_spec("torch")
+    folder = None if spec is None or spec.origin is None else Path(spec.origin).parent / "include"
     if folder is None or not (folder / "c10" / "metal").is_dir():
         raise ToolchainError(
             "the kernel includes <c10/metal/...>, which comes with torch, and "

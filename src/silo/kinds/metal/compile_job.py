@@ -89,8 +89,8 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
     ``stack``: bytes per thread, 0 by default.
     """
     x, y, z = job.group
-    reads = "".join(_held(one) for one in job.arguments)
-    passed = ", ".join(_passed(one, job.file) for one in job.arguments)
+    reads = "".join(_held(argument) for argument in job.arguments)
+    passed = ", ".join(_passed(argument, job.file) for argument in job.arguments)
     run = "run_fibers" if job.waits else "run_plain"
     threads = "nullptr"
     cut = ""

@@ -25,7 +25,11 @@ class _Facts(CodeFacts):
     """The effects of the arrays, taken from the typed signature."""
 
     def __init__(self, signature: Signature) -> None:
-        self._effects = {one.name: one.effect for one in signature.parameters if one.kind is ParameterKind.POINTER}
+        self._effects = {
+            parameter.name: parameter.effect
+            for parameter in signature.parameters
+            if parameter.kind is ParameterKind.POINTER
+        }
 
     @property
     def effects(self) -> Mapping[str, Effect]:
@@ -70,7 +74,9 @@ class EmulatorCompiler(EmulatedCompiler):
         """Returns code that checks itself; its findings name lines of the text."""
         del nan  # each launch passes this option in its limits
         job = _job(source, variant).to_job(variant.kernel, variant.target)
-        return self._checked(variant, job, {one.name: one.effect for one in source.signature.parameters})
+        return self._checked(
+            variant, job, {parameter.name: parameter.effect for parameter in source.signature.parameters}
+        )
 
     def _check_level(self, target: Target) -> None:
         code_flags(target)
@@ -82,8 +88,8 @@ class EmulatorCompiler(EmulatedCompiler):
         from silo.kinds.metal.checking.compiling import compile_checked  # noqa: PLC0415  # for ``silo check`` alone
 
         own = EmulatorJob.from_job(job)
-        each = tuple(effects.get(slot.name, Effect.BOTH) for slot in own.layout)
-        return compile_checked(variant.kernel, own, each, target=variant.target, clang=find_clang())
+        slot_effects = tuple(effects.get(slot.name, Effect.BOTH) for slot in own.layout)
+        return compile_checked(variant.kernel, own, slot_effects, target=variant.target, clang=find_clang())
 
 
 def _job(source: Source, variant: Variant) -> EmulatorJob:

@@ -75,11 +75,11 @@ def rewritten(text: str) -> str:
         if word.kind is TokenKind.NUMBER:
             edits += _number(word, 0)
         elif word.kind is TokenKind.DIRECTIVE and word.text[1:].lstrip().startswith("define"):
-            edits += [edit for one in tokens_of(word.text[1:]) for edit in _number(one, word.begin + 1)]
+            edits += [edit for token in tokens_of(word.text[1:]) for edit in _number(token, word.begin + 1)]
         elif word.text == "threadgroup" and at > 0 and words[at - 1].text in _BEFORE_STATEMENT:
-            found = _threadgroup_declaration(text, words, at)
-            if found is not None:
-                edit, at = found
+            declaration = _threadgroup_declaration(text, words, at)
+            if declaration is not None:
+                edit, at = declaration
                 edits.append(edit)
                 continue
         at += 1
@@ -127,31 +127,31 @@ def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tupl
         while after < len(words) and words[after].text in _AFTER_PARAMETERS:
             own += [after] if words[after].text in _OBJECT_SPACES else []
             after += 1
-        defaulted = [one.text for one in words[after : after + 2]] == ["=", "default"]
+        defaulted = [word.text for word in words[after : after + 2]] == ["=", "default"]
         ends = ("{", ":", ";", "=") if own or defaulted else ("{",)
         if after >= len(words) or words[after].text not in ends:
             continue
         begin = at
         while begin > 0 and words[begin - 1].text not in (";", "}", "{", "("):
             begin = pairs[begin - 1] if words[begin - 1].text == ")" else begin - 1
-        head = [one.text for one in words[begin:after]]
+        head = [word.text for word in words[begin:after]]
         if begin == at or not (defaulted or _OBJECT_SPACES & set(head)):
             continue
         end = after
         while end < len(words) and words[end].text not in ("{", ";"):
             end = pairs.get(end, end) + 1
         end = min(pairs.get(end, end) + 1, len(words))
-        plain = _without_spaces([one.text for one in words[begin : pairs[at] + 1]])
+        plain = _without_spaces([word.text for word in words[begin : pairs[at] + 1]])
         plain += " const" * ("const" in head[pairs[at] + 1 - begin :])
         key = (opened[-1] if opened else -1, plain)
-        body = " ".join(one.text for one in words[after:end] if one.text not in _OBJECT_SPACES)
+        body = " ".join(word.text for word in words[after:end] if word.text not in _OBJECT_SPACES)
         if key not in bodies:
             bodies[key] = body
-            edits.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
+            edits.update({index: (_blank(text, words[index].begin, words[index].end), index + 1) for index in own})
         elif bodies[key] == body:
             edits[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
         else:
-            edits.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
+            edits.update({index: (_blank(text, words[index].begin, words[index].end), index + 1) for index in own})
     return edits
 
 
@@ -171,7 +171,7 @@ def _defaulted_constructors(text: str, words: Sequence[Token]) -> dict[int, tupl
         if opening not in pairs or words[opening].text != "{":
             continue
         own = list(_constructors(words, pairs, words[at + 1].text, opening))
-        if all(one is not None for one in own):
+        if all(span is not None for span in own):
             for begin, end in filter(None, own):
                 edits[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
     return edits
@@ -181,25 +181,25 @@ def _constructors(
     words: Sequence[Token], pairs: Mapping[int, int], name: str, opening: int
 ) -> Iterator[tuple[int, int] | None]:
     """Yields the first index and the end of each ``name() = default;`` in a class, None for other constructors."""
-    place = begin = opening + 1
-    while place < pairs[opening]:
-        word = words[place].text
-        if word == name and words[place - 1].text not in ("~", "::"):
-            following = place + 1
-            while following < pairs[opening] and words[place + 1].text == "<" and words[following - 1].text != ">":
+    position = begin = opening + 1
+    while position < pairs[opening]:
+        word = words[position].text
+        if word == name and words[position - 1].text not in ("~", "::"):
+            following = position + 1
+            while following < pairs[opening] and words[position + 1].text == "<" and words[following - 1].text != ">":
                 following += 1
             if words[following].text == "(":
                 end = pairs[following] + 1
                 while words[end].text in _AFTER_PARAMETERS:
                     end += 1
-                tail = [one.text for one in words[end : end + 3]]
+                tail = [word.text for word in words[end : end + 3]]
                 plain = pairs[following] == following + 1 and tail == ["=", "default", ";"]
                 yield (begin, end + 3) if plain else None
-                place = end
+                position = end
                 continue
-        place = pairs[place] + 1 if word in ("(", "[", "{") and place in pairs else place + 1
-        if words[place - 1].text in (";", "}", ":"):
-            begin = place
+        position = pairs[position] + 1 if word in ("(", "[", "{") and position in pairs else position + 1
+        if words[position - 1].text in (";", "}", ":"):
+            begin = position
 
 
 def _without_spaces(words: Sequence[str]) -> str:
@@ -230,12 +230,12 @@ def _types_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_E
         opening = at
         while opening < len(words) and words[opening].text not in ("{", ";"):
             opening += 1
-        head = [one.text for one in words[begin:opening]]
+        head = [word.text for word in words[begin:opening]]
         close = pairs.get(opening, len(words))
         if not _OBJECT_SPACES & set(head) or close + 1 >= len(words) or words[close + 1].text != ";":
             continue
         plain = _without_spaces(head)
-        body = " ".join(one.text for one in words[opening:close])
+        body = " ".join(word.text for word in words[opening:close])
         if bodies.get(plain) == body:
             edits[begin] = (_blank(text, words[begin].begin, words[close + 1].end), close + 2)
         bodies.setdefault(plain, body)
@@ -413,8 +413,8 @@ class EmulatorJob:
         parameters: dict[str, JSON] = {
             "file": self.file,
             "function": self.function,
-            "arguments": [one.to_json() for one in self.arguments],
-            "layout": [one.to_json() for one in self.layout],
+            "arguments": [argument.to_json() for argument in self.arguments],
+            "layout": [slot.to_json() for slot in self.layout],
             "group": list(self.group),
             "waits": self.waits,
             "cut": self.cut,
@@ -441,9 +441,9 @@ class EmulatorJob:
                 file=read_text(data["file"], "the file of a job"),
                 function=read_text(data["function"], "the function of a job"),
                 arguments=tuple(
-                    MetalArgument.from_json(one) for one in read_list(data["arguments"], "the arguments of a job")
+                    MetalArgument.from_json(item) for item in read_list(data["arguments"], "the arguments of a job")
                 ),
-                layout=tuple(LayoutSlot.from_json(one) for one in read_list(data["layout"], "the layout of a job")),
+                layout=tuple(LayoutSlot.from_json(item) for item in read_list(data["layout"], "the layout of a job")),
                 group=group,
                 waits=read_bool(data["waits"], "the waits flag of a job"),
                 cut=read_bool(data["cut"], "the cut flag of a job"),
@@ -494,12 +494,12 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
     """
     constants = source.constants(variant)
     memory = source.memory_bytes(constants)
-    passed = [one for one in variant.signature.parameters if one.kind is not ParameterKind.CONSTEXPR]
+    passed = [parameter for parameter in variant.signature.parameters if parameter.kind is not ParameterKind.CONSTEXPR]
     layout = tuple(
-        LayoutSlot(one.name, AbiType.POINTER)
-        if one.kind is ParameterKind.POINTER or one.dtype is None
-        else LayoutSlot(one.name, AbiType(one.dtype.short))
-        for one in passed
+        LayoutSlot(item.name, AbiType.POINTER)
+        if item.kind is ParameterKind.POINTER or item.dtype is None
+        else LayoutSlot(item.name, AbiType(item.dtype.short))
+        for item in passed
     )
     slots = {slot.name: at for at, slot in enumerate(layout)}
 
@@ -519,14 +519,16 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
 
     # The launch's threadgroup memory stays a parameter here, even for a template's instance.
     kernel = source.kernel
-    own = replace(kernel, parameters=tuple(one for one in kernel.parameters if one.attribute != "threadgroup"))
+    own = replace(
+        kernel, parameters=tuple(parameter for parameter in kernel.parameters if parameter.attribute != "threadgroup")
+    )
     text = metal_text(source.text, own, constants, {}, instances=False)
     options = EMULATOR.read(EMULATOR.own(variant.config.options))
     return EmulatorJob(
         source=rewritten(text),
         file=source.text.file,
         function=kernel.function,
-        arguments=tuple(argument(one) for one in kernel.parameters),
+        arguments=tuple(argument(parameter) for parameter in kernel.parameters),
         layout=layout,
         group=source.group_size(constants),
         waits=bool(memory) or may_wait(source.text.text[slice(*kernel.body)]),

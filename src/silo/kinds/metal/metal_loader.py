@@ -55,7 +55,7 @@ def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
         parsed = parse_metal(text, f"{kernel}.metal")
     except SourceError as error:
         raise DeviceError(f"{kernel}: its text is damaged: {error}") from error
-    kernel_text = next((one for one in parsed.kernels if one.name == plan.function), None)
+    kernel_text = next((kernel for kernel in parsed.kernels if kernel.name == plan.function), None)
     if kernel_text is None:
         raise DeviceError(f"{kernel}: its text has no kernel {plan.function}")
     if kernel_text.template:
@@ -63,24 +63,24 @@ def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
             f"{kernel}: it is the instance of a template, which has no body of its own for MLX: launch it with torch's "
             "arrays, or write the instance out"
         )
-    parameters = {one.index: one for one in kernel_text.buffers}
+    parameters = {buffer.index: buffer for buffer in kernel_text.buffers}
     inputs: list[MlxInput] = []
     outputs: list[tuple[str, ShaderBuffer]] = []
     lines: list[str] = []
     for buffer in plan.buffers:
-        one = parameters.get(buffer.index)
-        if one is None:
+        array = parameters.get(buffer.index)
+        if array is None:
             raise DeviceError(f"{kernel}: its text has no buffer {buffer.index}")
         if buffer.index in plan.written:
-            outputs.append((f"silo_out_{one.name}", buffer))
-            lines.append(_declared(one, outputs[-1][0]))
-        elif buffer.dtype is not None or one.const or buffer.index in plan.read:
-            inputs.append(MlxInput(f"silo_in_{one.name}", buffer, one.space))
-            lines.append(_number(one) if buffer.dtype is not None else _declared(one, inputs[-1].name))
+            outputs.append((f"silo_out_{array.name}", buffer))
+            lines.append(_declared(array, outputs[-1][0]))
+        elif buffer.dtype is not None or array.const or buffer.index in plan.read:
+            inputs.append(MlxInput(f"silo_in_{array.name}", buffer, array.space))
+            lines.append(_number(array) if buffer.dtype is not None else _declared(array, inputs[-1].name))
         else:
             raise DeviceError(
-                f"{kernel}: {one.name} is read and written, and MLX gives kernels arrays to read and fresh ones to "
-                f'write: where the kernel writes every element and reads none of it, say effects={{"{one.name}": '
+                f"{kernel}: {array.name} is read and written, and MLX gives kernels arrays to read and fresh ones to "
+                f'write: where the kernel writes every element and reads none of it, say effects={{"{array.name}": '
                 '"out"}; else launch it with torch\'s arrays'
             )
     if not outputs:
@@ -88,12 +88,12 @@ def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
     lines += _positions(kernel_text, kernel)
     body = text[slice(*kernel_text.body)]
     line = text.count("\n", 0, kernel_text.body[0]) + 1
-    named = any(one.name in MLX_POSITIONS for one in kernel_text.parameters)
+    uses_positions = any(parameter.name in MLX_POSITIONS for parameter in kernel_text.parameters)
     # A nested block, if a parameter of the kernel has the same name as a position that MLX declares.
-    opening, closing = ("{ ", "\n}") if named else ("", "")
+    opening, closing = ("{ ", "\n}") if uses_positions else ("", "")
     source = opening + " ".join(lines) + f'\n#line {line} "{kernel}.metal"\n{body}{closing}\n'
-    taken = " ".join(dict.fromkeys(_taken(kernel_text)))
-    return MlxBody(tuple(inputs), tuple(outputs), text + "\n", f"{taken}\n{source}" if taken else source)
+    copies = " ".join(dict.fromkeys(_taken(kernel_text)))
+    return MlxBody(tuple(inputs), tuple(outputs), text + "\n", f"{copies}\n{source}" if copies else source)
 
 
 def _declared(one: MslParameter, name: str) -> str:
@@ -111,20 +111,20 @@ def _number(one: MslParameter) -> str:
 
 def _taken(kernel: MslKernel) -> Iterator[str]:
     """Yields declarations that copy MLX's positions to Silo's names, because the kernel may use MLX's names itself."""
-    for one in kernel.parameters:
-        if one.attribute in MLX_POSITIONS:
-            yield f"const {MLX_POSITIONS[one.attribute]} silo_{one.attribute} = {one.attribute};"
+    for parameter in kernel.parameters:
+        if parameter.attribute in MLX_POSITIONS:
+            yield f"const {MLX_POSITIONS[parameter.attribute]} silo_{parameter.attribute} = {parameter.attribute};"
 
 
 def _positions(kernel: MslKernel, name: str) -> Iterator[str]:
-    for one in kernel.parameters:
-        if one.is_buffer:
+    for parameter in kernel.parameters:
+        if parameter.is_buffer:
             continue
-        if one.attribute not in MLX_POSITIONS:
-            raise DeviceError(f"{name}: {one.name} is [[{one.attribute}]], which MLX does not pass")
-        wide = MLX_POSITIONS[one.attribute].endswith("3")
-        part = {"2": ".xy", "3": ""}.get(one.type[-1], ".x") if wide else ""
-        yield f"{one.type} {one.name} = {one.type}(silo_{one.attribute}{part});"
+        if parameter.attribute not in MLX_POSITIONS:
+            raise DeviceError(f"{name}: {parameter.name} is [[{parameter.attribute}]], which MLX does not pass")
+        wide = MLX_POSITIONS[parameter.attribute].endswith("3")
+        part = {"2": ".xy", "3": ""}.get(parameter.type[-1], ".x") if wide else ""
+        yield f"{parameter.type} {parameter.name} = {parameter.type}(silo_{parameter.attribute}{part});"
 
 
 # ---- Launching through MLX: results replace the contents of the call's arrays ----
@@ -147,8 +147,8 @@ class MlxCall:
         word = hashlib.sha256(f"{body.header}{body.source}".encode()).hexdigest()[:16]
         self._kernel: Any = mx.fast.metal_kernel(
             name=f"silo_{word}",
-            input_names=[one.name for one in body.inputs],
-            output_names=[made for made, _ in body.outputs],
+            input_names=[input_.name for input_ in body.inputs],
+            output_names=[output_name for output_name, _ in body.outputs],
             source=body.source,
             header=body.header,
         )
@@ -164,16 +164,16 @@ class MlxCall:
         outputs = [arguments[buffer.parameter] for _, buffer in self._body.outputs]
         x, y, z = self._plan.group
         results = self._kernel(
-            inputs=[self._given(one, arguments[one.buffer.parameter]) for one in self._body.inputs],
-            output_shapes=[one.shape for one in outputs],
-            output_dtypes=[one.dtype for one in outputs],
+            inputs=[self._given(input_, arguments[input_.buffer.parameter]) for input_ in self._body.inputs],
+            output_shapes=[output.shape for output in outputs],
+            output_dtypes=[output.dtype for output in outputs],
             grid=(grid[0] * x, grid[1] * y, grid[2] * z),
             threadgroup=(x, y, z),
         )
         # Otherwise MLX would run the kernel only when a result is read, and the next launch may replace that result.
         self._mx.async_eval(results)
-        for one, result in zip(outputs, results, strict=True):
-            one[...] = result
+        for output, result in zip(outputs, results, strict=True):
+            output[...] = result
 
     def _given(self, one: MlxInput, value: Any) -> Any:  # noqa: ANN401  # an array of MLX
         mx = self._mx
@@ -239,21 +239,21 @@ class ShaderCall:
     def __init__(self, plan: ShaderLayout, text: str, name: str) -> None:
         self._plan, self._text, self._name = plan, text, name
         self._calls: dict[str, LibraryCall] = {}
-        self._arrays = tuple(one.parameter for one in plan.buffers if one.dtype is None)
+        self._arrays = tuple(buffer.parameter for buffer in plan.buffers if buffer.dtype is None)
 
     def through(self, library: str) -> LibraryCall:
         """Returns the function that launches with arrays of a library. Raises DeviceError."""
         call = self._calls.get(library)
         if call is None:
-            made = _with_mlx if library == "mlx" else _with_torch
-            call = self._calls[library] = made(self._plan, self._text, self._name)
+            make_call = _with_mlx if library == "mlx" else _with_torch
+            call = self._calls[library] = make_call(self._plan, self._text, self._name)
         return call
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
         """Launches the kernel. Raises ArgumentError if a stream was given, or arrays of both libraries."""
         if stream is not None:
             raise ArgumentError(f"{self._name}: Metal launches go to the library's own stream; leave stream= out")
-        libraries = {_library(arguments[place]) for place in self._arrays} or {"torch"}
+        libraries = {_library(arguments[array]) for array in self._arrays} or {"torch"}
         if len(libraries) > 1:
             raise ArgumentError(
                 f"{self._name}: it is called with arrays of torch and of MLX: pass arrays of one of them"
@@ -291,15 +291,15 @@ def torch_call(function: Any, plan: ShaderLayout, name: str) -> LibraryCall:  # 
     Raises DeviceError if the GPU cannot run this kernel with threadgroups of that size.
     """
     x, y, z = plan.group
-    most = int(function.max_threads_per_threadgroup)
-    if x * y * z > most:
+    limit = int(function.max_threads_per_threadgroup)
+    if x * y * z > limit:
         raise DeviceError(
-            f"{name}: its threadgroup is ({x}, {y}, {z}), and this GPU runs at most {most} threads of this kernel "
+            f"{name}: its threadgroup is ({x}, {y}, {z}), and this GPU runs at most {limit} threads of this kernel "
             "together, for the registers it takes: build it with a smaller group_size"
         )
-    taken = {one.index: one for one in plan.buffers}
-    order = [taken.get(index) for index in range(max(taken, default=-1) + 1)]
-    casts = {one.index: cast for one in plan.buffers if one.dtype and (cast := _CASTS.get(one.dtype.name))}
+    buffers_by_index = {buffer.index: buffer for buffer in plan.buffers}
+    order = [buffers_by_index.get(index) for index in range(max(buffers_by_index, default=-1) + 1)]
+    casts = {buffer.index: cast for buffer in plan.buffers if buffer.dtype and (cast := _CASTS.get(buffer.dtype.name))}
     options: dict[str, Any] = {"group_size": (x, y, z)} | ({"arg_casts": casts} if casts else {})
 
     def call(arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object) -> None:
@@ -307,8 +307,8 @@ def torch_call(function: Any, plan: ShaderLayout, name: str) -> LibraryCall:  # 
         if 0 in grid:
             return
         # Buffer indices that the kernel does not use get a number that is never read.
-        given = [0 if one is None else _given(one, arguments) for one in order]
-        function(*given, threads=(grid[0] * x, grid[1] * y, grid[2] * z), **options)
+        values = [0 if buffer is None else _given(buffer, arguments) for buffer in order]
+        function(*values, threads=(grid[0] * x, grid[1] * y, grid[2] * z), **options)
 
     return call
 

@@ -66,7 +66,7 @@ class ShaderLayout:
             "version": _VERSION,
             "function": self.function,
             "group": list(self.group),
-            "buffers": [one.to_json() for one in self.buffers],
+            "buffers": [buffer.to_json() for buffer in self.buffers],
             "read": list(self.read),
             "written": list(self.written),
         }
@@ -80,8 +80,8 @@ class ShaderLayout:
         if members["version"] != _VERSION:
             raise malformed("a plan of a shader that this Silo knows", data)
         group = read_integers(members["group"], "a threadgroup")
-        buffers = tuple(_buffer(one) for one in read_list(members["buffers"], "buffers", MOST_BUFFERS))
-        indices = [one.index for one in buffers]
+        buffers = tuple(_buffer(item) for item in read_list(members["buffers"], "buffers", MOST_BUFFERS))
+        indices = [buffer.index for buffer in buffers]
         if len(group) != 3 or min(group) < 1 or indices != sorted(set(indices)):  # group has one size for each axis
             raise malformed("the plan of a shader", data)
         read, written = (_indices(members[name]) for name in ("read", "written"))
@@ -91,14 +91,14 @@ class ShaderLayout:
 
 
 def _indices(data: JSON) -> tuple[int, ...]:
-    return tuple(read_natural(one, "the index of a buffer") for one in read_list(data, "indices", MOST_BUFFERS))
+    return tuple(read_natural(item, "the index of a buffer") for item in read_list(data, "indices", MOST_BUFFERS))
 
 
 def _buffer(data: JSON) -> ShaderBuffer:
     items = read_list(data, "a buffer", 3)
     if len(items) < 2:
         raise malformed("a buffer", data)
-    index, parameter = (read_natural(one, "a buffer") for one in items[:2])
+    index, parameter = (read_natural(item, "a buffer") for item in items[:2])
     if index >= MOST_BUFFERS or parameter >= MAX_PARAMETERS:
         raise malformed("a buffer", data)
     return ShaderBuffer(index, parameter, read_dtype(items[2], "a number") if items[2:] else None)
@@ -109,7 +109,11 @@ def _buffer(data: JSON) -> ShaderBuffer:
 
 class _Facts(CodeFacts):
     def __init__(self, signature: Signature) -> None:
-        self._effects = {one.name: one.effect for one in signature.parameters if one.kind is ParameterKind.POINTER}
+        self._effects = {
+            parameter.name: parameter.effect
+            for parameter in signature.parameters
+            if parameter.kind is ParameterKind.POINTER
+        }
 
     @property
     def effects(self) -> Mapping[str, Effect]:
@@ -129,8 +133,8 @@ class ShaderCompiler:
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Accepts Metal sources for a version of the language."""
-        if not (taken := self.declaration.takes(source_kind, target)):
-            return taken
+        if not (decision := self.declaration.takes(source_kind, target)):
+            return decision
         if target.arch not in TARGETS:
             return Rejected(f"{target} names no version that is known here; write metal:{', metal:'.join(TARGETS)}")
         return Accepted("its text, which Metal compiles where it is loaded")
@@ -149,26 +153,30 @@ class ShaderCompiler:
         if not isinstance(source, MetalSource):
             raise SourceError(f"{source.name} is a {source.kind} source; Metal's compiler takes metal sources")
         constants = source.constants(variant)
-        places = {name: place for place, name in enumerate(source.signature.names)}
+        places = {name: index for index, name in enumerate(source.signature.names)}
         buffers = [
             ShaderBuffer(
-                one.index,
-                places[one.name],
-                None if (known := source.signature[one.name]).kind is ParameterKind.POINTER else known.dtype,
+                buffer.index,
+                places[buffer.name],
+                None if (parameter := source.signature[buffer.name]).kind is ParameterKind.POINTER else parameter.dtype,
             )
-            for one in source.kernel.buffers
+            for buffer in source.kernel.buffers
         ]
-        effects = {one.index: source.signature[one.name].effect for one in source.kernel.buffers}
+        effects = {buffer.index: source.signature[buffer.name].effect for buffer in source.kernel.buffers}
         plan = ShaderLayout(
             source.kernel.name,
             source.group_size(constants),
             tuple(buffers),
-            read=tuple(one.index for one in buffers if one.dtype is None and effects[one.index] is Effect.READ),
-            written=tuple(one.index for one in buffers if one.dtype is None and effects[one.index] is Effect.WRITE),
+            read=tuple(
+                buffer.index for buffer in buffers if buffer.dtype is None and effects[buffer.index] is Effect.READ
+            ),
+            written=tuple(
+                buffer.index for buffer in buffers if buffer.dtype is None and effects[buffer.index] is Effect.WRITE
+            ),
         )
         parameters: dict[str, JSON] = {
             "plan": plan.text,
-            "layout": [one.to_json() for one in _layout(variant.signature)],
+            "layout": [slot.to_json() for slot in _layout(variant.signature)],
             "group": list(plan.group),
         }
         job = CompileJob(METAL.name, variant.kernel, variant.target, source.metal(constants), parameters)
@@ -182,7 +190,7 @@ class ShaderCompiler:
         """
         try:
             data = read_object(job.parameters, ("plan", "layout", "group"), "the parameters of the job")
-            layout = tuple(LayoutSlot.from_json(one) for one in read_list(data["layout"], "the layout of a job"))
+            layout = tuple(LayoutSlot.from_json(slot) for slot in read_list(data["layout"], "the layout of a job"))
             x, y, z = cast("tuple[int, int, int]", read_integers(data["group"], "a threadgroup"))
             plan = read_text(data["plan"], "the plan of a job")
         except (TypeError, ValueError) as error:
@@ -205,17 +213,17 @@ def _check_spaces(job: CompileJob) -> None:
     except CompilerMissingError:
         return
     any_level = Target("cpu", CPU_LEVELS[machine][0])
-    found = mixed_spaces(rewritten(job.text), f"{job.kernel}.metal", any_level, clang)
-    if found is not None:
-        raise CompileError(f"{found.place}: {found.what}, which Metal refuses")
+    mismatches = mixed_spaces(rewritten(job.text), f"{job.kernel}.metal", any_level, clang)
+    if mismatches is not None:
+        raise CompileError(f"{mismatches.place}: {mismatches.what}, which Metal refuses")
 
 
 def _layout(signature: Signature) -> tuple[LayoutSlot, ...]:
     """Returns the slots of a launch: the buffers by rising index."""
     return tuple(
-        LayoutSlot(one.name, AbiType.POINTER)
-        if one.kind is ParameterKind.POINTER or one.dtype is None
-        else LayoutSlot(one.name, AbiType(one.dtype.short))
-        for one in signature.parameters
-        if one.kind is not ParameterKind.CONSTEXPR
+        LayoutSlot(parameter.name, AbiType.POINTER)
+        if parameter.kind is ParameterKind.POINTER or parameter.dtype is None
+        else LayoutSlot(parameter.name, AbiType(parameter.dtype.short))
+        for parameter in signature.parameters
+        if parameter.kind is not ParameterKind.CONSTEXPR
     )

@@ -66,8 +66,8 @@ class CallLayout:
         """Returns the canonical form."""
         return {
             "version": _CONVENTION,
-            "operands": [one.to_json() for one in self.operands],
-            "results": [one.to_json() for one in self.results],
+            "operands": [operand.to_json() for operand in self.operands],
+            "results": [result.to_json() for result in self.results],
             "donated": [list(pair) for pair in self.donated],
             "calling_convention": self.calling_convention,
             "proof": self.proof,
@@ -84,8 +84,8 @@ class CallLayout:
         members = read_object(data, ("version", *names_of(cls)), "the plan of a call")
         if members["version"] != _CONVENTION:
             raise malformed("a plan of a call that this Silo knows", data)
-        operands = tuple(_operand(one) for one in read_list(members["operands"], "operands", MAX_PARAMETERS))
-        results = tuple(_operand(one) for one in read_list(members["results"], "results", MAX_PARAMETERS))
+        operands = tuple(_operand(item) for item in read_list(members["operands"], "operands", MAX_PARAMETERS))
+        results = tuple(_operand(item) for item in read_list(members["results"], "results", MAX_PARAMETERS))
         donated: list[tuple[int, int]] = []
         for pair in read_list(members["donated"], "donated operands", MAX_PARAMETERS):
             match read_integers(pair, "a donated operand"):
@@ -93,7 +93,7 @@ class CallLayout:
                     donated.append((operand, result))
                 case _:
                     raise malformed("a donated operand", data)
-        arrays = tuple(one for one in results if isinstance(one, ArrayPlace))
+        arrays = tuple(result for result in results if isinstance(result, ArrayPlace))
         if len(arrays) != len(results):
             raise malformed("the results of a call", data)
         convention = read_natural(members["calling_convention"], "a calling convention")
@@ -125,23 +125,27 @@ def _operand(data: JSON) -> ArrayPlace | ScalarPlace:
 
 
 def _place(data: JSON) -> int:
-    place = read_natural(data, "the place of a parameter")
-    if place >= MAX_PARAMETERS:
+    index = read_natural(data, "the place of a parameter")
+    if index >= MAX_PARAMETERS:
         raise malformed("the place of a parameter", data)
-    return place
+    return index
 
 
 def call_plan(launch: BlockedLaunch, signature: Signature, calling_convention: int) -> CallLayout:
     """Returns the layout of calls for a launch of a kernel with these parameters."""
-    places = {name: place for place, name in enumerate(signature.names)}
+    places = {name: position for position, name in enumerate(signature.names)}
     operands = launch.operands
     planned = tuple(
-        ArrayPlace(places[one.name], one.shape, one.dtype)
-        if isinstance(one, BlockedArray)
-        else ScalarPlace(places[one.name], one.operand)
-        for one in operands
+        ArrayPlace(places[operand.name], operand.shape, operand.dtype)
+        if isinstance(operand, BlockedArray)
+        else ScalarPlace(places[operand.name], operand.operand)
+        for operand in operands
     )
     outputs = launch.outputs
-    donated = tuple((operands.index(one), place) for place, one in enumerate(outputs) if one.role is ArgumentRole.INOUT)
-    results = tuple(ArrayPlace(places[one.name], one.shape, one.dtype) for one in outputs)
+    donated = tuple(
+        (operands.index(output), position)
+        for position, output in enumerate(outputs)
+        if output.role is ArgumentRole.INOUT
+    )
+    results = tuple(ArrayPlace(places[output.name], output.shape, output.dtype) for output in outputs)
     return CallLayout(planned, results, donated, calling_convention)

@@ -72,10 +72,10 @@ _WORD_BITS = 32
 
 def blocks_for_tpus(launch: BlockedLaunch) -> Decision:
     """Whether a TPU can copy every block in VMEM."""
-    for one in launch.arrays:
-        if one.space is MemorySpace.VMEM and (reason := _refused(one)):
+    for array in launch.arrays:
+        if array.space is MemorySpace.VMEM and (reason := _refused(array)):
             return Rejected(
-                f"{one.name} has blocks of {shape_text(one.block)}, its array being {_array(one)}: {reason}"
+                f"{array.name} has blocks of {shape_text(array.block)}, its array being {_array(array)}: {reason}"
             )
     return Accepted("its blocks are whole tiles, or have whole axes")
 
@@ -84,19 +84,19 @@ def _refused(one: BlockedArray) -> str:
     if not one.block:
         return 'a value without axes is no block in VMEM: use space="smem"'
     *_, last = one.block
-    whole = one.padded[-1]
+    last_extent = one.padded[-1]
     if len(one.block) == 1:
         bits = _WORD_BITS if one.dtype.kind is DTypeKind.BOOL else one.dtype.bits
-        least = _LANES * (_WORD_BITS // bits)
-        power = last >= least and last & (last - 1) == 0
-        if last == whole or last % (_LANES * _SUBLANES) == 0 or power:
+        minimum = _LANES * (_WORD_BITS // bits)
+        power = last >= minimum and last & (last - 1) == 0
+        if last == last_extent or last % (_LANES * _SUBLANES) == 0 or power:
             return ""
         return (
-            f"a block of one axis is a multiple of {_LANES * _SUBLANES}, a power of two of {least} or more, or the "
+            f"a block of one axis is a multiple of {_LANES * _SUBLANES}, a power of two of {minimum} or more, or the "
             "whole axis"
         )
     rows = one.block[-2]
-    if (last == whole or last % _LANES == 0) and (rows == one.padded[-2] or rows % _SUBLANES == 0):
+    if (last == last_extent or last % _LANES == 0) and (rows == one.padded[-2] or rows % _SUBLANES == 0):
         return ""
     return (
         f"the last two axes of a block are divisible by {_SUBLANES} and {_LANES}, or are all of the array's: change "

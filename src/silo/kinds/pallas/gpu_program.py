@@ -59,13 +59,13 @@ def lowers_to_triton(launch: BlockedLaunch, index_maps: Mapping[str, Any]) -> De
         return Rejected(f"it has scheme={launch.scheme.value!r}")
     if launch.scratch:
         return Rejected("it has scratch, which jax's lowering to Triton lacks")
-    for one in launch.arrays:
-        if one.prefetch:
-            return Rejected(f"{one.name} is prefetched, which only TPUs do")
-        if one.space is MemorySpace.HBM:
-            return Rejected(f'{one.name} has space="hbm", from which only TPUs copy')
-        if one.role is not ArgumentRole.IN and (shared := _shared(one, launch.grid, index_maps.get(one.name))):
-            return Rejected(f"{one.name} is written, and {shared}: programs run at once on a GPU")
+    for array in launch.arrays:
+        if array.prefetch:
+            return Rejected(f"{array.name} is prefetched, which only TPUs do")
+        if array.space is MemorySpace.HBM:
+            return Rejected(f'{array.name} has space="hbm", from which only TPUs copy')
+        if array.role is not ArgumentRole.IN and (shared := _shared(array, launch.grid, index_maps.get(array.name))):
+            return Rejected(f"{array.name} is written, and {shared}: programs run at once on a GPU")
     return Accepted("its blocks are each of one program")
 
 
@@ -78,13 +78,13 @@ def _shared(one: BlockedArray, grid: tuple[int, ...], index: Any) -> str:  # noq
         used = {dim for dim in one.dims if dim is not None}
         idle = [axis for axis, size in enumerate(grid) if size > 1 and axis not in used]
         return f"programs along axis {idle[0]} of the grid write the same block" if idle else ""
-    seen: dict[tuple[int, ...], tuple[int, ...]] = {}
+    programs: dict[tuple[int, ...], tuple[int, ...]] = {}
     for program in product(*map(range, grid)):
-        found: tuple[Any, ...] = index(*program) if one.indexed else block_index(one.dims, program)
-        block = tuple(int(number) for number in found)
-        if block in seen:
-            return f"the programs {seen[block]} and {program} write the same block"
-        seen[block] = program
+        coordinates: tuple[Any, ...] = index(*program) if one.indexed else block_index(one.dims, program)
+        block = tuple(int(number) for number in coordinates)
+        if block in programs:
+            return f"the programs {programs[block]} and {program} write the same block"
+        programs[block] = program
     return ""
 
 
@@ -94,7 +94,9 @@ def make_gpu_program(
     """Returns the function for one launch. Raises CompileError if this lowering refuses it; ToolchainError: no jax."""
     jax, pl = jax_module(), jax_module("jax.experimental.pallas")
     triton = jax_module("jax.experimental.pallas.triton")
-    maps = {one.name: _index_of(source, one.name, one.index) for one in source.arrays if one.index is not None}
+    maps = {
+        array.name: _index_of(source, array.name, array.index) for array in source.arrays if array.index is not None
+    }
     decision = lowers_to_triton(launch, maps)
     if isinstance(decision, Rejected):
         raise CompileError(
@@ -103,7 +105,7 @@ def make_gpu_program(
         )
     jnp = jax.numpy
     # A block of Triton is never cut off at the end of an array, so arrays are padded to whole blocks.
-    whole = {one.name: replace(one, padded=_filled(one)) for one in launch.arrays}
+    filled_arrays = {array.name: replace(array, padded=_filled(array)) for array in launch.arrays}
 
     def spec(one: BlockedArray | PassedScalar) -> Any:  # noqa: ANN401
         if isinstance(one, PassedScalar):
@@ -118,10 +120,10 @@ def make_gpu_program(
 
     def body(*references: Any) -> None:  # noqa: ANN401
         arguments: dict[str, Any] = dict(values)
-        for one, reference in zip(operands, references, strict=False):
-            arguments[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
-        for one, written in zip(outputs, references[len(operands) :], strict=True):
-            arguments[one.name] = written  # for an inout array, the same memory as its input
+        for operand, reference in zip(operands, references, strict=False):
+            arguments[operand.name] = scalar_of(operand, reference) if isinstance(operand, PassedScalar) else reference
+        for output, written in zip(outputs, references[len(operands) :], strict=True):
+            arguments[output.name] = written  # for an inout array, the same memory as its input
         keywords = {name: values[name] for name in source.keywords}
         source.body(*(arguments[name] for name in source.passed), **keywords)
 
@@ -129,11 +131,11 @@ def make_gpu_program(
     call = pl.pallas_call(
         body,
         grid=launch.grid,
-        in_specs=[spec(one) for one in operands],
-        out_specs=[spec(one) for one in outputs],
-        out_shape=[struct(one, whole[one.name].padded) for one in outputs],
+        in_specs=[spec(operand) for operand in operands],
+        out_specs=[spec(output) for output in outputs],
+        out_shape=[struct(output, filled_arrays[output.name].padded) for output in outputs],
         input_output_aliases={
-            operands.index(one): place for place, one in enumerate(outputs) if one.role is ArgumentRole.INOUT
+            operands.index(output): index for index, output in enumerate(outputs) if output.role is ArgumentRole.INOUT
         },
         compiler_params=triton.CompilerParams(num_warps=num_warps, num_stages=num_stages),
         name=plain_name(launch.kernel),
@@ -141,18 +143,22 @@ def make_gpu_program(
 
     def function(*given: Any) -> Any:  # noqa: ANN401
         padded_operands = [
-            padded_value(jnp, one if isinstance(one, PassedScalar) else whole[one.name], value)
-            for one, value in zip(operands, given, strict=True)
+            padded_value(jnp, operand if isinstance(operand, PassedScalar) else filled_arrays[operand.name], value)
+            for operand, value in zip(operands, given, strict=True)
         ]
-        made = call(*padded_operands)
-        return tuple(cut_value(whole[one.name], value) for one, value in zip(outputs, made, strict=True))
+        results = call(*padded_operands)
+        return tuple(
+            cut_value(filled_arrays[output.name], value) for output, value in zip(outputs, results, strict=True)
+        )
 
     function.__name__ = function.__qualname__ = plain_name(launch.kernel)
     structs = tuple(
-        jax.ShapeDtypeStruct((1,), jax_dtype(one.operand)) if isinstance(one, PassedScalar) else struct(one, one.shape)
-        for one in operands
+        jax.ShapeDtypeStruct((1,), jax_dtype(operand.operand))
+        if isinstance(operand, PassedScalar)
+        else struct(operand, operand.shape)
+        for operand in operands
     )
-    return PallasProgram(function, structs, tuple(struct(one, one.shape) for one in outputs), CUSTOM_CALL)
+    return PallasProgram(function, structs, tuple(struct(output, output.shape) for output in outputs), CUSTOM_CALL)
 
 
 @contextmanager
@@ -219,14 +225,14 @@ def compiles_with_mosaic(launch: BlockedLaunch, target: Target, num_warps: int) 
         return Rejected(f"jax exports Mosaic GPU for {_ARCH} alone")
     if num_warps < _GROUP or num_warps % _GROUP:
         return Rejected(f"num_warps is {num_warps}, and a thread of Mosaic is a group of {_GROUP} warps")
-    for one in launch.arrays:
-        if one.prefetch or one.space is not MemorySpace.HBM:
-            return Rejected(f"{one.name} has blocks or is prefetched: a body of Mosaic GPU copies for itself")
-        if one.role is ArgumentRole.INOUT:
-            return Rejected(f"{one.name} is read and written: read one array and write another")
-    for one in launch.scratch:
-        if one.kind not in (ScratchKind.SMEM, ScratchKind.BARRIER):
-            return Rejected(f"it has scratch of the kind {one.kind.value}; there are smem and barrier")
+    for array in launch.arrays:
+        if array.prefetch or array.space is not MemorySpace.HBM:
+            return Rejected(f"{array.name} has blocks or is prefetched: a body of Mosaic GPU copies for itself")
+        if array.role is ArgumentRole.INOUT:
+            return Rejected(f"{array.name} is read and written: read one array and write another")
+    for scratch in launch.scratch:
+        if scratch.kind not in (ScratchKind.SMEM, ScratchKind.BARRIER):
+            return Rejected(f"it has scratch of the kind {scratch.kind.value}; there are smem and barrier")
     return Accepted("its body copies for itself")
 
 
@@ -245,36 +251,40 @@ def make_mosaic_program(
         return jax.ShapeDtypeStruct(shape, jax_dtype(one.dtype))
 
     def body(*references: Any) -> None:  # noqa: ANN401
-        rest = iter(references)
+        remaining = iter(references)
         arguments: dict[str, Any] = dict(values)
-        for one in operands:
-            reference = next(rest)
-            arguments[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
-        for one in outputs:
-            arguments[one.name] = next(rest)
+        for operand in operands:
+            reference = next(remaining)
+            arguments[operand.name] = scalar_of(operand, reference) if isinstance(operand, PassedScalar) else reference
+        for output in outputs:
+            arguments[output.name] = next(remaining)
         keywords = {name: values[name] for name in source.keywords}
-        source.body(*(arguments[name] for name in source.passed), *rest, **keywords)
+        source.body(*(arguments[name] for name in source.passed), *remaining, **keywords)
 
     threads = num_warps // _GROUP
     call = mosaic.kernel(
         _without_path(body, plain_name(launch.kernel)),
-        out_type=tuple(struct(one, one.padded) for one in outputs),
-        scratch_types=tuple(_scratch(one, mosaic) for one in launch.scratch),
+        out_type=tuple(struct(output, output.padded) for output in outputs),
+        scratch_types=tuple(_scratch(scratch, mosaic) for scratch in launch.scratch),
         grid=launch.grid,
         grid_names=_AXES[: len(launch.grid)],
         **({"num_threads": threads, "thread_name": "thread"} if threads > 1 else {}),
     )
 
     def function(*given: Any) -> Any:  # noqa: ANN401
-        made = call(*(padded_value(jax.numpy, one, value) for one, value in zip(operands, given, strict=True)))
-        return tuple(cut_value(one, value) for one, value in zip(outputs, made, strict=True))
+        results = call(
+            *(padded_value(jax.numpy, operand, value) for operand, value in zip(operands, given, strict=True))
+        )
+        return tuple(cut_value(output, value) for output, value in zip(outputs, results, strict=True))
 
     function.__name__ = function.__qualname__ = plain_name(launch.kernel)
     structs = tuple(
-        jax.ShapeDtypeStruct((1,), jax_dtype(one.operand)) if isinstance(one, PassedScalar) else struct(one, one.shape)
-        for one in operands
+        jax.ShapeDtypeStruct((1,), jax_dtype(operand.operand))
+        if isinstance(operand, PassedScalar)
+        else struct(operand, operand.shape)
+        for operand in operands
     )
-    return PallasProgram(function, structs, tuple(struct(one, one.shape) for one in outputs), MOSAIC_CALL)
+    return PallasProgram(function, structs, tuple(struct(output, output.shape) for output in outputs), MOSAIC_CALL)
 
 
 def _scratch(one: ScratchBuffer, mosaic: Any) -> Any:  # noqa: ANN401

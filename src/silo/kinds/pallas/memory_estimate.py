@@ -72,15 +72,15 @@ class MemoryReport:
         """Returns a line for each argument, the largest first."""
         rows = sorted(self.rows, key=lambda one: -one.total)
         return "\n".join(
-            f"  {one.name}: {one.copies} x {shape_text(one.block)} of {one.dtype} in {one.space}, {_size(one.total)}"
-            for one in rows
+            f"  {row.name}: {row.copies} x {shape_text(row.block)} of {row.dtype} in {row.space}, {_size(row.total)}"
+            for row in rows
         )
 
     def to_json(self) -> JSON:
         """Returns the canonical form."""
         return {
             "chip": self.chip,
-            "rows": [one.to_json() for one in self.rows],
+            "rows": [row.to_json() for row in self.rows],
             "vmem": self.vmem,
             "smem": self.smem,
             "limit": self.limit,
@@ -109,21 +109,21 @@ def estimate(launch: BlockedLaunch, chip: Chip, body: Sequence[MemoryRow] = ()) 
     The limit is the author's, or else all of the chip's VMEM: the program contains only this kernel, so nothing else
     needs the part that the compiler reserves by default. ``body`` is the additional memory of the traced body.
     """
-    rows = [_array(one, launch.grid) for one in launch.arrays if one.space is not MemorySpace.HBM]
+    rows = [_array(array, launch.grid) for array in launch.arrays if array.space is not MemorySpace.HBM]
     # An inout array has a second block, which is written. The compilers for some chips do not count it against the
     # limit, but the memory is used anyway.
     rows += [
-        _array(one, launch.grid, f"{one.name} (written)")
-        for one in launch.arrays
-        if one.role is ArgumentRole.INOUT and one.space is MemorySpace.VMEM
+        _array(array, launch.grid, f"{array.name} (written)")
+        for array in launch.arrays
+        if array.role is ArgumentRole.INOUT and array.space is MemorySpace.VMEM
     ]
-    rows += [MemoryRow(one.name, "smem", (1,), one.operand.name, 1, _WORD) for one in launch.scalars]
-    for place, one in enumerate(launch.scratch):
-        if one.kind in (ScratchKind.VMEM, ScratchKind.SMEM):
-            rows.append(_scratch(f"scratch {place}", one))
+    rows += [MemoryRow(scalar.name, "smem", (1,), scalar.operand.name, 1, _WORD) for scalar in launch.scalars]
+    for index, scratch in enumerate(launch.scratch):
+        if scratch.kind in (ScratchKind.VMEM, ScratchKind.SMEM):
+            rows.append(_scratch(f"scratch {index}", scratch))
     rows += body
-    vmem = sum(one.total for one in rows if one.space == "vmem")
-    smem = sum(one.total for one in rows if one.space == "smem")
+    vmem = sum(row.total for row in rows if row.space == "vmem")
+    smem = sum(row.total for row in rows if row.space == "smem")
     requested = launch.vmem_limit_bytes
     limit = chip.vmem_bytes if requested is None else min(chip.vmem_bytes, requested)
     return MemoryReport(chip.arch, tuple(rows), vmem, smem, limit, chip.vmem_ceiling - _SLACK, chip.smem_bytes)
@@ -137,15 +137,15 @@ def require_memory(report: MemoryReport, kernel: str) -> None:
     if report.fits:
         return
     if report.smem > report.smem_ceiling:
-        kind, need, there = "SMEM", report.smem, report.smem_ceiling
+        kind, need, available = "SMEM", report.smem, report.smem_ceiling
     else:
-        kind, need, there = "VMEM", report.vmem, min(report.limit, report.vmem_ceiling)
+        kind, need, available = "VMEM", report.vmem, min(report.limit, report.vmem_ceiling)
     raise ResourceError(
-        f"{kernel} for tpu:{report.chip} takes about {_size(need)} of {kind}, and it can have {_size(there)}:\n"
+        f"{kernel} for tpu:{report.chip} takes about {_size(need)} of {kind}, and it can have {_size(available)}:\n"
         f"{report.table()}\nmake blocks smaller, hold one copy of a block (buffers=1), or leave an array in HBM",
         kind=kind.lower(),
         need=need,
-        capacity=there,
+        capacity=available,
     )
 
 
@@ -235,24 +235,24 @@ def body_memory(traced: Any) -> tuple[MemoryRow, ...]:  # noqa: ANN401  # a jaxp
         if equation.primitive.name == _CALLED:
             for inner in _within(equation):
                 rows += _scoped(inner)
-                held = _held(inner)
-                if held is not None:
-                    rows.append(held)
+                reference_row = _held(inner)
+                if reference_row is not None:
+                    rows.append(reference_row)
     return tuple(rows)
 
 
 def _scoped(jaxpr: Any) -> list[MemoryRow]:  # noqa: ANN401
     """Returns the largest memory of nested ``run_scoped`` blocks; blocks that run after each other share memory."""
-    most: list[MemoryRow] = []
+    largest: list[MemoryRow] = []
     for equation in jaxpr.eqns:
         for inner in _within(equation):
             rows = _scoped(inner)
             if equation.primitive.name == _SCOPED:
-                own = (_reference(one.aval, place) for place, one in enumerate(inner.invars))
-                rows = [*(one for one in own if one is not None), *rows]
-            if sum(one.total for one in rows) > sum(one.total for one in most):
-                most = rows
-    return most
+                own = (_reference(invar.aval, position) for position, invar in enumerate(inner.invars))
+                rows = [*(entry for entry in own if entry is not None), *rows]
+            if sum(row.total for row in rows) > sum(entry.total for entry in largest):
+                largest = rows
+    return largest
 
 
 def _reference(aval: Any, place: int) -> MemoryRow | None:  # noqa: ANN401
@@ -280,25 +280,25 @@ def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa:
     equations: Sequence[Any] = jaxpr.eqns
     last: dict[int, int] = {}
     readers: dict[int, set[str]] = {}
-    for place, equation in enumerate(equations):
-        for one in equation.invars:
-            last[id(one)] = place
-            readers.setdefault(id(one), set()).add(equation.primitive.name)
+    for index, equation in enumerate(equations):
+        for item in equation.invars:
+            last[id(item)] = index
+            readers.setdefault(id(item), set()).add(equation.primitive.name)
     sources = _sources(equations)
-    for place, equation in enumerate(equations):
+    for index, equation in enumerate(equations):
         name = equation.primitive.name
         sizes: list[tuple[int, tuple[int, ...], DType]] = []
         if name in _PRODUCTS and _length(equation) > _PASS:
             # The sum of several passes, and a quarter of it more during the additions. A sum that is only written to
             # memory is accumulated there. Sums of 32-bit elements, which the matrix unit multiplies in several passes,
             # need little temporary memory.
-            several = [one for one in equation.outvars if readers.get(id(one), _WRITES) - _WRITES]
+            several = [outvar for outvar in equation.outvars if readers.get(id(outvar), _WRITES) - _WRITES]
             share = 1 / 16 if equation.invars[0].aval.dtype.itemsize >= _WORD else 5 / 4
-            sizes += [(int(size[0] * share), *size[1:]) for one in several if (size := _body_memory_size(one.aval))]
+            sizes += [(int(size[0] * share), *size[1:]) for item in several if (size := _body_memory_size(item.aval))]
         if name in _PRODUCTS or name.startswith(_REDUCING):
-            before = [equations[one] for one in sources[place] if equations[one].primitive.name not in _MADE_AGAIN]
-            later_inputs = [one for other in before for one in other.outvars if last.get(id(one), -1) > place]
-            sizes += [size for one in later_inputs if (size := _body_memory_size(one.aval))]
+            before = [equations[item] for item in sources[index] if equations[item].primitive.name not in _MADE_AGAIN]
+            later_inputs = [outvar for other in before for outvar in other.outvars if last.get(id(outvar), -1) > index]
+            sizes += [size for later_input_ in later_inputs if (size := _body_memory_size(later_input_.aval))]
         if sizes:
             _, shape, element = max(sizes, key=lambda one: one[0])
             yield sum(size for size, _, _ in sizes), shape, element
@@ -310,11 +310,11 @@ def _sources(equations: Sequence[Any]) -> Mapping[int, frozenset[int]]:
     """Returns for each operation the operations on which its result depends, directly or indirectly."""
     maker: dict[int, int] = {}
     sources: dict[int, frozenset[int]] = {}
-    for place, equation in enumerate(equations):
-        direct = {maker[id(one)] for one in equation.invars if id(one) in maker}
-        sources[place] = frozenset(direct).union(*(sources[one] for one in direct))
-        for one in equation.outvars:
-            maker[id(one)] = place
+    for index, equation in enumerate(equations):
+        direct = {maker[id(invar)] for invar in equation.invars if id(invar) in maker}
+        sources[index] = frozenset(direct).union(*(sources[source] for source in direct))
+        for outvar in equation.outvars:
+            maker[id(outvar)] = index
     return sources
 
 
@@ -329,7 +329,7 @@ def _length(equation: Any) -> int:  # noqa: ANN401
 def _body_memory_size(aval: Any) -> tuple[int, tuple[int, ...], DType] | None:  # noqa: ANN401
     element = dtype_of(getattr(aval, "dtype", None))
     shape: tuple[Any, ...] = tuple(getattr(aval, "shape", ()))
-    if element is None or not shape or not all(isinstance(one, int) for one in shape):
+    if element is None or not shape or not all(isinstance(extent, int) for extent in shape):
         return None
     return tiled_bytes(shape, element), shape, element
 
@@ -345,8 +345,8 @@ def _equations(traced: Any) -> Iterator[Any]:  # noqa: ANN401
 def _within(equation: Any) -> Iterator[Any]:  # noqa: ANN401
     """Yields the jaxprs inside an operation, such as the body of a loop or the branches of a condition."""
     for value in equation.params.values():
-        for one in cast("Iterable[Any]", value if isinstance(value, tuple | list) else (value,)):
-            plain = _plain(one)
+        for item in cast("Iterable[Any]", value if isinstance(value, tuple | list) else (value,)):
+            plain = _plain(item)
             if hasattr(plain, "eqns") and hasattr(plain, "invars"):
                 yield plain
 

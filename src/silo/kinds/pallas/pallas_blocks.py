@@ -109,17 +109,17 @@ class BlockedLaunch:
     @property
     def prefetched(self) -> tuple[BlockedArray, ...]:
         """The arrays that are in SMEM before the grid begins."""
-        return tuple(one for one in self.arrays if one.prefetch)
+        return tuple(array for array in self.arrays if array.prefetch)
 
     @property
     def inputs(self) -> tuple[BlockedArray, ...]:
         """The arrays that are read, except prefetched ones: the operands after the scalars, in this order."""
-        return tuple(one for one in self.arrays if one.role is not ArgumentRole.OUT and not one.prefetch)
+        return tuple(array for array in self.arrays if array.role is not ArgumentRole.OUT and not array.prefetch)
 
     @property
     def outputs(self) -> tuple[BlockedArray, ...]:
         """The arrays that are written: the results of the program, in this order."""
-        return tuple(one for one in self.arrays if one.role is not ArgumentRole.IN)
+        return tuple(array for array in self.arrays if array.role is not ArgumentRole.IN)
 
     @property
     def operands(self) -> tuple[BlockedArray | PassedScalar, ...]:
@@ -128,7 +128,7 @@ class BlockedLaunch:
 
     def array(self, name: str) -> BlockedArray:
         """Returns the array of ``arrays`` with this name."""
-        return next(one for one in self.arrays if one.name == name)
+        return next(array for array in self.arrays if array.name == name)
 
 
 def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
@@ -151,11 +151,11 @@ def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
     )
     grid = _grid(source, variant)
     where = str(source)
-    for one in source.arrays:
-        if one.name not in shapes:  # a call may leave out an array that is made for it
-            shapes[one.name] = _made_shape(where, one, shapes, bindings)
+    for array in source.arrays:
+        if array.name not in shapes:  # a call may leave out an array that is made for it
+            shapes[array.name] = _made_shape(where, array, shapes, bindings)
     dtypes = {name: element for name in typed.names if (element := typed[name].dtype) is not None}
-    specs = {one.name: one for one in source.arrays}
+    specs = {array.name: array for array in source.arrays}
     arrays = tuple(_array(where, specs[name], dtypes[name], shapes[name], grid, bindings) for name in specs)
     scalars = tuple(
         PassedScalar(name, dtypes[name]) for name in source.passed if name not in specs and name not in constants
@@ -169,7 +169,7 @@ def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
         grid=grid,
         arrays=arrays,
         scalars=scalars,
-        scratch=tuple(_scratch(where, one, dtypes, bindings) for one in source.scratch),
+        scratch=tuple(_scratch(where, scratch, dtypes, bindings) for scratch in source.scratch),
         dimension_semantics=semantics,
         vmem_limit_bytes=source.vmem_limit_bytes,
     )
@@ -204,16 +204,16 @@ def _made_shape(
 def _array(
     where: str, spec: ArraySpec, element: DType, shape: tuple[int, ...], grid: Sequence[int], bindings: Bindings
 ) -> BlockedArray:
-    what = f"{where}: {spec.name}"
-    padded = _padded(what, shape, spec.pad)
+    label = f"{where}: {spec.name}"
+    padded = _padded(label, shape, spec.pad)
     if spec.block is not None and len(spec.block) != len(shape):
-        raise SourceError(f"{what} has a block of {len(spec.block)} axes, and the array has {len(shape)}")
+        raise SourceError(f"{label} has a block of {len(spec.block)} axes, and the array has {len(shape)}")
     dims = (*spec.dims, *[None] * len(shape))[: max(len(shape), len(spec.dims))]
     for dim in dims:
         axis = dim[0] if isinstance(dim, tuple) else dim
         if axis is not None and axis >= len(grid):
-            raise SourceError(f"{what} has the axis {axis} of the grid in dims, and the grid is {tuple(grid)}")
-    whole = spec.prefetch or spec.space is MemorySpace.HBM
+            raise SourceError(f"{label} has the axis {axis} of the grid in dims, and the grid is {tuple(grid)}")
+    is_whole = spec.prefetch or spec.space is MemorySpace.HBM
     sizes = spec.block if spec.block is not None else (None,) * len(shape)
     # A block is at most as long as its array.
     block = tuple(
@@ -227,8 +227,8 @@ def _array(
         dtype=element,
         shape=shape,
         padded=padded,
-        block=() if whole else block,
-        dims=() if whole else dims,
+        block=() if is_whole else block,
+        dims=() if is_whole else dims,
         indexed=spec.index is not None,
         prefetch=spec.prefetch,
         buffers=spec.buffers,
@@ -263,15 +263,15 @@ def _revisited(grid: Sequence[int], arrays: Sequence[BlockedArray]) -> str:
     grid goes over the blocks and an outer axis repeats them. These programs may read the array's old values or the
     written ones, because the order is undefined.
     """
-    for one in arrays:
-        if one.role is not ArgumentRole.INOUT or one.indexed or not one.block:
+    for array in arrays:
+        if array.role is not ArgumentRole.INOUT or array.indexed or not array.block:
             continue
-        used = {dim[0] if isinstance(dim, tuple) else dim for dim in one.dims if dim is not None}
+        used = {dim[0] if isinstance(dim, tuple) else dim for dim in array.dims if dim is not None}
         inner = max((axis for axis in used if grid[axis] > 1), default=0)
         outer = [axis for axis, size in enumerate(grid) if size > 1 and axis not in used and axis < inner]
         if outer:
             return (
-                f"{one.name} is read and written, and programs come back to its blocks, for axis {outer[0]} of the "
+                f"{array.name} is read and written, and programs come back to its blocks, for axis {outer[0]} of the "
                 "grid goes over all of them: make that the last axis, or leave the array in HBM"
             )
     return ""

@@ -77,8 +77,8 @@ def accept(program: bytes, chip: Chip, kernel: str, table: str) -> str | Rejecte
         return device
     jax, export = jax_module(), jax_module("jax.export")
     exported = export.deserialize(bytearray(program))
-    here = jax.sharding.SingleDeviceSharding(device)
-    operands = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=here) for one in exported.in_avals]
+    sharding = jax.sharding.SingleDeviceSharding(device)
+    operands = [jax.ShapeDtypeStruct(in_aval.shape, in_aval.dtype, sharding=sharding) for in_aval in exported.in_avals]
     try:
         jax.jit(exported.call).trace(*operands).lower(lowering_platforms=("tpu",)).compile()
     except Exception as error:  # the compiler raised it, so it refuses the program
@@ -145,7 +145,7 @@ class PallasFacts(CodeFacts):
     @property
     def effects(self) -> Mapping[str, Effect]:
         """The effect on each array, which follows from its role."""
-        return {one.name: _EFFECTS[one.role] for one in self._launch.arrays}
+        return {array.name: _EFFECTS[array.role] for array in self._launch.arrays}
 
 
 class PallasCompiler:
@@ -168,8 +168,8 @@ class PallasCompiler:
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Accepts Pallas sources for a TPU chip, a GPU or a CPU, if jax is installed."""
-        if not (taken := self.declaration.takes(source_kind, target)):
-            return taken
+        if not (decision := self.declaration.takes(source_kind, target)):
+            return decision
         if not target.is_concrete:
             return Rejected(f"the target {target} names no chip and no device here gives it one; write tpu:v5e")
         if target.kind == "tpu" and target.arch not in CHIPS:
@@ -245,9 +245,11 @@ class PallasCompiler:
             raise CompileError(f"{job.kernel}: the job is no Pallas job: {error}") from error
         log = f"jax {pallas.jax}\n"
         if job.target.kind == "tpu":
-            found = accept(pallas.program, chip_named(job.target.arch), job.kernel, pallas.memory_table)
-            plan = replace(plan, proof="estimated" if isinstance(found, Rejected) else f"accepted by {found}")
-            log += f"{plan.proof}{f': {found.reason}' if isinstance(found, Rejected) else ''}\n{pallas.memory_table}\n"
+            outcome = accept(pallas.program, chip_named(job.target.arch), job.kernel, pallas.memory_table)
+            plan = replace(plan, proof="estimated" if isinstance(outcome, Rejected) else f"accepted by {outcome}")
+            log += (
+                f"{plan.proof}{f': {outcome.reason}' if isinstance(outcome, Rejected) else ''}\n{pallas.memory_table}\n"
+            )
         launch = LaunchInfo(job.kernel, _layout(pallas.parameters, plan), loader=plan.text)
         return Compiled(launch, CompiledBlob("jaxexp", pallas.program), log=log)
 
@@ -277,10 +279,10 @@ class PallasCompiler:
 
 def _effects(plan: CallLayout) -> tuple[Effect, ...]:
     """Returns the effect of a program through each parameter of its layout."""
-    effects = {one.parameter: Effect.READ for one in plan.operands}
-    for one in plan.results:
-        effects[one.parameter] = Effect.BOTH if one.parameter in effects else Effect.WRITE
-    return tuple(effects[place] for place in sorted(effects))
+    effects = {operand.parameter: Effect.READ for operand in plan.operands}
+    for result in plan.results:
+        effects[result.parameter] = Effect.BOTH if result.parameter in effects else Effect.WRITE
+    return tuple(effects[effect] for effect in sorted(effects))
 
 
 def _check_blocks(launch: BlockedLaunch, kernel: str, target: Target) -> None:
@@ -318,7 +320,9 @@ def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limi
 
 def _layout(parameters: Sequence[str], plan: CallLayout) -> tuple[LayoutSlot, ...]:
     """Returns the program's parameters in the kernel's order, for display only; calls use the plan."""
-    found: dict[int, AbiType] = {}
-    for one in (*plan.operands, *plan.results):
-        found[one.parameter] = AbiType.POINTER if isinstance(one, ArrayPlace) else AbiType(one.dtype.short)
-    return tuple(LayoutSlot(parameters[place], found[place]) for place in sorted(found))
+    abi_types: dict[int, AbiType] = {}
+    for operand in (*plan.operands, *plan.results):
+        abi_types[operand.parameter] = (
+            AbiType.POINTER if isinstance(operand, ArrayPlace) else AbiType(operand.dtype.short)
+        )
+    return tuple(LayoutSlot(parameters[index], abi_types[index]) for index in sorted(abi_types))

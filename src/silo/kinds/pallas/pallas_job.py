@@ -74,7 +74,8 @@ class PallasJob:
                 plan=data["plan"],
                 memory=data["memory"],
                 parameters=tuple(
-                    read_text(one, "a parameter") for one in read_list(data["parameters"], "the parameters of a kernel")
+                    read_text(item, "a parameter")
+                    for item in read_list(data["parameters"], "the parameters of a kernel")
                 ),
             )
         except (TypeError, KeyError, ValueError, binascii.Error) as error:
@@ -101,8 +102,8 @@ def export_program(
             function = jax.jit(program.function)
             if check is not None:
                 check(function.trace(*program.operands).jaxpr)  # not traced twice: jax reuses the trace for the export
-            made = export.export(function, platforms=[target.kind], disabled_checks=checks)(*program.operands)
-            return bytes(made.serialize()), int(made.calling_convention_version)
+            exported = export.export(function, platforms=[target.kind], disabled_checks=checks)(*program.operands)
+            return bytes(exported.serialize()), int(exported.calling_convention_version)
         except SiloError:
             raise
         except Exception as error:  # the author's own Python runs here, and may raise anything
@@ -166,7 +167,7 @@ def diagnosis(error: BaseException) -> str:
 def _place(error: BaseException) -> str:
     """Returns the author's line at which ``error`` was raised; "" if it is unknown or already in the message."""
     folders = tuple(str(Path(name).parent) for name in (jax_module().__file__, __file__))
-    frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if not name.startswith((*folders, "<")) and "/jaxlib/" not in name]
     if not own or own[-1][0] in str(error):
         return ""

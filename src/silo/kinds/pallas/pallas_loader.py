@@ -32,12 +32,12 @@ class HostCall:
 
     def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
         jax = jax_module()
-        place = jax.sharding.SingleDeviceSharding(device)
+        sharding = jax.sharding.SingleDeviceSharding(device)
         # Arguments that are on no device yet are put on this one.
-        self._run = jax.jit(program, in_shardings=place, out_shardings=place)
+        self._run = jax.jit(program, in_shardings=sharding, out_shardings=sharding)
         self._plan = plan
         self._arrays = arrays
-        self._elements = {one.parameter: jax.numpy.dtype(one.dtype.name) for one in plan.operands}
+        self._elements = {operand.parameter: jax.numpy.dtype(operand.dtype.name) for operand in plan.operands}
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
         """Runs the program. Returns the results for which the call has no arrays.
@@ -48,17 +48,17 @@ class HostCall:
         del grid, stream  # the program is compiled for its grid, and a CPU has no streams
         plan, arrays = self._plan, self._arrays
         operands: list[Any] = []
-        for one in plan.operands:
-            value = arguments[one.parameter]
-            if isinstance(one, ScalarPlace):
-                operands.append(given_scalar(value, self._elements[one.parameter]))
+        for operand in plan.operands:
+            value = arguments[operand.parameter]
+            if isinstance(operand, ScalarPlace):
+                operands.append(given_scalar(value, self._elements[operand.parameter]))
             else:
-                arrays.check(one, value)
-                operands.append(arrays.take(one, value))
-        for one in plan.results:
-            if (value := arguments[one.parameter]) is not None:
-                arrays.check(one, value)
-                arrays.check_written(one, value)
+                arrays.check(operand, value)
+                operands.append(arrays.take(operand, value))
+        for output in plan.results:
+            if (value := arguments[output.parameter]) is not None:
+                arrays.check(output, value)
+                arrays.check_written(output, value)
         returned_arrays: list[Any] = []
         try:
             results = self._run(*operands)
@@ -67,8 +67,8 @@ class HostCall:
                 result.block_until_ready()
         except Exception as error:
             raise arrays.failed(error) from error
-        for one, result in zip(plan.results, results, strict=True):
-            value = arguments[one.parameter]
+        for output, result in zip(plan.results, results, strict=True):
+            value = arguments[output.parameter]
             if value is None:
                 returned_arrays.append(arrays.like(result, _first(plan, arguments)))
             else:
@@ -90,9 +90,9 @@ def returned(made: list[Any]) -> Any:  # noqa: ANN401
 
 def _first(plan: CallLayout, arguments: tuple[Any, ...]) -> object:
     """Returns the first array of a call; results without an array are made in its library."""
-    for one in plan.operands:
-        if not isinstance(one, ScalarPlace):
-            return arguments[one.parameter]
+    for operand in plan.operands:
+        if not isinstance(operand, ScalarPlace):
+            return arguments[operand.parameter]
     return None
 
 
@@ -121,9 +121,9 @@ class GpuCall:
         self._external: Any = None  # torch's ExternalStream for it, made when needed, as torch may not be imported yet
         self._program = program
         self._runs: dict[tuple[bool, ...], Callable[..., Any]] = {}
-        self._elements = {one.parameter: self._jax.numpy.dtype(one.dtype.name) for one in plan.operands}
+        self._elements = {operand.parameter: self._jax.numpy.dtype(operand.dtype.name) for operand in plan.operands}
         self._read = [
-            place for place in range(len(plan.operands)) if place not in {operand for operand, _ in plan.donated}
+            index for index in range(len(plan.operands)) if index not in {operand for operand, _ in plan.donated}
         ]
         self._operand_of = {result: operand for operand, result in plan.donated}
 
@@ -141,41 +141,41 @@ class GpuCall:
         plan = self._plan
         passed: dict[int, Any] = {}
         spans: list[tuple[int, Span]] = []
-        for one in (*plan.operands, *plan.results):
-            value = arguments[one.parameter]
-            if isinstance(one, ScalarPlace):
-                passed[one.parameter] = given_scalar(value, self._elements[one.parameter])
-            elif value is not None and one.parameter not in passed:
-                self._arrays.check(one, value)
-                passed[one.parameter], span = self._take(one, value)
-                spans.append((one.parameter, span))
+        for operand in (*plan.operands, *plan.results):
+            value = arguments[operand.parameter]
+            if isinstance(operand, ScalarPlace):
+                passed[operand.parameter] = given_scalar(value, self._elements[operand.parameter])
+            elif value is not None and operand.parameter not in passed:
+                self._arrays.check(operand, value)
+                passed[operand.parameter], span = self._take(operand, value)
+                spans.append((operand.parameter, span))
         torch_stream = self._import(passed)
-        for one in plan.results:
-            if (value := arguments[one.parameter]) is not None:
-                self._arrays.check_written(one, value)
+        for operand in plan.results:
+            if (value := arguments[operand.parameter]) is not None:
+                self._arrays.check_written(operand, value)
         donated = donated_results(
-            [None if self._kept(arguments[one.parameter]) else one.parameter for one in plan.results], spans
+            [None if self._kept(arguments[result.parameter]) else result.parameter for result in plan.results], spans
         )
-        for one, gone in zip(plan.results, donated, strict=True):
-            if not gone and not self._kept(arguments[one.parameter]):
-                self._arrays.copied(one, "its memory is part of another argument's, or is not one piece")
-        reads = [passed[plan.operands[place].parameter] for place in self._read]
-        wanted = [
-            passed[one.parameter]
-            for place, one in enumerate(plan.results)
-            if donated[place] or place in self._operand_of
+        for operand, gone in zip(plan.results, donated, strict=True):
+            if not gone and not self._kept(arguments[operand.parameter]):
+                self._arrays.copied(operand, "its memory is part of another argument's, or is not one piece")
+        reads = [passed[plan.operands[index].parameter] for index in self._read]
+        writable = [
+            passed[result.parameter]
+            for index, result in enumerate(plan.results)
+            if donated[index] or index in self._operand_of
         ]
         try:
-            results = self._runner(donated)(*wanted, *reads)
+            results = self._runner(donated)(*writable, *reads)
         except Exception as error:
             raise self._arrays.failed(error) from error
         returned_arrays: list[Any] = []
-        for one, result, gone in zip(plan.results, results, donated, strict=True):
-            value = arguments[one.parameter]
+        for operand, result, gone in zip(plan.results, results, donated, strict=True):
+            value = arguments[operand.parameter]
             if value is None:
-                returned_arrays.append(self._arrays.like(result, next((arguments[place] for place, _ in spans), None)))
+                returned_arrays.append(self._arrays.like(result, next((arguments[index] for index, _ in spans), None)))
             else:
-                self._deliver(one, value, result, torch_stream, written=gone)
+                self._deliver(operand, value, result, torch_stream, written=gone)
         return returned(returned_arrays)
 
     def _kept(self, value: object) -> bool:
@@ -188,28 +188,28 @@ class GpuCall:
         Its operands are first the written arrays that are donated or also read, in the order of the results, because
         jax assigns donated arrays in turn to results of the same shape and dtype; then the arrays that are only read.
         """
-        found = self._runs.get(donated)
-        if found is not None:
-            return found
+        cached_run = self._runs.get(donated)
+        if cached_run is not None:
+            return cached_run
         plan, read, operand_of = self._plan, self._read, self._operand_of
         first = [place for place in range(len(plan.results)) if donated[place] or place in operand_of]
 
         def run(*given: Any) -> Any:  # noqa: ANN401
             operands: list[Any] = [None] * len(plan.operands)
-            for place, value in zip(first, given[: len(first)], strict=True):
-                if place in operand_of:
-                    operands[operand_of[place]] = value
-            for place, value in zip(read, given[len(first) :], strict=True):
-                operands[place] = value
+            for index, value in zip(first, given[: len(first)], strict=True):
+                if index in operand_of:
+                    operands[operand_of[index]] = value
+            for index, value in zip(read, given[len(first) :], strict=True):
+                operands[index] = value
             return self._program(*operands)
 
         place = self._jax.sharding.SingleDeviceSharding(self._device)
         gone = tuple(number for number, result in enumerate(first) if donated[result])
         # keep_unused: an operand that the program does not read is needed for its memory.
-        self._runs[donated] = made = self._jax.jit(
+        self._runs[donated] = jitted = self._jax.jit(
             run, donate_argnums=gone, keep_unused=True, in_shardings=place, out_shardings=place
         )
-        return made
+        return jitted
 
     def _take(self, one: ArrayPlace, value: Any) -> tuple[Any, Span]:  # noqa: ANN401
         """Returns an array of jax or a contiguous tensor, and the memory range that it shares with the caller."""
@@ -240,7 +240,7 @@ class GpuCall:
         The first array passes this wait to jax. A program waits for all its operands, so the other arrays omit the
         wait, which would take 15 microseconds each.
         """
-        tensors = [place for place, value in passed.items() if is_torch(value)]
+        tensors = [index for index, value in passed.items() if is_torch(value)]
         if not tensors:
             return 0
         torch: Any = sys.modules["torch"]
@@ -249,8 +249,8 @@ class GpuCall:
             self._external = torch.cuda.ExternalStream(self._stream, device=current.device)
         self._external.wait_stream(current)
         stream: int | None = self._stream
-        for place in tensors:
-            passed[place] = self._arrays.importer(passed[place], stream)
+        for tensor in tensors:
+            passed[tensor] = self._arrays.importer(passed[tensor], stream)
             stream = None
         return int(current.cuda_stream) or _LEGACY_STREAM
 
@@ -285,14 +285,14 @@ class GpuCall:
         torch: Any = sys.modules.get("torch")
         if stream is None:
             return nullcontext()
-        if torch is None or not any(is_torch(one) for one in arguments):
+        if torch is None or not any(is_torch(argument) for argument in arguments):
             raise ArgumentError("a stream is given to a kernel that jax runs, and none of its arrays is a torch tensor")
         if isinstance(stream, torch.cuda.Stream):
             return torch.cuda.stream(stream)
         handle = stream if isinstance(stream, int) else getattr(stream, "cuda_stream", getattr(stream, "ptr", None))
         if not isinstance(handle, int):
             raise ArgumentError(f"{stream!r} is no stream of torch, and has no handle of one")
-        device = next(one.device for one in arguments if is_torch(one))
+        device = next(argument.device for argument in arguments if is_torch(argument))
         return torch.cuda.stream(torch.cuda.ExternalStream(handle, device=device))
 
 
@@ -307,9 +307,9 @@ def donated_results(results: Sequence[int | None], spans: Sequence[tuple[int, Sp
     """
     donated: list[bool] = []
     for parameter in results:
-        own = next((span for place, span in spans if place == parameter), None)
+        own = next((span for position, span in spans if position == parameter), None)
         alone = own is not None and not any(
-            place != parameter and span[0] < own[1] and own[0] < span[1] for place, span in spans
+            position != parameter and span[0] < own[1] and own[0] < span[1] for position, span in spans
         )
         donated.append(alone)
     return tuple(donated)
@@ -341,7 +341,10 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
         raise DeviceError(
             f"{name}: jax {jax_version()} does not load its code: {type(error).__name__}: {error}"
         ) from error
-    if any(one.is_custom_call() == MOSAIC_CALL for one in exported.disabled_safety_checks):
+    if any(
+        disabled_safety_check.is_custom_call() == MOSAIC_CALL
+        for disabled_safety_check in exported.disabled_safety_checks
+    ):
         jax_module("jax.experimental.mosaic.gpu")  # importing it finds the library that its kernels call
     kind = device.target.kind
     if kind not in exported.platforms:
@@ -354,11 +357,13 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
 
 def _check_avals(plan: CallLayout, exported: Any, name: str) -> None:  # noqa: ANN401
     """Checks that the plan matches the program: consent covers both together, but either may be wrong."""
-    shapes = [getattr(one, "shape", (1,)) for one in plan.operands]
-    dtypes = [one.dtype.name for one in plan.operands]
-    given = [(tuple(one.shape), one.dtype.name) for one in exported.in_avals]
-    made = [(tuple(one.shape), one.dtype.name) for one in exported.out_avals]
-    if given != list(zip(shapes, dtypes, strict=True)) or made != [(one.shape, one.dtype.name) for one in plan.results]:
+    shapes = [getattr(operand, "shape", (1,)) for operand in plan.operands]
+    dtypes = [operand.dtype.name for operand in plan.operands]
+    input_types = [(tuple(in_aval.shape), in_aval.dtype.name) for in_aval in exported.in_avals]
+    output_types = [(tuple(out_aval.shape), out_aval.dtype.name) for out_aval in exported.out_avals]
+    if input_types != list(zip(shapes, dtypes, strict=True)) or output_types != [
+        (result.shape, result.dtype.name) for result in plan.results
+    ]:
         raise DeviceError(f"{name}: what its launch info says of calls is not of the program beside it")
 
 
@@ -374,6 +379,6 @@ def _jax_device(kind: str, index: int, name: str) -> Any:  # noqa: ANN401  # jax
 
 def _names(plan: CallLayout, launch: LaunchInfo) -> tuple[str, ...]:
     """Returns the name of each parameter by its index: the layout has the plan's parameters, in order."""
-    places = sorted({one.parameter for one in (*plan.operands, *plan.results)})
-    found = {place: slot.name for place, slot in zip(places, launch.layout, strict=False)}
-    return tuple(found.get(place, f"argument {place}") for place in range(max(places, default=-1) + 1))
+    places = sorted({operand.parameter for operand in (*plan.operands, *plan.results)})
+    names = {index: slot.name for index, slot in zip(places, launch.layout, strict=False)}
+    return tuple(names.get(index, f"argument {index}") for index in range(max(places, default=-1) + 1))

@@ -74,16 +74,16 @@ def make_program(
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=len(prefetched),
             grid=launch.grid,
-            in_specs=[*scalars, *(_spec(source, launch, one, pl, pltpu) for one in inputs)],
-            out_specs=[_spec(source, launch, one, pl, pltpu) for one in outputs],
-            scratch_shapes=[_scratch(one.kind, one.shape, one.dtype, pltpu) for one in launch.scratch],
+            in_specs=[*scalars, *(_spec(source, launch, input_, pl, pltpu) for input_ in inputs)],
+            out_specs=[_spec(source, launch, output, pl, pltpu) for output in outputs],
+            scratch_shapes=[_scratch(scratch.kind, scratch.shape, scratch.dtype, pltpu) for scratch in launch.scratch],
         ),
-        out_shape=[struct(one, one.padded) for one in outputs],
+        out_shape=[struct(output, output.padded) for output in outputs],
         # The operands are counted including the prefetched arrays.
         input_output_aliases={
-            len(prefetched) + len(scalars) + inputs.index(one): place
-            for place, one in enumerate(outputs)
-            if one.role is ArgumentRole.INOUT
+            len(prefetched) + len(scalars) + inputs.index(output): index
+            for index, output in enumerate(outputs)
+            if output.role is ArgumentRole.INOUT
         },
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=launch.dimension_semantics,
@@ -94,16 +94,20 @@ def make_program(
     )
 
     def function(*given: Any) -> Any:  # noqa: ANN401
-        taken = [padded_value(jnp, one, value) for one, value in zip(launch.operands, given, strict=True)]
-        made = call(*taken)
-        return tuple(cut_value(one, value) for one, value in zip(outputs, made, strict=True))
+        padded_operands = [
+            padded_value(jnp, operand, value) for operand, value in zip(launch.operands, given, strict=True)
+        ]
+        results = call(*padded_operands)
+        return tuple(cut_value(output, value) for output, value in zip(outputs, results, strict=True))
 
     function.__name__ = function.__qualname__ = plain_name(launch.kernel)
     operands = tuple(
-        jax.ShapeDtypeStruct((1,), jax_dtype(one.operand)) if isinstance(one, PassedScalar) else struct(one, one.shape)
-        for one in launch.operands
+        jax.ShapeDtypeStruct((1,), jax_dtype(operand.operand))
+        if isinstance(operand, PassedScalar)
+        else struct(operand, operand.shape)
+        for operand in launch.operands
     )
-    return PallasProgram(function, operands, tuple(struct(one, one.shape) for one in outputs))
+    return PallasProgram(function, operands, tuple(struct(output, output.shape) for output in outputs))
 
 
 def jax_dtype(element: DType) -> Any:  # noqa: ANN401
@@ -148,9 +152,9 @@ def plain_name(name: str) -> str:
 def _spec(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, pl: Any, pltpu: Any) -> Any:  # noqa: ANN401
     if one.space is MemorySpace.HBM:
         return pl.BlockSpec(memory_space=pltpu.HBM)
-    place = pltpu.SMEM if one.space is MemorySpace.SMEM else pltpu.VMEM
-    held = {} if one.buffers == 2 or one.space is MemorySpace.SMEM else {"pipeline_mode": pl.Buffered(one.buffers)}
-    return pl.BlockSpec(one.block, partial(_index, source, launch, one), memory_space=place, **held)
+    space = pltpu.SMEM if one.space is MemorySpace.SMEM else pltpu.VMEM
+    options = {} if one.buffers == 2 or one.space is MemorySpace.SMEM else {"pipeline_mode": pl.Buffered(one.buffers)}
+    return pl.BlockSpec(one.block, partial(_index, source, launch, one), memory_space=space, **options)
 
 
 def _index(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, *given: Any) -> tuple[Any, ...]:  # noqa: ANN401
@@ -160,8 +164,8 @@ def _index(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, *give
         return block_index(one.dims, programs)
     function = next(spec.index for spec in source.arrays if spec.name == one.name)
     assert function is not None  # an indexed array has an index map
-    found: Any = function(*programs[: source.index_axes[one.name]], *prefetched)
-    return tuple(cast("Sequence[Any]", found)) if isinstance(found, tuple | list) else (found,)
+    indices: Any = function(*programs[: source.index_axes[one.name]], *prefetched)
+    return tuple(cast("Sequence[Any]", indices)) if isinstance(indices, tuple | list) else (indices,)
 
 
 def _scratch(kind: ScratchKind, shape: tuple[int, ...], element: DType | None, pltpu: Any) -> Any:  # noqa: ANN401
@@ -189,19 +193,19 @@ def _body(
     values = {name: constant_of(value) for name, value in constants.items()}
 
     def body(*references: Any) -> None:  # noqa: ANN401
-        rest = iter(references)
+        remaining = iter(references)
         arguments: dict[str, Any] = dict(values)
-        for one in launch.operands:
-            reference = next(rest)
-            arguments[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
-        for one in launch.outputs:
-            written = next(rest)
-            if one.role is ArgumentRole.INOUT and one.space is not MemorySpace.HBM:
-                _copy_first(source, launch, one, arguments, written, pl)
-            arguments[one.name] = written
+        for operand in launch.operands:
+            reference = next(remaining)
+            arguments[operand.name] = scalar_of(operand, reference) if isinstance(operand, PassedScalar) else reference
+        for output in launch.outputs:
+            written = next(remaining)
+            if output.role is ArgumentRole.INOUT and output.space is not MemorySpace.HBM:
+                _copy_first(source, launch, output, arguments, written, pl)
+            arguments[output.name] = written
         keywords = {name: values[name] for name in source.keywords}
         with _known_programs(launch, pl) if interpreted else nullcontext():
-            source.body(*(arguments[name] for name in source.passed), *rest, **keywords)
+            source.body(*(arguments[name] for name in source.passed), *remaining, **keywords)
 
     body.__name__ = body.__qualname__ = plain_name(launch.kernel)
     return body
@@ -300,7 +304,7 @@ def constant_of(value: Value) -> Any:  # noqa: ANN401
         return jax_dtype(value)
     if isinstance(value, FunctionValue):
         return recall(value)
-    return tuple(constant_of(one) for one in value) if isinstance(value, tuple) else value
+    return tuple(constant_of(item) for item in value) if isinstance(value, tuple) else value
 
 
 def padded_value(jnp: Any, one: BlockedArray | PassedScalar, value: Any) -> Any:  # noqa: ANN401

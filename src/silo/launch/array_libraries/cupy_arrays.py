@@ -57,8 +57,8 @@ class _Cupy:
         return copy
 
     def keep(self, array: Any) -> Callable[[], None]:  # noqa: ANN401
-        kept = array.copy()
-        return lambda: cast("None", array.__setitem__(..., kept))
+        copy = array.copy()
+        return lambda: cast("None", array.__setitem__(..., copy))
 
 
 LIBRARY: Final[ArrayLibrary] = _Cupy()

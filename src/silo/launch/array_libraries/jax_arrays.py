@@ -39,8 +39,8 @@ class _Jax:
         try:
             array = jax.device_put(host, jax.devices(name)[place.index])
         except (RuntimeError, IndexError, TypeError) as error:
-            what = f"jax {jax.__version__} makes no array of {recipe.dtype} on {place.name}"
-            raise CaseError(f"{what}: {error}") from None
+            message = f"jax {jax.__version__} makes no array of {recipe.dtype} on {place.name}"
+            raise CaseError(f"{message}: {error}") from None
         if array.dtype != numpy_dtype(recipe.dtype):
             raise CaseError(
                 f"jax makes {array.dtype} of {recipe.dtype}: set JAX_ENABLE_X64=1, or use arrays of another library"

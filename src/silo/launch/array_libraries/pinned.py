@@ -31,5 +31,5 @@ def tell_where(device: str, fits: object, pin: object) -> None:
 
     ``fits`` and ``pin`` are the results of the two attempts; a ``Rejected`` has the reason.
     """
-    reasons = [one.reason for one in (fits, pin) if isinstance(one, Rejected)]
+    reasons = [decision.reason for decision in (fits, pin) if isinstance(decision, Rejected)]
     _log.info("an array on %s: %s", device, "; ".join(reasons))

@@ -34,11 +34,11 @@ class RemoteAddress:
         address = address.strip()
         if any(ord(letter) < 32 or ord(letter) == 127 for letter in address):
             raise SettingsError("SILO_REMOTE has a control character in it")
-        scheme, _, rest = address.partition(":")
+        scheme, _, after_scheme = address.partition(":")
         if scheme.lower() not in REMOTE_SCHEMES:
             raise SettingsError(f"no remote store has an address like {address[:40]!r}; {_FORMS}")
         if scheme.lower() == "file":
-            return cls(f"file:{_absolute(rest)}", address)
+            return cls(f"file:{_absolute(after_scheme)}", address)
         try:
             split = urlsplit(address)
             _ = split.port

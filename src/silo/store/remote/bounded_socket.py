@@ -140,10 +140,10 @@ class BoundedSocket:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _step_s(self) -> float:
-        left = self.seconds_left()
-        if left <= 0:
+        remaining_s = self.seconds_left()
+        if remaining_s <= 0:
             raise self._too_slow()
-        return min(left, self._bounds.step_s)
+        return min(remaining_s, self._bounds.step_s)
 
     def _wait_at_most(self) -> None:
         self._socket.settimeout(self._step_s())
@@ -270,18 +270,20 @@ class _Watchdog:
             with changed:
                 while not self._waiting or self._waiting[0][0] > time.monotonic():
                     changed.wait(self._waiting[0][0] - time.monotonic() if self._waiting else None)
-                at, _, found = heapq.heappop(self._waiting)
-                one = found()
-                if one is None or at != one.looked_at_s:
-                    del one  # this thread must not keep the socket alive while it waits
+                at, _, socket_reference = heapq.heappop(self._waiting)
+                waiting_socket = socket_reference()
+                if waiting_socket is None or at != waiting_socket.looked_at_s:
+                    del waiting_socket  # this thread must not keep the socket alive while it waits
                     continue  # the socket was released, or has another place in the heap
-                one.looked_at_s = math.inf
-                left = one.seconds_left() if one.is_limited else None
-                if left is not None and left > 0:  # the deadline has moved: by a later request, or by bytes
-                    self._push(time.monotonic() + left + _LATE_S, one)
-            if left is not None and left <= 0:
-                one.shut_down()
-            del one
+                waiting_socket.looked_at_s = math.inf
+                remaining_s = waiting_socket.seconds_left() if waiting_socket.is_limited else None
+                if (
+                    remaining_s is not None and remaining_s > 0
+                ):  # the deadline has moved: by a later request, or by bytes
+                    self._push(time.monotonic() + remaining_s + _LATE_S, waiting_socket)
+            if remaining_s is not None and remaining_s <= 0:
+                waiting_socket.shut_down()
+            del waiting_socket
 
 
 _watchdog = _Watchdog()

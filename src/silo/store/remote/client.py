@@ -228,12 +228,12 @@ class RemoteClient:
         if self._off or not actions:
             return {}
         slots = {name: _Slot() for name, _ in actions}
-        rest = deque(actions)  # a single popleft is atomic, so the threads need no lock
+        pending = deque(actions)  # a single popleft is atomic, so the threads need no lock
 
         def work() -> None:
-            while rest:
+            while pending:
                 try:
-                    name, action = rest.popleft()
+                    name, action = pending.popleft()
                 except IndexError:
                     return
                 if time.monotonic() > end:
@@ -343,8 +343,8 @@ class RemoteClient:
 
             return action
 
-        most = max((len(data) for _, data in objects), default=0)
-        return self._changed([(name, putting(name, data)) for name, data in objects], most)
+        largest = max((len(data) for _, data in objects), default=0)
+        return self._changed([(name, putting(name, data)) for name, data in objects], largest)
 
     def remove_each(self, names: Sequence[str]) -> int:
         """Removes objects now, in parallel; returns the number that were removed."""
@@ -384,10 +384,10 @@ class RemoteClient:
         try:
             objects = self._opened()
             objects.put(name, data, _deadline(len(data)))
-            found = objects.get(name, len(data), _deadline(len(data)))
+            probe = objects.get(name, len(data), _deadline(len(data)))
         except RemoteError as error:
             raise RemoteError(f"it answers and takes nothing: {error}", kind=error.kind) from error
-        if found != data:
+        if probe != data:
             raise RemoteError("it took a blob, and does not return it", kind="fault")
         with contextlib.suppress(RemoteError):
             objects.remove(name, _deadline(0))

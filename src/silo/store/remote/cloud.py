@@ -113,7 +113,7 @@ class CloudObjects:
         """See :class:`silo.store.remote.object_protocol.Objects`."""
         try:
             for page in self._obstore.list(self._store, f"{folder}/", chunk_size=_PAGE):
-                yield [str(one["path"])[len(folder) + 1 :] for one in page]
+                yield [str(item["path"])[len(folder) + 1 :] for item in page]
                 if time.monotonic() > deadline:
                     return
         except (self._faults, OSError) as error:

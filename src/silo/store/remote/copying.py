@@ -80,38 +80,42 @@ def push(root: Path, client: RemoteClient) -> list[CopiedObjects]:
 
 def _push_part(root: Path, client: RemoteClient, part: str) -> CopiedObjects:
     remote_names = _names(client, part)
-    copied = known = left = 0
+    copied = present = skipped = 0
     objects = _own_objects(root, part)
     for batch in _batches(objects, _LARGE if part == "blobs" else _SMALL):
         new = [(name, data) for name, data in batch if data is not None and name not in remote_names]
-        left += sum(data is None for _, data in batch)
-        known += len(batch) - len(new) - sum(data is None for _, data in batch)
+        skipped += sum(data is None for _, data in batch)
+        present += len(batch) - len(new) - sum(data is None for _, data in batch)
         _send(client, part, new, copied)
         copied += len(new)
-    return CopiedObjects(part, copied, known, left)
+    return CopiedObjects(part, copied, present, skipped)
 
 
 def _send(client: RemoteClient, part: str, new: Sequence[tuple[str, bytes]], before: int) -> None:
     if not client.sends:
         raise RemoteError(client.off or f"the remote store {client.place.name} takes nothing", kind="refused")
-    taken = client.put_each(new)
-    if taken < len(new):
+    sent = client.put_each(new)
+    if sent < len(new):
         reason = client.off or "it refuses to take them, or took too long"
-        raise RemoteError(f"{before + taken} objects of {part} were sent, and no more: {reason}", kind="fault")
+        raise RemoteError(f"{before + sent} objects of {part} were sent, and no more: {reason}", kind="fault")
 
 
 def _push_records(root: Path, client: RemoteClient) -> CopiedObjects:
     """Sends the records that the remote store lacks, folded: many lines in one object."""
     own, remote_digests = DiskRecords(root / "records", Notices("silo.store")), _records_there(client)
-    copied = known = left = 0
+    copied = present_count = skipped = 0
     for key in own.keys():  # noqa: SIM118  # the store of records is not a mapping
         lines = {digest_of(line): line for record in own.read(key) for line in (line_of(key, record),)}
         present = _lines_there(client, key, remote_digests.get(key, ())) & lines.keys()
         new = [line for digest, line in lines.items() if digest not in present and len(line) <= MOST_LINE_BYTES]
         for batch in _batches(_folded(key, new), _SMALL):
             _send(client, "records", batch, copied)
-        copied, known, left = copied + len(new), known + len(present), left + len(lines) - len(present) - len(new)
-    return CopiedObjects("records", copied, known, left)
+        copied, present_count, skipped = (
+            copied + len(new),
+            present_count + len(present),
+            skipped + len(lines) - len(present) - len(new),
+        )
+    return CopiedObjects("records", copied, present_count, skipped)
 
 
 def _records_there(client: RemoteClient) -> dict[str, list[str]]:
@@ -142,12 +146,12 @@ def _lines_there(client: RemoteClient, key: str, names: Sequence[str]) -> set[st
 
 def _folded(key: str, lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
     """Packs the lines of one list into objects, each as full as allowed; yields their names and bytes."""
-    rest = list(reversed(lines))
-    while rest:
-        fold = [rest.pop()]
+    pending = list(reversed(lines))
+    while pending:
+        fold = [pending.pop()]
         size = len(fold[0])
-        while rest and size + len(rest[-1]) <= MOST_FOLDED:
-            fold.append(rest.pop())
+        while pending and size + len(pending[-1]) <= MOST_FOLDED:
+            fold.append(pending.pop())
             size += len(fold[-1])
         last, data = fold_of(fold)
         yield (f"{records_of(key)}/{last}", data) if len(fold) > 1 else (record_name(key, digest_of(data)), data)
@@ -166,36 +170,36 @@ def pull(root: Path, artifacts: Artifacts, records: SharedRecords, client: Remot
 
 def pull_records(present: SharedRecords, client: RemoteClient) -> CopiedObjects:
     """Fetches every record of the remote store, of any study."""
-    copied = known = left = 0
+    copied = present_count = skipped = 0
     for key, names in sorted(_records_there(client).items()):
         before = len({digest_of(line_of(key, record)) for record in present.read(key)})
         lines: set[str] = set()
         for batch in _batches(sorted(names, key=lambda name: (not is_fold(name), name)), _RECORDS):
-            added, there = present.take_in(key, batch)
+            added, digests = present.take_in(key, batch)
             copied += added
-            lines |= there or set()
+            lines |= digests or set()
             _still_there(client)
-        here = {digest_of(line_of(key, record)) for record in present.read(key)}
-        known += len(lines & here) - (len(here) - before)
-        left += len(lines - here)
-    return CopiedObjects("records", copied, known, left)
+        own_digests = {digest_of(line_of(key, record)) for record in present.read(key)}
+        present_count += len(lines & own_digests) - (len(own_digests) - before)
+        skipped += len(lines - own_digests)
+    return CopiedObjects("records", copied, present_count, skipped)
 
 
 def _pull_entries(root: Path, artifacts: Artifacts, client: RemoteClient, part: str) -> CopiedObjects:
     keys = sorted(name.rpartition("/")[2].removesuffix(".json") for name in _names(client, part))
     keys = [key for key in keys if len(key) == 64]
     own = DiskEntries(root, part, Notices("silo.store"))
-    copied = known = left = 0
+    copied = present_count = skipped = 0
     for batch in _batches(iter(keys), _SMALL):
         new = [key for key in batch if own.get(key) is None]
-        known += len(batch) - len(new)
+        present_count += len(batch) - len(new)
         if part == "artifacts":
             artifacts.expect(new)
         for key in new:
-            one = artifacts.get(key) if part == "artifacts" else artifacts.outcome(key)
-            copied, left = copied + (one is not None), left + (one is None)
+            fetched = artifacts.get(key) if part == "artifacts" else artifacts.outcome(key)
+            copied, skipped = copied + (fetched is not None), skipped + (fetched is None)
         _still_there(client)
-    return CopiedObjects(part, copied, known, left)
+    return CopiedObjects(part, copied, present_count, skipped)
 
 
 def check_remote(client: RemoteClient) -> list[Checked]:
@@ -207,12 +211,14 @@ def _check_part(client: RemoteClient, part: str) -> Checked:
     listing = client.list(part)
     _still_there(client)
     bad: list[tuple[str, str]] = []
-    most, size = (MOST_BLOB_BYTES, _LARGE) if part == "blobs" else (MOST_LINE_BYTES, _SMALL)
+    byte_limit, size = (MOST_BLOB_BYTES, _LARGE) if part == "blobs" else (MOST_LINE_BYTES, _SMALL)
     for names in _batches((f"{part}/{name}" for name in listing.names), size):
-        found = client.get_each(names, most)
+        objects = client.get_each(names, byte_limit)
         _still_there(client)
         for name in names:
-            reason = "it cannot be read, or is too large" if name not in found else _problem(part, name, found[name])
+            reason = (
+                "it cannot be read, or is too large" if name not in objects else _problem(part, name, objects[name])
+            )
             if reason:
                 bad.append((name, reason))
     return Checked(part, len(listing.names), tuple(bad), listing.whole)
@@ -248,9 +254,9 @@ def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
     notices = Notices("silo.store")
     if part == "blobs":
         blobs = DiskBlobs(root, notices)
-        here = blobs_kept_here(root)
+        kept_blobs = blobs_kept_here(root)
         for sha256 in _stems(root / part, ""):
-            data = None if sha256 in here else blobs.get(sha256)
+            data = None if sha256 in kept_blobs else blobs.get(sha256)
             yield blob_name(sha256), data if data is not None and len(data) <= MOST_BLOB_BYTES else None
     else:
         entries = DiskEntries(root, part, notices)
@@ -300,6 +306,6 @@ def _still_there(client: RemoteClient) -> None:
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    rest = iter(items)
-    while batch := list(islice(rest, size)):
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
         yield batch

@@ -146,13 +146,13 @@ class Reply:
 
     def pieces(self) -> Generator[bytes]:
         """Yields the body, piece by piece. Raises if it exceeds a limit of the request."""
-        most, length = self._limits.most, self._answer.length
-        if length is not None and length > most:
-            raise self._failed("long", f"it sends {length} bytes, where {most} are the most")
+        byte_limit, length = self._limits.most, self._answer.length
+        if length is not None and length > byte_limit:
+            raise self._failed("long", f"it sends {length} bytes, where {byte_limit} are the most")
         received = 0
         while piece := self._read(received):
             received += len(piece)
-            if received > most:
+            if received > byte_limit:
                 raise self._too_long()
             yield piece
         if self._answer.length:  # the body ended early, which http.client does not report
@@ -164,8 +164,8 @@ class Reply:
 
     def drain(self) -> _Connection | None:
         """Reads the rest of a short body; returns the connection, for the next request, or None if it is long."""
-        left = self._answer.length
-        if not self._answer.isclosed() and (left is None or left > _MOST_DRAINED):
+        remaining = self._answer.length
+        if not self._answer.isclosed() and (remaining is None or remaining > _MOST_DRAINED):
             return None
         while self._read(0):
             pass

@@ -89,7 +89,7 @@ class RedisObjects:
     def _fields(self, key: str, deadline: float) -> list[str]:
         answer = self._ask(("HKEYS", key), _MOST_LISTING_BYTES, deadline)
         return (
-            [one.decode(errors="replace") for one in answer or () if isinstance(one, bytes)]
+            [field.decode(errors="replace") for field in answer or () if isinstance(field, bytes)]
             if isinstance(answer, list)
             else []
         )
@@ -161,14 +161,14 @@ class _Connection:
         line = self._file.readline(1024)
         if not line:
             raise ConnectionResetError("the server ended the connection")
-        kind, rest = line[:1], line[1:].strip()
+        kind, argument = line[:1], line[1:].strip()
         if kind == b"+":
-            return rest
+            return argument
         if kind == b"-":
-            message = rest.decode(errors="replace")
+            message = argument.decode(errors="replace")
             raise RemoteError(f"it answers: {message}", kind="refused" if message.startswith(_REFUSALS) else "fault")
         try:
-            number = int(rest)
+            number = int(argument)
         except ValueError:
             raise RemoteError("it does not speak Redis' protocol", kind="fault") from None
         if kind == b":":
@@ -188,13 +188,13 @@ class _Connection:
         if size > most:
             raise RemoteError(f"it sends {size} bytes, where {most} are the most", kind="lie")
         pieces: list[bytes] = []
-        left = size + 2
-        while left:
-            piece = self._file.read(min(left, _CHUNK))
+        remaining = size + 2
+        while remaining:
+            piece = self._file.read(min(remaining, _CHUNK))
             if not piece:
                 raise ConnectionResetError("the server ended the connection")
             pieces.append(piece)
-            left -= len(piece)
+            remaining -= len(piece)
         return b"".join(pieces)[:-2]
 
 

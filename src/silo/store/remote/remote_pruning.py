@@ -117,8 +117,8 @@ def holding_lease(client: RemoteClient | None, use: str, seconds: float = LEASE_
 def leases_of(client: RemoteClient) -> tuple[Lease, ...]:
     """Returns the leases that have not ended, the last to end first."""
     now_s = time.time()
-    found = [Lease(int(match[1]), match[2], match[3], name) for name, match in _matches(client.list("leases").names)]
-    return tuple(sorted((one for one in found if one.until_s + _SKEW_S > now_s), key=lambda one: -one.until_s))
+    leases = [Lease(int(match[1]), match[2], match[3], name) for name, match in _matches(client.list("leases").names)]
+    return tuple(sorted((lease for lease in leases if lease.until_s + _SKEW_S > now_s), key=lambda one: -one.until_s))
 
 
 def ended_leases(client: RemoteClient) -> list[str]:
@@ -135,7 +135,7 @@ def _matches(names: Sequence[str]) -> list[tuple[str, re.Match[str]]]:
 
 def refuse_while_used(client: RemoteClient, own: LeaseHolder) -> None:
     """Raises StoreError while another process holds a lease."""
-    others = [one for one in leases_of(client) if not one.name.endswith(own.rest)]
+    others = [lease for lease in leases_of(client) if not lease.name.endswith(own.rest)]
     if others:
         raise StoreError(
             f"the remote store {client.place.name} is in use, so it is not pruned: {others[0].text}"
@@ -195,8 +195,8 @@ def prune_remote(
         refuse_while_used(client, lease)
         client.remove_each(ended_leases(client))
         records = remote_records(client)
-        there = {name.rpartition("/")[2] for name in _listed(client, "blobs")}
-        entries = [*_entries(client, "artifacts", there), *_entries(client, "jobs", there)]
+        blob_names = {name.rpartition("/")[2] for name in _listed(client, "blobs")}
+        entries = [*_entries(client, "artifacts", blob_names), *_entries(client, "jobs", blob_names)]
         plan = plan_pruning(
             entries,
             losing_artifacts(records),
@@ -243,9 +243,9 @@ def plan_pruning(
             plan.append((entry.name, entry.size))
             left -= entry.size
         for ref in entry.refs:
-            held = holders.get(ref.sha256, set())
-            held.discard(entry.name)
-            if not held and holders.pop(ref.sha256, None) is not None:
+            holders_of_blob = holders.get(ref.sha256, set())
+            holders_of_blob.discard(entry.name)
+            if not holders_of_blob and holders.pop(ref.sha256, None) is not None:
                 plan.append((blob_name(ref.sha256), ref.size))
                 left -= ref.size
 
@@ -282,7 +282,7 @@ def _carry_out(client: RemoteClient, lease: LeaseHolder, plan: Sequence[tuple[st
             raise RemoteError(f"{blobs + entries} objects were removed, and no more: {reason}", kind="fault")
         blobs += sum(name.startswith("blobs/") for name, _ in batch)
         entries += sum(not name.startswith("blobs/") for name, _ in batch)
-        freed += sum(each for _, each in batch)
+        freed += sum(size_of_entry for _, size_of_entry in batch)
     return Pruned(blobs, entries, 0, freed, size - freed)
 
 
@@ -303,12 +303,12 @@ def _entries(client: RemoteClient, part: str, there: Container[str]) -> Iterator
     names = [f"{part}/{name}" for name in _listed(client, part) if name.endswith(".json")]
     for begin in range(0, len(names), _BATCH):
         batch = names[begin : begin + _BATCH]
-        found = client.get_each(batch, MOST_LINE_BYTES)
-        if client.off or len(found) < len(batch):
+        documents = client.get_each(batch, MOST_LINE_BYTES)
+        if client.off or len(documents) < len(batch):
             raise StoreError(
                 f"the remote store {client.place.name} does not give all entries, so it is not pruned: {client.off}"
             )
-        for name, data in found.items():
+        for name, data in documents.items():
             key = name.rpartition("/")[2].removesuffix(".json")
             try:
                 document = decode_line(f"{part}/{key}", data.removesuffix(b"\n"))
@@ -324,7 +324,7 @@ def _entries(client: RemoteClient, part: str, there: Container[str]) -> Iterator
 def _trial_times(records: MemoryRecords) -> dict[str, int]:
     times: dict[str, int] = {}
     for study in every_study(records):
-        for trial, made in dated_trials(study, records):
-            if trial.artifact and made is not None:
-                times[trial.artifact] = max(times.get(trial.artifact, 0), made.time_s)
+        for trial, when in dated_trials(study, records):
+            if trial.artifact and when is not None:
+                times[trial.artifact] = max(times.get(trial.artifact, 0), when.time_s)
     return times

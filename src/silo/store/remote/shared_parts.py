@@ -154,14 +154,14 @@ class SharedRecords:
     def _join(self, keys: Sequence[str]) -> bool:
         if self._client.off or "records" not in self._client.parts:
             return False
-        found = self._client.list_each([records_of(key) for key in keys])
+        listings = self._client.list_each([records_of(key) for key in keys])
         added = 0
         for key in keys:
-            listing = found[records_of(key)]
-            taken, there = self.take_in(key, listing.names)
-            added += taken
-            if listing.whole and there is not None:
-                self._send_missing(key, there)
+            listing = listings[records_of(key)]
+            new_records, names_there = self.take_in(key, listing.names)
+            added += new_records
+            if listing.whole and names_there is not None:
+                self._send_missing(key, names_there)
         return added > 0
 
     def take_in(self, key: str, names: Sequence[str]) -> tuple[int, set[str] | None]:
@@ -199,26 +199,26 @@ class SharedRecords:
         new = [record for digest, record in records.items() if digest not in own_digests]
         if new:
             self._local.extend(key, new)
-        there = alone.union(*(folds[name] for name in folded if name in folds))
-        return len(new), there if all(name in folds for name in folded) else None
+        digests = alone.union(*(folds[name] for name in folded if name in folds))
+        return len(new), digests if all(name in folds for name in folded) else None
 
     def _fetched(self, key: str, names: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
         """Yields objects of a list, by the last parts of their names, as far as they arrive in time."""
-        found = self._client.get_each([f"{records_of(key)}/{name}" for name in names], most)
-        return ((name.rpartition("/")[2], data) for name, data in found.items())
+        objects = self._client.get_each([f"{records_of(key)}/{name}" for name in names], most)
+        return ((name.rpartition("/")[2], data) for name, data in objects.items())
 
     def _digests(self, key: str) -> dict[str, None]:
         """Returns the digests of the local lines, computed only for lines that were added since the last call."""
-        known = self._lines.setdefault(key, {})
+        digests = self._lines.setdefault(key, {})
         records = list(self._local.read(key))
-        if len(records) < len(known):  # the list was emptied
-            known.clear()
+        if len(records) < len(digests):  # the list was emptied
+            digests.clear()
             self._folds.pop(key, None)
-        fresh = {digest_of(line_of(key, record)): None for record in records[len(known) :]}
-        known.update(fresh)
-        if len(known) != len(records):  # another process added copies of lines: compute all
-            known = self._lines[key] = {digest_of(line_of(key, record)): None for record in records}
-        return known
+        fresh = {digest_of(line_of(key, record)): None for record in records[len(digests) :]}
+        digests.update(fresh)
+        if len(digests) != len(records):  # another process added copies of lines: compute all
+            digests = self._lines[key] = {digest_of(line_of(key, record)): None for record in records}
+        return digests
 
     def _send_missing(self, key: str, there: set[str]) -> None:
         with self._joining:
@@ -344,10 +344,10 @@ class FetchedArtifacts:
 
     def artifact(self, key: str) -> Artifact | None:
         """Fetches the artifact of a key and stores it here; None if it is missing or may not be used."""
-        found = self._document("artifacts", key, "artifact", Artifact.from_json)
-        if found is None:
+        fetched = self._document("artifacts", key, "artifact", Artifact.from_json)
+        if fetched is None:
             return None
-        document, artifact = found
+        document, artifact = fetched
         bare = replace(artifact.variant, signature=artifact.variant.signature.without_effects())
         if key not in (artifact.variant.artifact_key(artifact.compiler), bare.artifact_key(artifact.compiler)):
             self._client.lie(entry_name("artifacts", key), "it is the artifact of another variant")
@@ -359,10 +359,10 @@ class FetchedArtifacts:
 
     def outcome(self, key: str) -> Outcome | None:
         """Fetches the outcome of a compile job and stores it here; None if it is missing or may not be used."""
-        found = self._document("jobs", key, "job", Outcome.from_json)
-        if found is None:
+        fetched = self._document("jobs", key, "job", Outcome.from_json)
+        if fetched is None:
             return None
-        document, outcome = found
+        document, outcome = fetched
         if outcome.runs_on_host:
             name = self._client.place.name
             sealed = self._sealed(key)

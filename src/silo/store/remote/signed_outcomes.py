@@ -62,9 +62,9 @@ def opened(key: str, data: bytes, public: PublicKey) -> bytes | Rejected:
     from silo.core.minisign import MinisignSignature  # noqa: PLC0415  # few users trust a key
     from silo.store.signatures import check_signature  # noqa: PLC0415
 
-    line, newline, rest = data.partition(b"\n")
+    line, newline, after_line = data.partition(b"\n")
     try:
-        decision = check_signature(MinisignSignature.parse(rest), public, _message(key, line + newline))
+        decision = check_signature(MinisignSignature.parse(after_line), public, _message(key, line + newline))
     except PackageError as error:
         return Rejected(str(error))
     except SiloError as error:

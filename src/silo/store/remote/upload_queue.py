@@ -202,8 +202,8 @@ class UploadQueue:
         with self._changed:
             self._awaited += 1
             self._staff()
-            while self.waiting and (left := end - time.monotonic()) > 0:
-                self._changed.wait(left)
+            while self.waiting and (remaining_s := end - time.monotonic()) > 0:
+                self._changed.wait(remaining_s)
             self._awaited -= 1
             return self.waiting
 
@@ -256,20 +256,20 @@ class UploadQueue:
         """Returns the first record, and as many more of its list as fit into one object."""
         first = self._records.popleft()
         folder, size = _folder(first), len(first.data)
-        taken, left = [first], deque[_Item]()
+        batch, others = [first], deque[_Item]()
         while self._records:
             item = self._records.popleft()
             if _folder(item) == folder and size + len(item.data) <= MOST_FOLDED:
-                taken.append(item)
+                batch.append(item)
                 size += len(item.data)
             else:
-                left.append(item)
-        self._records = left
-        return taken
+                others.append(item)
+        self._records = others
+        return batch
 
     def _at_exit(self) -> None:
-        if left := self.flush(AT_EXIT_S):
-            self._not_sent(left, f"the program ended and {AT_EXIT_S:g} s were not enough")
+        if unsent := self.flush(AT_EXIT_S):
+            self._not_sent(unsent, f"the program ended and {AT_EXIT_S:g} s were not enough")
         if self._dropped:
             self._not_sent(self._dropped, "they came faster than they could be sent")
 

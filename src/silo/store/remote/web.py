@@ -99,8 +99,8 @@ class WebObjects:
     def _path(self, name: str) -> str | None:
         if self._is_dav():
             return name
-        part, _, rest = name.partition("/")
-        return f"{_BAZEL[part]}/{rest.rpartition('/')[2].removesuffix('.json')}" if part in _BAZEL else None
+        part, _, name_in_part = name.partition("/")
+        return f"{_BAZEL[part]}/{name_in_part.rpartition('/')[2].removesuffix('.json')}" if part in _BAZEL else None
 
     def _is_dav(self) -> bool:
         with self._lock:
@@ -135,8 +135,8 @@ class WebObjects:
                 reader.feed(piece)
             reader.feed(b"", last=True)
         own = unquote(urlsplit(self._http.url(folder)).path).rstrip("/")
-        found = [(path.rstrip("/"), is_folder) for path, is_folder in reader.entries]
-        names = [(path.rpartition("/")[2], is_folder) for path, is_folder in found if path != own]
+        entries = [(path.rstrip("/"), is_folder) for path, is_folder in reader.entries]
+        names = [(path.rpartition("/")[2], is_folder) for path, is_folder in entries if path != own]
         shown = [(name, is_folder) for name, is_folder in names if name and not name.startswith(".")]
         return [name for name, is_folder in shown if not is_folder], [name for name, is_folder in shown if is_folder]
 

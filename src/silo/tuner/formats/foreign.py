@@ -156,15 +156,15 @@ def milliseconds(time_ns: int) -> float:
 
 def counted(trials: Iterable[T], allowed: int, trial_of: Callable[[T], ForeignTrial]) -> tuple[T, ...]:
     """Collects ``trials``. Raises LimitError before they take more than ``allowed`` bytes of memory."""
-    found: list[T] = []
+    trials_counted: list[T] = []
     pairs: set[int] = set()  # id() of each counted pair; an id stays unique because ``found`` keeps the pair alive
-    taken = 0
-    for one in trials:
-        taken += _memory_of(trial_of(one), pairs)
-        if taken > allowed:
-            raise LimitError(f"more than {len(found)} configs and their times; {how_to_raise(allowed)}")
-        found.append(one)
-    return tuple(found)
+    memory = 0
+    for trial in trials:
+        memory += _memory_of(trial_of(trial), pairs)
+        if memory > allowed:
+            raise LimitError(f"more than {len(trials_counted)} configs and their times; {how_to_raise(allowed)}")
+        trials_counted.append(trial)
+    return tuple(trials_counted)
 
 
 def fastest_of(trials: Iterable[ForeignTrial], most: int) -> tuple[ForeignTrial, ...]:
@@ -202,15 +202,15 @@ def _memory_of(trial: ForeignTrial, pairs: set[int]) -> int:
     Adds the ids of the trial's other pairs to ``pairs``.
     """
     members = (*trial.config.values, *trial.config.options)
-    taken = TRIAL_BYTES + SAMPLE_BYTES * len(trial.samples_ns)
+    memory = TRIAL_BYTES + SAMPLE_BYTES * len(trial.samples_ns)
     for pair in members:
         name, value = pair
         text = 4 * len(value) if isinstance(value, str) else 0
-        taken += PLACE_BYTES + len(name) + text
+        memory += PLACE_BYTES + len(name) + text
         if id(pair) not in pairs:
             pairs.add(id(pair))
-            taken += MEMBER_BYTES
-    return taken
+            memory += MEMBER_BYTES
+    return memory
 
 
 def plain_config(values: Mapping[str, object], what: str, results: Results | None = None) -> Config:

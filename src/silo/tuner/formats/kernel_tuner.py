@@ -59,13 +59,13 @@ def read_cache(results: Results) -> ForeignResults:
 
 
 def _distinct_configs(trials: Iterable[ForeignTrial]) -> Iterator[ForeignTrial]:
-    seen: set[bytes] = set()
+    seen_keys: set[bytes] = set()
     for trial in trials:
         # a digest takes 32 bytes, however many parameters the config has
         key = hashlib.sha256(trial.config.order_key).digest()
-        if key in seen:
+        if key in seen_keys:
             raise ValueError("two rows are of one config")
-        seen.add(key)
+        seen_keys.add(key)
         yield trial
 
 
@@ -125,8 +125,8 @@ def write_cache(kernel: str, device: str, problem_size: Sequence[int], trials: I
 
 
 def _distinct(values: Iterable[object]) -> list[object]:
-    found: dict[str, object] = {json.dumps(value): value for value in values}
-    return list(found.values())
+    distinct: dict[str, object] = {json.dumps(value): value for value in values}
+    return list(distinct.values())
 
 
 def _row(values: Mapping[str, object], result: ConfigResult) -> dict[str, object]:

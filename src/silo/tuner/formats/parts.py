@@ -103,7 +103,7 @@ class Results:
     def header(self) -> dict[str, Any]:
         """The members of the outermost object, except those that hold rows. Raises ValueError for another form."""
         if self._header is None:
-            found: dict[str, Any] = {}
+            members: dict[str, Any] = {}
             holders: list[str] = []
             length = 0
             for name, text in self._members():
@@ -112,11 +112,11 @@ class Results:
                     holders.append(name)
                     continue
                 begun = text.at
-                found[name] = text.value()
+                members[name] = text.value()
                 length += len(name) + text.at - begun
                 if length > HEADER_CHARACTERS:
                     raise LimitError(f"its members besides rows have more than {HEADER_CHARACTERS} characters")
-            self._header, self._holders = found, tuple(holders)
+            self._header, self._holders = members, tuple(holders)
         return self._header
 
     @property
@@ -148,11 +148,11 @@ class Results:
                 text = _Text(stream, self._most, self)
                 if not text.opens("{"):
                     raise ValueError("not a JSON object")
-                seen: set[str] = set()
+                seen_names: set[str] = set()
                 for name in text.names():
-                    if name in seen:
+                    if name in seen_names:
                         raise ValueError(f"the member {name!r} is there twice")
-                    seen.add(name)
+                    seen_names.add(name)
                     yield name, text
                 text.end()
                 self.cut = text.cut
@@ -216,10 +216,10 @@ class _Text:
 
         Raises ValueError if they are too many.
         """
-        most = self._owner.allowed // TRIAL_BYTES
+        trial_limit = self._owner.allowed // TRIAL_BYTES
         for number, item in enumerate(self._items()):
-            if number == most:
-                raise LimitError(f"more than {most} rows; {how_to_raise(self._owner.allowed)}")
+            if number == trial_limit:
+                raise LimitError(f"more than {trial_limit} rows; {how_to_raise(self._owner.allowed)}")
             yield item
 
     def _items(self) -> Iterator[tuple[str, Any]]:
@@ -274,8 +274,8 @@ class _Text:
 
         A text that ends inside an object sets ``cut`` and returns False.
         """
-        found = self._next()
-        if found == ",":
+        character = self._next()
+        if character == ",":
             self._take(",")
             if self._next():
                 return True

@@ -37,15 +37,15 @@ def read_results(path: Path, form: str | None = None, *, fastest: int | None = N
             larger than a limit (the message names the limit).
     """
     results = Results.of_file(path, fastest=fastest)
-    what = "file of results" if form is None else f"{form} file"
+    label = "file of results" if form is None else f"{form} file"
     try:
         if form is None:
             form = next((name for name, (is_own, _) in FORMATS.items() if is_own(results.members)), None)
         if form in FORMATS:
-            what = f"{form} file"
+            label = f"{form} file"
             return FORMATS[form][1](results)
     except LimitError as error:
         raise TuneError(f"{path}: {error}") from error
     except _DECODE_ERRORS as error:
-        raise TuneError(f"{path}: not a {what}: {error} (by character {results.at})") from error
+        raise TuneError(f"{path}: not a {label}: {error} (by character {results.at})") from error
     raise TuneError(f"{path}: the results of no tuner that Silo reads ({', '.join(FORMATS)})")

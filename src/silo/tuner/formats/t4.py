@@ -64,9 +64,9 @@ def read_t4(results: Results) -> ForeignResults:
         _row(members_of(row, f"result {number}"), f"result {number}", _UNITS_NS[unit], studies)
         for number, row in results.rows("results", "[")
     )
-    found = counted(rows, results.allowed, lambda row: row[0])
-    trials = tuple(trial for trial, _ in found)
-    own = tuple(pair for _, pair in found if pair is not None)
+    counted_rows = counted(rows, results.allowed, lambda row: row[0])
+    trials = tuple(trial for trial, _ in counted_rows)
+    own = tuple(pair for _, pair in counted_rows if pair is not None)
     kernels = {study.kernel for study in studies}
     devices = {study.device.name for study in studies}
     return ForeignResults(
@@ -101,7 +101,7 @@ def _trial(row: Mapping[str, Any], what: str, unit_ns: int) -> ForeignTrial:
     samples = items_of(times.get("runtimes"), f"{what}: runtimes")
     if not samples:
         raise ValueError(f"{what} is correct and has no runtimes")
-    runs = tuple(nanoseconds(one, f"{what}: runtimes", unit_ns) for one in samples)
+    runs = tuple(nanoseconds(sample, f"{what}: runtimes", unit_ns) for sample in samples)
     return ForeignTrial(config, status, runs, compile_ns, costs if "benchmark" in times else costs + sum(runs))
 
 
@@ -109,7 +109,7 @@ def _studies(metadata: Mapping[str, Any]) -> tuple[Study, ...]:
     if "silo" not in metadata:
         return ()
     listed = members_of(metadata["silo"], "metadata: silo").get("studies")
-    return tuple(Study.from_json(one) for one in items_of(listed, "metadata: silo: studies"))
+    return tuple(Study.from_json(item) for item in items_of(listed, "metadata: silo: studies"))
 
 
 def _own(member: Mapping[str, Any], seen: ForeignTrial, studies: tuple[Study, ...], what: str) -> tuple[Study, Trial]:

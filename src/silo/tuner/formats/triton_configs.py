@@ -125,12 +125,12 @@ def _quantiles(samples_ns: Sequence[int]) -> list[float]:
     if not samples_ns:
         return [float("inf")] * len(_QUANTILES)
     ordered = sorted(samples_ns)
-    found: list[float] = []
+    quantiles: list[float] = []
     for permille in _QUANTILES:
-        below, rest = divmod((len(ordered) - 1) * permille, 1000)
+        below, remainder = divmod((len(ordered) - 1) * permille, 1000)
         above = ordered[min(below + 1, len(ordered) - 1)]
-        found.append(milliseconds(ordered[below] + (above - ordered[below]) * rest // 1000))
-    return found
+        quantiles.append(milliseconds(ordered[below] + (above - ordered[below]) * remainder // 1000))
+    return quantiles
 
 
 VLLM = "vLLM or SGLang"
@@ -165,24 +165,24 @@ def is_flashinfer(members: frozenset[str]) -> bool:
 
 def read_token_table(results: Results) -> ForeignResults:
     """Reads a file of vLLM or SGLang. Raises ValueError, which describes the fault, if the file is damaged."""
-    found: dict[bytes, ForeignTrial] = {}
+    trials: dict[bytes, ForeignTrial] = {}
     tokens = sorted((name for name in results.header if name != _VERSION), key=_count)
     # null where SGLang's tuner found no config that works
     absent = [name for name in tokens if results.header[name] is None]
     for name in tokens:
         if name in absent:
             continue
-        what = f"the config for {name} tokens"
-        config = plain_config(members_of(results.header[name], what), what)
-        found.setdefault(config.order_key, ForeignTrial(config, Status.OK))
-    if not found:
+        label = f"the config for {name} tokens"
+        config = plain_config(members_of(results.header[name], label), label)
+        trials.setdefault(config.order_key, ForeignTrial(config, Status.OK))
+    if not trials:
         raise ValueError("it holds no config")
     device, down = _DEVICE.search(results.name), _DOWN.search(results.name)
     return ForeignResults(
         VLLM,
         _MOE_KERNEL if results.name.startswith("E=") else "",
         "" if device is None else device[1].replace("_", " "),
-        tuple(found.values()),
+        tuple(trials.values()),
         notes=(
             f"the numbers of tokens ({tokens[0]} to {tokens[-1]}) are not kept: each config is tried for every size",
             "the file has no times, so its configs are tried in its order",
@@ -194,8 +194,8 @@ def read_token_table(results: Results) -> ForeignResults:
 
 def _count(name: str) -> int:
     """Returns a member's number of tokens, to sort by; 10^18 for a name without a number."""
-    found = _COUNT.fullmatch(name)
-    return 10**18 if found is None else int(found[1])
+    match = _COUNT.fullmatch(name)
+    return 10**18 if match is None else int(match[1])
 
 
 def read_flashinfer(results: Results) -> ForeignResults:
@@ -203,7 +203,7 @@ def read_flashinfer(results: Results) -> ForeignResults:
 
     Raises ValueError, which describes the fault, if the file is damaged.
     """
-    found: dict[bytes, ForeignTrial] = {}
+    trials: dict[bytes, ForeignTrial] = {}
     operations: dict[str, None] = {}
     for key, value in results.header.items():
         if key.startswith("_"):  # FlashInfer's metadata, or records that other programs added
@@ -215,8 +215,8 @@ def read_flashinfer(results: Results) -> ForeignResults:
         operations[operation] = None
         tactic = parts[1] if isinstance(parts[1], int | str) else json.dumps(parts[1], separators=(",", ":"))
         config = plain_config({"runner": parts[0], "tactic": tactic}, f"the value of {key[:80]!r}")
-        found.setdefault(config.order_key, ForeignTrial(config, Status.OK))
-    if not found:
+        trials.setdefault(config.order_key, ForeignTrial(config, Status.OK))
+    if not trials:
         raise ValueError("it holds no config")
     metadata = results.header.get(_METADATA)
     device = members_of(metadata, _METADATA).get("gpu") if metadata is not None else None
@@ -224,7 +224,7 @@ def read_flashinfer(results: Results) -> ForeignResults:
         FLASHINFER,
         next(iter(operations)) if len(operations) == 1 else "",
         device if isinstance(device, str) else "",
-        tuple(found.values()),
+        tuple(trials.values()),
         notes=(
             "shapes are not kept: each runner and tactic is tried for every size",
             "a tactic's number belongs to its runner and to this version of FlashInfer: use it with the same ones",
@@ -236,10 +236,10 @@ def read_flashinfer(results: Results) -> ForeignResults:
 
 
 def _operation_of(key: str) -> str:
-    found = _KEY.fullmatch(key)
-    if found is None:
+    match = _KEY.fullmatch(key)
+    if match is None:
         raise ValueError(f"the key {key[:80]!r} is not an operation, a runner and shapes")
-    return found[1]
+    return match[1]
 
 
 @dataclass(frozen=True)
@@ -261,13 +261,13 @@ def write_token_tables(studies: Iterable[KeptStudy], *, sglang: bool = False) ->
         TuneError: no key argument counts tokens, or a config holds values that the format cannot hold.
     """
     groups: dict[tuple[object, ...], dict[int, list[tuple[KeptStudy, Winner]]]] = {}
-    for kept in studies:
-        winner = choose_winner(kept.trials)
+    for study in studies:
+        winner = choose_winner(study.trials)
         if winner is None:
             continue
-        tokens, others = _split(kept)
-        key = (kept.study.kernel, kept.study.device.name, others, _triton_of(kept) if sglang else "")
-        groups.setdefault(key, {}).setdefault(tokens, []).append((kept, winner))
+        tokens, others = _split(study)
+        key = (study.study.kernel, study.study.device.name, others, _triton_of(study) if sglang else "")
+        groups.setdefault(key, {}).setdefault(tokens, []).append((study, winner))
     return [_file(group, sglang=sglang) for group in groups.values()]
 
 
@@ -275,42 +275,45 @@ def _split(kept: KeptStudy) -> tuple[int, tuple[tuple[str, Value], ...]]:
     """Returns the number of tokens of a study, and the other members of its key."""
     study = kept.study
     pairs = tuple(zip(study.bucket_names, study.bucket, strict=True))
-    whole = [name for name, value in pairs if isinstance(value, int) and not isinstance(value, bool)]
-    name = next((one for one in _TOKENS if one in whole), whole[0] if len(whole) == 1 else None)
+    integer_names = [name for name, value in pairs if isinstance(value, int) and not isinstance(value, bool)]
+    name = next(
+        (key_name for key_name in _TOKENS if key_name in integer_names),
+        integer_names[0] if len(integer_names) == 1 else None,
+    )
     if name is None:
         raise TuneError(
             f"{study.kernel}: {VLLM} keep a config for each number of tokens, and no key is called "
             f"{', '.join(_TOKENS)}: it has {', '.join(study.bucket_names) or 'no key'}"
         )
-    tokens = next(value for one, value in pairs if one == name)
+    tokens = next(value for key_name, value in pairs if key_name == name)
     assert isinstance(tokens, int)
     return tokens, tuple(pair for pair in pairs if pair[0] != name)
 
 
 def _file(group: Mapping[int, Sequence[tuple[KeptStudy, Winner]]], *, sglang: bool) -> ServingFile:
-    chosen = {tokens: max(found, key=lambda pair: len(pair[0].trials)) for tokens, found in group.items()}
+    chosen = {tokens: max(pairs, key=lambda pair: len(pair[0].trials)) for tokens, pairs in group.items()}
     table = {str(tokens): flat_values(chosen[tokens][1].config, VLLM) for tokens in sorted(chosen)}
-    kept = next(iter(chosen.values()))[0]
-    _, others = _split(kept)
+    first_study = next(iter(chosen.values()))[0]
+    _, others = _split(first_study)
     notes = ["times, failed configs and all configs but the winners are left out"]
-    dropped = sum(len(found) - 1 for found in group.values())
+    dropped = sum(len(pairs) - 1 for pairs in group.values())
     if dropped:
         notes.append(f"{dropped} studies of the same sizes (other types, alignments or sources) are left out")
     names = {name for name, _ in others}
-    device = re.sub(r"[^A-Za-z0-9._-]", "_", kept.study.device.name)
+    device = re.sub(r"[^A-Za-z0-9._-]", "_", first_study.study.device.name)
     if {"E", "N"} <= names:
         own = [f"{name}={value}" for name, value in others if name in _OWN_KEYS]
         notes.append("the engines' names also hold the dtype of quantized weights: add ,dtype=... where they expect it")
     else:
-        own = [file_name(kept.study.kernel, both_cases=True), *(f"{name}={value}" for name, value in others)]
+        own = [file_name(first_study.study.kernel, both_cases=True), *(f"{name}={value}" for name, value in others)]
         notes.append("the engines find a file by E=, N=, device_name= and dtype=: rename it")
-    place = re.sub(r"[^A-Za-z0-9%._=,+-]", "_", f"{','.join([*own, f'device_name={device}'])}.json")
-    folder = f"triton_{_triton_of(kept)}/" if sglang else ""
-    written = tuple(one for one, _ in chosen.values())
-    return ServingFile(folder + place, json.dumps(table, indent=4), written, tuple(notes))
+    json_name = re.sub(r"[^A-Za-z0-9%._=,+-]", "_", f"{','.join([*own, f'device_name={device}'])}.json")
+    folder = f"triton_{_triton_of(first_study)}/" if sglang else ""
+    written = tuple(study for study, _ in chosen.values())
+    return ServingFile(folder + json_name, json.dumps(table, indent=4), written, tuple(notes))
 
 
 def _triton_of(kept: KeptStudy) -> str:
     """Returns the version of Triton in a study's compiler as SGLang's folders write it: ``3_9_0``."""
-    found = re.search(r"triton (\d+(?:\.\d+)*)", kept.study.compiler)
-    return "unknown" if found is None else found[1].replace(".", "_")
+    match = re.search(r"triton (\d+(?:\.\d+)*)", kept.study.compiler)
+    return "unknown" if match is None else match[1].replace(".", "_")

@@ -86,10 +86,16 @@ def move_values(axis: Axis, place: int, radius: int = 1) -> Iterator[list[int]]:
             for _ in range(radius):
                 if up:
                     limit = 2 * numbers[at] if doubled else numbers[at]
-                    reached = next((one for one in range(at + 1, count) if numbers[one] >= limit), None)
+                    reached = next(
+                        (index_reached for index_reached in range(at + 1, count) if numbers[index_reached] >= limit),
+                        None,
+                    )
                 else:
                     limit = numbers[at] // 2 if doubled else numbers[at]
-                    reached = next((one for one in range(at - 1, -1, -1) if numbers[one] <= limit), None)
+                    reached = next(
+                        (index_reached for index_reached in range(at - 1, -1, -1) if numbers[index_reached] <= limit),
+                        None,
+                    )
                 if reached is None:
                     break
                 places.append(reached)
@@ -149,34 +155,35 @@ def passes(board: SearchState, points: Points, best: int, fields: Sequence[int])
 
 def _near(points: Points, index: int, field: int) -> list[int]:
     """Returns the neighbours of one config in one field; a step that leaves the space ends its direction."""
-    found: list[int] = []
+    neighbours: list[int] = []
     for places in move_values(points.axes[field], points.coordinates(index)[field]):
-        for place in places:
-            reached = next(points.along(index, field, [place]), None)
+        for position in places:
+            reached = next(points.along(index, field, [position]), None)
             if reached is None:
                 break
-            found.append(reached)
-    return found
+            neighbours.append(reached)
+    return neighbours
 
 
 def _around(lattice: Lattice, index: int, fields: Sequence[int]) -> list[int]:
     """Returns the configs of the space that combine neighbours of one config in every field, in product order."""
-    here = lattice.coordinates(index)
+    origin = lattice.coordinates(index)
     choices = [
-        [place for places in move_values(lattice.axes[field], here[field]) for place in places] + [here[field]]
-        if here[field] < len(lattice.axes[field])
-        else [here[field]]
+        [position for places in move_values(lattice.axes[field], origin[field]) for position in places]
+        + [origin[field]]
+        if origin[field] < len(lattice.axes[field])
+        else [origin[field]]
         for field in fields
     ]
-    found: list[int] = []
+    neighbours: list[int] = []
     for chosen in itertools.product(*choices):
-        coordinates = list(here)
-        for field, place in zip(fields, chosen, strict=True):
-            coordinates[field] = place
+        coordinates = list(origin)
+        for field, position in zip(fields, chosen, strict=True):
+            coordinates[field] = position
         reached = lattice.at(coordinates)
         if reached is not None and reached != index:
-            found.append(reached)
-    return found
+            neighbours.append(reached)
+    return neighbours
 
 
 def _is_doubled(axis: Axis) -> bool:

@@ -55,14 +55,14 @@ def features(lattice: Lattice) -> NDArray[np.float64]:
 
 def feature_axes(lattice: Lattice) -> tuple[slice, ...]:
     """Returns a slice of columns of :func:`features` for each parameter, without parameters that have no column."""
-    found: list[slice] = []
+    slices: list[slice] = []
     begin = 0
     for axis, column in zip(lattice.axes, lattice.columns, strict=True):
         count = _axis_features(axis, absent=len(axis) in column).shape[1]
         if count:
-            found.append(slice(begin, begin + count))
+            slices.append(slice(begin, begin + count))
         begin += count
-    return tuple(found)
+    return tuple(slices)
 
 
 def _axis_features(axis: Axis, *, absent: bool) -> NDArray[np.float64]:
@@ -82,9 +82,9 @@ def _axis_features(axis: Axis, *, absent: bool) -> NDArray[np.float64]:
             columns.append(_padded(twos, count))
     unordered = [*range(len(numbers), len(axis)), *([len(axis)] if absent else [])]
     if unordered and len(unordered) + min(len(numbers), 1) > 1:
-        for place in unordered:
+        for position in unordered:
             column = np.zeros(count)
-            column[place] = 2**-0.5  # two values differ in two such columns, so their distance is 1
+            column[position] = 2**-0.5  # two values differ in two such columns, so their distance is 1
             columns.append(column)
     return np.stack(columns, axis=1) if columns else np.zeros((count, 0))
 
@@ -209,11 +209,11 @@ class Posterior:
         kernel, old, new = self._kernel, len(self._points), len(points)
         below = np.linalg.solve(self._factor, kernel.between(self._points, points)).T
         corner = np.linalg.cholesky(kernel.covariance(points) - below @ below.T)
-        rest = kernel.between(points, self._candidates) - below @ self._rows[:old]
+        residual = kernel.between(points, self._candidates) - below @ self._rows[:old]
         self._factor = np.block([[self._factor, np.zeros((old, new))], [below, corner]])
         while len(self._rows) < old + new:
             self._rows = np.vstack([self._rows, np.zeros_like(self._rows)])
-        self._rows[old : old + new] = np.linalg.solve(corner, rest)
+        self._rows[old : old + new] = np.linalg.solve(corner, residual)
         self._points = np.vstack([self._points, points])
 
     def predict(self, values: Array) -> Prediction:
@@ -330,15 +330,15 @@ def one_thread() -> AbstractContextManager[object]:
     The matrices of a search have some hundred rows, so more threads save nothing. They wait for one another by
     spinning, which takes cores away from compile workers and from kernels under measurement.
     """
-    found = _controller()
-    return nullcontext() if found is None else found.limit(limits=1, user_api="blas")
+    controller = _controller()
+    return nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
 
 
 @cache
 def _controller() -> Any:  # noqa: ANN401  # threadpoolctl has no types; None if it is not installed
     import_module("numpy")  # the controller only controls libraries that are loaded before it is made
     try:
-        found: Any = import_module("threadpoolctl")
+        library: Any = import_module("threadpoolctl")
     except ImportError:
         return None
-    return found.ThreadpoolController()
+    return library.ThreadpoolController()

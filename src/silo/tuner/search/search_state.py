@@ -89,10 +89,10 @@ class SearchState:
         self.pending: dict[int, None] = {}
         self.finishing = False
         self.seeds: dict[int, Seed] = {}
-        for given in seeds:
-            index = self.index(given.config)
+        for seed_given in seeds:
+            index = self.index(seed_given.config)
             if index is not None:
-                self.seeds.setdefault(index, given)
+                self.seeds.setdefault(index, seed_given)
 
     def __len__(self) -> int:
         return len(self.configs)
@@ -107,7 +107,7 @@ class SearchState:
 
     def identity(self) -> JSON:
         """Returns a JSON value that identifies the space."""
-        return [one.to_json() for one in self.configs] if self.groups is None else self.groups.to_json()
+        return [config.to_json() for config in self.configs] if self.groups is None else self.groups.to_json()
 
     @cached_property
     def lattice(self) -> Lattice:

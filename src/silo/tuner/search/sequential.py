@@ -42,9 +42,9 @@ def _search(space: GroupedSpace, board: SearchState, *, descends: bool) -> Quest
     # The default and the first group are requested together, so that lanes and compilers need not wait for the default.
     yield [start, *(_order(board, space, start, 0) if count else ())]
     if math.isinf(board.cost(start)) and space.least is not None:
-        least = _index(board, space.least)
-        yield [least]
-        start = start if math.isinf(board.cost(least)) else least
+        smallest = _index(board, space.least)
+        yield [smallest]
+        start = start if math.isinf(board.cost(smallest)) else smallest
     best = start
     barren: list[int] = []  # groups that were tried while no config worked, which showed nothing about them
     for group in range(count):
@@ -61,8 +61,8 @@ def _search(space: GroupedSpace, board: SearchState, *, descends: bool) -> Quest
 def _turn(board: SearchState, space: GroupedSpace, best: int, group: int) -> Generator[Sequence[int], None, int]:
     """Tries the choices of one group and returns the best config: ``best``, unless a choice is faster."""
     yield _order(board, space, best, group)
-    found = [_index(board, config) for config in space.alternatives(board.config(best), group)]
-    return min([best, *found], key=board.cost)
+    alternatives = [_index(board, config) for config in space.alternatives(board.config(best), group)]
+    return min([best, *alternatives], key=board.cost)
 
 
 def _order(board: SearchState, space: GroupedSpace, best: int, group: int) -> list[int]:
@@ -76,9 +76,11 @@ def _order(board: SearchState, space: GroupedSpace, best: int, group: int) -> li
 
     def rank(config: Config) -> int:
         members = {name: value for name, value in config.as_dict().items() if name in own}
-        return next((place for place, seed in enumerate(seeds) if same_values(members, seed)), len(seeds))
+        return next((position for position, seed in enumerate(seeds) if same_values(members, seed)), len(seeds))
 
-    return [_index(board, one) for one in sorted(space.alternatives(board.config(best), group), key=rank)]
+    return [
+        _index(board, alternative) for alternative in sorted(space.alternatives(board.config(best), group), key=rank)
+    ]
 
 
 def _fresh_seeds(board: SearchState, start: int) -> list[int]:

@@ -118,10 +118,10 @@ class Surrogate:
         # the model predicts badly: here, configs that are close do not have similar times
         if not self._is_trusted(board, model):
             return None
-        known = self._known(model)
+        known_points = self._known(model)
         posterior = Posterior(model.kernel, self._points[near])
-        posterior.extend(self._points[known])
-        return near[int(np.argmin(posterior.predict(_standardised(board.times, known)).mean))]
+        posterior.extend(self._points[known_points])
+        return near[int(np.argmin(posterior.predict(_standardised(board.times, known_points)).mean))]
 
     def _is_trusted(self, board: SearchState, model: _Model) -> bool:
         """Returns whether the model chooses the next config, at random with probability ``model.trust``.
@@ -165,8 +165,8 @@ class Surrogate:
             drawn = [generator.randrange(len(board)) for _ in range(_DRAWN)]
             drawn = [index for index in drawn if distances[index] > 0 and index not in failed]
             if not drawn:  # all drawn configs equal chosen ones in their features, or hardly any config is left
-                rest = (one for one in range(len(board)) if one not in failed and one not in chosen)
-                drawn = [next(rest)]
+                remaining = (number for number in range(len(board)) if number not in failed and number not in chosen)
+                drawn = [next(remaining)]
             farthest = max(drawn, key=distances.__getitem__)
             chosen.append(farthest)
             distances = np.minimum(distances, ((points - points[farthest]) ** 2).sum(1))
@@ -203,23 +203,23 @@ class Surrogate:
     def _most_promising(self, board: SearchState, model: _Model) -> int:
         import numpy as np  # noqa: PLC0415
 
-        known = self._known(model)
-        rows = known + list(board.pending)
+        known_points = self._known(model)
+        rows = known_points + list(board.pending)
         same = next((at for at, pair in enumerate(zip(model.rows, rows, strict=False)) if pair[0] != pair[1]), None)
         same = min(len(model.rows), len(rows)) if same is None else same
         model.posterior.truncate(same)
         if rows[same:]:
             model.posterior.extend(self._points[rows[same:]])
         model.rows = rows
-        values = _standardised(board.times, known)
+        values = _standardised(board.times, known_points)
         gain = expected_improvement(model.posterior.predict(values), float(values.min()))
         gain[[model.places[index] for index in (*board.times, *board.pending) if index in model.places]] = -np.inf
-        most = gain.max()
-        if most == -np.inf:
+        largest_gain = gain.max()
+        if largest_gain == -np.inf:
             return next(index for index in range(len(board)) if board.is_free(index))
         # A restored search adds the same rows in other batches, with other rounding errors, so nearly equal gains are
         # ties.
-        return model.candidates[int(np.argmax(gain >= most - abs(most) * 1e-9))]
+        return model.candidates[int(np.argmax(gain >= largest_gain - abs(largest_gain) * 1e-9))]
 
     def _candidates(self, known: tuple[int, ...]) -> list[int]:
         """Returns the configs to rate: all, or of a large space a random sample and the lines through the best few."""
@@ -247,8 +247,8 @@ def _representative(times: dict[int, float | None]) -> tuple[int, ...]:
         return tuple(times)
     cost = {index: math.inf if time is None else time for index, time in times.items()}
     fastest = sorted(cost, key=lambda index: (cost[index], index))[: _KNOWN // 2]
-    kept = {*fastest, *list(times)[-_KNOWN // 2 :]}
-    return tuple(index for index in times if index in kept)
+    selected = {*fastest, *list(times)[-_KNOWN // 2 :]}
+    return tuple(index for index in times if index in selected)
 
 
 def _costs(times: dict[int, float | None], known: Sequence[int]) -> Array:

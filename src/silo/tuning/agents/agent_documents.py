@@ -78,9 +78,9 @@ class SentCase:
     @classmethod
     def read(cls, document: bytes) -> SentCase:
         """Parses a document. Raises ValueError for other bytes."""
-        what = "a case for an agent"
+        title = "a case for an agent"
         names = ("schema", "study", "recipe", "grid", "values", "passed")
-        members = read_object(json.loads(document), names, what)
+        members = read_object(json.loads(document), names, title)
         if members["schema"] != _SCHEMA:
             raise ValueError(f"a case for an agent of schema {members['schema']!r}, not {_SCHEMA}")
         grid = members["grid"]
@@ -88,8 +88,8 @@ class SentCase:
             study=Study.from_json(members["study"]),
             recipe=CaseRecipe.from_json(members["recipe"]),
             grid=None if grid is None else tuple(from_json(axis) for axis in read_list(grid, "a grid")),
-            values={name: value_from_json(value) for name, value in read_mapping(members["values"], what).items()},
-            passed=tuple(read_text(name, what) for name in read_list(members["passed"], what)),
+            values={name: value_from_json(value) for name, value in read_mapping(members["values"], title).items()},
+            passed=tuple(read_text(name, title) for name in read_list(members["passed"], title)),
         )
 
 

@@ -79,12 +79,12 @@ def exchange(
     answer = _numbered(connection, request, (), limit_s)
     if answer.get("outcome") != "missing":
         return answer
-    wanted: Any = answer.get("missing")
-    names = cast("list[Any]", wanted) if isinstance(wanted, list) else []
-    found = [blobs(name) if isinstance(name, str) else None for name in names]
-    if not found or len(found) > 64 or any(blob is None for blob in found):
-        raise AgentLostError(f"it asks for what it was not told of: {one_line(str(cast('object', wanted)))[:200]}")
-    _numbered(connection, {"do": "give"}, [blob or b"" for blob in found], limit_s)
+    missing: Any = answer.get("missing")
+    names = cast("list[Any]", missing) if isinstance(missing, list) else []
+    found_blobs = [blobs(name) if isinstance(name, str) else None for name in names]
+    if not found_blobs or len(found_blobs) > 64 or any(blob is None for blob in found_blobs):
+        raise AgentLostError(f"it asks for what it was not told of: {one_line(str(cast('object', missing)))[:200]}")
+    _numbered(connection, {"do": "give"}, [blob or b"" for blob in found_blobs], limit_s)
     answer = _numbered(connection, request, (), limit_s)
     if answer.get("outcome") == "missing":
         raise AgentLostError("it asks again for what it was sent")
@@ -117,12 +117,12 @@ def read_facts(answer: Mapping[str, Any]) -> AgentFacts:
 def read_answer(text: bytes) -> dict[str, Any]:
     """Parses an answer, without its length prefix. Raises AgentLostError if it is malformed."""
     try:
-        found: Any = json.loads(text)
+        answer: Any = json.loads(text)
     except (ValueError, RecursionError):
         raise AgentLostError(f"it sent what is not a message: {shown(text)}") from None
-    if not isinstance(found, dict) or cast("dict[str, Any]", found).get("sizes") != []:
+    if not isinstance(answer, dict) or cast("dict[str, Any]", answer).get("sizes") != []:
         raise AgentLostError(f"it sent what is not an answer: {shown(text)}")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", answer)
 
 
 def shown(data: bytes) -> str:
@@ -235,12 +235,12 @@ class PipeConnection:
             raise
 
     def _write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
+        unsent = memoryview(data)
+        while unsent:
             if not _poll(self._stdin.fileno(), select.POLLOUT, SILENCE_S):
                 raise AgentLostError(f"it took nothing of what was sent for {SILENCE_S:g} s")
             try:
-                rest = rest[os.write(self._stdin.fileno(), rest) :]
+                unsent = unsent[os.write(self._stdin.fileno(), unsent) :]
             except BlockingIOError:
                 continue
             except OSError as error:
@@ -255,14 +255,14 @@ class PipeConnection:
     def _exactly(self, count: int, deadline: float) -> bytes:
         while len(self._read) < count:
             self._take_more(deadline, "it did not answer in time")
-        taken, self._read = self._read[:count], self._read[count:]
-        return taken
+        chunk, self._read = self._read[:count], self._read[count:]
+        return chunk
 
     def _take_more(self, deadline: float, late: str) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0:
             raise AgentLostError(late)
-        if not _poll(self._stdout.fileno(), select.POLLIN, min(left, self._silence_s)):
+        if not _poll(self._stdout.fileno(), select.POLLIN, min(remaining_s, self._silence_s)):
             raise AgentLostError(
                 late if time.monotonic() >= deadline else f"it was not heard for {self._silence_s:g} s"
             )

@@ -84,9 +84,11 @@ class Agent:
                 self._case(header["case"], [])
                 return {"outcome": "done"}
             case "evaluate":
-                given = header["reference"]
-                opened, codes = self._case(header["case"], [header["code"], *([] if given is None else [given])])
-                beside = None if given is None else (codes[1], int(given["time_ns"]))
+                reference = header["reference"]
+                opened, codes = self._case(
+                    header["case"], [header["code"], *([] if reference is None else [reference])]
+                )
+                beside = None if reference is None else (codes[1], int(reference["time_ns"]))
                 trial = opened.evaluate(codes[0], header["best_ns"], header["known"], beside)
                 return {"outcome": "done", "trial": trial}
             case "compare":
@@ -101,11 +103,11 @@ class Agent:
 
     def _launch(self, header: Mapping[str, Any]) -> dict[str, Any]:
         """Launches code over arrays. Raises ``_MissingError`` unless all of them were sent."""
-        found = {one: self._blob(one) for one in wanted_blobs(header)}
-        if missing := [one for one, blob in found.items() if blob is None]:
+        blobs_by_name = {blob: self._blob(blob) for blob in wanted_blobs(header)}
+        if missing := [blob_name for blob_name, blob in blobs_by_name.items() if blob is None]:
             raise _MissingError(missing)
-        reply, left = self._launches.run(header, {name: blob or b"" for name, blob in found.items()})
-        self._keep(left)
+        reply, contents = self._launches.run(header, {name: blob or b"" for name, blob in blobs_by_name.items()})
+        self._keep(contents)
         return reply
 
     def close(self) -> None:
@@ -122,8 +124,8 @@ class Agent:
         for blob in blobs:
             self._blobs[hashlib.sha256(blob).hexdigest()] = blob
         total = sum(len(blob) for blob in self._blobs.values())
-        wanted = {hashlib.sha256(blob).hexdigest() for blob in blobs}
-        for digest in [one for one in self._blobs if one not in wanted]:
+        digests = {hashlib.sha256(blob).hexdigest() for blob in blobs}
+        for digest in [blob for blob in self._blobs if blob not in digests]:
             if total <= _MOST_KEPT:
                 break
             total -= len(self._blobs.pop(digest))
@@ -137,20 +139,20 @@ class Agent:
         Raises ``_MissingError`` with the blobs that must be sent first.
         """
         artifacts = [Artifact.from_json(code["artifact"]) for code in codes]
-        wanted = [one.blob.sha256 for one in artifacts]
+        digests = [artifact.blob.sha256 for artifact in artifacts]
         document = None
         if self._opened is None or self._opened[0] != digest:
-            wanted.append(digest)
+            digests.append(digest)
             document = self._blob(digest)
-        found = {one: self._blob(one) for one in wanted}
-        if missing := [one for one, blob in found.items() if blob is None]:
+        blobs_by_digest = {blob_digest: self._blob(blob_digest) for blob_digest in digests}
+        if missing := [blob_digest for blob_digest, blob in blobs_by_digest.items() if blob is None]:
             raise _MissingError(missing)
         if document is not None:
             self._close_case()
             self._opened = digest, _OpenCase.made(self._device, SentCase.read(document))
         assert self._opened is not None
         vouched = [
-            _received(artifact, found[artifact.blob.sha256] or b"", code["consent"])
+            _received(artifact, blobs_by_digest[artifact.blob.sha256] or b"", code["consent"])
             for artifact, code in zip(artifacts, codes, strict=True)
         ]
         return self._opened[1], vouched
@@ -204,8 +206,8 @@ class _OpenCase:
     def made(cls, device: Device, sent: SentCase) -> _OpenCase:
         """Makes the arrays. Raises TuneError if the case is for another device, or cannot be measured here."""
         _require_own(device, sent)
-        place, facts = place_of(device), device.facts()
-        case = prepare_recipe(sent.recipe, lambda recipe: materialize(recipe, None, place))
+        array_place, facts = place_of(device), device.facts()
+        case = prepare_recipe(sent.recipe, lambda recipe: materialize(recipe, None, array_place))
         arguments = {**case.arguments, **sent.values}
         passed = {name: arguments[name] for name in sent.passed}
         received, findings = _Received(), Findings()
@@ -263,12 +265,12 @@ class _OpenCase:
 
 def _require_own(device: Device, sent: SentCase) -> None:
     study = sent.study
-    for name, wanted, own_value in (
+    for name, expected, own_value in (
         ("device model", str(study.device), str(device.model)),
         ("driver version", study.driver, device.driver),
         ("way of measuring", study.policy, measure_policy(device)),
     ):
-        if wanted != own_value:
+        if expected != own_value:
             raise TuneError(
-                f"{study.kernel} is tuned for the {name} {wanted or 'none'}, and here it is {own_value or 'none'}"
+                f"{study.kernel} is tuned for the {name} {expected or 'none'}, and here it is {own_value or 'none'}"
             )

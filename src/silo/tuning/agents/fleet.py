@@ -188,14 +188,14 @@ class Fleet:
             problems = [problem for problem in pool.map(connected, self._seats) if problem]
         if problems:
             raise DeviceError("\n".join(problems))
-        found = [(seat, seat.connection.facts) for seat in self._seats if seat.connection is not None]
-        first = found[0][1]
+        seat_facts = [(seat, seat.connection.facts) for seat in self._seats if seat.connection is not None]
+        first = seat_facts[0][1]
         if first.silo != __version__:
             raise DeviceError(
                 f"the agent {self._seats[0].name!r} has Silo {first.silo}, and here it is {__version__}: its trials "
                 "would not be comparable; install the same version on both machines"
             )
-        for seat, facts in found[1:]:
+        for seat, facts in seat_facts[1:]:
             if reason := first.refusal(facts):
                 raise DeviceError(
                     f"the agent {seat.name!r} is not like {self._seats[0].name!r}: {reason}; trials of both would be "
@@ -251,8 +251,8 @@ class Fleet:
 
     @property
     def _tries(self) -> int:
-        left = sum(not seat.given_up for seat in self._seats)
-        return min(_MOST_TRIES, max(2, left))
+        remaining = sum(not seat.given_up for seat in self._seats)
+        return min(_MOST_TRIES, max(2, remaining))
 
     @contextlib.contextmanager
     def _seat(self, turn: Turn, avoid: Sequence[_Seat]) -> Generator[_Seat]:
@@ -299,7 +299,7 @@ class Fleet:
             self._give_up(seat, why)
             return
         thread = Thread(target=self._revive, args=(seat,), daemon=True)
-        self._revivals = [one for one in self._revivals if one.is_alive()]
+        self._revivals = [revival for revival in self._revivals if revival.is_alive()]
         self._revivals.append(thread)
         thread.start()
 

@@ -136,10 +136,10 @@ def _unpacked(answer: object) -> dict[str, Any]:
 
 def _resources(ray: Any) -> str:  # noqa: ANN401
     try:
-        there, free = ray.cluster_resources().get("GPU", 0), ray.available_resources().get("GPU", 0)
+        total, free = ray.cluster_resources().get("GPU", 0), ray.available_resources().get("GPU", 0)
     except ray.exceptions.RayError as error:
         return f"the cluster does not say what it has ({type(error).__name__})"
-    return f"the cluster has {there:g} GPUs, of which {free:g} are free"
+    return f"the cluster has {total:g} GPUs, of which {free:g} are free"
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,9 @@ def ray_fleet(
             raise
         raise PackageError("agents on Ray need ray, which is not installed: pip install 'kernel-silo[ray]'") from None
     own = not ray.is_initialized()
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         if own:
-            held.enter_context(_connected(ray, address, wait_s))
+            stack.enter_context(_connected(ray, address, wait_s))
         count = gpus if gpus is not None else int(ray.cluster_resources().get("GPU", 0))
         if count < 1:
             raise DeviceError(f"the Ray cluster at {address} has no GPU; --gpus N asks for N of them all the same")
@@ -207,7 +207,7 @@ def _connected(ray: Any, address: str, wait_s: float) -> Generator[None]:  # noq
     because the servers that Ray starts for a local cluster end with the thread that started them. This process can end
     without waiting for the thread.
     """
-    answered, wanted, gone = Future[None](), Future[None](), Future[None]()
+    answered, release, gone = Future[None](), Future[None](), Future[None]()
 
     def run() -> None:
         try:
@@ -216,7 +216,7 @@ def _connected(ray: Any, address: str, wait_s: float) -> Generator[None]:  # noq
             answered.set_exception(error)
             return
         answered.set_result(None)
-        wait([wanted])
+        wait([release])
         try:
             ray.shutdown()
         finally:
@@ -226,15 +226,15 @@ def _connected(ray: Any, address: str, wait_s: float) -> Generator[None]:  # noq
     try:
         answered.result(wait_s)
     except TimeoutError:
-        wanted.set_result(None)  # if the cluster answers later, the thread disconnects at once
+        release.set_result(None)  # if the cluster answers later, the thread disconnects at once
         raise DeviceError(
             f"the Ray cluster at {address} is not reached: it did not answer within {wait_s:g} s"
         ) from None
     except Exception as error:  # Ray raises plain Exception objects too
-        said = f"{type(error).__name__}: {one_line(str(error).strip())[:300]}"
-        raise DeviceError(f"the Ray cluster at {address} is not reached: {said}") from error
+        message = f"{type(error).__name__}: {one_line(str(error).strip())[:300]}"
+        raise DeviceError(f"the Ray cluster at {address} is not reached: {message}") from error
     try:
         yield
     finally:
-        wanted.set_result(None)
+        release.set_result(None)
         wait([gone], _SHUTDOWN_S)

@@ -80,14 +80,14 @@ class RemoteEvaluator:
 
         Without a reference an agent takes the first config that it measures as the reference.
         """
-        found, code = self._code(config)
-        digest = found.artifact.blob.sha256
-        known, measured = self._findings.claim(digest), None
+        compiled, code = self._code(config)
+        digest = compiled.artifact.blob.sha256
+        known_measurement, measured = self._findings.claim(digest), None
         beside = None if reference is None else (reference, self._code(reference.config)[1])
-        if known is not None:
-            return self._trial(config, found, code, known, beside)
+        if known_measurement is not None:
+            return self._trial(config, compiled, code, known_measurement, beside)
         try:
-            trial = self._trial(config, found, code, None, beside)
+            trial = self._trial(config, compiled, code, None, beside)
             if trial.status is Status.OK:
                 measured = Measured(config, trial.samples_ns, _counts_ns(trial, reference), trial.reference)
             return trial
@@ -165,11 +165,12 @@ class RemoteEvaluator:
 
         def compared(connection: Connection) -> Mapping[Config, Sequence[int]]:
             limit_s = _EVALUATE_LIMIT_S + 100 * len(configs)
-            taken: Any = self._answer(connection, request, codes, limit_s).get("samples")
-            if not isinstance(taken, list) or len(cast("list[Any]", taken)) != len(configs):
+            sample_lists: Any = self._answer(connection, request, codes, limit_s).get("samples")
+            if not isinstance(sample_lists, list) or len(cast("list[Any]", sample_lists)) != len(configs):
                 raise AgentLostError("it answers a comparison with what is no list of samples for each config")
             return {
-                config: _samples(samples) for config, samples in zip(configs, cast("list[Any]", taken), strict=True)
+                config: _samples(samples)
+                for config, samples in zip(configs, cast("list[Any]", sample_lists), strict=True)
             }
 
         return self._fleet.ask(self._turn, "the finalists", compared)
@@ -235,10 +236,10 @@ def _code_to_json(code: VouchedCode) -> dict[str, Any]:
 
 
 def _samples(data: Any) -> tuple[int, ...]:  # noqa: ANN401  # JSON
-    found = cast("list[Any]", data) if isinstance(data, list) else []
-    if not 0 < len(found) <= _MOST_SAMPLES or any(type(one) is not int or one < 0 for one in found):
+    samples = cast("list[Any]", data) if isinstance(data, list) else []
+    if not 0 < len(samples) <= _MOST_SAMPLES or any(type(sample) is not int or sample < 0 for sample in samples):
         raise AgentLostError("it answers with samples that are no natural numbers")
-    return tuple(found)
+    return tuple(samples)
 
 
 def refused_case(fleet: Fleet, sent: SentCase) -> str:
@@ -264,6 +265,6 @@ def fleet_lanes(
 ) -> Generator[Lanes]:
     """Makes an evaluator for each agent. They work side by side, and share their measurements."""
     findings = Findings()
-    made = [RemoteEvaluator(fleet, sent, artifacts, code_of, findings, metrics) for _ in range(fleet.count)]
-    with closing(make_lanes(made)) as lanes:
+    evaluators = [RemoteEvaluator(fleet, sent, artifacts, code_of, findings, metrics) for _ in range(fleet.count)]
+    with closing(make_lanes(evaluators)) as lanes:
         yield lanes

@@ -63,7 +63,7 @@ class SentLaunches:
     @property
     def blobs(self) -> dict[str, bytes]:
         """The arrays and codes by their SHA-256."""
-        return {_digest(one): one for one, _ in (*self.arrays, *((data, 0) for _, data in self.codes))}
+        return {_digest(content): content for content, _ in (*self.arrays, *((data, 0) for _, data in self.codes))}
 
     def to_json(self) -> dict[str, Any]:
         """Returns the request; it names blobs by their SHA-256."""
@@ -78,7 +78,8 @@ class SentLaunches:
             "arrays": [{"blob": _digest(data), "offset": offset} for data, offset in self.arrays],
             "codes": [artifact.to_json() for artifact, _ in self.codes],
             "runs": [
-                {"code": one.code, "grid": list(one.grid), "arguments": list(one.arguments)} for one in self.launches
+                {"code": launch.code, "grid": list(launch.grid), "arguments": list(launch.arguments)}
+                for launch in self.launches
             ],
             "timed": timed if self.pairs else None,
             "limit_s": self.limit_s,
@@ -114,9 +115,9 @@ def launch_on(connection: Connection, sent: SentLaunches) -> LaunchResults:
     sent_blobs = sent.blobs
     answer = answered(connection, sent.to_json(), sent_blobs, sent.wait_s)
     try:
-        beside = tuple((int(run), int(place)) for run, place in answer["beside"])
-        ratios = tuple(_ratio(one) for one in answer["ratios"])
-        rows = [[str(one) for one in row] for row in answer["left"]]
+        beside = tuple((int(run), int(position)) for run, position in answer["beside"])
+        ratios = tuple(_ratio(item) for item in answer["ratios"])
+        rows = [[str(item) for item in row] for row in answer["left"]]
     except (KeyError, TypeError, ValueError) as error:
         raise AgentLostError(f"it answers launches with something else: {error}") from None
     wide = len(sent.arrays)
@@ -140,10 +141,10 @@ def launch_on(connection: Connection, sent: SentLaunches) -> LaunchResults:
 
 
 def _ratio(row: Mapping[str, Any]) -> Mapping[str, int]:
-    found = {name: int(row[name]) for name in ("median_ppm", "low_ppm", "high_ppm", "new_ns", "old_ns")}
-    if min(found.values()) < 0:
+    ratio = {name: int(row[name]) for name in ("median_ppm", "low_ppm", "high_ppm", "new_ns", "old_ns")}
+    if min(ratio.values()) < 0:
         raise ValueError("a time below zero")
-    return found
+    return ratio
 
 
 def _fetched(connection: Connection, digest: str, size: int) -> bytes:
@@ -189,24 +190,24 @@ class LaunchProcess:
             LaunchTimeoutError: the launches did not end.
             TuneError: the process cannot be started.
         """
-        artifacts = [Artifact.from_json(one) for one in request["codes"]]
+        artifacts = [Artifact.from_json(item) for item in request["codes"]]
         header = {
             "arrays": request["arrays"],
             "runs": request["runs"],
             "timed": request["timed"],
             "codes": [
-                {"variant": one.variant.to_json(), "launch": one.launch.to_json(), "kind": one.blob.kind}
-                for one in artifacts
+                {"variant": artifact.variant.to_json(), "launch": artifact.launch.to_json(), "kind": artifact.blob.kind}
+                for artifact in artifacts
             ],
         }
-        names = [*(row["blob"] for row in request["arrays"]), *(one.blob.sha256 for one in artifacts)]
+        names = [*(row["blob"] for row in request["arrays"]), *(artifact.blob.sha256 for artifact in artifacts)]
         timed: Mapping[str, Any] = request["timed"] or {"pairs": (), "limit_s": 0.0}
         limit_s = _limit(len(request["runs"]), len(timed["pairs"]), request["limit_s"], float(timed["limit_s"]))
-        reply, left = self._exchange(encode(header, [blobs[name] for name in names]), limit_s)
+        reply, contents = self._exchange(encode(header, [blobs[name] for name in names]), limit_s)
         wide = max(len(request["arrays"]), 1)
-        digests = [_digest(one) for one in left]
+        digests = [_digest(item) for item in contents]
         rows = [digests[at : at + wide] for at in range(0, len(digests), wide)]
-        return {"outcome": "done", "left": rows, "beside": reply["beside"], "ratios": reply["ratios"]}, left
+        return {"outcome": "done", "left": rows, "beside": reply["beside"], "ratios": reply["ratios"]}, contents
 
     def _exchange(self, request: bytes, limit_s: float) -> tuple[dict[str, Any], tuple[bytes, ...]]:
         if self._process is None:
@@ -217,7 +218,7 @@ class LaunchProcess:
             except CompileError as error:
                 raise TuneError(f"the process for launches on {self._device} cannot be started: {error}") from error
         try:
-            reply, left = self._process.exchange(request, limit_s)
+            reply, contents = self._process.exchange(request, limit_s)
         except WorkerHungError:
             self.close()
             raise LaunchTimeoutError(f"its launches did not end within {limit_s:g} s and were stopped") from None
@@ -227,7 +228,7 @@ class LaunchProcess:
         if reply.get("outcome") == "error":
             self.close()  # after a fault, the device may refuse every further launch
             raise rebuilt(str(reply["class"]), str(reply["message"]))
-        return reply, left
+        return reply, contents
 
     def close(self) -> None:
         """Ends the process."""
@@ -248,4 +249,4 @@ def answer_part(blob: Callable[[str], bytes | None], request: Mapping[str, Any])
 def wanted_blobs(request: Mapping[str, Any]) -> Sequence[str]:
     """Returns the SHA-256 of all arrays and codes of a request."""
     rows = cast("Sequence[Mapping[str, Any]]", request["arrays"])
-    return [*(row["blob"] for row in rows), *(Artifact.from_json(one).blob.sha256 for one in request["codes"])]
+    return [*(row["blob"] for row in rows), *(Artifact.from_json(item).blob.sha256 for item in request["codes"])]

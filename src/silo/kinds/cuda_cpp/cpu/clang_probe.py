@@ -38,8 +38,8 @@ def lowered_names(
     """
     del flags
     clang = find_clang()
-    listed = ",\n".join(f"    (const void *)&{one}" for one in expressions)
-    whole = (
+    listed = ",\n".join(f"    (const void *)&{expression}" for expression in expressions)
+    full_text = (
         f"{head_text(text, defines, waits=True, cooperative=True)}"
         f"{POISON}#line 1 {quoted(text.file)}\n"
         f"{rewritten(text.text)}\n"
@@ -49,16 +49,16 @@ def lowered_names(
         f"const void *const {_TABLE}[] = {{\n{listed}\n}}; }}\n"
     )
     with own_folder("silo-cc-") as folder, header_folder(text) as folders:
-        source, made = Path(folder, "probe.cc"), Path(folder, "probe.s")
-        source.write_text(whole)
+        source, assembly_path = Path(folder, "probe.cc"), Path(folder, "probe.s")
+        source.write_text(full_text)
         command = [*clang.command, *code_flags(_LEVEL, waits=True), "-O0", *folders, "-S", "-x", "c++", str(source)]
-        done = run_compiler([*command, "-o", str(made)], env=child_environment(LC_ALL="C", TMPDIR=folder))
+        done = run_compiler([*command, "-o", str(assembly_path)], env=child_environment(LC_ALL="C", TMPDIR=folder))
         if done.returncode != 0:
             log = done.stderr.decode(errors="replace")
             for prefix in (f"{folder}/", f"{folders[1]}/" if folders else ""):
                 log = log.replace(prefix, "") if prefix else log
             raise CompileError(first_cause(log))
-        assembly = made.read_text()
+        assembly = assembly_path.read_text()
     rows = _ROWS.findall(assembly.partition(f"\n{_TABLE}:")[2].partition(".size")[0])
     if len(rows) != len(expressions):
         raise CompileError(f"clang named {len(rows)} of {len(expressions)} types of {text.file}")

@@ -170,9 +170,9 @@ def header_folder(text: CudaText) -> Generator[tuple[str, ...]]:
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts:
                 raise CompileError(f"the header {name!r} lies outside of its folder")
-            place = root / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(rewritten(content))
+            header_path = root / path
+            header_path.parent.mkdir(parents=True, exist_ok=True)
+            header_path.write_text(rewritten(content))
         # In messages and line tables, the headers have the names that the user wrote, without the temporary folder.
         yield ("-I", str(root), f"-ffile-prefix-map={root}/=")
 
@@ -200,14 +200,14 @@ def refused(kernel: str, unit: CudaUnit, error: CompileError) -> CompileError:
 
 def first_cause(log: str) -> str:
     """Returns clang's messages; an unsupported part of CUDA comes first, with the line of the user's text."""
-    found = _REFUSALS.search(log)
-    if found is not None:
-        what, at = found["what"] or found["header"], found.start()
+    match = _REFUSALS.search(log)
+    if match is not None:
+        cause, at = match["what"] or match["header"], match.start()
     elif (assembly := _ASSEMBLY.search(log)) is not None:
-        what, at = "inline PTX does not run on the CPU", assembly.start()
+        cause, at = "inline PTX does not run on the CPU", assembly.start()
     else:
         return log
-    return f"{_place_of(log, at)}error: {what}\n{log}"
+    return f"{_place_of(log, at)}error: {cause}\n{log}"
 
 
 def _place_of(log: str, at: int) -> str:
@@ -218,5 +218,5 @@ def _place_of(log: str, at: int) -> str:
         return f"{own['file']}:{own['line']}:1: "
     before = log[:start]
     places = [*_INCLUDED.finditer(before), *_FROM.finditer(before)]
-    users = [one for one in places if not one["file"].startswith(("/", "<"))]
+    users = [match for match in places if not match["file"].startswith(("/", "<"))]
     return f"{users[-1]['file']}:{users[-1]['line']}:1: " if users else ""

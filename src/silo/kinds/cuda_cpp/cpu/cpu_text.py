@@ -57,8 +57,8 @@ def may_wait(unit: CudaUnit) -> bool:
     If the body is not found, the whole text is searched. A function that the kernel calls may wait although the body
     does not: then code without fibers does not link, and is compiled again with fibers.
     """
-    found = body_of(unit.text.text, unit.expression)
-    return _WAITS.search(unit.text.text if found is None else found[0]) is not None
+    body = body_of(unit.text.text, unit.expression)
+    return _WAITS.search(unit.text.text if body is None else body[0]) is not None
 
 
 def head_text(text: CudaText, defines: Sequence[tuple[str, str]], *, waits: bool, cooperative: bool = False) -> str:

@@ -44,10 +44,10 @@ class CudaCpuCompiler(EmulatedCompiler):
             SourceError: not a CUDA source, or its parameters cannot be passed.
             CompileError: a constant without a value, or an invalid launch.
         """
-        made = lowered_unit(self.declaration.name, source, variant, variant.target)
+        lowered = lowered_unit(self.declaration.name, source, variant, variant.target)
         options = CUDACPU.read(CUDACPU.own(variant.config.options))
-        parameters = {**cast("dict[str, object]", made.job.parameters), **options}
-        return replace(made, job=replace(made.job, parameters=parameters))
+        parameters = {**cast("dict[str, object]", lowered.job.parameters), **options}
+        return replace(lowered, job=replace(lowered.job, parameters=parameters))
 
     def compile(self, job: CompileJob) -> Compiled:
         """Compiles the text with clang.
@@ -56,15 +56,15 @@ class CudaCpuCompiler(EmulatedCompiler):
             CompileError: clang refuses the text, or it uses a part of CUDA that the CPU lacks; with its line.
             CompilerMissingError: no suitable clang.
         """
-        given = cast("Mapping[str, int]", job.parameters)
-        options = [(one.name, given.get(one.name, 0)) for one in CUDACPU.options]
+        parameters = cast("Mapping[str, int]", job.parameters)
+        options = [(option.name, parameters.get(option.name, 0)) for option in CUDACPU.options]
         return compile_unit(job, read_unit(job), find_clang(), self.identity(job.target), options)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Returns code that checks itself; its findings name lines of the text."""
         del nan  # each launch passes this option in its limits
-        made = self.lower(source, variant)
-        return self._checked(variant, made.job, made.facts.effects)
+        lowered = self.lower(source, variant)
+        return self._checked(variant, lowered.job, lowered.facts.effects)
 
     def _check_level(self, target: Target) -> None:
         code_flags(target, waits=True)
@@ -77,5 +77,5 @@ class CudaCpuCompiler(EmulatedCompiler):
         from silo.kinds.cuda_cpp.cpu.checked_build import compile_checked  # noqa: PLC0415  # for ``silo check`` alone
 
         unit = read_unit(job)
-        each = tuple(effects.get(slot.name, Effect.READ) for slot in unit.layout)
-        return compile_checked(variant.kernel, unit, each, target=variant.target, clang=find_clang())
+        slot_effects = tuple(effects.get(slot.name, Effect.READ) for slot in unit.layout)
+        return compile_checked(variant.kernel, unit, slot_effects, target=variant.target, clang=find_clang())

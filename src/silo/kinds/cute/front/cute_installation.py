@@ -134,8 +134,8 @@ def folders_of(package: str) -> list[Path]:
         spec = None
     if spec is None:
         loaded = getattr(sys.modules.get(package), "__path__", ())
-        return [Path(one) for one in loaded]
-    return [Path(one) for one in spec.submodule_search_locations or ()]
+        return [Path(location) for location in loaded]
+    return [Path(location) for location in spec.submodule_search_locations or ()]
 
 
 # ---- Missing parts of the CuTe DSL, with reasons, for ``silo doctor`` ----
@@ -155,10 +155,10 @@ def findings() -> Sequence[Finding]:
 def _installed() -> Mapping[str, str]:
     """Returns versions of the distributions of the DSL and of TVM-FFI."""
     versions: dict[str, str] = {}
-    for one in metadata.distributions():
-        name = str(one.metadata["Name"]).lower().replace("_", "-")
+    for distribution in metadata.distributions():
+        name = str(distribution.metadata["Name"]).lower().replace("_", "-")
         if name.startswith(PACKAGE) or name == FFI_PACKAGE:
-            versions.setdefault(name, one.version)
+            versions.setdefault(name, distribution.version)
     return versions
 
 

@@ -61,29 +61,29 @@ def declared_parameters(
     passed: list[Passed] = []
     stream: str | None = None
     listed = list(inspect.signature(function).parameters.values())[1 if method else 0 :]
-    if unknown := [name for name in written if name not in [one.name for one in listed]]:
+    if unknown := [name for name in written if name not in [declared.name for declared in listed]]:
         raise SourceError(
             f"{kernel}: the signature names {', '.join(unknown)}; the function has "
-            f"{', '.join(one.name for one in listed) or 'no parameters'}"
+            f"{', '.join(declared.name for declared in listed) or 'no parameters'}"
         )
-    for one in listed:
-        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            raise SourceError(f"{kernel}: its parameter *{one.name} stands for any number of them; name each")
-        annotation = _annotation(one.annotation)
+    for declared in listed:
+        if declared.kind in (declared.VAR_POSITIONAL, declared.VAR_KEYWORD):
+            raise SourceError(f"{kernel}: its parameter *{declared.name} stands for any number of them; name each")
+        annotation = _annotation(declared.annotation)
         if annotation in _STREAMS:
-            stream = one.name
-            passed.append(Passed(one.name))
+            stream = declared.name
+            passed.append(Passed(declared.name))
             continue
         passed.append(
             Passed(
-                one.name,
+                declared.name,
                 pointer=annotation == "Pointer",
                 python=annotation in _BUILTIN,
-                keyword=one.kind is one.KEYWORD_ONLY,
+                keyword=declared.kind is declared.KEYWORD_ONLY,
             )
         )
-        parameter = _annotated(kernel, one.name, annotation, written.get(one.name))
-        parameters.append(_with_default(kernel, parameter, one.default))
+        parameter = _annotated(kernel, declared.name, annotation, written.get(declared.name))
+        parameters.append(_with_default(kernel, parameter, declared.default))
     return DeclaredCuteParameters(tuple(parameters), tuple(passed), stream)
 
 
@@ -98,8 +98,8 @@ def _annotation(annotation: Any) -> str:  # noqa: ANN401
     text = annotation.__name__ if inspect.isclass(annotation) else str(annotation)
     if (inner := re.fullmatch(r"(?:\w+\.)*(?:Optional|Union)\[(.*)\]", text)) is not None:
         text = inner[1]
-    kept = [part for part in re.split(r"\s*[|,]\s*", text) if part.strip() not in ("None", "NoneType")]
-    return kept[0].partition("[")[0].strip().rpartition(".")[2] if kept else ""
+    parts = [part for part in re.split(r"\s*[|,]\s*", text) if part.strip() not in ("None", "NoneType")]
+    return parts[0].partition("[")[0].strip().rpartition(".")[2] if parts else ""
 
 
 def _annotated(kernel: str, name: str, annotation: str, written: Value) -> Parameter:

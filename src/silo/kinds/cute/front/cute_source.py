@@ -156,26 +156,26 @@ class CuteSource:
     @cached_property
     def _extents(self) -> HeldExtents | None:
         kind = ExtentKind.LAYOUT if self.layouts is Layouts.STATIC else ExtentKind.DYNAMIC
-        pointers = {one.name for one in self.passed if one.pointer}
+        pointers = {pointer.name for pointer in self.passed if pointer.pointer}
         names = [
-            one.name
-            for one in self.signature.parameters
-            if one.kind in (ParameterKind.POINTER, ParameterKind.ANY) and one.name not in pointers
+            parameter.name
+            for parameter in self.signature.parameters
+            if parameter.kind in (ParameterKind.POINTER, ParameterKind.ANY) and parameter.name not in pointers
         ]
         return HeldExtents(tuple((name, kind) for name in names)) if names else None
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """Returns the typed signature and the specialization of one call. Raises ArgumentError."""
         if self.layouts is Layouts.STATIC:
-            for name, one in arguments.items():
-                if one.shape is not None and 0 in one.shape:
+            for name, argument in arguments.items():
+                if argument.shape is not None and 0 in argument.shape:
                     raise ArgumentError(
-                        f"{self.name}: {name} has no elements (shape {shape_text(one.shape)}), and the CuTe DSL has no "
-                        'static layout for that: leave the call out, or use layouts="dynamic"'
+                        f"{self.name}: {name} has no elements (shape {shape_text(argument.shape)}), and the CuTe DSL "
+                        'has no static layout for that: leave the call out, or use layouts="dynamic"'
                     )
-                if _reach(one) >= _WIDE:
+                if _reach(argument) >= _WIDE:
                     raise ArgumentError(
-                        f"{self.name}: {name} reaches over {_reach(one)} elements, and static layouts compute "
+                        f"{self.name}: {name} reaches over {_reach(argument)} elements, and static layouts compute "
                         'offsets in 32 bits: use layouts="dynamic"'
                     )
         return specialize(self.name, self.signature, arguments)
@@ -263,7 +263,9 @@ def cute(
     where = f"{made_name} ({location})"
     declared = declared_parameters(where, called, written_members(where, signature or {}), method=method)
     init = _init_parameters(where, function) if written is WrittenWrapper.CLASS else ()
-    constants = [one.name for one in (*declared.parameters, *init) if one.kind is ParameterKind.CONSTEXPR]
+    constants = [
+        parameter.name for parameter in (*declared.parameters, *init) if parameter.kind is ParameterKind.CONSTEXPR
+    ]
     try:
         made_space = space if space is None or isinstance(space, DeclaredSpace) else Space.of(space)
         configs = () if made_space is None else space_of(made_space).configs()
@@ -275,8 +277,8 @@ def cute(
     )
     if written is WrittenWrapper.KERNEL and options.block is None:
         raise SourceError(f"{where}: how many threads has a block? Give block=, for example block=128")
-    if written is not WrittenWrapper.KERNEL and any(one.keyword for one in declared.passed):
-        names = ", ".join(one.name for one in declared.passed if one.keyword)
+    if written is not WrittenWrapper.KERNEL and any(parameter.keyword for parameter in declared.passed):
+        names = ", ".join(parameter.name for parameter in declared.passed if parameter.keyword)
         raise SourceError(f"{where}: {names} can be passed by keyword only; make it a parameter by position")
     parameters = (*declared.parameters, *init)
     source = CuteSource(
@@ -290,7 +292,7 @@ def cute(
         layouts=_choice(where, "layouts", Layouts, layouts),
         options=options,
         stream=declared.stream,
-        init_names=tuple(one.name for one in init),
+        init_names=tuple(parameter.name for parameter in init),
     )
     return Declaration(
         source=source,
@@ -313,16 +315,16 @@ def _read(function: object) -> tuple[WrittenWrapper, Any, bool]:
     call = getattr(function if inspect.isclass(function) else type(function), "__call__", None)  # noqa: B004
     if decorated_as(call) == "jit":
         return (WrittenWrapper.CLASS if inspect.isclass(function) else WrittenWrapper.HOST), call, True
-    named = getattr(function, "__name__", type(function).__name__)
+    name = getattr(function, "__name__", type(function).__name__)
     raise SourceError(
-        f"{named} is not a kernel of the CuTe DSL: give silo.cute a function with @cute.kernel or @cute.jit, or an "
+        f"{name} is not a kernel of the CuTe DSL: give silo.cute a function with @cute.kernel or @cute.jit, or an "
         "object whose __call__ has @cute.jit"
     )
 
 
 def _name_of(function: Any) -> str:  # noqa: ANN401
-    named: str = function.__qualname__ if hasattr(function, "__qualname__") else type(function).__qualname__
-    return named.rpartition("<locals>.")[2]
+    name: str = function.__qualname__ if hasattr(function, "__qualname__") else type(function).__qualname__
+    return name.rpartition("<locals>.")[2]
 
 
 def _location(name: str, plain: Any) -> str:  # noqa: ANN401
@@ -341,20 +343,20 @@ def _location(name: str, plain: Any) -> str:  # noqa: ANN401
 def _init_parameters(where: str, kind: Any) -> tuple[Parameter, ...]:  # noqa: ANN401
     """Returns the parameters of a class's ``__init__``, all of which are constants."""
     parameters: list[Parameter] = []
-    for one in inspect.signature(kind).parameters.values():
-        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            raise SourceError(f"{where}: *{one.name} of __init__ stands for any number of parameters; name each")
+    for parameter in inspect.signature(kind).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise SourceError(f"{where}: *{parameter.name} of __init__ stands for any number of parameters; name each")
         try:
-            default = NO_DEFAULT if one.default is one.empty else constant_value(one.default)
+            default = NO_DEFAULT if parameter.default is parameter.empty else constant_value(parameter.default)
         except TypeError as error:
-            raise SourceError(f"{where}: the default of {one.name}: {error}") from None
-        parameters.append(Parameter(one.name, ParameterKind.CONSTEXPR, default=default))
+            raise SourceError(f"{where}: the default of {parameter.name}: {error}") from None
+        parameters.append(Parameter(parameter.name, ParameterKind.CONSTEXPR, default=default))
     return tuple(parameters)
 
 
 def _launch_constants(where: str, parameters: Sequence[Parameter], options: LaunchOptions) -> list[Parameter]:
     """Returns a constant for each name that launch options read and that is not a parameter of the function."""
-    by_name = {one.name: one for one in parameters}
+    by_name = {parameter.name: parameter for parameter in parameters}
     for name in options.names:
         if name in by_name and by_name[name].kind is not ParameterKind.CONSTEXPR:
             raise SourceError(
@@ -368,5 +370,5 @@ def _choice(where: str, what: str, kind: type[_Choice], given: str) -> _Choice:
     try:
         return kind(given)
     except ValueError:
-        known = " or ".join(repr(one.value) for one in kind)
-        raise SourceError(f"{where}: {what}={given!r}; it is {known}") from None
+        choices = " or ".join(repr(member.value) for member in kind)
+        raise SourceError(f"{where}: {what}={given!r}; it is {choices}") from None

@@ -95,28 +95,28 @@ def specialize(
     parameters: list[Parameter] = []
     facts: list[tuple[str, Fact]] = []
     constants: list[tuple[str, Value]] = []
-    for one in signature.parameters:
-        argument = arguments.get(one.name)
-        if one.kind is ParameterKind.CONSTEXPR:
+    for parameter in signature.parameters:
+        argument = arguments.get(parameter.name)
+        if parameter.kind is ParameterKind.CONSTEXPR:
             if argument is not None:
-                constants.append((one.name, _constant(kernel, one, argument)))
-            parameters.append(one)
+                constants.append((parameter.name, _constant(kernel, parameter, argument)))
+            parameters.append(parameter)
             continue
         if argument is None:
-            if isinstance(one.default, NoDefault):
-                raise ArgumentError(f"{kernel}: the argument {one.name} is missing")
-            argument = ArgumentFacts(one.default)
+            if isinstance(parameter.default, NoDefault):
+                raise ArgumentError(f"{kernel}: the argument {parameter.name} is missing")
+            argument = ArgumentFacts(parameter.default)
         if argument.is_pointer:
-            parameters.append(_array(kernel, one, argument))
+            parameters.append(_array(kernel, parameter, argument))
             if argument.address % ALIGNMENT == 0:
-                facts.append((one.name, Fact.ALIGNED_16))
+                facts.append((parameter.name, Fact.ALIGNED_16))
         elif argument.value is None:
-            if one.kind not in (ParameterKind.ANY, ParameterKind.POINTER):
-                raise ArgumentError(f"{kernel}: {one.name} is {one.dtype}; it cannot be None")
-            parameters.append(replace(one, kind=ParameterKind.POINTER))
-            facts.append((one.name, Fact.NONE))
+            if parameter.kind not in (ParameterKind.ANY, ParameterKind.POINTER):
+                raise ArgumentError(f"{kernel}: {parameter.name} is {parameter.dtype}; it cannot be None")
+            parameters.append(replace(parameter, kind=ParameterKind.POINTER))
+            facts.append((parameter.name, Fact.NONE))
         else:
-            parameters.append(_scalar(kernel, one, argument.value))
+            parameters.append(_scalar(kernel, parameter, argument.value))
     return Signature(tuple(parameters)), Specialization(tuple(facts), tuple(constants))
 
 

@@ -92,8 +92,8 @@ def function_of_text(file: str, text: str, name: str, annotations: Mapping[str, 
     """
     # The time None keeps linecache from looking for the file on disk.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    defined = (one for one in compile(text, file, "exec").co_consts if isinstance(one, CodeType))
-    (code,) = (one for one in defined if one.co_name == name)
+    defined = (co_const for co_const in compile(text, file, "exec").co_consts if isinstance(co_const, CodeType))
+    (code,) = (candidate for candidate in defined if candidate.co_name == name)
     function = FunctionType(code, namespace)
     function.__annotations__ = dict(annotations)
     return dsl_module().jit(function)
@@ -134,17 +134,19 @@ def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
     values = {name: _dsl_value(value) for name, value in constants.items()}
     arguments: dict[str, Any] = {}
     parameters: list[WrapperParameter] = []
-    for one in source.passed:
-        if one.name == source.stream:
-            arguments[one.name] = dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True)
+    for passed_parameter in source.passed:
+        if passed_parameter.name == source.stream:
+            arguments[passed_parameter.name] = dsl_module("cutlass.cute.runtime").make_fake_stream(
+                use_tvm_ffi_env_stream=True
+            )
             continue
-        parameter = variant.signature[one.name]
+        parameter = variant.signature[passed_parameter.name]
         if parameter.kind is ParameterKind.CONSTEXPR:
-            arguments[one.name] = values[one.name]
-        elif Fact.NONE in variant.specialization.facts_of(one.name):
-            arguments[one.name] = None
+            arguments[passed_parameter.name] = values[passed_parameter.name]
+        elif Fact.NONE in variant.specialization.facts_of(passed_parameter.name):
+            arguments[passed_parameter.name] = None
         else:
-            arguments[one.name], described = _argument(source, variant, parameter, one)
+            arguments[passed_parameter.name], described = _argument(source, variant, parameter, passed_parameter)
             parameters.append(described)
     if source.written_by_silo:
         return _written(source, arguments, tuple(parameters), launch)
@@ -180,8 +182,8 @@ def _made(source: Wrapped, constants: Mapping[str, Any]) -> Any:  # noqa: ANN401
     try:
         return source.function(**constants)
     except Exception as error:  # the author's own code raised it, and may refuse a config in this way
-        said = ", ".join(f"{name}={value}" for name, value in constants.items())
-        raise CompileError(f"{source.name}({said}): {type(error).__name__}: {error}") from error
+        description = ", ".join(f"{name}={value}" for name, value in constants.items())
+        raise CompileError(f"{source.name}({description}): {type(error).__name__}: {error}") from error
 
 
 def _argument(source: Wrapped, variant: Variant, parameter: Parameter, passed: Passed) -> tuple[Any, WrapperParameter]:
@@ -225,8 +227,8 @@ def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[t
     """
     assert extents.strides is not None  # a CuTe source is compiled for layouts, which have strides
     pairs = list(zip(extents.shape, extents.strides, strict=True))
-    whole = max((size * abs(step) for size, step in pairs if size != 1), default=1)
-    free = -(-whole // _ROUND) * _ROUND
+    span = max((size * abs(step) for size, step in pairs if size != 1), default=1)
+    free = -(-span // _ROUND) * _ROUND
     return extents.shape, tuple(free if size == 1 and len(pairs) > 1 else step for size, step in pairs), ()
 
 
@@ -248,7 +250,7 @@ def _written(
     source: Wrapped, arguments: Mapping[str, Any], parameters: tuple[WrapperParameter, ...], launch: LaunchValues
 ) -> Wrapper:
     """Returns Silo's host function, which launches the author's device function once with the grid of each call."""
-    forms = {one.name: one for one in parameters}
+    forms = {parameter.name: parameter for parameter in parameters}
     constants = {name: value for name, value in arguments.items() if name not in forms}
     cutlass = dsl_module("cutlass")
     grid = [cutlass.Int32(1) for _ in _AXES]
@@ -260,7 +262,11 @@ def _written(
     smem = launch.smem if source.in_library else None
     values = {"block": launch.block, "cluster": launch.cluster, "smem": smem}
     options = {name: value for name, value in values.items() if value is not None}
-    annotations = {one.name: _annotation(forms[one.name], one) for one in source.passed if one.name in forms}
+    annotations = {
+        passed_parameter.name: _annotation(forms[passed_parameter.name], passed_parameter)
+        for passed_parameter in source.passed
+        if passed_parameter.name in forms
+    }
     annotations |= {f"silo_grid_{axis}": cutlass.Int32 for axis in _AXES}
     if stream:
         annotations["silo_stream"] = dsl_module("cuda.bindings.driver").CUstream
@@ -274,7 +280,7 @@ def _written(
     }
     return Wrapper(
         function_of_text(f"<silo wrapper of {source.name}>", text, _LAUNCH, annotations, namespace),
-        (*(arguments[one.name] for one in parameters), *grid),
+        (*(arguments[parameter.name] for parameter in parameters), *grid),
         parameters,
         written=True,
         stream=stream,
@@ -287,8 +293,9 @@ def _written(
 
 def _text(source: Wrapped, taken: Sequence[str], options: Sequence[str]) -> str:
     handed = [
-        f"{one.name}=" * one.keyword + (one.name if one.name in taken else f'silo_constants["{one.name}"]')
-        for one in source.passed
+        f"{parameter.name}=" * parameter.keyword
+        + (parameter.name if parameter.name in taken else f'silo_constants["{parameter.name}"]')
+        for parameter in source.passed
     ]
     launch_options = [f"grid=({', '.join(f'silo_grid_{axis}' for axis in _AXES)})"]
     launch_options += [f'{name}=silo_options["{name}"]' for name in options]

@@ -70,22 +70,22 @@ def found_in(log: str, file: str) -> Iterator[Mixed]:
     >>> [one.what for one in found_in(log, "k.metal")]
     ['cannot pass pointer to device memory as a pointer to threadgroup memory in 1st argument']
     """
-    place, candidates = "", 0
+    location, candidates = "", 0
     for line in log.splitlines():
-        kind = next((one for one in _KINDS if one in line), None)
+        kind = next((candidate for candidate in _KINDS if candidate in line), None)
         if kind is None:
             continue
         where, _, text = line.partition(kind)
         if kind == _KINDS[0]:
-            place = where.rpartition(":")[0] if where.startswith(f"{file}:") else ""
+            location = where.rpartition(":")[0] if where.startswith(f"{file}:") else ""
             candidates = 0
         candidates += "candidate" in text
         reason = text.rpartition("not viable: ")[2]
-        if place and candidates <= 1 and _mixes(reason):
+        if location and candidates <= 1 and _mixes(reason):
             for name, words in _NAMES:
                 reason = reason.replace(name, words)
-            yield Mixed(place, reason)
-            place = ""
+            yield Mixed(location, reason)
+            location = ""
 
 
 def _mixes(said: str) -> bool:

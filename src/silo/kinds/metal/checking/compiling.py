@@ -49,8 +49,8 @@ def compile_checked(
     """
     mixed = _mixed(job, target, clang)
     if mixed is not None:
-        what, at = "a pointer of the wrong address space", f" at {mixed.place}"
-        raise check_error(kernel, CheckFinding("address space", what, (mixed.what,), place=mixed.place, at=at))
+        problem, at = "a pointer of the wrong address space", f" at {mixed.place}"
+        raise check_error(kernel, CheckFinding("address space", problem, (mixed.what,), place=mixed.place, at=at))
     code = _compiled(kernel, job, effects, target, clang)
     return NativeKernel(kernel, code.launch, effects, code.runs)
 

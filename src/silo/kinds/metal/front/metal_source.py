@@ -114,8 +114,8 @@ class MetalSource(TextSource):
                 self.signature.to_json(),
                 self.text.text,
                 self.kernel.name,
-                [to_json(one) for one in self.group],
-                [[name, to_json(one)] for name, one in self.memory],
+                [to_json(expression) for expression in self.group],
+                [[name, to_json(expression)] for name, expression in self.memory],
                 self.cut,
             ],
         )
@@ -131,24 +131,24 @@ class MetalSource(TextSource):
         name = parameter.name
         if not given.is_pointer or given.block_shape:
             raise ArgumentError(f"{self.name}: {name} takes an array, not {describe(given.value)}")
-        element = next(one for one in self.kernel.buffers if one.name == name)
+        element = next(buffer for buffer in self.kernel.buffers if buffer.name == name)
         if given.dtype is None:
             raise ArgumentError(f"{self.name}: the dtype of the array {name} is not known")
         if given.dtype.bits == 64 and given.dtype.kind is DTypeKind.FLOAT:
             raise ArgumentError(f"{self.name}: {name} is an array of {given.dtype}, which Metal does not have")
-        wanted = element_of(element.type)
-        if wanted is not None and wanted != given.dtype:
+        scalar = element_of(element.type)
+        if scalar is not None and scalar != given.dtype:
             raise ArgumentError(
-                f"{self.name}: {name} is an array of {given.dtype}, and the kernel reads {element.type}: pass {wanted}"
+                f"{self.name}: {name} is an array of {given.dtype}, and the kernel reads {element.type}: pass {scalar}"
             )
         return replace(parameter, dtype=given.dtype)
 
     def ending_within_groups(self) -> MetalSource:
         """Returns the kernel for grids that end within a threadgroup. Calls of it also pass the grid's threads."""
         parameters = self.signature.parameters
-        passed = [one for one in parameters if one.kind is not ParameterKind.CONSTEXPR]
+        passed = [parameter for parameter in parameters if parameter.kind is not ParameterKind.CONSTEXPR]
         threads = [Parameter(f"threads_{axis}", ParameterKind.INTEGER, dtype("uint32")) for axis in "xyz"]
-        folded = [one for one in parameters if one.kind is ParameterKind.CONSTEXPR]
+        folded = [parameter for parameter in parameters if parameter.kind is ParameterKind.CONSTEXPR]
         return dataclasses.replace(self, cut=True, signature=Signature((*passed, *threads, *folded)))
 
     def group_size(self, constants: Mapping[str, Value]) -> tuple[int, int, int]:
@@ -156,11 +156,11 @@ class MetalSource(TextSource):
 
         Raises CompileError for invalid sizes, which rejects only this config.
         """
-        sizes = [evaluated(self.name, "group_size", one, constants) for one in self.group]
+        sizes = [evaluated(self.name, "group_size", expression, constants) for expression in self.group]
         x, y, z = (*sizes, *[1] * (3 - len(sizes)))
         if min(x, y, z) < 1 or x * y * z > self.kernel.most_threads:
-            most = self.kernel.most_threads
-            raise CompileError(f"{self.name}: the threadgroup is ({x}, {y}, {z}); it has 1 to {most} threads")
+            most_threads = self.kernel.most_threads
+            raise CompileError(f"{self.name}: the threadgroup is ({x}, {y}, {z}); it has 1 to {most_threads} threads")
         required = (*self.kernel.group, 1, 1, 1)[:3]
         if self.kernel.group and required != (x, y, z):
             raise CompileError(f"{self.name}: the kernel requires a threadgroup of {required}, not ({x}, {y}, {z})")
@@ -168,7 +168,9 @@ class MetalSource(TextSource):
 
     def memory_bytes(self, constants: Mapping[str, Value]) -> dict[str, int]:
         """Returns the bytes of threadgroup memory that a launch provides, by parameter. Raises CompileError."""
-        sizes = {name: evaluated(self.name, "threadgroup_bytes", one, constants) for name, one in self.memory}
+        sizes = {
+            name: evaluated(self.name, "threadgroup_bytes", expression, constants) for name, expression in self.memory
+        }
         for name, size in sizes.items():
             if not 0 < size <= MOST_GROUP_BYTES:
                 raise CompileError(f"{self.name}: {name} has {size} bytes of threadgroup memory, of {MOST_GROUP_BYTES}")
@@ -236,23 +238,23 @@ def metal(
     except SpaceError as error:
         raise SpaceError(f"{name or kernel or 'a kernel'} of a text in Metal's language: {error}") from error
     in_configs = [name for config in configs for name, _ in config.values]
-    place = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
-    text = _read(source, place, [Path(one) for one in include], frozenset((*constants, *in_configs)))
+    location = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+    text = _read(source, location, [Path(item) for item in include], frozenset((*constants, *in_configs)))
     chosen = _chosen(text, kernel)
     made_name = name or chosen.name
     where = f"{made_name} ({text.file}:{chosen.line})"
     values = dict(constants) if isinstance(constants, Mapping) else {}
-    names = tuple(dict.fromkeys((*constants, *(one.name for one in text.constants), *in_configs)))
-    constant = [one.name for one in chosen.buffers if one.const]
+    names = tuple(dict.fromkeys((*constants, *(constant.name for constant in text.constants), *in_configs)))
+    constant = [buffer.name for buffer in chosen.buffers if buffer.const]
     cast = written_by_cast(text.text[slice(*chosen.body)], constant)
-    parameters = [_parameter(where, one, effects or {}, cast) for one in chosen.buffers]
-    passed = [one.name for one in parameters]
-    for one in (*names, *(effects or {})):
-        if (one in passed) == (one in names):
+    parameters = [_parameter(where, buffer, effects or {}, cast) for buffer in chosen.buffers]
+    passed = [parameter.name for parameter in parameters]
+    for item in (*names, *(effects or {})):
+        if (item in passed) == (item in names):
             raise SourceError(
-                f"{where}: {one} is {'both a parameter and a constant' if one in passed else 'no buffer'}"
+                f"{where}: {item} is {'both a parameter and a constant' if item in passed else 'no buffer'}"
             )
-    folded = [Parameter(one, ParameterKind.CONSTEXPR, default=values.get(one, NO_DEFAULT)) for one in names]
+    folded = [Parameter(item, ParameterKind.CONSTEXPR, default=values.get(item, NO_DEFAULT)) for item in names]
     metal_kernel = MetalSource(
         name=made_name,
         signature=Signature((*parameters, *folded)),
@@ -286,12 +288,12 @@ def _read(source: str | Path, caller: str, folders: Sequence[Path], given: Colle
 @cache
 def _library() -> frozenset[str]:
     """Returns the names of the headers of Metal's library that the emulator has."""
-    files = (one.relative_to(FOLDER) for one in FOLDER.rglob("*") if one.is_file())
-    return frozenset(one.as_posix() for one in files if one.parts[0] != "emulator" and one.suffix in ("", ".h"))
+    files = (path.relative_to(FOLDER) for path in FOLDER.rglob("*") if path.is_file())
+    return frozenset(file.as_posix() for file in files if file.parts[0] != "emulator" and file.suffix in ("", ".h"))
 
 
 def _chosen(text: MslText, name: str | None) -> MslKernel:
-    names = ", ".join(one.name for one in text.kernels)
+    names = ", ".join(kernel.name for kernel in text.kernels)
     for refused, reason in text.refused:
         if refused == name or (name is None and len(text.refused) == 1 and not text.kernels):
             raise SourceError(reason)
@@ -302,9 +304,9 @@ def _chosen(text: MslText, name: str | None) -> MslKernel:
             others = "".join(f"; {reason}" for _, reason in text.refused)
             raise SourceError(f"{text.file}: which kernel? Give kernel= one of {names or 'none'}{others}")
         return next(iter(text.kernels))
-    for one in text.kernels:
-        if one.name == name:
-            return one
+    for kernel in text.kernels:
+        if kernel.name == name:
+            return kernel
     raise SourceError(f"{text.file}: there is no kernel {name!r}; {_listed(text, names)}")
 
 
@@ -339,7 +341,7 @@ def _group(where: str, kernel: MslKernel, given: LaunchOption | None, names: tup
         return read_axes(where, "group_size", given, names)
     if not kernel.group:
         raise SourceError(f"{where}: how many threads has a threadgroup? Give group_size=, for example group_size=256")
-    return tuple(Const(one) for one in kernel.group)
+    return tuple(Const(size) for size in kernel.group)
 
 
 def _memory(
@@ -348,7 +350,7 @@ def _memory(
     given: Mapping[str, LaunchOption] | LaunchOption | None,
     names: tuple[str, ...],
 ) -> tuple[tuple[str, Node], ...]:
-    needed = [one.name for one in kernel.parameters if one.attribute == "threadgroup"]
+    needed = [parameter.name for parameter in kernel.parameters if parameter.attribute == "threadgroup"]
     if isinstance(given, Mapping):
         sizes = dict(cast("Mapping[str, LaunchOption]", given))
     else:
@@ -363,9 +365,9 @@ def _memory(
             f"{', '.join(needed) or 'nothing'} as [[threadgroup(n)]]"
         )
     memory: list[tuple[str, Node]] = []
-    for one in needed:
-        axes = read_axes(where, "threadgroup_bytes", sizes[one], names)
+    for memory_name in needed:
+        axes = read_axes(where, "threadgroup_bytes", sizes[memory_name], names)
         if len(axes) != 1:
-            raise SourceError(f"{where}: threadgroup_bytes of {one} is one number, not {len(axes)}")
-        memory.append((one, axes[0]))
+            raise SourceError(f"{where}: threadgroup_bytes of {memory_name} is one number, not {len(axes)}")
+        memory.append((memory_name, axes[0]))
     return tuple(memory)

@@ -124,10 +124,10 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _string_end(text: str, at: int) -> int:
-    quote, place = text[at], at + 1
-    while place < len(text) and text[place] not in (quote, "\n"):
-        place += 2 if text[place] == "\\" else 1
-    return min(place + 1, len(text))
+    quote, position = text[at], at + 1
+    while position < len(text) and text[position] not in (quote, "\n"):
+        position += 2 if text[position] == "\\" else 1
+    return min(position + 1, len(text))
 
 
 def _number_end(text: str, at: int) -> int:
@@ -199,7 +199,9 @@ class MslKernel:
     @property
     def buffers(self) -> tuple[MslParameter, ...]:
         """The parameters that a call passes, in order of their indices, as in torch and MLX."""
-        return tuple(sorted((one for one in self.parameters if one.is_buffer), key=lambda one: one.index))
+        return tuple(
+            sorted((parameter for parameter in self.parameters if parameter.is_buffer), key=lambda one: one.index)
+        )
 
 
 @frozen
@@ -259,14 +261,14 @@ def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
     """
     tokens = tokens_of(body)
     written: set[str] = set()
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token.text == "(":
-            end = _end(tokens, place, "(", ")")
-        elif token.text in _CASTS and place + 1 < len(tokens) and tokens[place + 1].text == "<":
-            end = _end(tokens, place + 1, "<", ">")
+            end = _end(tokens, index, "(", ")")
+        elif token.text in _CASTS and index + 1 < len(tokens) and tokens[index + 1].text == "<":
+            end = _end(tokens, index + 1, "<", ">")
         else:
             continue
-        kind = [one.text for one in tokens[place + 1 : end]]
+        kind = [token.text for token in tokens[index + 1 : end]]
         if not kind or kind[-1] not in ("*", "&") or "const" in kind:
             continue
         end += 1
@@ -309,9 +311,9 @@ def parse_metal(text: str, file: str) -> MslText:
 class _Parser:
     def __init__(self, text: str, file: str) -> None:
         self._text, self._file = text, file
-        found = tokens_of(text)
-        self._tokens = tuple(one for one in found if one.kind is not TokenKind.DIRECTIVE)
-        self._macros = _macros(found)
+        tokens = tokens_of(text)
+        self._tokens = tuple(token for token in tokens if token.kind is not TokenKind.DIRECTIVE)
+        self._macros = _macros(tokens)
         self._pairs = self._paired()
         self._templates: dict[str, tuple[tuple[str, ...], MslKernel]] = {}
         self._kernels: list[MslKernel] = []
@@ -321,14 +323,14 @@ class _Parser:
         self._refused: list[tuple[str, str]] = []
 
     def read(self) -> MslText:
-        words = frozenset(one.text for one in self._tokens if one.is_word)
-        for place, token in enumerate(self._tokens):
+        words = frozenset(token.text for token in self._tokens if token.is_word)
+        for index, token in enumerate(self._tokens):
             if token.text == "function_constant":
-                self._constant(place)
-            elif token.text == "threadgroup" and self._begins(place):
-                self._array(place)
-            elif token.text == "kernel" and self._at(place + 1) != "(":
-                self._kernel(place)
+                self._constant(index)
+            elif token.text == "threadgroup" and self._begins(index):
+                self._array(index)
+            elif token.text == "kernel" and self._at(index + 1) != "(":
+                self._kernel(index)
         self._check_names()
         return MslText(
             self._text,
@@ -351,14 +353,14 @@ class _Parser:
         """Returns for the index of each bracket the index of the matching one."""
         pairs: dict[int, int] = {}
         stack: list[int] = []
-        for place, token in enumerate(self._tokens):
+        for index, token in enumerate(self._tokens):
             if token.text in _OPEN:
-                stack.append(place)
+                stack.append(index)
             elif token.text in _CLOSE:
                 if not stack or _OPEN[self._tokens[stack[-1]].text] != token.text:
                     self._refuse(token.line, f"{token.text!r} closes nothing")
-                pairs[stack[-1]] = place
-                pairs[place] = stack.pop()
+                pairs[stack[-1]] = index
+                pairs[index] = stack.pop()
         if stack:
             last = self._tokens[stack[-1]]
             self._refuse(last.line, f"{last.text!r} is never closed")
@@ -408,7 +410,7 @@ class _Parser:
             return  # a pointer with a value, or not a declaration
         parts = self._split(place + 1, end)
         first = parts[0]
-        if any(self._at(one) in ("*", "&", "(") for one in range(*first)):
+        if any(self._at(index) in ("*", "&", "(") for index in range(*first)):
             return  # a pointer
         name = self._declared(*first)
         kind = self._slice(first[0], name)
@@ -420,31 +422,31 @@ class _Parser:
     def _declared(self, begin: int, end: int) -> int:
         """Returns the index of the declared name: the last word outside of brackets."""
         name = begin
-        place = begin
-        while place < end:
-            if self._at(place) in _OPEN:
-                place = self._pairs[place]
-            elif self._tokens[place].is_word:
-                name = place
-            place += 1
+        position = begin
+        while position < end:
+            if self._at(position) in _OPEN:
+                position = self._pairs[position]
+            elif self._tokens[position].is_word:
+                name = position
+            position += 1
         return name
 
     def _split(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Returns the parts between commas outside of brackets; ``<`` and ``>`` count as brackets of templates."""
         parts: list[tuple[int, int]] = []
-        first, depth, place = begin, 0, begin
-        while place < end:
-            word = self._at(place)
+        first, depth, position = begin, 0, begin
+        while position < end:
+            word = self._at(position)
             if word in _OPEN:
-                place = self._pairs[place]
+                position = self._pairs[position]
             elif word == "<":
                 depth += 1
             elif word == ">":
                 depth -= 1
             elif word == "," and depth == 0:
-                parts.append((first, place))
-                first = place + 1
-            place += 1
+                parts.append((first, position))
+                first = position + 1
+            position += 1
         return [*parts, (first, end)] if end > first else parts
 
     # Kernels
@@ -525,15 +527,15 @@ class _Parser:
     def _attributes(self, begin: int, end: int) -> dict[str, str]:
         """Returns the attributes between two indices: the name of each, and the text in its parentheses."""
         attributes: dict[str, str] = {}
-        place = begin
-        while place < end:
-            if self._at(place) == "[[":
-                close = self._pairs[place]
-                for first, last in self._split(place + 1, close):
+        position = begin
+        while position < end:
+            if self._at(position) == "[[":
+                close = self._pairs[position]
+                for first, last in self._split(position + 1, close):
                     inner = self._slice(first + 2, last - 1) if self._at(first + 1) == "(" else ""
                     attributes[self._at(first)] = inner
-                place = close
-            place += 1
+                position = close
+            position += 1
         return attributes
 
     def _template_names(self, begin: int) -> tuple[str, ...]:
@@ -546,15 +548,15 @@ class _Parser:
 
     def _instance(self, begin: int, at: int, attributes: dict[str, str]) -> None:
         """Reads ``template [[host_name("add_float")]] [[kernel]] void add<float>(...);``, or with ``decltype``."""
-        place = at - 1
+        position = at - 1
         depth = 0
-        while place > begin:
-            depth += (self._at(place) == ">") - (self._at(place) == "<")
+        while position > begin:
+            depth += (self._at(position) == ">") - (self._at(position) == "<")
             if depth == 0:
                 break
-            place = self._pairs[place] - 1 if self._at(place) == ")" else place - 1
+            position = self._pairs[position] - 1 if self._at(position) == ")" else position - 1
         written = self._at(at - 1) == ">"  # otherwise the template arguments follow from the types of the parameters
-        name = self._tokens[place - 1 if written else at - 1]
+        name = self._tokens[position - 1 if written else at - 1]
         host = _literal(attributes.get("host_name", ""))
         template = self._templates.get(name.text)
         if template is None:
@@ -565,17 +567,19 @@ class _Parser:
         names, kernel = template
         try:
             if written:
-                template_arguments = [self._slice(*part) for part in self._split(place + 1, at - 1)]
+                template_arguments = [self._slice(*part) for part in self._split(position + 1, at - 1)]
             else:
                 template_arguments = self._deduced(at, names, kernel)
         except SourceError as error:
             self._refused.append((host, str(error)))
             return
         values = dict(zip(names, template_arguments, strict=False))
-        parameters = tuple(replace(one, type=_substituted(one.type, values)) for one in kernel.parameters)
+        parameters = tuple(
+            replace(parameter, type=_substituted(parameter.type, values)) for parameter in kernel.parameters
+        )
         function = f"{name.text}<{', '.join(template_arguments)}>"
-        made = replace(kernel, name=host, function=function, parameters=parameters, line=name.line)
-        self._keep(made)
+        instance = replace(kernel, name=host, function=function, parameters=parameters, line=name.line)
+        self._keep(instance)
         end = at
         while end < len(self._tokens) and self._at(end) != ";":
             end = self._pairs[end] + 1 if self._at(end) in _OPEN else end + 1
@@ -586,8 +590,8 @@ class _Parser:
         parts = self._split(at + 1, self._pairs[at])
         types = [self._parameter(*part, kernel.name).type for part in parts]
         values: dict[str, str] = {}
-        for wanted, given in zip(kernel.parameters, types, strict=False):
-            values = _matched(wanted.type, given, names) | values
+        for parameter, type_ in zip(kernel.parameters, types, strict=False):
+            values = _matched(parameter.type, type_, names) | values
         deduced = [values[name] for name in names if name in values]
         if [name for name in names if name in values] != list(names[: len(deduced)]) or not deduced:
             line = self._tokens[at].line
@@ -601,30 +605,30 @@ class _Parser:
         # it decides whether Metal's own launch passes the parameter; Silo's launch always does
         attributes.pop("function_constant", None)
         plain: list[Token] = []
-        place = begin
-        while place < end:
-            if self._at(place) == "[[" or (self._at(place) == "(" and self._at(place - 1) == "coherent"):
-                place = self._pairs[place] + 1
+        position = begin
+        while position < end:
+            if self._at(position) == "[[" or (self._at(position) == "(" and self._at(position - 1) == "coherent"):
+                position = self._pairs[position] + 1
                 continue
-            plain.append(self._tokens[place])
-            place += 1
+            plain.append(self._tokens[position])
+            position += 1
         line = self._tokens[begin].line
         plain = self._expanded(plain, kernel)
-        names = [one for one in plain if one.is_word]
+        names = [token for token in plain if token.is_word]
         if len(names) < 2:
             self._refuse(line, f"{kernel}: a parameter without a name: {self._slice(begin, end)}")
         array = False
         if plain[-1].text == "]":  # `constant T a[2]` is a pointer
-            opening = max(at for at, one in enumerate(plain) if one.text == "[")
+            opening = max(at for at, token in enumerate(plain) if token.text == "[")
             plain, array = plain[:opening], True
         name = plain[-1]
         if not name.is_word:
             self._refuse(line, f"{kernel}: the parameter {self._slice(begin, end)!r} is not understood")
         words = plain[:-1]
-        space = next((_SPACES[one.text] for one in words if one.text in _SPACES), AddressSpace.NONE)
-        form = "*" if array else "".join(one.text for one in words if one.text in ("*", "&"))
-        const = any(one.text == "const" for one in words) or space is AddressSpace.CONSTANT
-        kind = _spelled([one for one in words if one.text not in (*_SPACES, *_QUALIFIERS, "*", "&")])
+        space = next((_SPACES[word.text] for word in words if word.text in _SPACES), AddressSpace.NONE)
+        form = "*" if array else "".join(word.text for word in words if word.text in ("*", "&"))
+        const = any(word.text == "const" for word in words) or space is AddressSpace.CONSTANT
+        kind = _spelled([word for word in words if word.text not in (*_SPACES, *_QUALIFIERS, "*", "&")])
         attribute = next(iter(attributes), "")
         index = -1
         if attribute in ("buffer", "threadgroup"):
@@ -648,63 +652,74 @@ class _Parser:
 
     def _check(self, kernel: MslKernel) -> None:
         used: dict[tuple[str, int], str] = {}
-        for one in kernel.parameters:
-            what = f"{kernel.name}: {one.name}"
-            bare = one.type.removeprefix("metal::")
-            if bare.startswith(_TEXTURES) or one.attribute in ("texture", "sampler"):
-                self._refuse(one.line, f"{what} is a {one.type}: Silo launches kernels over buffers, without textures")
-            if "double" in one.type.split():
-                self._refuse(one.line, f"{what} is a double, which Metal does not have: use float")
-            if not one.attribute:
+        for parameter in kernel.parameters:
+            label = f"{kernel.name}: {parameter.name}"
+            bare = parameter.type.removeprefix("metal::")
+            if bare.startswith(_TEXTURES) or parameter.attribute in ("texture", "sampler"):
                 self._refuse(
-                    one.line,
-                    f"{what} has no attribute: write [[thread_position_in_grid]], ...; device and constant buffers "
+                    parameter.line,
+                    f"{label} is a {parameter.type}: Silo launches kernels over buffers, without textures",
+                )
+            if "double" in parameter.type.split():
+                self._refuse(parameter.line, f"{label} is a double, which Metal does not have: use float")
+            if not parameter.attribute:
+                self._refuse(
+                    parameter.line,
+                    f"{label} has no attribute: write [[thread_position_in_grid]], ...; device and constant buffers "
                     "alone get an index by their order",
                 )
-            if one.attribute == "stage_in" or (
-                one.attribute == "buffer" and one.space in (AddressSpace.NONE, AddressSpace.THREADGROUP)
+            if parameter.attribute == "stage_in" or (
+                parameter.attribute == "buffer" and parameter.space in (AddressSpace.NONE, AddressSpace.THREADGROUP)
             ):
-                self._refuse(one.line, f"{what} is a buffer: it is of the address space device or constant")
-            if one.form not in ("*", "&") and one.space is not AddressSpace.NONE:
+                self._refuse(parameter.line, f"{label} is a buffer: it is of the address space device or constant")
+            if parameter.form not in ("*", "&") and parameter.space is not AddressSpace.NONE:
                 self._refuse(
-                    one.line, f"{what} is in the address space {one.space.value}: it is a pointer or a reference"
+                    parameter.line,
+                    f"{label} is in the address space {parameter.space.value}: it is a pointer or a reference",
                 )
-            if one.attribute == "buffer" and one.index >= MOST_BUFFERS:
-                self._refuse(one.line, f"{what} has the index {one.index}; Metal has buffers 0 to {MOST_BUFFERS - 1}")
-            if one.attribute in ("buffer", "threadgroup"):
-                key = (one.attribute, one.index)
+            if parameter.attribute == "buffer" and parameter.index >= MOST_BUFFERS:
+                self._refuse(
+                    parameter.line,
+                    f"{label} has the index {parameter.index}; Metal has buffers 0 to {MOST_BUFFERS - 1}",
+                )
+            if parameter.attribute in ("buffer", "threadgroup"):
+                key = (parameter.attribute, parameter.index)
                 if key in used:
-                    self._refuse(one.line, f"{what} has the index {one.index} of {used[key]}")
-                used[key] = one.name
+                    self._refuse(parameter.line, f"{label} has the index {parameter.index} of {used[key]}")
+                used[key] = parameter.name
 
     def _check_names(self) -> None:
-        seen: dict[str, int] = {}
-        for one in self._kernels:
-            if one.name in seen:
+        lines: dict[str, int] = {}
+        for kernel in self._kernels:
+            if kernel.name in lines:
                 self._refuse(
-                    one.line,
-                    f"there is a kernel {one.name} on line {seen[one.name]} already; #if is not looked at here: a text "
-                    "has one kernel of a name",
+                    kernel.line,
+                    f"there is a kernel {kernel.name} on line {lines[kernel.name]} already; #if is not looked at here: "
+                    "a text has one kernel of a name",
                 )
-            seen[one.name] = one.line
+            lines[kernel.name] = kernel.line
 
 
 def _numbered(parameters: Sequence[MslParameter]) -> tuple[MslParameter, ...]:
     """Returns the parameters; a buffer without an index gets the lowest free index, in order, as in Metal."""
-    taken = {one.index for one in parameters if one.attribute == "buffer"}
-    free = (index for index in range(len(parameters) + len(taken)) if index not in taken)
+    used_indices = {parameter.index for parameter in parameters if parameter.attribute == "buffer"}
+    free = (index for index in range(len(parameters) + len(used_indices)) if index not in used_indices)
     numbered: list[MslParameter] = []
-    for one in parameters:
-        if not one.attribute and one.form and one.space in (AddressSpace.DEVICE, AddressSpace.CONSTANT):
-            numbered.append(replace(one, attribute="buffer", index=next(free)))
+    for parameter in parameters:
+        if (
+            not parameter.attribute
+            and parameter.form
+            and parameter.space in (AddressSpace.DEVICE, AddressSpace.CONSTANT)
+        ):
+            numbered.append(replace(parameter, attribute="buffer", index=next(free)))
         else:
-            numbered.append(one)
+            numbered.append(parameter)
     return tuple(numbered)
 
 
 def _literal(text: str) -> str:
     """Returns the text of adjacent string literals, joined."""
-    return "".join(one.text[1:-1] for one in tokens_of(text) if one.kind is TokenKind.TEXT)
+    return "".join(token.text[1:-1] for token in tokens_of(text) if token.kind is TokenKind.TEXT)
 
 
 def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
@@ -714,10 +729,10 @@ def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
     """
     macros: dict[str, str | None] = {}
     depth = 0
-    for one in tokens:
-        if one.kind is not TokenKind.DIRECTIVE:
+    for token in tokens:
+        if token.kind is not TokenKind.DIRECTIVE:
             continue
-        words = one.text[1:].replace("\\\n", " ").split(maxsplit=2)
+        words = token.text[1:].replace("\\\n", " ").split(maxsplit=2)
         depth += (words[:1] in (["if"], ["ifdef"], ["ifndef"])) - (words[:1] == ["endif"])
         if words[:1] != ["define"] or len(words) < 2 or depth:
             continue
@@ -729,15 +744,15 @@ def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
 def _spelled(tokens: Sequence[Token]) -> str:
     """Returns a type in normal form: one space between words and after commas."""
     text = ""
-    for one in tokens:
-        joined = text and text[-1] not in "<:(" and one.text not in ("<", ">", "::", ",", "(", ")")
-        text += f" {one.text}" if joined else one.text
+    for token in tokens:
+        joined = text and text[-1] not in "<:(" and token.text not in ("<", ">", "::", ",", "(", ")")
+        text += f" {token.text}" if joined else token.text
     return text
 
 
 def _substituted(kind: str, values: dict[str, str]) -> str:
     """Returns a template's type with an instance's values in it."""
-    return "".join(values.get(one, one) for one in _pieces(kind))
+    return "".join(values.get(piece, piece) for piece in _pieces(kind))
 
 
 def _matched(wanted: str, given: str, names: Collection[str]) -> dict[str, str]:
@@ -746,15 +761,15 @@ def _matched(wanted: str, given: str, names: Collection[str]) -> dict[str, str]:
     >>> _matched("Params<T, N>", "Params<float, 2>", ["T", "N"]), _matched("uint", "uint", ["T"])
     ({'T': 'float', 'N': '2'}, {})
     """
-    pattern, pieces = [one.text for one in tokens_of(wanted)], [one.text for one in tokens_of(given)]
+    pattern, pieces = [token.text for token in tokens_of(wanted)], [token.text for token in tokens_of(given)]
     values: dict[str, str] = {}
     at = 0
-    for place, word in enumerate(pattern):
+    for index, word in enumerate(pattern):
         end, depth = at + 1, 0
         if word in names:
-            behind = pattern[place + 1 : place + 2]
+            following = pattern[index + 1 : index + 2]
             end = at
-            while end < len(pieces) and (depth or pieces[end : end + 1] != behind):
+            while end < len(pieces) and (depth or pieces[end : end + 1] != following):
                 depth += (pieces[end] in ("<", "(")) - (pieces[end] in (">", ")"))
                 end += 1
             values[word] = " ".join(pieces[at:end])
@@ -768,9 +783,9 @@ def _pieces(text: str) -> list[str]:
     """Returns the tokens of a text and the text between them, alternately."""
     pieces: list[str] = []
     at = 0
-    for one in tokens_of(text):
-        pieces += [text[at : one.begin], one.text]
-        at = one.end
+    for token in tokens_of(text):
+        pieces += [text[at : token.begin], token.text]
+        at = token.end
     return [*pieces, text[at:]]
 
 

@@ -45,9 +45,9 @@ def makes_kernels(text: str) -> bool:
     >>> makes_kernels("#define K(T) kernel void f_##T() {}"), makes_kernels("#define N 4\nkernel void f() {}")
     (True, False)
     """
-    for one in tokens_of(text):
-        if one.kind is TokenKind.DIRECTIVE:
-            name, rest = _directive(one.text)
+    for token in tokens_of(text):
+        if token.kind is TokenKind.DIRECTIVE:
+            name, rest = _directive(token.text)
             if name == "include" and rest.lstrip().startswith('"'):
                 return True
             if name == "define" and "(" in rest and _KERNEL_WORDS & {part.text for part in tokens_of(rest)}:
@@ -67,7 +67,7 @@ def preprocess(text: str, file: str, folders: Sequence[Path], given: Collection[
     Raises:
         SourceError: a file is missing, a directive or a use of a macro is malformed, or ``#error`` is reached.
     """
-    run = _Run([one.resolve() for one in folders], frozenset(given))
+    run = _Run([folder.resolve() for folder in folders], frozenset(given))
     run.macros.update({name: _Macro((value,)) for name, value in _PREDEFINED.items()})
     run.file(text, file, 0)
     return "".join(run.parts)
@@ -112,12 +112,12 @@ class _Run:
         stack: list[_Condition] = []
         self.put(f'#line 1 "{name}"\n')
         at = 0
-        for one in tokens_of(text):
-            if one.kind is not TokenKind.DIRECTIVE:
+        for token in tokens_of(text):
+            if token.kind is not TokenKind.DIRECTIVE:
                 continue
-            self._text(text[at : one.begin], name, text.count("\n", 0, at) + 1, active=_active(stack))
-            self._do(one, name, depth, stack, path)
-            at = one.end
+            self._text(text[at : token.begin], name, text.count("\n", 0, at) + 1, active=_active(stack))
+            self._do(token, name, depth, stack, path)
+            at = token.end
         self._text(text[at:], name, text.count("\n", 0, at) + 1, active=_active(stack))
         if stack:
             raise SourceError(f"{name}:{stack[-1].line}: this condition has no #endif")
@@ -175,16 +175,16 @@ class _Run:
 
     def _holds(self, word: str, rest: str, name: str, line: int) -> bool:
         if word != "if":
-            found = rest.strip() in self.macros or rest.strip() in self.given
-            return found == (word == "ifdef")
-        words = [one.text for one in tokens_of(rest)]
+            is_defined = rest.strip() in self.macros or rest.strip() in self.given
+            return is_defined == (word == "ifdef")
+        words = [token.text for token in tokens_of(rest)]
         ready: list[str] = []
         at = 0
         while at < len(words):
             if words[at] == "defined":
                 bracket = words[at + 1 : at + 2] == ["("]
-                named = words[at + 1 + bracket] if at + 1 + bracket < len(words) else ""
-                ready.append(str(int(named in self.macros or named in self.given)))
+                macro_name = words[at + 1 + bracket] if at + 1 + bracket < len(words) else ""
+                ready.append(str(int(macro_name in self.macros or macro_name in self.given)))
                 at += 4 if bracket else 2
             elif words[at] in ("__has_include", "__has_builtin", "__has_feature", "__has_extension"):
                 end = words.index(")", at) if ")" in words[at:] else len(words) - 1
@@ -222,7 +222,7 @@ class _Run:
         if listed is None or inner is None:
             self.macros[word] = _Macro(tokens)
             return
-        names = [one.strip() for one in inner.split(",")] if inner.strip() else []
+        names = [parameter.strip() for parameter in inner.split(",")] if inner.strip() else []
         variadic = bool(names) and names[-1].endswith("...")
         if variadic:
             names[-1] = names[-1].removesuffix("...").strip() or "__VA_ARGS__"
@@ -230,18 +230,18 @@ class _Run:
 
     def _include(self, rest: str, name: str, line: int, depth: int) -> bool:
         """Inserts an included file. Returns False for a header of Metal's library, whose directive stays."""
-        found = _INCLUDE.match(rest)
-        if found is None:
+        match = _INCLUDE.match(rest)
+        if match is None:
             raise SourceError(f"{name}:{line}: #include{rest.rstrip()} names no file")
-        quoted, library = found.groups()
-        wanted = quoted or library
+        quoted, library = match.groups()
+        header = quoted or library
         for folder in self.folders:
-            path = (folder / wanted).resolve()
+            path = (folder / header).resolve()
             if not path.is_relative_to(folder) or not path.is_file():
                 continue
             if path not in self.once:
                 try:
-                    self.file(read_plain(path).decode(), wanted, depth + 1, path)
+                    self.file(read_plain(path).decode(), header, depth + 1, path)
                 except (OSError, UnicodeDecodeError) as error:
                     raise SourceError(f"{name}:{line}: {path} cannot be read: {error}") from error
             return True
@@ -249,7 +249,7 @@ class _Run:
             return False
         where = f"in {', '.join(map(str, self.folders))}" if self.folders else "because no folder is named"
         raise SourceError(
-            f'{name}:{line}: #include "{wanted}" is not found {where}: name its folder in include=. Nothing outside of '
+            f'{name}:{line}: #include "{header}" is not found {where}: name its folder in include=. Nothing outside of '
             "these folders is read"
         )
 
@@ -260,30 +260,30 @@ class _Run:
             self.put("\n" * text.count("\n"))
             return
         tokens = tokens_of(text)
-        at = place = 0
-        while place < len(tokens):
-            one = tokens[place]
-            macro = self.macros.get(one.text) if one.is_word else None
+        at = position = 0
+        while position < len(tokens):
+            token = tokens[position]
+            macro = self.macros.get(token.text) if token.is_word else None
             if macro is None:
-                place += 1
+                position += 1
                 continue
-            end = place + 1
+            end = position + 1
             if macro.parameters is not None:
                 if end >= len(tokens) or tokens[end].text != "(":
-                    place += 1
+                    position += 1
                     continue
-                end = _closing([part.text for part in tokens], end, f"{name}:{line + one.line - 1}") + 1
-            self.put(text[at : one.begin])
-            words = _words(tokens[place:end])
+                end = _closing([part.text for part in tokens], end, f"{name}:{line + token.line - 1}") + 1
+            self.put(text[at : token.begin])
+            words = _words(tokens[position:end])
             self.words = 0
-            expanded = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
+            expanded = self._expand(words, frozenset(), 0, f"{name}:{line + token.line - 1}")
             last = self.macros.get(expanded[-1]) if expanded else None
             if last is not None and last.parameters is not None and end < len(tokens) and tokens[end].text == "(":
-                end = _closing([part.text for part in tokens], end, f"{name}:{line + one.line - 1}") + 1
-                words = _words(tokens[place:end])
-                expanded = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
-            self.put(f" {' '.join(expanded)} " + "\n" * text.count("\n", one.begin, tokens[end - 1].end))
-            at, place = tokens[end - 1].end, end
+                end = _closing([part.text for part in tokens], end, f"{name}:{line + token.line - 1}") + 1
+                words = _words(tokens[position:end])
+                expanded = self._expand(words, frozenset(), 0, f"{name}:{line + token.line - 1}")
+            self.put(f" {' '.join(expanded)} " + "\n" * text.count("\n", token.begin, tokens[end - 1].end))
+            at, position = tokens[end - 1].end, end
         self.put(text[at:])
 
     # Macros
@@ -318,8 +318,8 @@ class _Run:
                 at += 1
                 continue
             end = _closing(words, at + 1, place)
-            given = _arguments(words[at + 2 : end], macro, word, place)
-            body = self._substituted(macro, given, hidden, depth, place)
+            arguments = _arguments(words[at + 2 : end], macro, word, place)
+            body = self._substituted(macro, arguments, hidden, depth, place)
             # A function-like macro at the end of an expansion takes its arguments from the text after it.
             rest = list(words[end + 1 :])
             last = self.macros.get(body[-1]) if body else None
@@ -364,16 +364,16 @@ class _Run:
 def _words(tokens: Sequence[Token]) -> list[str]:
     """Returns the texts of tokens. ``>>`` and ``>>=`` become one word, as blanks inside would change their meaning."""
     words: list[str] = []
-    for at, one in enumerate(tokens):
-        if at and one.text in (">", ">=") and words[-1] == ">" and tokens[at - 1].end == one.begin:
-            words[-1] += one.text
+    for at, token in enumerate(tokens):
+        if at and token.text in (">", ">=") and words[-1] == ">" and tokens[at - 1].end == token.begin:
+            words[-1] += token.text
         else:
-            words.append(one.text)
+            words.append(token.text)
     return words
 
 
 def _active(stack: Sequence[_Condition]) -> bool:
-    return all(one.active for one in stack)
+    return all(condition.active for condition in stack)
 
 
 def _pasted(words: Sequence[str]) -> Iterator[str]:
@@ -443,10 +443,10 @@ class _Expression:
         self._at = 0
 
     def value(self) -> int:
-        found = self._choice()
+        result = self._choice()
         if self._at != len(self._words):
             self._fail()
-        return found
+        return result
 
     def _fail(self) -> NoReturn:
         raise ValueError(" ".join(self._words))
@@ -475,10 +475,10 @@ class _Expression:
         signs = (*_LEVELS, _SUMS, _PRODUCTS)
         if level == len(signs):
             return self._unary()
-        found = self._level(level + 1)
+        result = self._level(level + 1)
         while sign := self._take(*signs[level]):
-            found = _applied(sign, found, self._level(level + 1))
-        return found
+            result = _applied(sign, result, self._level(level + 1))
+        return result
 
     def _unary(self) -> int:
         sign = self._take("!", "-", "+", "~")

@@ -32,39 +32,41 @@ def metal_text(
     """
     edits = [*_constants(text, constants), *_questions(text), *_conditional(text)]
     edits += [(*span, "") for name, span in text.instances if name != kernel.name or not instances]
-    group_parameters = [one for one in kernel.parameters if one.attribute == "threadgroup"]
+    group_parameters = [parameter for parameter in kernel.parameters if parameter.attribute == "threadgroup"]
     if group_parameters and kernel.template:
         raise CompileError(
             f"{text.file}:{kernel.line}: {kernel.name} is the instance of a template, whose threadgroup memory cannot "
             "be given by a launch of torch or MLX: declare it in the kernel"
         )
     declared = ""
-    for one in group_parameters:
-        edits.append((*_with_comma(text.text, kernel, one.span), ""))
-        count = f"{group_bytes[one.name]} / sizeof({one.type})"
-        declared += f" threadgroup {one.type} {one.name}_given[{count}];"
-        declared += f" threadgroup {one.type} {one.form}{one.name} = {'*' if one.form == '&' else ''}{one.name}_given;"
+    for group_parameter in group_parameters:
+        edits.append((*_with_comma(text.text, kernel, group_parameter.span), ""))
+        count = f"{group_bytes[group_parameter.name]} / sizeof({group_parameter.type})"
+        declared += f" threadgroup {group_parameter.type} {group_parameter.name}_given[{count}];"
+        dereferenced = "*" if group_parameter.form == "&" else ""
+        declared += f" threadgroup {group_parameter.type} {group_parameter.form}{group_parameter.name} ="
+        declared += f" {dereferenced}{group_parameter.name}_given;"
     if declared:
         edits.append((kernel.body[0], kernel.body[0], declared))
     return _prologue(text, constants) + _edited(text.text, edits)
 
 
 def _constants(text: MslText, constants: Mapping[str, Value]) -> Iterable[_Edit]:
-    for one in text.constants:
-        if one.name not in constants:
+    for constant in text.constants:
+        if constant.name not in constants:
             raise CompileError(
-                f"{text.file}:{one.line}: the function constant {one.name} has no value: put it in constants= or in "
-                "the space"
+                f"{text.file}:{constant.line}: the function constant {constant.name} has no value: put it in "
+                "constants= or in the space"
             )
-        yield (*one.span, f"constant {one.type} {one.name} = {_literal(constants[one.name])};")
+        yield (*constant.span, f"constant {constant.type} {constant.name} = {_literal(constants[constant.name])};")
 
 
 def _questions(text: MslText) -> Iterable[_Edit]:
     """Yields replacements for ``is_function_constant_defined(N)``, as no function constants are left in the text."""
     words = tokens_of(text.text)
-    defined = {one.name for one in text.constants}
+    defined = {constant.name for constant in text.constants}
     for at, word in enumerate(words):
-        if word.text == "is_function_constant_defined" and [one.text for one in words[at + 1 : at + 4 : 2]] == [
+        if word.text == "is_function_constant_defined" and [word.text for word in words[at + 1 : at + 4 : 2]] == [
             "(",
             ")",
         ]:
@@ -74,12 +76,12 @@ def _questions(text: MslText) -> Iterable[_Edit]:
 def _conditional(text: MslText) -> Iterable[_Edit]:
     """Yields removals of ``function_constant(name)`` from parameters, because every launch passes every buffer."""
     words = tokens_of(text.text)
-    declared = [one.span for one in text.constants]
+    declared = [constant.span for constant in text.constants]
     for at, word in enumerate(words):
         if word.text != "function_constant" or any(begin <= word.begin < end for begin, end in declared):
             continue
         first, last = at, at + 3
-        if [one.text for one in words[at + 1 : last + 1 : 2]] != ["(", ")"]:
+        if [word.text for word in words[at + 1 : last + 1 : 2]] != ["(", ")"]:
             continue
         if words[first - 1].text == ",":
             first -= 1
@@ -104,7 +106,7 @@ def _special(value: float) -> str:
 
 def _prologue(text: MslText, constants: Mapping[str, Value]) -> str:
     """Returns macros for the constants that the text does not declare."""
-    declared = {one.name for one in text.constants}
+    declared = {constant.name for constant in text.constants}
     lines = "".join(
         f"#define {name} {value if isinstance(value, str) else f'({_literal(value)})'}\n"
         for name, value in sorted(constants.items())
@@ -124,9 +126,9 @@ def _with_comma(text: str, kernel: MslKernel, span: tuple[int, int]) -> tuple[in
 
 
 def _edited(text: str, edits: Iterable[_Edit]) -> str:
-    for begin, end, made in sorted(edits, reverse=True):
-        lost = text.count("\n", begin, end) - made.count("\n")
-        text = text[:begin] + made + "\n" * lost + text[end:]
+    for begin, end, replacement in sorted(edits, reverse=True):
+        lost = text.count("\n", begin, end) - replacement.count("\n")
+        text = text[:begin] + replacement + "\n" * lost + text[end:]
     return text
 
 

@@ -76,34 +76,34 @@ class EmulatedMlxKernel:
         """
         del verbose, stream
         mx, texts = self._mx, self._given
-        for what, values, names in (
+        for label, values, names in (
             ("inputs", inputs, texts.input_names),
             ("output_shapes", output_shapes, texts.output_names),
             ("output_dtypes", output_dtypes, texts.output_names),
         ):
             if len(values) != len(names):
                 raise ValueError(
-                    f"[metal_kernel] Expected `{what}` to have size {len(names)} but got size {len(values)}."
+                    f"[metal_kernel] Expected `{label}` to have size {len(names)} but got size {len(values)}."
                 )
         if len(grid) != _AXES or len(threadgroup) != _AXES or min(*grid, *threadgroup) < 1:
             raise ValueError(f"[metal_kernel] a grid {grid} of threads in groups of {threadgroup} has no threads")
         if template:
             raise ValueError("[metal_kernel] the emulator takes no template=: write the types out")
-        arrays = [one if isinstance(one, mx.array) else mx.array(one) for one in inputs]
+        arrays = [input_ if isinstance(input_, mx.array) else mx.array(input_) for input_ in inputs]
         if self._contiguous:
-            arrays = [mx.contiguous(one) for one in arrays]
+            arrays = [mx.contiguous(array) for array in arrays]
         results = [
             self._fresh(shape, kind, init_value) for shape, kind in zip(output_shapes, output_dtypes, strict=True)
         ]
         mx.async_eval(arrays, results)
         mx.synchronize()
         passed: list[Any] = []
-        text = self._text(arrays, [_type(one) for one in output_dtypes], passed)
+        text = self._text(arrays, [_type(output_dtype) for output_dtype in output_dtypes], passed)
         self.texts.append(text)
         library = self._libraries.get(text)
         if library is None:
             library = self._libraries[text] = EmulatedLibrary(text)
-        group = tuple(min(most, count) for most, count in zip(threadgroup, grid, strict=True))
+        group = tuple(min(limit, count) for limit, count in zip(threadgroup, grid, strict=True))
         getattr(library, self._name)(*passed, *results, threads=grid, group_size=group)
         return results
 
@@ -184,9 +184,9 @@ class EmulatedMetal:
 
     def compile_shader(self, source: str) -> EmulatedLibrary:
         """Replaces ``torch.mps.compile_shader``. Raises SourceError."""
-        made = EmulatedLibrary(source)
-        self.libraries.append(made)
-        return made
+        library = EmulatedLibrary(source)
+        self.libraries.append(library)
+        return library
 
     def metal_kernel(
         self,
@@ -203,9 +203,9 @@ class EmulatedMetal:
         if unknown := sorted({*(compile_options or {})} - {"math_mode"}):
             raise ValueError(f"[metal_kernel] Unknown compile option `{unknown[0]}`.")
         texts = MlxTexts(name, tuple(input_names), tuple(output_names), source, header, atomic_outputs)
-        made = EmulatedMlxKernel(sys.modules["mlx.core"], texts, ensure_row_contiguous=ensure_row_contiguous)
-        self.kernels.append(made)
-        return made
+        kernel = EmulatedMlxKernel(sys.modules["mlx.core"], texts, ensure_row_contiguous=ensure_row_contiguous)
+        self.kernels.append(kernel)
+        return kernel
 
 
 @contextmanager

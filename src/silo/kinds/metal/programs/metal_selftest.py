@@ -212,7 +212,7 @@ def selftest(probes: Sequence[Probe] = PROBES) -> SelfTestReport:
 
 def _run(probe: Probe, runner: Runner, np: Any) -> SelfTestResult:  # noqa: ANN401
     arguments = probe.arguments(np)
-    passed = [runner.make(one) if isinstance(one, np.ndarray) else one for one in arguments]
+    passed = [runner.make(argument) if isinstance(argument, np.ndarray) else argument for argument in arguments]
     try:
         declared = metal(
             TEXT,
@@ -235,9 +235,9 @@ def _run(probe: Probe, runner: Runner, np: Any) -> SelfTestResult:  # noqa: ANN4
 
 
 def _first(found: NDArray[Any], expected: NDArray[Any], off: NDArray[Any]) -> str:
-    place = int(off.argmax())
+    offset = int(off.argmax())
     count = int((off != 0).sum())
-    return f"{count} of {off.size} differ; out[{place}] is {found.reshape(-1)[place]}, not {expected[place]}"
+    return f"{count} of {off.size} differ; out[{offset}] is {found.reshape(-1)[offset]}, not {expected[offset]}"
 
 
 def _runners_of_mac(np: Any) -> list[Runner]:  # noqa: ANN401

@@ -44,10 +44,10 @@ _FORMS = {
 
 def cast_of(casts: str | Mapping[int, str] | None, index: int) -> str | None:
     """Returns the cast for one argument. Raises ValueError if the cast is unknown, as torch does."""
-    found = casts if isinstance(casts, str) or casts is None else casts.get(index)
-    if found is not None and found not in CASTS:
-        raise ValueError(f"argument {index} is cast to {found!r}; torch casts to {', '.join(CASTS)}")
-    return found
+    found_cast = casts if isinstance(casts, str) or casts is None else casts.get(index)
+    if found_cast is not None and found_cast not in CASTS:
+        raise ValueError(f"argument {index} is cast to {found_cast!r}; torch casts to {', '.join(CASTS)}")
+    return found_cast
 
 
 def packed(value: bool | float, cast: str | None) -> bytes:  # noqa: FBT001  # a number of any kind
@@ -77,18 +77,18 @@ def number_read(kernel: str, parameter: MslParameter, value: Any, cast: str | No
     """
     if hasattr(value, "item"):
         return value.item()
-    wanted = scalar_of(parameter.type)
-    assert wanted is not None  # only parameters with a scalar type are numbers
+    expected = scalar_of(parameter.type)
+    assert expected is not None  # only parameters with a scalar type are numbers
     data = packed(value, cast)
-    what = f"{kernel}: {parameter.name} is a {parameter.type}, and the call passes {describe(value)}"
+    description = f"{kernel}: {parameter.name} is a {parameter.type}, and the call passes {describe(value)}"
     passed = cast or ("fp32" if isinstance(value, float) else "int64")
-    if len(data) < wanted.itemsize:
-        raise ArgumentError(f"{what} as {passed}, of {len(data)} bytes: the kernel reads {wanted.itemsize}")
-    read = _read(data, wanted)
-    if read != value and not _rounded(read, value, wanted):
-        hint = _cast_for(wanted)
+    if len(data) < expected.itemsize:
+        raise ArgumentError(f"{description} as {passed}, of {len(data)} bytes: the kernel reads {expected.itemsize}")
+    read = _read(data, expected)
+    if read != value and not _rounded(read, value, expected):
+        hint = _cast_for(expected)
         raise ArgumentError(
-            f"{what} as {passed}, of which the kernel reads {read!r}" + (f": cast it to {hint}" if hint else "")
+            f"{description} as {passed}, of which the kernel reads {read!r}" + (f": cast it to {hint}" if hint else "")
         )
     return read
 
@@ -176,42 +176,42 @@ class EmulatedFunction:
         self._calls.append(RecordedCall(self._kernel.name, args, total, group))
         if 0 in total:
             return
-        whole = (*total, 1, 1)[:_AXES]
+        counts = (*total, 1, 1)[:_AXES]
         size = (*group, 1, 1)[:_AXES]
-        cut = any(count % one for count, one in zip(whole, size, strict=True))
-        groups = tuple(-(-count // one) for count, one in zip(whole, size, strict=True))
-        self._serving(size, cut=cut)[groups](*arguments, *(whole if cut else ()))
+        cut = any(count % extent for count, extent in zip(counts, size, strict=True))
+        groups = tuple(-(-count // extent) for count, extent in zip(counts, size, strict=True))
+        self._serving(size, cut=cut)[groups](*arguments, *(counts if cut else ()))
 
     def _threads(self, args: tuple[object, ...], threads: int | Sequence[int] | None) -> Counts:
         name = self._kernel.name
         if threads is None:
-            first = next((one for one in args if hasattr(one, "shape")), None)
+            first = next((argument for argument in args if hasattr(argument, "shape")), None)
             if first is None:
                 raise ValueError(f"{name}: how many threads? Pass threads=, or a tensor first")
             return (math.prod(cast("Any", first).shape),)
-        found = (threads,) if isinstance(threads, int) else tuple(threads)
-        if not 1 <= len(found) <= _AXES or min(found) < 0:
+        counts = (threads,) if isinstance(threads, int) else tuple(threads)
+        if not 1 <= len(counts) <= _AXES or min(counts) < 0:
             raise ValueError(f"{name}: threads={threads!r}; it is one to three numbers of threads")
-        return found
+        return counts
 
     def _group(self, total: Counts, group_size: int | Sequence[int] | None) -> Counts:
-        most = self.max_threads_per_threadgroup
+        most_threads = self.max_threads_per_threadgroup
         name = self._kernel.name
         if group_size is None:
             if self._kernel.group:
                 return self._kernel.group
-            return (max(min(most, total[0]), 1), *[1] * (len(total) - 1))
+            return (max(min(most_threads, total[0]), 1), *[1] * (len(total) - 1))
         sizes = (group_size,) if isinstance(group_size, int) else tuple(group_size)
         if len(sizes) != len(total):
             raise ValueError(f"{name}: threads has {len(total)} axes and group_size {len(sizes)}")
-        if min(sizes) < 1 or math.prod(sizes) > most:
-            raise ValueError(f"{name}: group_size={group_size!r}; a threadgroup has 1 to {most} threads")
+        if min(sizes) < 1 or math.prod(sizes) > most_threads:
+            raise ValueError(f"{name}: group_size={group_size!r}; a threadgroup has 1 to {most_threads} threads")
         return sizes
 
     def _arguments(self, args: tuple[object, ...], casts: str | Mapping[int, str] | None) -> list[object]:
         name = self._kernel.name
-        parameters = {one.index: one for one in self._kernel.buffers}
-        if missing := [one.name for index, one in parameters.items() if index >= len(args)]:
+        parameters = {buffer.index: buffer for buffer in self._kernel.buffers}
+        if missing := [parameter.name for index, parameter in parameters.items() if index >= len(args)]:
             raise ArgumentError(f"{name}: {', '.join(missing)} is missing: {len(args)} arguments were passed")
         values: list[object] = []
         for index, parameter in sorted(parameters.items()):
@@ -251,7 +251,7 @@ def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401
         import numpy as np  # noqa: PLC0415  # few calls pass sequences
 
         items = cast("Sequence[float]", value)
-        return np.array(items, np.float32 if any(isinstance(one, float) for one in items) else np.int64)
+        return np.array(items, np.float32 if any(isinstance(item, float) for item in items) else np.int64)
     if not hasattr(value, "shape"):
         raise ArgumentError(f"{kernel}: {name} takes a tensor, not {describe(value)}")
     return value if len(value.shape) else value.reshape(1)
@@ -275,7 +275,7 @@ class EmulatedLibrary:
             raise SourceError(reasons or "program_source: no kernel is defined here")
         self._refused = dict(text.refused)
         self.calls: list[RecordedCall] = []
-        self._functions = {one.name: EmulatedFunction(source, one, self.calls) for one in text.kernels}
+        self._functions = {kernel.name: EmulatedFunction(source, kernel, self.calls) for kernel in text.kernels}
 
     def __getattr__(self, name: str) -> EmulatedFunction:
         functions = self.__dict__.get("_functions", {})

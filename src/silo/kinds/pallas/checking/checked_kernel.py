@@ -81,9 +81,9 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         """Raises ArgumentError for an array of another shape or dtype than the program's."""
         self._program, self._arguments, self._limits, self._notes = program, arguments, limits, notes
         self._source, self._plan, self._arrays = program.source, program.plan, program.arrays
-        for one in (*self._plan.operands, *self._plan.results):
-            if isinstance(one, ArrayPlace):
-                self._arrays.check(one, arguments[one.parameter])
+        for operand in (*self._plan.operands, *self._plan.results):
+            if isinstance(operand, ArrayPlace):
+                self._arrays.check(operand, arguments[operand.parameter])
         self._results: tuple[Any, ...] = ()
 
     @property
@@ -104,10 +104,10 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         """Interprets the program once."""
         mode = schedule if exchange is None else CheckMode.ZERO
         function = self._program.program(mode).function
-        given = [self._operand(one, self._arguments[one.parameter], mode) for one in self._plan.operands]
+        values = [self._operand(operand, self._arguments[operand.parameter], mode) for operand in self._plan.operands]
         with listening() as captured, endless_waits_raise(self._notes):
             try:
-                self._results = tuple(jax_module().block_until_ready(one) for one in function(*given))
+                self._results = tuple(jax_module().block_until_ready(output) for output in function(*values))
             except Exception as error:
                 forget()
                 fault = self._fault_of(error, captured)
@@ -124,8 +124,8 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         """Returns the first byte of a result that differs from the last run's."""
         import numpy as np  # noqa: PLC0415  # jax needs it
 
-        for number, (one, other) in enumerate(zip(results, self._results, strict=True)):
-            before, now = (np.frombuffer(np.asarray(array).tobytes(), np.uint8) for array in (one, other))
+        for number, (result, other) in enumerate(zip(results, self._results, strict=True)):
+            before, now = (np.frombuffer(np.asarray(array).tobytes(), np.uint8) for array in (result, other))
             if (unequal := before != now).any():
                 return Difference(number, int(unequal.argmax()))
         return None
@@ -158,9 +158,10 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
 
         if not self._limits.nan:
             return None
-        given = [one for one in self._plan.operands if isinstance(one, ArrayPlace)]
+        array_operands = [operand for operand in self._plan.operands if isinstance(operand, ArrayPlace)]
         if any(
-            _nans(library_of(array).read(array)).any() for array in (self._arguments[one.parameter] for one in given)
+            _nans(library_of(array).read(array)).any()
+            for array in (self._arguments[array_place.parameter] for array_place in array_operands)
         ):
             return None
         for number, result in enumerate(results):
@@ -172,8 +173,8 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
 
     def publish(self, results: tuple[Any, ...]) -> None:
         """Writes the results to the caller's arrays."""
-        for one, result in zip(self._plan.results, results, strict=True):
-            self._arrays.put(self._arguments[one.parameter], result)
+        for output, result in zip(self._plan.results, results, strict=True):
+            self._arrays.put(self._arguments[output.parameter], result)
 
     def put_back(self) -> None:
         """Does nothing, because the program has copies of the arguments."""
@@ -194,11 +195,11 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
     def _fault_of(self, error: Exception, captured: CapturedReports) -> CheckFinding | None:
         """Returns the finding for an error of jax; None if it is not an error of the kernel."""
         text = str(error)
-        place = captured.places[-1] if captured.places else ""
+        location = captured.places[-1] if captured.places else ""
         if (stuck := stuck_in(text)) is not None:
             at, reason = stuck
-            what = "a wait for a semaphore that does not end"
-            return CheckFinding("endless", what, (reason,), place=at, at=f" at {at or _NOWHERE}")
+            problem = "a wait for a semaphore that does not end"
+            return CheckFinding("endless", problem, (reason,), place=at, at=f" at {at or _NOWHERE}")
         if (revisited := re.search(r"Revisited block .* of output (\d+) .*", text)) is not None:
             argument = self._arrays.name(self._plan.results[int(revisited[1])])
             why = (
@@ -221,7 +222,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
             return None
         reason = text[at:].splitlines()[0]
         return CheckFinding(
-            "out of bounds", "an access out of bounds", (reason,), place=place, at=f" at {place or _NOWHERE}"
+            "out of bounds", "an access out of bounds", (reason,), place=location, at=f" at {location or _NOWHERE}"
         )
 
     @staticmethod
@@ -230,15 +231,17 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         details = [f"{first}, and {second}: nothing says which is first"]
         if len(captured.races) > 1:
             details.append(f"{len(captured.races) - 1} more such pairs")
-        what, at = f"a race in {first.memory}", f" at {first.place} and {second.place}"
-        return CheckFinding("race", what, tuple(details), place=first.place, at=at)
+        problem, at = f"a race in {first.memory}", f" at {first.place} and {second.place}"
+        return CheckFinding("race", problem, tuple(details), place=first.place, at=at)
 
     def _element(self, kind: str, what: str, difference: Difference, why: str) -> CheckFinding:
         """Returns a finding for the element of a result that contains a byte."""
         import numpy as np  # noqa: PLC0415
 
         array = np.asarray(self._results[difference.region])
-        index = tuple(int(one) for one in np.unravel_index(difference.byte // array.itemsize, array.shape))
+        index = tuple(
+            int(coordinate) for coordinate in np.unravel_index(difference.byte // array.itemsize, array.shape)
+        )
         name = self._arrays.name(self._plan.results[difference.region])
         at = f" reaches {name}[{', '.join(map(str, index))}] ({self._source.location})"
         return CheckFinding(kind, what, (why,), name, self._source.location, at, index=index)
@@ -247,7 +250,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
 def _nans(array: Any) -> NDArray[np.bool_]:  # noqa: ANN401  # any array
     import numpy as np  # noqa: PLC0415
 
-    jnp, held = jax_module("jax.numpy"), np.asarray(array)
-    if not jnp.issubdtype(held.dtype, jnp.floating):
+    jnp, values = jax_module("jax.numpy"), np.asarray(array)
+    if not jnp.issubdtype(values.dtype, jnp.floating):
         return np.zeros(1, bool)
-    return np.isnan(held.astype(np.float32))
+    return np.isnan(values.astype(np.float32))

@@ -107,8 +107,8 @@ def _primitives(jaxpr: Any) -> Generator[str]:  # noqa: ANN401
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         yield str(equation.primitive.name)
         for value in equation.params.values():
-            held = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
-            for inner in held:
+            items = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+            for inner in items:
                 if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
                     yield from _primitives(inner)
 
@@ -183,7 +183,7 @@ def races_in(text: str) -> list[Race]:
     """
     races: list[Race] = []
     for part in text.split(_MARK)[1:]:
-        accesses = [one for line in part.splitlines() if (one := _access(line.strip())) is not None]
+        accesses = [access for line in part.splitlines() if (access := _access(line.strip())) is not None]
         if len(accesses) >= 2:  # a race needs two accesses
             races.append(Race(accesses[0], accesses[1]))
     return races
@@ -196,13 +196,13 @@ def _access(line: str) -> Access | None:
     key, _, rest = rest.partition(")[")
     part, _, rest = rest.partition("] from ")
     device, _, rest = rest.partition(", ")
-    place = rest.partition(" (")[0].rpartition(" ")[2]
-    file, _, numbers = place.partition(":")
-    if "/" in place or ":" in place:
-        file, _, numbers = Path(place).name.partition(":")
+    source = rest.partition(" (")[0].rpartition(" ")[2]
+    file, _, numbers = source.partition(":")
+    if "/" in source or ":" in source:
+        file, _, numbers = Path(source).name.partition(":")
     memory = key.partition(",")[0].strip("'\" ")
-    named = f"{file}:{numbers.partition(':')[0]}" if numbers else place
-    return Access(kind, memory, part, device.isdigit() and int(device) >= _FIRST_DMA, named)
+    location = f"{file}:{numbers.partition(':')[0]}" if numbers else source
+    return Access(kind, memory, part, device.isdigit() and int(device) >= _FIRST_DMA, location)
 
 
 class _Tee(io.TextIOBase):
@@ -232,16 +232,16 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and (place := _failed_place(error)):
-            self._captured.places.append(place)
+        if error is not None and (location := _failed_place(error)):
+            self._captured.places.append(location)
 
 
 def _failed_place(error: BaseException) -> str:
     """Returns the innermost line of the author's own code in the traceback of an error, or of its causes."""
     folder = str(Path(str(jax_module().__file__)).parent)
     while True:
-        frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
-        own = [one for one in frames if not one[0].startswith((folder, "<")) and "/silo/kinds/" not in one[0]]
+        frames = [(traced_frame.f_code.co_filename, line) for traced_frame, line in walk_tb(error.__traceback__)]
+        own = [frame for frame in frames if not frame[0].startswith((folder, "<")) and "/silo/kinds/" not in frame[0]]
         if own:
             return f"{Path(own[-1][0]).name}:{own[-1][1]}"
         if error.__cause__ is None:
@@ -271,12 +271,12 @@ def endless_waits_raise(notes: list[str]) -> Generator[None]:
     def wait(self: Any, value: Any, global_core_id: Any, **options: Any) -> Any:  # noqa: ANN401
         condition: Any = self.cv
         if self.num_cores == 1:
-            place = _place(options.get("logging_info"))
+            location = _place(options.get("logging_info"))
             # jax calls condition.wait only if the count is too low and no task is left.
 
             def stuck(timeout: float) -> None:
                 del timeout
-                count, mark = int(self.count_by_core[int(global_core_id)]), f"{_WAIT}{place}"
+                count, mark = int(self.count_by_core[int(global_core_id)]), f"{_WAIT}{location}"
                 raise RuntimeError(f"{mark}: It needs {int(value)}, the semaphore has {count}, and {_NONE_LEFT}")
 
             condition.wait = stuck
@@ -311,5 +311,5 @@ def stuck_in(text: str) -> tuple[str, str] | None:
     _, mark, rest = text.partition(_WAIT)
     if not mark:
         return None
-    place, _, reason = rest.splitlines()[0].partition(": ")
-    return place, reason
+    location, _, reason = rest.splitlines()[0].partition(": ")
+    return location, reason

@@ -166,22 +166,22 @@ class ArraySpec:
     @property
     def sizes(self) -> tuple[Node, ...]:
         """The expressions of all its sizes."""
-        return (*(one for one in self.block or () if one is not None), *(self.made or ()))
+        return (*(size for size in self.block or () if size is not None), *(self.made or ()))
 
     def to_json(self) -> JSON:
         """Returns the canonical form, without the index map."""
         block = (
-            None if self.block is None else [None if one is None else expressions.to_json(one) for one in self.block]
+            None if self.block is None else [None if item is None else expressions.to_json(item) for item in self.block]
         )
-        sizes = None if self.made is None else [expressions.to_json(one) for one in self.made]
-        dims: list[JSON] = [list(one) if isinstance(one, tuple) else one for one in self.dims]
+        sizes = None if self.made is None else [expressions.to_json(item) for item in self.made]
+        dims: list[JSON] = [list(dim) if isinstance(dim, tuple) else dim for dim in self.dims]
         return {
             "name": self.name,
             "role": self.role.value,
             "space": self.space.value,
             "block": block,
             "dims": dims,
-            "pad": [list(one) for one in self.pad],
+            "pad": [list(item) for item in self.pad],
             "prefetch": self.prefetch,
             "buffers": self.buffers,
             "like": self.like,
@@ -204,14 +204,16 @@ class ScratchSpec:
     def to_json(self) -> JSON:
         """Returns the canonical form."""
         element = None if self.dtype is None else self.dtype.name
-        return [self.kind.value, [expressions.to_json(one) for one in self.shape], element, self.like]
+        return [self.kind.value, [expressions.to_json(size) for size in self.shape], element, self.like]
 
 
 def constants_read(arrays: Sequence[ArraySpec], scratch: Sequence[ScratchSpec]) -> tuple[str, ...]:
     """Returns the constants that the expressions read, each once, in order."""
-    sizes = [size for one in arrays for size in one.sizes] + [size for one in scratch for size in one.shape]
-    found = [leaf.name for size in sizes for leaf in leaves(size) if isinstance(leaf, ConfigValue)]
-    return tuple(dict.fromkeys(name for name in found if not is_option(name)))
+    sizes = [size for array in arrays for size in array.sizes] + [
+        size for scratch_spec in scratch for size in scratch_spec.shape
+    ]
+    names = [leaf.name for size in sizes for leaf in leaves(size) if isinstance(leaf, ConfigValue)]
+    return tuple(dict.fromkeys(name for name in names if not is_option(name)))
 
 
 def size_value(where: str, what: str, size: Node, bindings: Bindings, least: int = 1) -> int:
@@ -243,42 +245,44 @@ class SpecReader:
 
     def array(self, name: str, given: ArgSpec) -> ArraySpec:
         """Returns the spec of one array."""
-        what = f"{self._where}: {name}"
-        role = choice(what, "role", ArgumentRole, given.role)
+        label = f"{self._where}: {name}"
+        role = choice(label, "role", ArgumentRole, given.role)
         blocked = given.block is not None
         own = MemorySpace.VMEM if self._scheme is Scheme.DEFAULT or blocked else MemorySpace.HBM
-        space = own if given.space is None else choice(what, "space", MemorySpace, given.space)
+        space = own if given.space is None else choice(label, "space", MemorySpace, given.space)
         if given.prefetch:
             if role is not ArgumentRole.IN or blocked or given.dims or given.index is not None or given.space == "hbm":
-                raise SourceError(f'{what} is prefetched: the whole array is in SMEM, and role="in" is all it can have')
+                raise SourceError(
+                    f'{label} is prefetched: the whole array is in SMEM, and role="in" is all it can have'
+                )
             space = MemorySpace.SMEM
         if space is MemorySpace.HBM and (blocked or given.dims or given.index is not None):
-            raise SourceError(f'{what} has space="hbm", where a body sees all of an array: leave out block and dims')
+            raise SourceError(f'{label} has space="hbm", where a body sees all of an array: leave out block and dims')
         if given.dims and given.index is not None:
-            raise SourceError(f"{what} has dims and index: they say the same; give one of them")
+            raise SourceError(f"{label} has dims and index: they say the same; give one of them")
         block = None
         if given.block is not None:
-            block = tuple(None if one is None else self._size(name, "block", one) for one in given.block)
-        dims = tuple(self._dim(what, one) for one in given.dims)
+            block = tuple(None if item is None else self._size(name, "block", item) for item in given.block)
+        dims = tuple(self._dim(label, dim) for dim in given.dims)
         if block is not None and len(dims) > len(block):
-            raise SourceError(f"{what} has {len(dims)} dims for a block of {len(block)} axes")
+            raise SourceError(f"{label} has {len(dims)} dims for a block of {len(block)} axes")
         if not 1 <= given.buffers <= _MOST_BUFFERS:
-            raise SourceError(f"{what} has buffers={given.buffers}; 2 is usual, 1 halves what the array takes of VMEM")
+            raise SourceError(f"{label} has buffers={given.buffers}; 2 is usual, 1 halves what the array takes of VMEM")
         like = given.shape if isinstance(given.shape, str) else ""
         if given.shape is not None and role is not ArgumentRole.OUT:
-            raise SourceError(f'{what} has a shape=, which is for arrays with role="out" that calls leave out')
+            raise SourceError(f'{label} has a shape=, which is for arrays with role="out" that calls leave out')
         if like and like not in self._arrays:
-            raise SourceError(f"{what} is to have the shape of {like}, which is none of {', '.join(self._arrays)}")
+            raise SourceError(f"{label} is to have the shape of {like}, which is none of {', '.join(self._arrays)}")
         sizes = None
         if given.shape is not None and not isinstance(given.shape, str):
-            sizes = tuple(self._size(name, "shape", one) for one in given.shape)
+            sizes = tuple(self._size(name, "shape", item) for item in given.shape)
         return ArraySpec(
             name=name,
             role=role,
             space=space,
             block=block,
             dims=dims,
-            pad=tuple(self._pad(what, one) for one in given.pad),
+            pad=tuple(self._pad(label, item) for item in given.pad),
             prefetch=given.prefetch,
             index=given.index,
             buffers=given.buffers,
@@ -288,14 +292,14 @@ class SpecReader:
 
     def scratch(self, name: str, given: Scratch) -> ScratchSpec:
         """Returns the spec of one scratch buffer."""
-        what = f"{self._where}: the scratch {name}"
-        kind = choice(what, "kind", ScratchKind, given.kind)
-        shape = tuple(self._size(name, "shape", one) for one in given.shape)
+        label = f"{self._where}: the scratch {name}"
+        kind = choice(label, "kind", ScratchKind, given.kind)
+        shape = tuple(self._size(name, "shape", size) for size in given.shape)
         if kind not in (ScratchKind.VMEM, ScratchKind.SMEM):
             return ScratchSpec(kind, shape)
         if given.dtype in self._arrays:
             return ScratchSpec(kind, shape, like=given.dtype)
-        return ScratchSpec(kind, shape, self.dtype(what, given.dtype))
+        return ScratchSpec(kind, shape, self.dtype(label, given.dtype))
 
     @staticmethod
     def dtype(what: str, word: str) -> DType:
@@ -306,14 +310,14 @@ class SpecReader:
             raise SourceError(f"{what}: its dtype is {word!r}: {error.args[0]}") from None
 
     def _size(self, name: str, what: str, given: Size) -> Node:
-        place = f"{self._where}: a size in {what} of {name}"
+        label = f"{self._where}: a size in {what} of {name}"
         if isinstance(given, str):
             if given in self._taken or given in self._arrays or not given.isidentifier():
-                raise SourceError(f"{place} is {given!r}, which is no constant: make it a constexpr, or write a number")
+                raise SourceError(f"{label} is {given!r}, which is no constant: make it a constexpr, or write a number")
             return ConfigValue(given)
         if isinstance(given, int) and not isinstance(given, bool):
             if given < 1:
-                raise SourceError(f"{place} is {given}; it is 1 or more, or None for all of the axis")
+                raise SourceError(f"{label} is {given}; it is 1 or more, or None for all of the axis")
             return Const(given)
         if callable(given):
             node = trace_value(given, (*self._arrays, *self._taken), self._constants)
@@ -321,13 +325,13 @@ class SpecReader:
             node = given
         else:
             raise SourceError(
-                f"{place} is {given!r}; it is a number, the name of a constant, None, or a function such as "
+                f"{label} is {given!r}; it is a number, the name of a constant, None, or a function such as "
                 "lambda a: a.x.shape[1] // 2"
             )
         for leaf in leaves(node):
             if not isinstance(leaf, Const | ConfigValue | Extent | ItemSize):
                 raise SourceError(
-                    f"{place} is {node}, which reads {leaf}, a value of each call, and it is part of the code: make "
+                    f"{label} is {node}, which reads {leaf}, a value of each call, and it is part of the code: make "
                     "it a constexpr"
                 )
         return node
@@ -338,7 +342,7 @@ class SpecReader:
         if given is not None and (
             len(numbers) not in (1, 3)
             or (isinstance(given, tuple) and len(numbers) == 1)
-            or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in numbers)
+            or not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers)
         ):
             raise SourceError(
                 f"{what} has {given!r} in dims; it is an axis of the grid, (axis, stride, blocks) or None"
@@ -361,7 +365,7 @@ def choice(where: str, what: str, kind: type[_Choice], given: object) -> _Choice
     try:
         return kind(given)
     except ValueError:
-        allowed = " or ".join(repr(one.value) for one in kind)
+        allowed = " or ".join(repr(member.value) for member in kind)
         raise SourceError(f"{where}: {what}={given!r}; it is {allowed}") from None
 
 
@@ -371,9 +375,9 @@ def read_named(given: Sequence[Any] | Mapping[str, Any], names: Sequence[str], w
     None for no entry.
     """
     if isinstance(given, Mapping):
-        if unknown := [one for one in given if one not in names]:
+        if unknown := [given_name for given_name in given if given_name not in names]:
             raise SourceError(f"{where}: {what} names {', '.join(unknown)}; there are {', '.join(names) or 'none'}")
         return {name: given.get(name) for name in names}
     if len(given) > len(names):
         raise SourceError(f"{where}: {what} has {len(given)} entries for {', '.join(names) or 'no parameters'}")
-    return {name: given[place] if place < len(given) else None for place, name in enumerate(names)}
+    return {name: given[index] if index < len(given) else None for index, name in enumerate(names)}

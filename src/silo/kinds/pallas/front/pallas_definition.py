@@ -99,39 +99,51 @@ def pallas(
         positional[: len(positional) - len(scratch)],
         positional[len(positional) - len(scratch) :],
     )
-    descriptions = read_named(args, [one.name for one in passed], where, "args")
-    arrays = [one for one, given in descriptions.items() if isinstance(given, ArgSpec)]
-    folded = [*(one.name for one in constants), *(one for one, given in descriptions.items() if given == "constexpr")]
-    others = [one for one in descriptions if one not in arrays and one not in folded]
+    descriptions = read_named(args, [item.name for item in passed], where, "args")
+    arrays = [item for item, description in descriptions.items() if isinstance(description, ArgSpec)]
+    folded = [
+        *(constant.name for constant in constants),
+        *(item for item, description in descriptions.items() if description == "constexpr"),
+    ]
+    others = [description for description in descriptions if description not in arrays and description not in folded]
     try:
         made_space = space if space is None or isinstance(space, DeclaredSpace) else Space.of(space)
         configs = () if made_space is None else space_of(made_space).configs()
     except SpaceError as error:
         raise SpaceError(f"{where}: {error}") from error
     chosen = tuple(dict.fromkeys(name for config in configs for name, _ in config.values))
-    taken = (*others, *(one.name for one in scratch_parameters))
-    named = [one for one in _named_sizes(descriptions.values(), scratch) if one not in (*arrays, *taken)]
-    reader = SpecReader(where, made_scheme, arrays, tuple(dict.fromkeys((*folded, *chosen, *named))), taken)
-    specs = tuple(reader.array(one, descriptions[one]) for one in arrays)
-    pieces = tuple(reader.scratch(one.name, given) for one, given in zip(scratch_parameters, scratch, strict=True))
+    used_names = (*others, *(scratch_parameter.name for scratch_parameter in scratch_parameters))
+    unknown_sizes = [
+        named_size
+        for named_size in _named_sizes(descriptions.values(), scratch)
+        if named_size not in (*arrays, *used_names)
+    ]
+    reader = SpecReader(
+        where, made_scheme, arrays, tuple(dict.fromkeys((*folded, *chosen, *unknown_sizes))), used_names
+    )
+    specs = tuple(reader.array(array, descriptions[array]) for array in arrays)
+    pieces = tuple(
+        reader.scratch(scratch_parameter.name, scratch_spec)
+        for scratch_parameter, scratch_spec in zip(scratch_parameters, scratch, strict=True)
+    )
     axes = _axes(grid)
     _check_axes(where, specs, axes, dimension_semantics)
     outer = _outer(where, grid, made_scheme)
-    by_name = {one.name: one for one in specs}
-    parameters = [_parameter(where, one, descriptions[one.name], by_name.get(one.name), reader) for one in passed]
-    parameters += [_constant(where, one) for one in constants]
-    names = {one.name for one in parameters}
-    own = [one for one in constants_read(specs, pieces) if one not in names]
+    by_name = {spec.name: spec for spec in specs}
+    parameters = [_parameter(where, item, descriptions[item.name], by_name.get(item.name), reader) for item in passed]
+    parameters += [_constant(where, constant) for constant in constants]
+    names = {parameter.name for parameter in parameters}
+    own = [item for item in constants_read(specs, pieces) if item not in names]
     source = PallasSource(
         name=made_name,
-        signature=Signature((*parameters, *(Parameter(one, ParameterKind.CONSTEXPR) for one in own))),
+        signature=Signature((*parameters, *(Parameter(item, ParameterKind.CONSTEXPR) for item in own))),
         body=body,
         location=location,
         scheme=made_scheme,
         arrays=specs,
         scratch=pieces,
-        passed=tuple(one.name for one in passed),
-        keywords=tuple(one.name for one in constants),
+        passed=tuple(item.name for item in passed),
+        keywords=tuple(constant.name for constant in constants),
         axes=axes,
         outer=outer,
         dimension_semantics=tuple(dimension_semantics or ()),
@@ -144,11 +156,11 @@ def pallas(
 def _parameters(where: str, body: Callable[..., object]) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
     """Returns the positional and the keyword-only parameters."""
     parameters = list(inspect.signature(body).parameters.values())
-    for one in parameters:
-        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            raise SourceError(f"{where}: its parameter *{one.name} stands for any number of them; name each")
-    by_keyword = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
-    return [one for one in parameters if one.kind is not one.KEYWORD_ONLY], by_keyword
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise SourceError(f"{where}: its parameter *{parameter.name} stands for any number of them; name each")
+    by_keyword = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    return [parameter for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY], by_keyword
 
 
 def _parameter(
@@ -189,10 +201,10 @@ def _parameter(
 
 def _named_sizes(specs: Iterable[object], scratch: Sequence[Scratch]) -> list[str]:
     """Returns the names that are used as sizes; size functions may read them too."""
-    sizes: list[object] = [size for one in scratch for size in one.shape]
-    for one in specs:
-        if isinstance(one, ArgSpec):
-            sizes += [*(one.block or ()), *(() if one.shape is None or isinstance(one.shape, str) else one.shape)]
+    sizes: list[object] = [size for scratch_spec in scratch for size in scratch_spec.shape]
+    for spec in specs:
+        if isinstance(spec, ArgSpec):
+            sizes += [*(spec.block or ()), *(() if spec.shape is None or isinstance(spec.shape, str) else spec.shape)]
     return [size for size in sizes if isinstance(size, str)]
 
 
@@ -217,7 +229,7 @@ def _outer(where: str, grid: object, scheme: Scheme) -> tuple[int, ...]:
         return ()
     if scheme is Scheme.MOSAIC_GPU:
         raise SourceError(f"{where}: its grid has {len(sizes)} axes, and one for Mosaic GPU has at most {_AXES}")
-    numbers = tuple(one for one in sizes if isinstance(one, int) and not isinstance(one, bool) and one >= 0)
+    numbers = tuple(size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size >= 0)
     if len(numbers) < len(sizes):
         raise SourceError(
             f"{where}: a grid of {len(sizes)} axes is given by numbers alone; one of up to {_AXES} may be computed "
@@ -227,14 +239,14 @@ def _outer(where: str, grid: object, scheme: Scheme) -> tuple[int, ...]:
 
 
 def _check_axes(where: str, specs: Sequence[ArraySpec], axes: int, semantics: Sequence[str] | None) -> None:
-    for one in specs:
-        used = [dim[0] if isinstance(dim, tuple) else dim for dim in one.dims if dim is not None]
+    for spec in specs:
+        used = [dim[0] if isinstance(dim, tuple) else dim for dim in spec.dims if dim is not None]
         if used and max(used) >= axes:
             raise SourceError(
-                f"{where}: {one.name} has the axis {max(used)} of the grid in dims, and the grid has the axes 0 to "
+                f"{where}: {spec.name} has the axis {max(used)} of the grid in dims, and the grid has the axes 0 to "
                 f"{axes - 1}: lay several over one with (axis, stride, blocks)"
             )
-    if semantics is not None and (len(semantics) > axes or any(one not in _SEMANTICS for one in semantics)):
+    if semantics is not None and (len(semantics) > axes or any(semantic not in _SEMANTICS for semantic in semantics)):
         raise SourceError(
             f"{where}: dimension_semantics={tuple(semantics)!r}; it is 'parallel' or 'arbitrary' for each axis of the "
             f"grid, which are {axes}"

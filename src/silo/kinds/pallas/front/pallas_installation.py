@@ -54,7 +54,7 @@ def usable() -> Decision:
     if version is None:
         return Rejected(f"compiling Pallas kernels needs {PACKAGE}, which is not installed; {INSTALL}")
     if not OLDEST <= parsed_version(version)[:2] <= NEWEST:
-        oldest, newest = (".".join(map(str, one)) for one in (OLDEST, NEWEST))
+        oldest, newest = (".".join(map(str, bound)) for bound in (OLDEST, NEWEST))
         return Rejected(f"{PACKAGE} {version} is installed, and Silo knows {oldest} to {newest}; {INSTALL}")
     missing = [name for name in PACKAGES if version_of(name) is None]
     if missing:

@@ -39,8 +39,8 @@ def dtype_of(value: Any) -> DType | None:  # noqa: ANN401
     ('float32', 'int8', None, None)
     """
     kind = value if isinstance(value, type) else type(value)
-    named = kind.__module__.partition(".")[0] in _MODULES or type(kind).__module__.startswith("jax")
-    if not named:
+    from_jax = kind.__module__.partition(".")[0] in _MODULES or type(kind).__module__.startswith("jax")
+    if not from_jax:
         return None
     if isinstance(value, type):
         name = value.__name__
@@ -154,13 +154,13 @@ class PallasSource:
     def _fingerprint(self) -> str:
         try:
             code = reached_from(self.body)
-            maps: list[JSON] = [None if one.index is None else reached_from(one.index) for one in self.arrays]
+            maps: list[JSON] = [None if array.index is None else reached_from(array.index) for array in self.arrays]
         except SourceError as error:
             raise SourceError(f"{self}: {error}") from error
         how: list[JSON] = [
             self.scheme.value,
-            [one.to_json() for one in self.arrays],
-            [one.to_json() for one in self.scratch],
+            [array.to_json() for array in self.arrays],
+            [spec.to_json() for spec in self.scratch],
             list(self.passed),
             list(self.keywords),
             self.axes,
@@ -192,23 +192,23 @@ class PallasSource:
 
     @cached_property
     def _extents(self) -> HeldExtents:
-        return HeldExtents(tuple((one.name, ExtentKind.SHAPE) for one in self.arrays), grid=True)
+        return HeldExtents(tuple((array.name, ExtentKind.SHAPE) for array in self.arrays), grid=True)
 
     @cached_property
     def index_axes(self) -> Mapping[str, int]:
         """The number of grid indices that each index map takes; its other parameters are prefetched arrays."""
-        prefetched = sum(one.prefetch for one in self.arrays)
+        prefetched = sum(array.prefetch for array in self.arrays)
         counts: dict[str, int] = {}
-        for one in self.arrays:
-            if one.index is None:
+        for array in self.arrays:
+            if array.index is None:
                 continue
-            count = len(inspect.signature(one.index).parameters) - prefetched
+            count = len(inspect.signature(array.index).parameters) - prefetched
             if not 1 <= count <= self.axes:
                 raise SourceError(
-                    f"{self}: the index map of {one.name} takes {count + prefetched} values; it gets an index for each "
-                    f"axis of the grid, up to {self.axes}, and {prefetched} prefetched arrays"
+                    f"{self}: the index map of {array.name} takes {count + prefetched} values; it gets an index for "
+                    f"each axis of the grid, up to {self.axes}, and {prefetched} prefetched arrays"
                 )
-            counts[one.name] = count
+            counts[array.name] = count
         return counts
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
@@ -217,29 +217,33 @@ class PallasSource:
         The code assumes nothing about addresses: arrays pass through jax, which aligns them itself.
         """
         name, signature = self.name, self.signature
-        if unknown := [one for one in arguments if one not in signature.names]:
+        if unknown := [argument for argument in arguments if argument not in signature.names]:
             raise ArgumentError(f"{name} has no parameter {', '.join(unknown)}; it takes {', '.join(signature.names)}")
-        specs = {one.name: one for one in self.arrays}
+        specs = {array.name: array for array in self.arrays}
         parameters: list[Parameter] = []
         constants: list[tuple[str, Value]] = []
-        for one in signature.parameters:
-            argument = arguments.get(one.name)
-            if one.kind is ParameterKind.CONSTEXPR:
+        for parameter in signature.parameters:
+            argument = arguments.get(parameter.name)
+            if parameter.kind is ParameterKind.CONSTEXPR:
                 if argument is not None:
                     if argument.is_pointer:
-                        raise ArgumentError(f"{name}: {one.name} is a constexpr, so it takes a value, not an array")
-                    constants.append((one.name, argument.value))
-                parameters.append(one)
+                        raise ArgumentError(
+                            f"{name}: {parameter.name} is a constexpr, so it takes a value, not an array"
+                        )
+                    constants.append((parameter.name, argument.value))
+                parameters.append(parameter)
                 continue
             if argument is None:
-                if isinstance(one.default, NoDefault):
-                    raise ArgumentError(f"{name}: the argument {one.name} is missing")
-                argument = ArgumentFacts(one.default)
-            spec = specs.get(one.name)
+                if isinstance(parameter.default, NoDefault):
+                    raise ArgumentError(f"{name}: the argument {parameter.name} is missing")
+                argument = ArgumentFacts(parameter.default)
+            spec = specs.get(parameter.name)
             if spec is not None and spec.may_be_left_out and not argument.is_pointer and argument.value is None:
-                parameters.append(_left_out(name, one, spec, arguments))
+                parameters.append(_left_out(name, parameter, spec, arguments))
             else:
-                parameters.append(_scalar(name, one, argument) if spec is None else _array(name, one, spec, argument))
+                parameters.append(
+                    _scalar(name, parameter, argument) if spec is None else _array(name, parameter, spec, argument)
+                )
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
     def constant(self, value: object) -> Value:

@@ -57,5 +57,5 @@ def efforts_after_a_fault(flags: tuple[str, ...]) -> tuple[tuple[tuple[str, ...]
     ['without vectors', 'with -Og, without vectors']
     """
     scalar = tuple("-fno-tree-vectorize" if flag == SIMD else flag for flag in flags)
-    least = tuple("-Og" if flag.startswith("-O") else flag for flag in scalar)
-    return (scalar, "without vectors"), (least, "with -Og, without vectors")
+    minimal_flags = tuple("-Og" if flag.startswith("-O") else flag for flag in scalar)
+    return (scalar, "without vectors"), (minimal_flags, "with -Og, without vectors")

@@ -56,8 +56,8 @@ class CpuCompiler:
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Accepts Triton sources for a CPU level, if a C compiler is installed."""
-        if not (taken := self.declaration.takes(source_kind, target)):
-            return taken
+        if not (decision := self.declaration.takes(source_kind, target)):
+            return decision
         try:
             level_of(target)
             toolchain = _toolchain(target)

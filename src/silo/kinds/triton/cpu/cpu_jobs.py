@@ -279,6 +279,6 @@ def check_layout(kernel: str, module: Module, layout: tuple[LayoutSlot, ...]) ->
     """
     arguments = [value.type for value in module.entry.regions[0].blocks[0].arguments]
     expected = ["pointer" if slot.type is AbiType.POINTER else _TTIR_TYPES.get(slot.type, "none") for slot in layout]
-    found = ["pointer" if type_.pointer else type_.element for type_ in arguments]
-    if expected != found:
-        raise CompileError(f"{kernel} was lowered to the parameters {found}, its layout says {expected}")
+    type_names = ["pointer" if type_.pointer else type_.element for type_ in arguments]
+    if expected != type_names:
+        raise CompileError(f"{kernel} was lowered to the parameters {type_names}, its layout says {expected}")

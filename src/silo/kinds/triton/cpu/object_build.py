@@ -100,13 +100,15 @@ def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObje
     # Several kernels share these objects, so they get the usual effort, not the effort of this kernel.
     usual = (USUAL if flag.startswith("-O") else flag for flag in flags)
     compile_flags = tuple(flag for flag in usual if flag not in _LINKED_ONLY)
-    both = (_NO_UNUSED, *flags)
+    all_flags = (_NO_UNUSED, *flags)
     keys = [(text, compile_flags, toolchain) for text in parts.shared]
-    kept = [_shared.get(key) for key in keys]
-    if all(kept):
-        return build(parts.own, both, toolchain, beside=[one for one in kept if one])
-    wanted = [one or text for one, text in zip(kept, parts.shared, strict=True)]
-    built, objects = build_beside(parts.own, wanted, both, compile_flags, toolchain)
+    shared_objects = [_shared.get(key) for key in keys]
+    if all(shared_objects):
+        return build(
+            parts.own, all_flags, toolchain, beside=[shared_object for shared_object in shared_objects if shared_object]
+        )
+    shared_inputs = [shared_object or text for shared_object, text in zip(shared_objects, parts.shared, strict=True)]
+    built, objects = build_beside(parts.own, shared_inputs, all_flags, compile_flags, toolchain)
     if len(_shared) + len(objects) > _MOST_SHARED:
         _shared.clear()
     _shared.update(zip(keys, objects, strict=True))
@@ -143,8 +145,8 @@ def llvm_of(source: str, flags: tuple[str, ...]) -> str:
     Raises:
         ToolchainError: clang is missing, or refuses the text.
     """
-    place = shutil.which("clang")
-    if place is None:
+    clang = shutil.which("clang")
+    if clang is None:
         raise ToolchainError(
             "LLVM's form of CPU code is made by clang, which is not on PATH: install it (Debian, Ubuntu: apt-get "
             "install clang), or look at --code c and --code asm, which need none"
@@ -155,7 +157,7 @@ def llvm_of(source: str, flags: tuple[str, ...]) -> str:
     with TemporaryFile() as text:
         text.write(source.encode())
         text.seek(0)
-        command = [place, *kept_flags, "-x", "c", "-", "-S", "-emit-llvm", "-o", "-"]
+        command = [clang, *kept_flags, "-x", "c", "-", "-S", "-emit-llvm", "-o", "-"]
         done = run_compiler(command, stdin=text, env=child_environment(LC_ALL="C"))
     if done.returncode != 0:
         log = done.stderr.decode(errors="replace").strip()

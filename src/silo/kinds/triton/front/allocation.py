@@ -11,10 +11,10 @@ __all__ = ["allocate_scratch", "given_allocator"]
 def given_allocator() -> Any:  # noqa: ANN401  # a callable of Triton's protocol, or None
     """The allocator that the program set by ``triton.set_allocator`` in this context; None if it set none."""
     module: Any = sys.modules.get("triton.runtime._allocation")
-    held = getattr(module, "_allocator", None)
-    if held is None:
+    registered = getattr(module, "_allocator", None)
+    if registered is None:
         return None
-    allocator = held.get() if hasattr(held, "get") else held  # a ContextVar since Triton 3.5
+    allocator = registered.get() if hasattr(registered, "get") else registered  # a ContextVar since Triton 3.5
     return None if type(allocator).__name__ == "NullAllocator" else allocator
 
 
@@ -28,8 +28,8 @@ def allocate_scratch(size: int, alignment: int, kind: str, index: int, stream: i
         RuntimeError: ``triton.set_allocator`` was not called in this context; this is Triton's own error.
     """
     del kind, index
-    held: Any = sys.modules["triton.runtime._allocation"]._allocator  # noqa: SLF001
-    allocator = held.get() if hasattr(held, "get") else held  # a ContextVar since Triton 3.5
+    registered: Any = sys.modules["triton.runtime._allocation"]._allocator  # noqa: SLF001
+    allocator = registered.get() if hasattr(registered, "get") else registered  # a ContextVar since Triton 3.5
     buffer = allocator(size, alignment, stream)
     if buffer is None or isinstance(buffer, int):
         return buffer, buffer or 0

@@ -35,18 +35,18 @@ def types_of(call: CompileCall, source: TritonSource) -> tuple[Signature, Specia
     constants: list[tuple[str, Value]] = []
     if tuple(call.types) != source.signature.names:
         raise SourceError(f"{source.name}: Triton's names of its parameters are {', '.join(call.types)}")
-    for place, parameter in enumerate(source.signature.parameters):
+    for index, parameter in enumerate(source.signature.parameters):
         kind = call.types[parameter.name]
         if parameter.kind is ParameterKind.CONSTEXPR:
-            constants.append((parameter.name, source.constant(call.constants.get(place))))
+            constants.append((parameter.name, source.constant(call.constants.get(index))))
             parameters.append(parameter)
         elif kind == "constexpr":
-            typed, fact = _folded(parameter, call.constants.get(place), source, constants)
+            typed, fact = _folded(parameter, call.constants.get(index), source, constants)
             parameters.append(typed)
             facts += [(parameter.name, fact)] if fact is not None else []
         else:
             parameters.append(_typed(parameter, kind, source, constants))
-            facts += [(parameter.name, fact) for fact in _facts(parameters[-1], call.attributes.get(place, ()), source)]
+            facts += [(parameter.name, fact) for fact in _facts(parameters[-1], call.attributes.get(index, ()), source)]
     return Signature(tuple(parameters)), Specialization(tuple(facts), tuple(constants))
 
 
@@ -72,9 +72,9 @@ def _typed(parameter: Parameter, kind: Any, source: TritonSource, constants: lis
             element = dtype(kind[1:].removeprefix("k"))
             free = parameter if parameter.default is None else replace(parameter, default=NO_DEFAULT)
             return replace(free, kind=ParameterKind.POINTER, dtype=element)
-        if (found := _DESCRIPTOR.fullmatch(kind)) is not None:
-            element, block = dtype(found[1]), tuple(int(extent) for extent in found[2].split(","))
-            layout = layout_in_type(found[3], block, element.bits) if found[3] else None
+        if (match := _DESCRIPTOR.fullmatch(kind)) is not None:
+            element, block = dtype(match[1]), tuple(int(extent) for extent in match[2].split(","))
+            layout = layout_in_type(match[3], block, element.bits) if match[3] else None
             constants.append((parameter.name, block if layout is None else (*block, layout)))
             return replace(parameter, kind=ParameterKind.DESCRIPTOR, dtype=element, default=NO_DEFAULT)
         element = dtype("i1" if kind == "u1" else kind)
@@ -98,8 +98,8 @@ def _facts(parameter: Parameter, attributes: tuple[tuple[str, object], ...], sou
         raise SourceError(f"{source.name}: Triton says of {parameter.name} {strange}, which Silo has no word for")
     pointer = parameter.kind is ParameterKind.POINTER
     names = {name for name, _ in attributes}
-    found = [Fact.ALIGNED_16 if pointer else Fact.DIVISIBLE_16] if "tt.divisibility" in names else []
-    return [*found, Fact.POINTER_RANGE_32] if "tt.pointer_range" in names else found
+    facts = [Fact.ALIGNED_16 if pointer else Fact.DIVISIBLE_16] if "tt.divisibility" in names else []
+    return [*facts, Fact.POINTER_RANGE_32] if "tt.pointer_range" in names else facts
 
 
 def config_of(call: CompileCall, kernel: str) -> Config:
@@ -142,8 +142,8 @@ def target_from(target: Any) -> Target:  # noqa: ANN401  # Triton's GPUTarget
 
 def generic(specialization: Specialization) -> Specialization:
     """The specialization without assumptions: any alignment, any divisibility, any integer."""
-    kept = tuple(pair for pair in specialization.facts if not pair[1].is_assumption)
-    return replace(specialization, facts=kept)
+    facts = tuple(pair for pair in specialization.facts if not pair[1].is_assumption)
+    return replace(specialization, facts=facts)
 
 
 def relaxed(call: CompileCall, signature: Signature, specialization: Specialization) -> CompileCall:
@@ -153,14 +153,14 @@ def relaxed(call: CompileCall, signature: Signature, specialization: Specializat
     """
     types: dict[str, str] = {}
     attributes: dict[int, tuple[tuple[str, object], ...]] = {}
-    for place, parameter in enumerate(signature.parameters):
+    for index, parameter in enumerate(signature.parameters):
         facts = specialization.facts_of(parameter.name)
         integer = parameter.kind is ParameterKind.INTEGER and Fact.EQUAL_1 not in facts
         if integer and parameter.dtype is not None and call.types[parameter.name] != parameter.dtype.short:
             types[parameter.name] = parameter.dtype.short
         if pairs := _pairs(facts):
-            attributes[place] = pairs
-    same = not types and attributes == {place: pairs for place, pairs in call.attributes.items() if pairs}
+            attributes[index] = pairs
+    same = not types and attributes == {index: pairs for index, pairs in call.attributes.items() if pairs}
     return call if same else call.relaxed(types, attributes)
 
 
@@ -172,19 +172,19 @@ def call_of(function: Any, variant: Variant, constants: Mapping[str, object], op
     types: dict[str, str] = {}
     constants_by_place: dict[int, object] = {}
     attributes: dict[int, tuple[tuple[str, object], ...]] = {}
-    for place, parameter in enumerate(variant.signature.parameters):
+    for index, parameter in enumerate(variant.signature.parameters):
         facts = variant.specialization.facts_of(parameter.name)
         if parameter.kind is ParameterKind.CONSTEXPR:
-            kind, constants_by_place[place] = "constexpr", constants.get(parameter.name)
+            kind, constants_by_place[index] = "constexpr", constants.get(parameter.name)
         elif facts & {Fact.NONE, Fact.EQUAL_1}:
-            kind, constants_by_place[place] = "constexpr", None if Fact.NONE in facts else 1
+            kind, constants_by_place[index] = "constexpr", None if Fact.NONE in facts else 1
         elif parameter.kind is ParameterKind.BOOL or parameter.dtype is None:
             kind = "u1"
         else:
             kind = f"{'*' * (parameter.kind is ParameterKind.POINTER)}{parameter.dtype.short}"
         types[parameter.name] = kind
         if pairs := _pairs(facts):
-            attributes[place] = pairs
+            attributes[index] = pairs
     return compile_call(function, types, constants_by_place, attributes, options, target)
 
 

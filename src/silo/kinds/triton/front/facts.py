@@ -71,9 +71,9 @@ def shows_its_memory(module: Module) -> Decision:
     """
     from silo.kinds.triton.front.operations import tt  # noqa: PLC0415  # asked of code that was just lowered
 
-    for one in module.walk():
-        if one.name == tt.INT_TO_PTR:
+    for operation in module.walk():
+        if operation.name == tt.INT_TO_PTR:
             return Rejected("it makes addresses of integers")
-        if one.name == tt.LOAD and one.result.type.pointer:
+        if operation.name == tt.LOAD and operation.result.type.pointer:
             return Rejected("it loads addresses from memory")
     return Accepted()

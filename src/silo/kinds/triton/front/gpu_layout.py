@@ -87,10 +87,10 @@ def slots_of_descriptor(name: str, rank: int) -> list[LayoutSlot]:
 def _abi_type(parameter: Parameter) -> AbiType:
     if parameter.kind is ParameterKind.POINTER:
         return AbiType.POINTER
-    found = _BY_TRITON_NAME.get(parameter.dtype.short) if parameter.dtype is not None else None
-    if found is None:
+    abi_type = _BY_TRITON_NAME.get(parameter.dtype.short) if parameter.dtype is not None else None
+    if abi_type is None:
         raise CompileError(f"the parameter {parameter.name} ({parameter.kind.value}, {parameter.dtype}) has no GPU ABI")
-    return found
+    return abi_type
 
 
 def tensor_maps(arguments: Sequence[LayoutSlot], metadata: Mapping[str, Any]) -> tuple[TensorMap, ...]:
@@ -139,9 +139,9 @@ def complete_layout(
     Raises:
         CompileError: the binary's parameters differ from the signature's, so a launch would read wrong memory.
     """
-    found: list[LayoutSlot] = list(arguments)
+    slots: list[LayoutSlot] = list(arguments)
     problems: list[str] = []
-    for form in [found] if maps else taken_apart(found):
+    for form in [slots] if maps else taken_apart(slots):
         extra = len(kernel.parameters) - len(form)
         layout = (*form, *_TRAILING[: max(extra, 0)])
         problem = _mismatch(layout, kernel)

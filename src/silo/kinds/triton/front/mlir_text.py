@@ -70,8 +70,8 @@ class Cursor:
         """Returns the error to raise; it names the line, the expected text and the actual text."""
         at = self.position if position is None else position
         line = self.text.count("\n", 0, at) + 1
-        found = self.text[at : at + 40].split("\n", 1)[0].strip()
-        return SourceError(f"{self.what}, line {line}: expected {expected}, found {found or 'the end of the line'!r}")
+        excerpt = self.text[at : at + 40].split("\n", 1)[0].strip()
+        return SourceError(f"{self.what}, line {line}: expected {expected}, found {excerpt or 'the end of the line'!r}")
 
     def skip(self) -> int:
         """Skips blanks and comments; returns the new position."""
@@ -100,10 +100,10 @@ class Cursor:
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Skips the text that ``pattern`` matches here, and returns the match or None."""
         self.position = position = _after_blanks(self.text, self.position).end()
-        found = pattern.match(self.text, position)
-        if found is not None:
-            self.position = found.end()
-        return found
+        match = pattern.match(self.text, position)
+        if match is not None:
+            self.position = match.end()
+        return match
 
     def need_match(self, pattern: re.Pattern[str], expected: str) -> str:
         """Skips the text that ``pattern`` matches here and returns it, or raises an error."""
@@ -116,10 +116,10 @@ class Cursor:
 
     def string(self) -> str:
         """Reads a quoted string, and resolves its escapes."""
-        found = self.match(_STRING)
-        if found is None:
+        match = self.match(_STRING)
+        if match is None:
             raise self.error("a string")
-        body = found.group(1)
+        body = match.group(1)
         return _ESCAPE.sub(_unescape, body) if "\\" in body else body
 
     def balanced(self) -> str:
@@ -188,7 +188,7 @@ class Locations:
         location = self._resolved.get(text)
         if location is None:
             places = self._places(text)
-            users = [place for place in places if not _LIBRARY.search(place)]
+            users = [user_location for user_location in places if not _LIBRARY.search(user_location)]
             location = (users or places or [""])[0]
             self._resolved[text] = location
         return location
@@ -200,7 +200,7 @@ class Locations:
         ]
         by_position += [(match.start(), self._alias(match.group())) for match in _REFERENCE.finditer(text)]
         by_position.sort(key=lambda item: item[0])
-        return [place for _, places in by_position for place in places][:_MAX_FRAMES]
+        return [location for _, places in by_position for location in places][:_MAX_FRAMES]
 
     def _alias(self, name: str) -> list[str]:
         if name not in self._known:

@@ -152,8 +152,8 @@ def traits_of(module: Module, names: Sequence[str]) -> Traits:
     counts = Counter(family_of(operation) for operation in operations)
     arguments = {value: index for index, value in enumerate(module.entry.regions[0].blocks[0].arguments)}
     along = dict(_along(operations))
-    reduced = {length for one in operations if one.name == tt.REDUCE for length in _axis_lengths(one)}
-    scanned = {length for one in operations if one.name == tt.SCAN for length in _axis_lengths(one)}
+    reduced = {length for operation in operations if operation.name == tt.REDUCE for length in _axis_lengths(operation)}
+    scanned = {length for operation in operations if operation.name == tt.SCAN for length in _axis_lengths(operation)}
     limits: dict[int, dict[int, None]] = {}
     for operation in operations:
         if operation.name == arith.CMPI and operation.attributes.get("predicate") in _BELOW:
@@ -164,7 +164,7 @@ def traits_of(module: Module, names: Sequence[str]) -> Traits:
     loops = [operation for operation in operations if family_of(operation) is Family.LOOP]
     stepped = {step: position for loop in loops for step, position in _steps(loop, arguments)}
     placed = set(_placed(operations))
-    lengths = {length for found in along.values() for length in found}
+    lengths = {length for axis_lengths in along.values() for length in axis_lengths}
     for length in lengths:
         position = stepped.get(length)
         if position is not None:
@@ -247,10 +247,10 @@ def _steps(loop: Operation, arguments: Mapping[Value, int]) -> Iterator[tuple[in
 def _constant(value: Value) -> int | None:
     if value.owner is None or value.owner.name != arith.CONSTANT:
         return None
-    found: Attribute | None = value.owner.attributes.get("value")
-    if isinstance(found, Dense):
-        found = found.splat
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    attribute: Attribute | None = value.owner.attributes.get("value")
+    if isinstance(attribute, Dense):
+        attribute = attribute.splat
+    return attribute if isinstance(attribute, int) and not isinstance(attribute, bool) else None
 
 
 def _argument(value: Value, arguments: Mapping[Value, int]) -> int | None:
@@ -296,10 +296,10 @@ _POSITION = _Known("position", data=False)
 def numerics_of(module: Module) -> Numerics:
     """The numerics of a module's kernel; functions it calls count as part of it."""
     counts = Counter(record.order for _, record in _recorded(module) if record.order)
-    carried = sum(_carries(one, record) for one, record in _recorded(module))
+    carried = sum(_carries(operation, record) for operation, record in _recorded(module))
     if carried:
         counts["loop or call that carries values"] = carried
-    ordered = tuple(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
+    ordered = tuple(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())
     memo = {
         value: _Known(f"argument {index}", data=value.type.pointer or _is_float(value))
         for index, value in enumerate(module.entry.regions[0].blocks[0].arguments)
@@ -333,9 +333,11 @@ def _stored(operation: Operation, memo: dict[Value, _Known]) -> Iterator[str]:
                 yield from _stored(inner, memo)
                 if family_of(inner) is Family.STORE:
                     target, *rest = (memo.get(value, _POSITION) for value in inner.operands)
-                    yield digest("store", [inner.name, target.text, *(one.text for one in rest if one.data)])
-                found = _result(inner, memo)
-                memo.update((result, found) for result in inner.results)
+                    yield digest(
+                        "store", [inner.name, target.text, *(operand.text for operand in rest if operand.data)]
+                    )
+                stored = _result(inner, memo)
+                memo.update((result, stored) for result in inner.results)
 
 
 def _result(operation: Operation, memo: Mapping[Value, _Known]) -> _Known:
@@ -345,7 +347,7 @@ def _result(operation: Operation, memo: Mapping[Value, _Known]) -> _Known:
         return _Known(f"constant {_plain(operation.attributes.get('value', ''))}", data=_is_float(operation.result))
     record = OPERATIONS.get(operation.name)
     loads = record is not None and record.family is Family.LOAD
-    if record is not None and record.moves and operands and not any(one.data for one in operands[1:]):
+    if record is not None and record.moves and operands and not any(operand.data for operand in operands[1:]):
         return operands[0]
     inside = [
         memo.get(value, _POSITION)
@@ -353,13 +355,13 @@ def _result(operation: Operation, memo: Mapping[Value, _Known]) -> _Known:
         for block in region.blocks
         for value in (block.operations[-1].operands if block.operations else ())
     ]
-    if not loads and not any(one.data for one in (*operands, *inside)):
+    if not loads and not any(part.data for part in (*operands, *inside)):
         return _POSITION
-    attributes = {name: _plain(one) for name, one in operation.attributes.items() if name not in _NO_MATTER}
+    attributes = {name: _plain(attribute) for name, attribute in operation.attributes.items() if name not in _NO_MATTER}
     types = [value.type.element for value in operation.results]
-    parts = [one.text for one in (*operands, *inside)]
+    parts = [part.text for part in (*operands, *inside)]
     if loads:
-        parts = [operands[0].text, *(one.text for one in operands[1:] if one.data)]
+        parts = [operands[0].text, *(operand.text for operand in operands[1:] if operand.data)]
     return _Known(digest("value", [operation.name, types, attributes, parts]), data=True)
 
 
@@ -412,7 +414,7 @@ def loaded_addresses(module: Module) -> LoadedAddresses:
             stored |= _union(operation.operands[1:], reach) if access is not Effect.READ else frozenset()
             read |= roots.get(operation.operands[0], frozenset((_ANY,))) if access is not Effect.WRITE else frozenset()
         elif operation.regions or operation.successors or _decides(operation):
-            decisive |= _union((one for one in operation.operands if not one.type.tensor), reach)
+            decisive |= _union((operand for operand in operation.operands if not operand.type.tensor), reach)
     return LoadedAddresses(frozenset(decisive), frozenset(stored), frozenset(read))
 
 
@@ -428,7 +430,9 @@ def _decides(operation: Operation) -> bool:
 def _deciding(operation: Operation) -> Iterator[Value]:
     """The operands of an access that decide its address and whether it happens: pointer, indices and masks."""
     yield operation.operands[0]
-    yield from (one for one in operation.operands[1:] if one.type.element in ("i1", "index") or _is_index(operation))
+    yield from (
+        operand for operand in operation.operands[1:] if operand.type.element in ("i1", "index") or _is_index(operation)
+    )
 
 
 def _is_index(operation: Operation) -> bool:

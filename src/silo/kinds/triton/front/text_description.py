@@ -43,11 +43,15 @@ def describe_ttir(text: str, plain: LaunchInfo, options: Mapping[str, object]) -
         "form": "ttir",
         "text": text,
         "launch": plain.to_json(),
-        "elements": [one.type.element for one in module.entry.regions[0].blocks[0].arguments],
+        "elements": [argument.type.element for argument in module.entry.regions[0].blocks[0].arguments],
         "fp_fusion": options.get("enable_fp_fusion") is not False,
         "options": {name: value for name in KEPT_OPTIONS[:3] if type(value := options.get(name)) is int and value > 0},
         "decisive": sorted(loaded.decisive),
         "stored": sorted(loaded.stored),
         "read": sorted(loaded.read),
-        "written": [index for index, one in enumerate(argument_effects(module)) if one in (Effect.WRITE, Effect.BOTH)],
+        "written": [
+            index
+            for index, argument_effect in enumerate(argument_effects(module))
+            if argument_effect in (Effect.WRITE, Effect.BOTH)
+        ],
     }

@@ -73,11 +73,11 @@ class TritonKind:
             return (Finding(part, "optional", str(error), "reinstall Triton"),)
         if driver is None:
             return (Finding(part, "optional", "Triton does not find Silo's backend", "install Silo again"),)
-        named = _found_as_cpu()
+        finding = _found_as_cpu()
         decision: Decision = driver.explain()
         if decision:
-            return (Finding(part, "ok", decision.reason), named)
-        return (Finding(part, "optional", decision.reason, "only to run kernel[grid](...) without a GPU"), named)
+            return (Finding(part, "ok", decision.reason), finding)
+        return (Finding(part, "optional", decision.reason, "only to run kernel[grid](...) without a GPU"), finding)
 
     def dtype_of(self, value: object) -> str | None:
         """The name of a dtype: of ``tl.float32``, or of a mock tensor that Triton's own ``warmup`` accepts.

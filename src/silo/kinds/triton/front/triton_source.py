@@ -159,10 +159,10 @@ def effects_of_hook(
         raise
     except Exception:  # noqa: BLE001  # the user's code met a stand-in it cannot use: not understood, which is an answer
         return None
-    made = {name: one for name, one in arguments.tracers.items() if not isinstance(one, _Constant)}
+    tracers = {name: tracer for name, tracer in arguments.tracers.items() if not isinstance(tracer, _Constant)}
     return HookEffects(
-        {name: one.shape for name, one in made.items() if one.shape is not None},
-        tuple(name for name, one in made.items() if one.zeroed),
+        {name: traced.shape for name, traced in tracers.items() if traced.shape is not None},
+        tuple(name for name, traced in tracers.items() if traced.zeroed),
     )
 
 
@@ -291,11 +291,11 @@ class TritonSource:
 
         ``given`` are the call's arguments and options by name. Raises any error of the author's functions.
         """
-        wanted = {config.order_key for config in configs}
-        originals = [original for config, original in self.originals if config.order_key in wanted]
+        keys = {config.order_key for config in configs}
+        originals = [original for config, original in self.originals if config.order_key in keys]
         config_of = {id(original): config for config, original in self.originals}
-        left = adapter.pruned_configs(self.tuner, originals, given)
-        return tuple(config_of.get(id(one)) or self._read(one) for one in left)
+        pruned = adapter.pruned_configs(self.tuner, originals, given)
+        return tuple(config_of.get(id(item)) or self._read(item) for item in pruned)
 
     def _read(self, original: Any) -> Config:  # noqa: ANN401
         """Converts a config that a pruner created."""
@@ -330,11 +330,13 @@ class TritonSource:
         Each value of a tuple becomes a parameter of the same kind, without default.
         """
         parameters: list[Parameter] = []
-        for one in self.signature.parameters:
-            if (shape := shapes.get(one.name)) is None:
-                parameters.append(one)
+        for parameter in self.signature.parameters:
+            if (shape := shapes.get(parameter.name)) is None:
+                parameters.append(parameter)
             else:
-                parameters += [replace_frozen(one, name=name, default=NO_DEFAULT) for name in shape.names(one.name)]
+                parameters += [
+                    replace_frozen(parameter, name=name, default=NO_DEFAULT) for name in shape.names(parameter.name)
+                ]
         return replace(self, signature=Signature(tuple(parameters)), tuples=dict(shapes))
 
     @cached_property
@@ -382,11 +384,12 @@ class TritonSource:
             return arguments
         return {
             name: replace_frozen(
-                one, block_layout=adapter.descriptor_layout(one.block_form, one.block_shape, one.dtype.bits)
+                argument,
+                block_layout=adapter.descriptor_layout(argument.block_form, argument.block_shape, argument.dtype.bits),
             )
-            if one.block_shape and one.dtype is not None
-            else one
-            for name, one in arguments.items()
+            if argument.block_shape and argument.dtype is not None
+            else argument
+            for name, argument in arguments.items()
         }
 
     def _shapes(self, config: Config, call: Specialization) -> Mapping[str, tuple[int, ...]]:

@@ -221,9 +221,9 @@ def _read_dense(cursor: Cursor) -> Dense:
     if cursor.at('"'):
         values = _read_hex_string(cursor, kind)
     elif cursor.at("["):
-        found: list[int | float | bool] = []
-        _read_nested(cursor, kind, 0, found)
-        values = tuple(found)
+        elements: list[int | float | bool] = []
+        _read_nested(cursor, kind, 0, elements)
+        values = tuple(elements)
     elif cursor.at(">"):
         values = ()
     else:
@@ -487,8 +487,8 @@ class _Parser:
             raise cursor.error(f"{len(bound)} operand types for {name}", types_at)
         if len(result_types) != len(results):
             raise cursor.error(f"{len(results)} result types for {name}", types_at)
-        for (operand, at, known), kind in zip(bound, operand_types, strict=True):
-            value = known if known is not None and known.type == kind else self.use(operand, kind, at)
+        for (operand, at, known_type), kind in zip(bound, operand_types, strict=True):
+            value = known_type if known_type is not None and known_type.type == kind else self.use(operand, kind, at)
             operation.operands.append(value)
             value.uses.append(operation)
         for index, (result, kind) in enumerate(zip(results, result_types, strict=True)):
@@ -509,10 +509,10 @@ class _Parser:
         """Reads ``(types) -> types``; a text that was read before comes from a cache."""
         cursor = self.cursor
         plain = _SIGNATURE.match(cursor.text, cursor.skip())
-        known = None if plain is None else parse_signature(plain[0])
-        if plain is not None and known is not None:
+        parsed = None if plain is None else parse_signature(plain[0])
+        if plain is not None and parsed is not None:
             cursor.position = plain.end()
-            return known
+            return parsed
         operand_types = self.parenthesized_types()
         cursor.need("->")
         return operand_types, read_type_list(cursor)
@@ -627,13 +627,13 @@ class _Parser:
     def block_arguments(self, block: Block) -> None:
         cursor = self.cursor
         plain = _ARGUMENTS.match(cursor.text, cursor.position)
-        found = [] if plain is None else list(_ARGUMENT.finditer(cursor.text, plain.start(), plain.end()))
-        kinds = [parse_type(one[2]) for one in found]
+        matches = [] if plain is None else list(_ARGUMENT.finditer(cursor.text, plain.start(), plain.end()))
+        kinds = [parse_type(argument_match[2]) for argument_match in matches]
         if plain is not None and None not in kinds:
-            for one, kind in zip(found, kinds, strict=True):
+            for argument_match, kind in zip(matches, kinds, strict=True):
                 assert kind is not None
-                value = Value(one[1], kind, None, block, len(block.arguments))
-                block.arguments.append(self.define(value, one.start()))
+                value = Value(argument_match[1], kind, None, block, len(block.arguments))
+                block.arguments.append(self.define(value, argument_match.start()))
             cursor.position = plain.end()
             return
         if not cursor.take("("):

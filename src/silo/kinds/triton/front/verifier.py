@@ -50,18 +50,18 @@ def _verify_region(region: Region, visible: set[Value]) -> None:
     for block in region.blocks:
         defined[block] = {*block.arguments, *(value for op in block.operations for value in op.results)}
     for block in region.blocks:
-        known = set(visible)
+        visible_values = set(visible)
         for above in dominators.get(block, ()):
             if above is not block:
-                known |= defined[above]
-        known.update(block.arguments)
+                visible_values |= defined[above]
+        visible_values.update(block.arguments)
         if not block.operations or not _is_terminator(block.operations[-1]):
             last = block.operations[-1] if block.operations else owner
             assert last is not None  # every region of a parsed module has an owner
             raise malformed(last, "a block ends in a terminator")
         for operation in block.operations:
-            _verify_operation(operation, known, block)
-            known.update(operation.results)
+            _verify_operation(operation, visible_values, block)
+            visible_values.update(operation.results)
 
 
 def _verify_operation(operation: Operation, known: set[Value], block: Block) -> None:

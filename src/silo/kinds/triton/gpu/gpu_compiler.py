@@ -69,8 +69,8 @@ class TritonCompiler:
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
         """Accepts Triton sources for concrete cuda and hip targets of Triton's, if Triton is usable here."""
-        if not (taken := self.declaration.takes(source_kind, target)):
-            return taken
+        if not (decision := self.declaration.takes(source_kind, target)):
+            return decision
         if not target.is_concrete:
             example = "cuda:sm_90" if target.kind == "cuda" else "hip:gfx942"
             return Rejected(f"the target {target} names no arch and no device here gives it one; write {example}")

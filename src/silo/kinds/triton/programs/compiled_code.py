@@ -82,8 +82,8 @@ def bind_program(loaded: Any, launch: LaunchInfo, signature: Signature, tag: obj
     """
     plain = Signature(
         tuple(
-            replace(one, effect=Effect.READ) if one.kind is not ParameterKind.CONSTEXPR else one
-            for one in signature.parameters
+            replace(parameter, effect=Effect.READ) if parameter.kind is not ParameterKind.CONSTEXPR else parameter
+            for parameter in signature.parameters
         )
     )
     return bind(loaded, launch, plain, Specialization(), {}, tag=tag)
@@ -113,8 +113,8 @@ def descriptor_block(kind: str) -> tuple[str, tuple[int, ...]] | None:
     >>> descriptor_block("tensordesc<fp16[64, 32]>")
     ('fp16', (64, 32))
     """
-    found = _DESCRIPTOR.fullmatch(kind)
-    return None if found is None else (found[1], tuple(int(extent) for extent in found[2].split(",")))
+    match = _DESCRIPTOR.fullmatch(kind)
+    return None if match is None else (match[1], tuple(int(extent) for extent in match[2].split(",")))
 
 
 def _passed(program: CompiledProgram) -> Iterator[tuple[str, str]]:

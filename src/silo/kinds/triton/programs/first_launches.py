@@ -34,7 +34,7 @@ def check_first(name: str, call: SeenCall, own_way: Callable[[], object]) -> Non
     grid: Any = own_call.keywords.get("grid")
     values: Mapping[str, object] = {**call.values, **dict(call.options)}
     extents = grid(dict(values)) if callable(grid) else grid
-    sizes = (*(int(one) for one in cast("tuple[int, ...]", extents)), 1, 1)[:3]
+    sizes = (*(int(extent) for extent in cast("tuple[int, ...]", extents)), 1, 1)[:3]
     kind = str(adapter.active_target().backend)
     event = LaunchEvent(
         name, values, {}, cast("tuple[int, int, int]", sizes), 0, f"{kind}:{adapter.active_device()}", {}, compiled

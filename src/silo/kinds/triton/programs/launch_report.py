@@ -59,15 +59,17 @@ def gather(passed: Mapping[str, int]) -> Report:
     ``passed`` becomes the member of that name.
     """
     lines: list[KernelLine] = []
-    for one in TABLE:
-        before, reasons_before = _inherited.get(id(one), ((0, 0, 0), {}))
+    for kernel in TABLE:
+        before, reasons_before = _inherited.get(id(kernel), ((0, 0, 0), {}))
         launches, own_launches, variants = (
-            now - then for now, then in zip((*one.launches, one.variant_count), before, strict=True)
+            now - then for now, then in zip((*kernel.launches, kernel.variant_count), before, strict=True)
         )
-        if id(one) not in _inherited or launches or own_launches or variants:
-            reasons = _since(one.reasons, reasons_before)
+        if id(kernel) not in _inherited or launches or own_launches or variants:
+            reasons = _since(kernel.reasons, reasons_before)
             lines.append(
-                KernelLine(one.name, one.location, launches, own_launches, variants, dict(one.refusals), reasons)
+                KernelLine(
+                    kernel.name, kernel.location, launches, own_launches, variants, dict(kernel.refusals), reasons
+                )
             )
     return Report(
         os.getpid(),
@@ -79,8 +81,8 @@ def gather(passed: Mapping[str, int]) -> Report:
 
 
 def _since(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    left = {reason: count - before.get(reason, 0) for reason, count in now.items()}
-    return {reason: count for reason, count in left.items() if count}
+    differences = {reason: count - before.get(reason, 0) for reason, count in now.items()}
+    return {reason: count for reason, count in differences.items() if count}
 
 
 def text_of(report: Report) -> str:
@@ -89,24 +91,25 @@ def text_of(report: Report) -> str:
     A pure function.
     """
     kernels = sorted(report.kernels, key=lambda one: (-one.launches, -one.own_launches))
-    left = [(one.kernel, reason, count) for one in kernels for reason, count in one.reasons.items()]
-    first = sum(one.own_launches for one in kernels) - sum(count for *_, count in left)
-    served = sum(one.launches for one in kernels)
-    total = served + sum(one.own_launches for one in kernels) + sum(report.passed.values())
-    width = max([len("kernel"), *(len(one.kernel) for one in kernels)])
+    entries = [(kernel.kernel, reason, count) for kernel in kernels for reason, count in kernel.reasons.items()]
+    first = sum(kernel.own_launches for kernel in kernels) - sum(count for *_, count in entries)
+    served = sum(kernel.launches for kernel in kernels)
+    total = served + sum(kernel.own_launches for kernel in kernels) + sum(report.passed.values())
+    width = max([len("kernel"), *(len(kernel.kernel) for kernel in kernels)])
     lines = [
         f"silo: Triton kernels of process {report.process} (Triton {report.triton})",
         f"  {'kernel':{width}}  {'by Silo':>10}  {'by Triton':>10}  {'variants':>8}",
     ]
     lines += [
-        f"  {one.kernel:{width}}  {one.launches:>10}  {one.own_launches:>10}  {one.variants:>8}" for one in kernels
+        f"  {kernel.kernel:{width}}  {kernel.launches:>10}  {kernel.own_launches:>10}  {kernel.variants:>8}"
+        for kernel in kernels
     ]
     lines.append(f"  {served} of {total} launches by Silo ({_share(served, total)})")
     if first:
         lines.append(f"  left to Triton: {_launches(first, total)}: the first of each kind, which Triton compiles")
     lines += [
         f"  left to Triton: {_launches(count, total)} of {kernel}: {reason}"
-        for kernel, reason, count in sorted(left, key=lambda one: -one[2])
+        for kernel, reason, count in sorted(entries, key=lambda one: -one[2])
     ]
     lines += [f"  left to Triton: {_launches(count, total)}: {reason}" for reason, count in report.passed.items()]
     return printable("\n".join(lines))
@@ -170,6 +173,6 @@ def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
 def _inherit(passed: Callable[[], Mapping[str, int]]) -> None:
     """Called in a forked child: all counts so far belong to its parent."""
     _inherited.clear()
-    _inherited.update({id(one): ((*one.launches, one.variant_count), one.reasons) for one in TABLE})
+    _inherited.update({id(kernel): ((*kernel.launches, kernel.variant_count), kernel.reasons) for kernel in TABLE})
     _passed_before.clear()
     _passed_before.update(passed())

@@ -93,14 +93,14 @@ class KernelTable:
     def __iter__(self) -> Iterator[ProgramKernel]:
         """Iterates over the kernels, ordered by name and location."""
         with self._lock:
-            found = list(self._kernels)
-        return iter(sorted(found, key=lambda one: (one.name, one.location)))
+            kernels = list(self._kernels)
+        return iter(sorted(kernels, key=lambda one: (one.name, one.location)))
 
     def of(self, function: object) -> list[ProgramKernel]:
         """The kernels of one function."""
         with self._lock:
-            found = list(self._kernels)  # not sorted, because each first launch runs this
-        return [one for one in found if one.function is function]
+            kernels = list(self._kernels)  # not sorted, because each first launch runs this
+        return [kernel for kernel in kernels if kernel.function is function]
 
     def tell(self, kernel: str, reason: str) -> None:
         """Logs why a kernel's launches go through Triton, once for each kernel and reason."""
@@ -119,8 +119,8 @@ class KernelTable:
         """Detaches every kernel from its function."""
         with self._lock:
             others = list(self._others)
-        for one in (*self, *others):
-            one.detach()
+        for kernel in (*self, *others):
+            kernel.detach()
 
 
 TABLE = KernelTable()
@@ -148,8 +148,8 @@ def guarded(signature: Signature) -> Signature:
     """A signature whose guard distinguishes at least all calls that Triton's key distinguishes."""
     return Signature(
         tuple(
-            one if one.specialize and one.align else replace(one, specialize=True, align=True)
-            for one in signature.parameters
+            parameter if parameter.specialize and parameter.align else replace(parameter, specialize=True, align=True)
+            for parameter in signature.parameters
         )
     )
 
@@ -178,8 +178,8 @@ class ProgramKernel:
     @classmethod
     def of(cls, function: Any) -> ProgramKernel:  # noqa: ANN401
         """The ProgramKernel of a function; if another thread has created it meanwhile, that one."""
-        found = next((one for one in TABLE.of(function) if _slot_of(function) is one.native), None)
-        return cls(function) if found is None else found
+        kernel = next((candidate for candidate in TABLE.of(function) if _slot_of(function) is candidate.native), None)
+        return cls(function) if kernel is None else kernel
 
     @property
     def function(self) -> Any:  # noqa: ANN401
@@ -243,7 +243,11 @@ class ProgramKernel:
     def _launcher(self, function: Any) -> native.Launcher | None:  # noqa: ANN401
         try:
             signature = guarded(self.signature)
-            defaults = {one.name: one.default for one in adapter.parameters_of(function) if one.has_default}
+            defaults = {
+                parameter.name: parameter.default
+                for parameter in adapter.parameters_of(function)
+                if parameter.has_default
+            }
             options = adapter.option_names_of()
             return make_triton_launcher(self.name, signature, on_miss=self.on_miss, options=options, defaults=defaults)
         except SiloError as error:
@@ -286,8 +290,8 @@ class ProgramKernel:
         function = self.function
         if adapter.notices_compiles(function) or adapter.changed_global(function.used_global_vals):
             return None
-        asked = (provider.provide(self, call) for provider in TABLE.providers)
-        variant = next((one for one in asked if one is not None), None)
+        answers = (provider.provide(self, call) for provider in TABLE.providers)
+        variant = next((answer for answer in answers if answer is not None), None)
         if variant is None:
             return None
         with self._lock:
@@ -386,7 +390,7 @@ def _reached(function: Any) -> list[Any]:  # noqa: ANN401
 
 
 def _constants(call: SeenCall) -> Iterator[tuple[str, object]]:
-    yield from ((one.name, one.value) for one in call.arguments if one.kind is ValueKind.CONSTANT)
+    yield from ((argument.name, argument.value) for argument in call.arguments if argument.kind is ValueKind.CONSTANT)
     yield from call.options.items()
 
 
@@ -458,8 +462,8 @@ class WarmedKernel:
         result = own_way()
         try:
             program = adapter.read_compiled(self._compiled())
-            for one in call.arguments:
-                _check(one, program)
+            for argument in call.arguments:
+                _check(argument, program)
             target, launch = target_of(program), read_launch(program)
             code: Any = loaded_code(self._kernel.name, program, launch, device_at(target.kind, call.device[1]))
             binding = bind_program(code, launch, self._kernel.signature, None)

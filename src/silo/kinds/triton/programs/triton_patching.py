@@ -56,7 +56,7 @@ class Situations:
         connect_loaded()
         watch = adapter.watch()
         with self._lock:
-            if not any(watch.driver is one for one in self._drivers):
+            if not any(watch.driver is driver for driver in self._drivers):
                 self._drivers.append(watch.driver)
             key = (id(watch.driver), watch.memory_type, *watch.key)
             epoch = self._epochs.setdefault(key, len(self._epochs))
@@ -194,10 +194,10 @@ class _Switch:
     def hold(self) -> Any:  # noqa: ANN401
         with self._lock:
             if self._methods is None:
-                found = adapter.launch_hook_points()
-                if found.run is None or found.getitem is None:
+                hook_points = adapter.launch_hook_points()
+                if hook_points.run is None or hook_points.getitem is None:
                     raise ToolchainError(_REPLACED)
-                self._serve(found)
+                self._serve(hook_points)
             self._held = True
             assert self._methods is not None
             return self._methods[0]
@@ -306,12 +306,12 @@ class _Switch:
 
     def beneath(self, change: Callable[[], T]) -> T:
         with self._lock:
-            found = adapter.launch_hook_points() if self._before else None
-            kinds = () if found is None else (found.autotuners, found.heuristics)
-            put = [one for one in self._before if one[0] in kinds]
+            hook_points = adapter.launch_hook_points() if self._before else None
+            kinds = () if hook_points is None else (hook_points.autotuners, hook_points.heuristics)
+            put = [entry for entry in self._before if entry[0] in kinds]
             if not put or any(_member(kind, name) is not ours for kind, name, _, ours in put):
                 return change()  # a program's own method is on top of ours
-            self._before = [one for one in self._before if one not in put]
+            self._before = [entry for entry in self._before if entry not in put]
             self._restore(put)
             try:
                 return change()

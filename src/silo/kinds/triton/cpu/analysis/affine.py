@@ -63,8 +63,8 @@ def unit_axis(pointer: Value) -> int | None:
     Axes of extent 1 do not count.
     """
     steps = _steps(pointer)
-    found = [axis for axis, extent in enumerate(pointer.type.shape) if steps[axis] == 1 and extent != 1]
-    return found[0] if len(found) == 1 else None
+    axes = [axis for axis, extent in enumerate(pointer.type.shape) if steps[axis] == 1 and extent != 1]
+    return axes[0] if len(axes) == 1 else None
 
 
 def _steps(root: Value) -> tuple[int | None, ...]:

@@ -36,10 +36,10 @@ def recompute_cost(value: Value, memo: dict[tuple[Value, bool], float], *, rows:
     reads memory costs more than any threshold, unless its loads are as quick as loads from a buffer. With ``rows``, the
     loop that uses the value runs along rows, so that loads of successive elements of a row are quick.
     """
-    found = memo.get((value, rows))
-    if found is None:
-        found = memo[value, rows] = min(_sum_of_costs(value, rows=rows), _COST_LIMIT)
-    return found
+    cost = memo.get((value, rows))
+    if cost is None:
+        cost = memo[value, rows] = min(_sum_of_costs(value, rows=rows), _COST_LIMIT)
+    return cost
 
 
 def _sum_of_costs(root: Value, *, rows: bool) -> float:
@@ -91,12 +91,12 @@ def is_repeated_load(operation: Operation) -> bool:
     if operation.name != tt.LOAD:
         return False
     pointer, mask, other = load_parts(operation)
-    made = pointer.owner
+    producer = pointer.owner
     if (
-        made is None
-        or made.name != tt.ADDPTR
-        or scalar_source(made.operands[0]) is None
-        or not _is_quotient(made.operands[1])
+        producer is None
+        or producer.name != tt.ADDPTR
+        or scalar_source(producer.operands[0]) is None
+        or not _is_quotient(producer.operands[1])
     ):
         return False
     return _reads_only_there(mask, other)
@@ -193,7 +193,7 @@ def _operation(operation: Operation, memo: dict[str, float]) -> float:
     if name in (tt.LOAD, tt.STORE) or name in _ATOMICS:
         return _access(operation)
     types = [value.type for value in (*operation.results, *operation.operands[:1])]
-    elements = max((one.elements for one in types if one.tensor), default=0)
+    elements = max((type_.elements for type_ in types if type_.tensor), default=0)
     if operation.regions:  # a reduction or a scan: its region is scalar code for each element
         return elements * (_STEP_NS + inside * _STEP_NS / _SCALAR_NS)
     if not any(value.type.tensor for value in operation.results):

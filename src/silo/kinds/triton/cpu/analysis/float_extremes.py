@@ -27,10 +27,10 @@ _BITS = {"i32": 31, "i64": 63}
 def join_float_extremes(module: Module) -> None:
     """Replaces each such pair of atomics in ``module`` by one atomic, in place."""
     joined: set[Operation] = set()
-    for operation in [one for one in module.walk() if one.name == tt.ATOMIC_RMW]:
-        found = None if operation in joined else _partner(operation)
-        if found is not None:
-            other, kind, mask = found
+    for operation in [candidate for candidate in module.walk() if candidate.name == tt.ATOMIC_RMW]:
+        partner = None if operation in joined else _partner(operation)
+        if partner is not None:
+            other, kind, mask = partner
             joined.add(other)
             _join(operation, other, kind, mask)
 
@@ -43,8 +43,8 @@ def _partner(first: Operation) -> tuple[Operation, int, Value | None] | None:
     block = first.block
     if block is None or first.result.uses or len(first.operands) != 3:
         return None
-    place = block.operations.index(first)
-    for other in block.operations[place + 1 :]:
+    position = block.operations.index(first)
+    for other in block.operations[position + 1 :]:
         if other.name == tt.ATOMIC_RMW:
             break
         if other.regions or other.name in {tt.LOAD, tt.STORE, tt.CALL, tt.ATOMIC_CAS, tt.RETURN}:

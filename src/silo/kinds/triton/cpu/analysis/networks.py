@@ -57,28 +57,28 @@ def steps_of(operation: Operation) -> tuple[tuple[SwapStep, ...], str]:
     """The steps of a network operation, and the element type of its C function (``u32`` if it compares as unsigned)."""
     steps, unsigned = operation.attributes["steps"], operation.attributes["unsigned"]
     assert isinstance(steps, tuple)
-    made: list[SwapStep] = []
+    swaps: list[SwapStep] = []
     for step in steps:
         assert isinstance(step, tuple)
         bit, flip, down = step
         assert isinstance(bit, int)
         assert isinstance(flip, int)
-        made.append(SwapStep(bit, flip, bool(down)))
+        swaps.append(SwapStep(bit, flip, bool(down)))
     element = operation.result.type.element
-    return tuple(made), f"u{element[1:]}" if unsigned else element
+    return tuple(swaps), f"u{element[1:]}" if unsigned else element
 
 
 def fold_networks(module: Module) -> None:
     """Replaces the sorting networks of ``module`` by one operation each, in place."""
     blocks = [block for operation in module.walk() for region in operation.regions for block in region.blocks]
     for block in blocks:
-        found = False
+        changed = False
         for operation in list(block.operations):
             step = _swap_step(operation)
             if step is not None:
                 _put_network(block, operation, step)
-                found = True
-        if found:
+                changed = True
+        if changed:
             _drop_unused(block)
             _flatten(block)
             _widen(block)
@@ -123,8 +123,8 @@ def _partner_axis(partner: Value, own: Value) -> int | None:
     if exclusive is None or exclusive.name != arith.XORI:
         return None
     bits = _through_bitcast(own)
-    for one, spread in (exclusive.operands, reversed(exclusive.operands)):
-        if _through_bitcast(one) is not bits:
+    for operand, spread in (exclusive.operands, reversed(exclusive.operands)):
+        if _through_bitcast(operand) is not bits:
             continue
         broadcast = spread.owner
         expand = broadcast.operands[0].owner if broadcast is not None and broadcast.name == tt.BROADCAST else None
@@ -182,9 +182,9 @@ def _parity_of(value: Value, found: list[_Parity]) -> _Parity:
     if operation is None:
         return None
     if operation.name == tt.MAKE_RANGE:
-        both = (operation.attributes["start"], operation.attributes["end"]) == (0, 2)
-        return (0, frozenset({0})) if both else None
-    pairs = [one for one in found if one is not None]
+        is_pair = (operation.attributes["start"], operation.attributes["end"]) == (0, 2)
+        return (0, frozenset({0})) if is_pair else None
+    pairs = [parity for parity in found if parity is not None]
     if not pairs or len(pairs) != len(found):
         return None
     constant, axes = pairs[0]

@@ -51,17 +51,17 @@ def _widen(scan: Operation) -> None:
 def _ignore_nan(reduce: Operation) -> None:
     """Changes the region of ``reduce`` so that the first of two elements also wins if the second is a NaN."""
     block = reduce.regions[0].blocks[0]
-    found = _choice(block)
-    if found is None:
+    choice = _choice(block)
+    if choice is None:
         return
-    selects, chosen, second = found
+    selects, chosen, second = choice
     location = selects[0].location
-    place = min(block.operations.index(select) for select in selects)
+    position = min(block.operations.index(select) for select in selects)
     is_nan, either = Value("nan", Type("i1")), Value("or_nan", Type("i1"))
     insert(
-        block, place, Operation(arith.CMPF, [second, second], [is_nan], {"predicate": _UNORDERED}, location=location)
+        block, position, Operation(arith.CMPF, [second, second], [is_nan], {"predicate": _UNORDERED}, location=location)
     )
-    insert(block, place + 1, Operation(arith.ORI, [chosen, is_nan], [either], {}, location=location))
+    insert(block, position + 1, Operation(arith.ORI, [chosen, is_nan], [either], {}, location=location))
     for select in selects:
         chosen.uses.remove(select)
         select.operands[0] = either
@@ -78,15 +78,15 @@ def _choice(block: Block) -> tuple[list[Operation], Value, Value] | None:
     first, _, second, _ = block.arguments
     selects = [value.owner for value in block.operations[-1].operands]
     pairs = [[block.arguments[index], block.arguments[index + 2]] for index in range(2)]
-    found = [
+    matching = [
         select
         for select, pair in zip(selects, pairs, strict=True)
         if select is not None and select.name == arith.SELECT and select.block is block and select.operands[1:] == pair
     ]
-    if len(found) != len(pairs) or found[0].operands[0] is not found[1].operands[0]:
+    if len(matching) != len(pairs) or matching[0].operands[0] is not matching[1].operands[0]:
         return None
-    chosen = found[0].operands[0]
-    return (found, chosen, second) if _is_greater(chosen, first, second, block) else None
+    chosen = matching[0].operands[0]
+    return (matching, chosen, second) if _is_greater(chosen, first, second, block) else None
 
 
 def _is_greater(value: Value, first: Value, second: Value, block: Block) -> bool:
@@ -140,14 +140,14 @@ def order_memory(module: Module) -> None:
     """
     if any(op.name in {FENCE, VOLATILE_LOAD} for op in module.walk()):
         return
-    named = False
+    renamed = False
     for operation in module.walk():
         is_volatile = operation.name == tt.LOAD and operation.attributes.get("isVolatile")
         if is_volatile or operation.name == tt.ATOMIC_LOAD:
-            operation.name, named = VOLATILE_LOAD, True
+            operation.name, renamed = VOLATILE_LOAD, True
         elif operation.name == tt.ATOMIC_STORE:
-            operation.name, named = tt.STORE, True
-    if not named and not any(op.name in ATOMICS and _is_repeated(op) for op in module.walk()):
+            operation.name, renamed = tt.STORE, True
+    if not renamed and not any(op.name in ATOMICS and _is_repeated(op) for op in module.walk()):
         return
     for block in _blocks(module):
         ordered: list[Operation] = []
@@ -178,10 +178,11 @@ def jump_may_wait(block: Block, blocks: Sequence[Block]) -> bool:
 
     ``blocks`` are the blocks of the function, in order.
     """
-    order = {one: number for number, one in enumerate(blocks)}
-    targets = [order[one] for one in block.operations[-1].successors if order[one] <= order[block]]
+    order = {block: number for number, block in enumerate(blocks)}
+    targets = [order[successor] for successor in block.operations[-1].successors if order[successor] <= order[block]]
     return any(
-        _reads_and_waits(op for one in blocks[target : order[block] + 1] for op in one.operations) for target in targets
+        _reads_and_waits(op for block in blocks[target : order[block] + 1] for op in block.operations)
+        for target in targets
     )
 
 

@@ -19,7 +19,7 @@ _BYTES = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "
 
 def cast_bases(module: Module) -> None:
     """Moves each cast of a tile of pointers to its scalar base, in place, if both element types have the same size."""
-    for operation in [one for one in module.walk() if one.name == tt.BITCAST]:
+    for operation in [candidate for candidate in module.walk() if candidate.name == tt.BITCAST]:
         result = operation.result
         if result.type.pointer and result.type.tensor and operation.block is not None:
             moved = _cast_base(operation.operands[0], result.type, operation)
@@ -44,14 +44,16 @@ def _cast_base(pointer: Value, type_: Type, beside: Operation) -> Value | None:
     block, size = beside.block, _BYTES.get(type_.element)
     if block is None or size is None or size != _BYTES.get(value.type.element):
         return None
-    made = cast(block, tt.BITCAST, value, Type(type_.element, pointer=True), beside, after=False)
+    converted = cast(block, tt.BITCAST, value, Type(type_.element, pointer=True), beside, after=False)
     for step in reversed(steps):
         old = step.result.type
         new = Value(
             f"{step.result.name}_{type_.element}",
             Type(type_.element, old.shape, tensor=True, pointer=True, layout=old.layout),
         )
-        copied = Operation(step.name, [made, *step.operands[1:]], [new], dict(step.attributes), location=step.location)
+        copied = Operation(
+            step.name, [converted, *step.operands[1:]], [new], dict(step.attributes), location=step.location
+        )
         insert(block, block.operations.index(beside), copied)
-        made = new
-    return made
+        converted = new
+    return converted

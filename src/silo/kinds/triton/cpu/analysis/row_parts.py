@@ -79,20 +79,20 @@ def cut_rows(module: Module) -> RowParts:
     if any((dot.result, 0) not in plan.wanted for dot in dots):
         return RowParts()
     _Rewriting(block, rows, plan).rewrite(stores)
-    pairs = tuple((one.index, other.index) for one in _ordered(written) for other in _ordered(read))
+    pairs = tuple((write.index, other.index) for write in _ordered(written) for other in _ordered(read))
     return RowParts(min(rows // _LEAST_ROWS, _MOST_PARTS), pairs)
 
 
 def _roots(module: Module, name: str) -> set[Value] | None:
     """The arguments through which operations called ``name`` access memory; None if one may access any memory."""
-    found: set[Value] = set()
+    all_roots: set[Value] = set()
     for operation in module.walk():
         if operation.name == name:
             roots = pointer_roots(operation.operands[0])
             if roots is None:
                 return None
-            found |= roots
-    return found
+            all_roots |= roots
+    return all_roots
 
 
 def _ordered(values: set[Value]) -> list[Value]:
@@ -136,21 +136,21 @@ class _Plan:
         """
         pending = [(value, axis)]
         while pending:
-            one = pending.pop()
-            if one in self.wanted:
+            current = pending.pop()
+            if current in self.wanted:
                 continue
-            self.wanted[one] = None
-            if len(self.wanted) > _MOST_VALUES or one[0].type.shape[one[1]] != self.rows:
+            self.wanted[current] = None
+            if len(self.wanted) > _MOST_VALUES or current[0].type.shape[current[1]] != self.rows:
                 raise _NotSeparableError
-            pending += self.sources_of(*one)
+            pending += self.sources_of(*current)
 
     def sources_of(self, value: Value, axis: int) -> list[tuple[Value, int]]:
         """The operands from which the rows of ``value`` are computed, each with its row axis."""
         operation = value.owner
-        place = _carried_place(value)
-        if place is not None:
-            loop, index = place
-            if self.carried.setdefault(place, axis) != axis:
+        position = _carried_place(value)
+        if position is not None:
+            loop, index = position
+            if self.carried.setdefault(position, axis) != axis:
                 raise _NotSeparableError
             body = loop.regions[0].blocks[0]
             return [(loop.operands[3 + index], axis), (body.operations[-1].operands[index], axis)]
@@ -204,11 +204,11 @@ class _Plan:
             if value in self.shared:
                 continue
             self.shared.add(value)
-            place = _carried_place(value)
-            if place is not None:
-                if place in self.carried:
+            position = _carried_place(value)
+            if position is not None:
+                if position in self.carried:
                     raise _NotSeparableError
-                loop, index = place
+                loop, index = position
                 pending += [loop.operands[3 + index], loop.regions[0].blocks[0].operations[-1].operands[index]]
             elif value.owner is not None:
                 pending += value.owner.operands
@@ -254,16 +254,16 @@ class _Rewriting:
 
     def _mask(self, shape: tuple[int, ...], axis: int) -> Value:
         """A mask of the elements of a tile that belong to rows of the part."""
-        found = self.masks.get((shape, axis))
-        if found is None:
-            found = self.inside
+        mask = self.masks.get((shape, axis))
+        if mask is None:
+            mask = self.inside
             for added in (other for other in range(len(shape)) if other != axis):
-                narrow = tuple(self.rows if place == axis else 1 for place in range(len(shape)))
+                narrow = tuple(self.rows if dimension == axis else 1 for dimension in range(len(shape)))
                 assert len(shape) == 2, "tiles of sums have two axes"
-                found = self._begin(tt.EXPAND_DIMS, [found], Type("i1", narrow, tensor=True), {"axis": added})
-                found = self._begin(tt.BROADCAST, [found], Type("i1", shape, tensor=True))
-            self.masks[shape, axis] = found
-        return found
+                mask = self._begin(tt.EXPAND_DIMS, [mask], Type("i1", narrow, tensor=True), {"axis": added})
+                mask = self._begin(tt.BROADCAST, [mask], Type("i1", shape, tensor=True))
+            self.masks[shape, axis] = mask
+        return mask
 
     def rewrite(self, stores: list[Operation]) -> None:
         """Rewrites every operation that ``stores`` need, and removes unused operations."""
@@ -296,8 +296,8 @@ class _Rewriting:
         block = beside.block
         assert block is not None
         results = [] if type_ is None else [Value(f"{beside.results[0].name}_part", type_)]
-        made = Operation(name, operands, results, attributes, location=beside.location)
-        insert(block, block.operations.index(beside), made)
+        operation = Operation(name, operands, results, attributes, location=beside.location)
+        insert(block, block.operations.index(beside), operation)
         return results[0] if results else None
 
     def _both(self, mask: Value | None, shape: tuple[int, ...], axis: int, beside: Operation) -> Value:
@@ -307,8 +307,8 @@ class _Rewriting:
         block = beside.block
         assert block is not None
         result = Value(f"{mask.name}_inside", mask.type)
-        both = Operation(arith.ANDI, [mask, inside], [result], {}, location=beside.location)
-        insert(block, block.operations.index(beside), both)
+        conjunction = Operation(arith.ANDI, [mask, inside], [result], {}, location=beside.location)
+        insert(block, block.operations.index(beside), conjunction)
         return result
 
     def _move(self, value: Value, axis: int) -> Value:
@@ -327,8 +327,8 @@ class _Rewriting:
             block = operation.block
             assert block is not None
             result = Value(f"{value.name}_part", value.type)
-            made = Operation(arith.ADDI, [value, self.first], [result], attributes, location=operation.location)
-            insert(block, block.operations.index(operation) + 1, made)
+            addition = Operation(arith.ADDI, [value, self.first], [result], attributes, location=operation.location)
+            insert(block, block.operations.index(operation) + 1, addition)
             return result
         sources = dict(self.plan.sources_of(value, axis))
         operands = [

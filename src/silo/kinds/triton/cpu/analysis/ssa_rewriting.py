@@ -65,8 +65,8 @@ def split_inline(module: Module) -> None:
                 operand.uses += [part for part in parts for _ in range(times)]
             for part, result in zip(parts, operation.results, strict=True):
                 result.owner, result.index = part, 0
-            place = operation.block.operations.index(operation)
-            operation.block.operations[place : place + 1] = parts
+            position = operation.block.operations.index(operation)
+            operation.block.operations[position : position + 1] = parts
 
 
 # ---- Lowering of ``tl.atomic_poll`` to a loop ----
@@ -123,13 +123,13 @@ def _spell_out(poll: Operation) -> None:
     start = [before.value(CLOCK, [], Type("i64")) for _ in timeout]
     loop = before.add(flow.WHILE, [], expected.type)
     body = _Building(_inside(loop))
-    found = body.value(tt.ATOMIC_LOAD, [pointer], expected.type, sem=poll.attributes.get("sem", 2))
-    waits = _any(body, body.value(arith.CMPI, [found, expected], flags, predicate=_NOT_EQUAL))
+    loaded = body.value(tt.ATOMIC_LOAD, [pointer], expected.type, sem=poll.attributes.get("sem", 2))
+    waits = _any(body, body.value(arith.CMPI, [loaded, expected], flags, predicate=_NOT_EQUAL))
     for limit, since in zip(timeout, start, strict=True):
         now = body.value(CLOCK, [], Type("i64"))
         spent = body.value(arith.SUBI, [now, since], Type("i64"))
         waits = body.value(arith.ANDI, [waits, body.value(arith.CMPI, [spent, limit], _FLAG, predicate=_BELOW)], _FLAG)
-    body.add(flow.CONDITION, [waits, found], None)
+    body.add(flow.CONDITION, [waits, loaded], None)
     body.block.operations = body.made
     again = _Building(_inside(loop, expected.type))
     again.add(flow.YIELD, [], None)
@@ -138,8 +138,8 @@ def _spell_out(poll: Operation) -> None:
     poll.name, poll.operands, poll.attributes = arith.CMPI, [loop.result, expected], {"predicate": _EQUAL}
     for operand in poll.operands:
         operand.uses.append(poll)
-    place = block.operations.index(poll)
-    block.operations[place:place] = before.made
+    position = block.operations.index(poll)
+    block.operations[position:position] = before.made
 
 
 def _any(building: _Building, flags: Value) -> Value:

@@ -44,7 +44,7 @@ def streamable_stores(kernel: Operation) -> frozenset[Operation]:
             varying[loop] = _reached([value for block in loop.regions[0].blocks for value in block.arguments])
         return pointer in varying[loop]
 
-    found: list[Operation] = []
+    stores: list[Operation] = []
     for store in accesses:
         pointer = _pointer(store)
         if store.name != tt.STORE or not pointer.type.tensor:
@@ -52,19 +52,19 @@ def streamable_stores(kernel: Operation) -> frozenset[Operation]:
         origins = origins_of(store)
         loops = enclosing_loops(store)
         if origins and not origins & read and all(loop is not None and varies(pointer, loop) for loop in loops):
-            found.append(store)
-    return frozenset(found)
+            stores.append(store)
+    return frozenset(stores)
 
 
 def enclosing_loops(operation: Operation) -> list[Operation | None]:
     """The loops around an operation, innermost first: an ``scf.for``, or None in place of a loop of another kind."""
-    found: list[Operation | None] = []
+    loops: list[Operation | None] = []
     owner = _owner(operation.block)
     while owner is not None and owner.name != tt.FUNC:
         if owner.name != flow.IF:
-            found.append(owner if owner.name == flow.FOR else None)
+            loops.append(owner if owner.name == flow.FOR else None)
         owner = _owner(owner.block)
-    return found
+    return loops
 
 
 def _owner(block: Block | None) -> Operation | None:
@@ -72,13 +72,13 @@ def _owner(block: Block | None) -> Operation | None:
 
 
 def _operations(kernel: Operation) -> list[Operation]:
-    found: list[Operation] = []
+    operations: list[Operation] = []
     pending = [kernel]
     while pending:
         operation = pending.pop()
-        found.append(operation)
+        operations.append(operation)
         pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
-    return found
+    return operations
 
 
 def _pointer(access: Operation) -> Value:
@@ -87,10 +87,10 @@ def _pointer(access: Operation) -> Value:
 
 def _unknown(operations: list[Operation]) -> list[Value]:
     """The pointers whose origin is unknown."""
-    made = [value for operation in operations if operation.name not in _KEEPS_ORIGIN for value in operation.results]
+    values = [value for operation in operations if operation.name not in _KEEPS_ORIGIN for value in operation.results]
     function = operations[0]
-    made += [value for block in function.regions[0].blocks[1:] for value in block.arguments]
-    return [value for value in made if value.type.pointer]
+    values += [value for block in function.regions[0].blocks[1:] for value in block.arguments]
+    return [value for value in values if value.type.pointer]
 
 
 def _reached(starts: list[Value]) -> set[Value]:
@@ -99,7 +99,7 @@ def _reached(starts: list[Value]) -> set[Value]:
     These are results of operations on them, and results of loops and branches around such operations.
     """
     reached: set[Value] = set()
-    made: set[Operation] = set()
+    visited: set[Operation] = set()
     pending = list(starts)
     while pending:
         value = pending.pop()
@@ -110,11 +110,13 @@ def _reached(starts: list[Value]) -> set[Value]:
             block = user.block
             ended = _owner(block) if block is not None and block.operations[-1] is user else None
             for operation in (user, ended):
-                if operation is None or operation in made or operation.name == tt.FUNC:
+                if operation is None or operation in visited or operation.name == tt.FUNC:
                     continue
-                made.add(operation)
+                visited.add(operation)
                 pending += operation.results
-                pending += [value for region in operation.regions for one in region.blocks for value in one.arguments]
+                pending += [
+                    value for region in operation.regions for block in region.blocks for value in block.arguments
+                ]
     return reached
 
 

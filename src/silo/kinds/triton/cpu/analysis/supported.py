@@ -22,29 +22,29 @@ __all__ = ["check_supported", "refuse_depth", "unsupported_operations"]
 
 def unsupported_operations(module: Module) -> dict[tuple[str, str, str], int]:
     """Counts the operations that the CPU compiler does not support, by (operation, reason, location)."""
-    found: Counter[tuple[str, str, str]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
     pending = list(module.functions.values())
     while pending:
         operation = pending.pop()
         reason = _refusal(operation)
         if reason:
-            found[operation.name, reason, operation.location] += 1
+            counts[operation.name, reason, operation.location] += 1
         # the region was checked together with the reduction
         elif operation.regions and not _is_plain_reduction(operation):
             pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
-    return dict(found)
+    return dict(counts)
 
 
 def check_supported(module: Module) -> None:
     """Raises ``UnsupportedError`` that lists every operation of ``module`` which the CPU compiler does not support."""
-    found = unsupported_operations(module)
-    if not found:
+    unsupported = unsupported_operations(module)
+    if not unsupported:
         return
     lines = [
-        f"\n  - {name} x{count} at {place or 'unknown place'}: {reason}"
-        for (name, reason, place), count in sorted(found.items())
+        f"\n  - {name} x{count} at {location or 'unknown place'}: {reason}"
+        for (name, reason, location), count in sorted(unsupported.items())
     ]
-    total = sum(found.values())
+    total = sum(unsupported.values())
     raise UnsupportedError(
         f"kernel {module.kernel!r} uses {total} operation{'s' if total > 1 else ''} that the CPU target cannot express;"
         f" rewrite {'them' if total > 1 else 'it'} or leave the CPU out of the targets:" + "".join(lines)

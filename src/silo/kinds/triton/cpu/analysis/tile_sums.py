@@ -37,8 +37,8 @@ def sum_tiles_first(module: Module) -> None:
     """Rewrites these loops of ``module``, in place."""
     for loop in list(module.walk()):
         if loop.name == flow.FOR:
-            for place in range(len(loop.results)):
-                _rewrite(loop, place)
+            for index in range(len(loop.results)):
+                _rewrite(loop, index)
 
 
 def _rewrite(loop: Operation, place: int) -> None:

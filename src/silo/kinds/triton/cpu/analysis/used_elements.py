@@ -52,7 +52,7 @@ def _reached(sums: Value) -> _Reached | None:
             continue
         seen.add(value)
         for user in value.uses:
-            places = [place for place, operand in enumerate(user.operands) if operand is value]
+            places = [index for index, operand in enumerate(user.operands) if operand is value]
             following = _following(user, value, places, masks, loops)
             if following is None:
                 return None
@@ -82,22 +82,22 @@ def _following(
         if min(places) < 3:
             return None
         arguments = user.regions[0].blocks[0].arguments
-        return [one for place in places for one in (user.results[place - 3], arguments[place - 2])]
+        return [alias for position in places for alias in (user.results[position - 3], arguments[position - 2])]
     if user.name != flow.YIELD or user.block is None or user.block.region is None:
         return None
     owner = user.block.region.owner
     if owner is None or owner.name not in {flow.FOR, flow.IF}:
         return None
-    found = [owner.results[place] for place in places]
+    values = [owner.results[position] for position in places]
     if owner.name == flow.FOR:
         loops.add(owner)
-        found += [owner.regions[0].blocks[0].arguments[place + 1] for place in places]
-    return found
+        values += [owner.regions[0].blocks[0].arguments[position + 1] for position in places]
+    return values
 
 
 def _scalars(mask: Value) -> set[Value]:
     """The scalars from which ``mask`` is computed."""
-    found: set[Value] = set()
+    scalars: set[Value] = set()
     seen: set[Value] = set()
     pending = [mask]
     while pending:
@@ -106,10 +106,10 @@ def _scalars(mask: Value) -> set[Value]:
             continue
         seen.add(value)
         if not value.type.tensor:
-            found.add(value)
+            scalars.add(value)
         elif value.owner is not None:
             pending += value.owner.operands
-    return found
+    return scalars
 
 
 def _is_there(value: Value, operation: Operation) -> bool:

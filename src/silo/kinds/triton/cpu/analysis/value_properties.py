@@ -113,8 +113,8 @@ def unchanged() -> Generator[None]:
 
 def remembered(question: Hashable) -> dict[Value, Any]:
     """The memo of :func:`fold` for ``question``, which lasts as long as :func:`unchanged`; a new one outside of it."""
-    found = _FOUND.get()
-    return {} if found is None else found.setdefault(question, {})
+    memo = _FOUND.get()
+    return {} if memo is None else memo.setdefault(question, {})
 
 
 # ---- The functions that reductions and scans apply to two elements ----
@@ -224,7 +224,7 @@ def inner_axis(view: Operation, axis: int | None) -> int | None:
             if after[axis] == 1 or not is_unit_reshape(view):
                 return None
             rank = sum(extent != 1 for extent in after[:axis])
-            return [place for place, extent in enumerate(before) if extent != 1][rank]
+            return [position for position, extent in enumerate(before) if extent != 1][rank]
 
 
 def constant_scalar(value: Value) -> int | float | bool | None:
@@ -312,8 +312,8 @@ def pointer_roots(pointer: Value) -> frozenset[Value] | None:
         if owner.name == tt.FUNC and region is not None and value.block is region.blocks[0]:
             roots.add(value)
         elif owner.name == flow.FOR:
-            place = value.block.arguments.index(value) - 1
-            pending += [owner.operands[3 + place], value.block.operations[-1].operands[place]]
+            position = value.block.arguments.index(value) - 1
+            pending += [owner.operands[3 + position], value.block.operations[-1].operands[position]]
         else:
             return None
     return frozenset(roots)
@@ -363,18 +363,18 @@ def may_precede(one: Operation, other: Operation) -> bool:
 
 def _path(operation: Operation) -> list[Operation]:
     """The operations that enclose ``operation``, outermost first, and then ``operation`` itself."""
-    found = [operation]
-    while (block := found[0].block) is not None and block.region is not None and block.region.owner is not None:
-        found.insert(0, block.region.owner)
-    return found
+    path = [operation]
+    while (block := path[0].block) is not None and block.region is not None and block.region.owner is not None:
+        path.insert(0, block.region.owner)
+    return path
 
 
 def every_operation(operation: Operation) -> list[Operation]:
     """``operation`` and all operations within its regions."""
-    found: list[Operation] = []
+    operations: list[Operation] = []
     pending = [operation]
     while pending:
         current = pending.pop()
-        found.append(current)
+        operations.append(current)
         pending += [inner for region in current.regions for block in region.blocks for inner in block.operations]
-    return found
+    return operations

@@ -91,10 +91,10 @@ class CpuReporter:
 
     def fault(self, fault: CpuFault, order: str = "") -> CheckFinding:
         """The finding for a fault; ``order`` is the order in which programs ran, "" for ascending."""
-        found = self._fault(fault)
+        finding = self._fault(fault)
         if order:
-            found = replace(found, details=(*found.details, f"It shows when programs run {order}"))
-        return self._placed(found, fault)
+            finding = replace(finding, details=(*finding.details, f"It shows when programs run {order}"))
+        return self._placed(finding, fault)
 
     def suspect(self, suspect: CpuSuspect, effect: Stored | CpuFault | None, *, hidden: bool) -> CheckFinding:
         """The finding for a doubtful value; ``effect`` is the store or the fault that depends on it.
@@ -130,22 +130,22 @@ class CpuReporter:
                 return CheckFinding("read-only", f"a {_noun(site)} to memory that is read-only", (where,), owner)
             case FaultKind.UNALIGNED:
                 owner, where = self._where(site, fault.address)
-                what = f"a misaligned {_noun(site)} of {site.bytes} bytes"
+                problem = f"a misaligned {_noun(site)} of {site.bytes} bytes"
                 return CheckFinding(
-                    "misaligned", what, (f"{where}: the address is not a multiple of {site.bytes}",), owner
+                    "misaligned", problem, (f"{where}: the address is not a multiple of {site.bytes}",), owner
                 )
             case FaultKind.UNINITIALIZED:
                 owner, where = self._where(site, fault.address)
-                what = f"a {_noun(site)} of memory that nothing was written to"
-                if any(one.name == owner for one in self.unset):
+                problem = f"a {_noun(site)} of memory that nothing was written to"
+                if any(allocation.name == owner for allocation in self.unset):
                     why = "It holds what torch's allocator left there: no operator and no kernel wrote to it"
-                    return CheckFinding("uninitialized", what, (where, why), owner)
-                return CheckFinding("uninitialized", what, (where,), owner)
+                    return CheckFinding("uninitialized", problem, (where, why), owner)
+                return CheckFinding("uninitialized", problem, (where,), owner)
             case FaultKind.TWICE:
                 owner, where = self._where(site, fault.address)
-                what = "a store of two values to one address"
+                problem = "a store of two values to one address"
                 why = "Two elements of one store: which of them memory holds afterwards differs between devices"
-                return CheckFinding("collision", what, (capital(where), why), owner)
+                return CheckFinding("collision", problem, (capital(where), why), owner)
             case FaultKind.OUTSIDE:
                 index, extent = _signed(fault.address), fault.other
                 detail = f"Index {index} of axis {site.details.get('axis')}, which has {extent} elements"
@@ -172,9 +172,9 @@ class CpuReporter:
         """The argument that ``address`` belongs to or derives from, and a description of the address for the report."""
         allocations = self.allocations
         size = site.bytes if site.use else 0
-        inside = [one for one in allocations if one.low <= address < one.high]
+        inside = [allocation for allocation in allocations if allocation.low <= address < allocation.high]
         mine = self._mine(site)
-        own = next((one for one in inside if one in mine), None)
+        own = next((candidate for candidate in inside if candidate in mine), None)
         if own is not None:
             return own.name, place_in(own, address, size)
         elsewhere = f", inside of {inside[0].name}" if inside else ""
@@ -193,7 +193,7 @@ class CpuReporter:
         if site.roots is None:
             return list(self.allocations)
         names = {self.names[root] for root in site.roots}
-        return [one for one in self.allocations if one.name in names]
+        return [allocation for allocation in self.allocations if allocation.name in names]
 
     def _race(self, site: Site, fault: CpuFault) -> CheckFinding:
         owner, where = self._where(site, fault.address)
@@ -201,30 +201,30 @@ class CpuReporter:
         before = self.sites[number] if number != _NO_SITE and number < len(self.sites) else None
         who = "other programs" if other >= _MANY else f"program {coordinates(other - 1, self.grid)}"
         did = "read" if before is None or Use.WRITES not in before.use else "wrote"
-        place = "" if before is None else f" {self._place(before)}"
+        location = "" if before is None else f" {self._place(before)}"
         return CheckFinding(
             "race",
             f"a {_noun(site)} that races with another program's",
-            (capital(where), f"{capital(who)} {did} there{place}, and nothing orders the two"),
+            (capital(where), f"{capital(who)} {did} there{location}, and nothing orders the two"),
             owner,
         )
 
     def _hint(self, site: Site, fault: CpuFault) -> CheckFinding:
         attribute, name, promise = _PROMISES[fault.kind]
         value, before = _signed(fault.address), _signed(fault.other)
-        what = f"a promise of {name} that does not hold"
+        problem = f"a promise of {name} that does not hold"
         if fault.kind is FaultKind.DIVISIBLE and site.details.get("address"):
             owner, where = self._where(site, fault.address)
             detail = f"{name} promises that the address {promise} {site.details.get(attribute)}; it is {where}"
-            return CheckFinding("hint", what, (detail,), owner)
+            return CheckFinding("hint", problem, (detail,), owner)
         detail = f"{name} promises that the element {promise} {site.details.get(attribute)}"
         shown = f"it is {value}" + ("" if fault.kind is FaultKind.DIVISIBLE else f" after {before}")
-        return CheckFinding("hint", what, (f"{detail}; {shown}",))
+        return CheckFinding("hint", problem, (f"{detail}; {shown}",))
 
     # ---- invalid values
 
     def _suspect(self, suspect: CpuSuspect, effect: Stored | CpuFault | None, *, hidden: bool) -> CheckFinding:
-        kind, what, advice = _SUSPICIONS[self.sites[suspect.site].kind]
+        kind, problem, advice = _SUSPICIONS[self.sites[suspect.site].kind]
         details: list[str] = []
         argument: str | None = None
         if isinstance(effect, Stored):
@@ -244,7 +244,7 @@ class CpuReporter:
             details.append("Only a mask that is computed from the wrapped product keeps it from being used")
         if advice:
             details.append(advice)
-        return CheckFinding(kind, what, tuple(details), argument)
+        return CheckFinding(kind, problem, tuple(details), argument)
 
 
 def _noun(site: Site) -> str:
@@ -341,7 +341,11 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         self.allocations = memory.allocations
         self.total = call.total
         # Memory that torch allocated and that nothing was written to.
-        self.unset = tuple(one for one in self.allocations if one.size and is_unset(one.low, one.high))
+        self.unset = tuple(
+            allocation
+            for allocation in self.allocations
+            if allocation.size and is_unset(allocation.low, allocation.high)
+        )
         self._reporter = CpuReporter(self.sites, self.names, self.allocations, self.unset, limits.steps, call.grid)
         self._entry = code.entry
         self._call = (call.params, (ctypes.c_uint32 * 3)(*call.grid), call.scratch)
@@ -356,7 +360,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         self._shift = self._granule()
         self._quiet = False  # whether an earlier run has printed the kernel's messages
         self._filled = False  # whether the last run filled unset memory with other bytes
-        touched = {*self._writable_regions(), *(memory.region_of(one) for one in self.unset)}
+        touched = {*self._writable_regions(), *(memory.region_of(unset_allocation) for unset_allocation in self.unset)}
         memory.keep(sorted(touched))
 
     # ---- the methods that the check's state machine calls
@@ -389,10 +393,10 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
             return super().difference(results)
         np = self._np
         ignored: dict[int, NDArray[np.bool_]] = {}
-        for index, held in results.items():
+        for index, result in results.items():
             fresh = self._shadows["fresh"][index]
             if fresh.size:
-                ignored[index] = np.repeat(fresh, 1 << self._shift)[: held.size] == Fresh.JUNK
+                ignored[index] = np.repeat(fresh, 1 << self._shift)[: result.size] == Fresh.JUNK
         return self.memory.difference(results, ignored)
 
     def fault_finding(self, fault: CpuFault, schedule: Order) -> CheckFinding | None:
@@ -438,8 +442,8 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
                 state.unset_address,
             )
             yield Doubt(unset, _OTHER_UNSET)
-        found = [site for site in self.sites if site.kind.suspect and self._cells[site.number].events]
-        for site in sorted(found, key=lambda site: self._cells[site.number].order):
+        suspects = [site for site in self.sites if site.kind.suspect and self._cells[site.number].events]
+        for site in sorted(suspects, key=lambda site: self._cells[site.number].order):
             cell = self._cells[site.number]
             suspect = CpuSuspect(site.number, cell.program, cell.lane)
             if fault is None:
@@ -449,7 +453,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
 
     def _exchanged(self, schedule: Order, exchange: Exchange[CpuFault | CpuSuspect]) -> CpuFault | None:
         about = [doubt.about for doubt in exchange.doubts]
-        change = {one.site: exchange.other for one in about if isinstance(one, CpuSuspect)}
+        change = {suspect.site: exchange.other for suspect in about if isinstance(suspect, CpuSuspect)}
         return self._once(schedule, change=change, fill=exchange.other if len(change) < len(about) else None)
 
     def _traced(self, suspect: CpuSuspect, other: int, address: int) -> tuple[CpuSuspect, Stored]:
@@ -465,9 +469,9 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     def _note_shared(self) -> None:
         for site in self.sites:
             if site.kind is SiteKind.STORE and self._cells[site.number].events:
-                place = site.place or f"{site.operation} number {site.ordinal}"
+                location = site.place or f"{site.operation} number {site.ordinal}"
                 self.notes.append(
-                    f"{place}: several programs store the same value to one element; it counts as no race"
+                    f"{location}: several programs store the same value to one element; it counts as no race"
                 )
 
     def _note_addresses(self) -> None:
@@ -494,8 +498,8 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         self.memory.restore()
         self._filled = fill is not None
         if fill is not None:
-            for one in self.unset:
-                ctypes.memset(one.low, fill, one.size)
+            for allocation in self.unset:
+                ctypes.memset(allocation.low, fill, allocation.size)
         self._prepare(change or {}, limit or self.limits.steps, watch, watch_program)
         programs = order.programs(self.total)
         params, grid, scratch = self._call
@@ -508,17 +512,24 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
                 code = self._entry(params, grid, program, program + 1, scratch, state)
                 if code:
                     break
-        found = self._state
-        if found.kind == FaultKind.NOTHING:
+        check_state = self._state
+        if check_state.kind == FaultKind.NOTHING:
             if code:  # a failed assertion in a function that a reduction or scan applies to elements; it has no site
-                raise CheckError(found.text.decode(errors="replace"), kind="assertion", place="")
+                raise CheckError(check_state.text.decode(errors="replace"), kind="assertion", place="")
             return None
-        return CpuFault(FaultKind(found.kind), found.site, found.lane, found.program, found.address, found.other)
+        return CpuFault(
+            FaultKind(check_state.kind),
+            check_state.site,
+            check_state.lane,
+            check_state.program,
+            check_state.address,
+            check_state.other,
+        )
 
     def _prepare(self, change: Mapping[int, int], limit: int, watch: int, watch_program: int) -> None:
         reach: list[int] = []
         everything = tuple(range(len(self.allocations)))
-        by_name = {one.name: index for index, one in enumerate(self.allocations)}
+        by_name = {allocation.name: index for index, allocation in enumerate(self.allocations)}
         for site in self.sites:
             cell = self._cells[site.number]
             mine = everything
@@ -558,20 +569,23 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
             "stamps": [np.zeros(size, np.uint64) for size, _ in wide],
             "stored": [np.zeros(size, np.uint8) for _, size in wide],
         }
-        named = [one for one in self.allocations if one.name in self.limits.uninitialized]
-        for one, kind in (*((one, Fresh.JUNK) for one in self.unset), *((one, Fresh.NEW) for one in named)):
-            at = self.memory.region_of(one)
+        uninitialized = [allocation for allocation in self.allocations if allocation.name in self.limits.uninitialized]
+        for shadowed, kind in (
+            *((shadowed, Fresh.JUNK) for shadowed in self.unset),
+            *((shadowed, Fresh.NEW) for shadowed in uninitialized),
+        ):
+            at = self.memory.region_of(shadowed)
             if at >= 0:
                 fresh = self._shadows["fresh"][at]
                 if not fresh.size:
                     fresh = self._shadows["fresh"][at] = np.zeros(sizes[at], np.uint8)
-                low = one.low - regions[at].low >> self._shift
-                fresh[low : one.high - regions[at].low + (1 << self._shift) - 1 >> self._shift] = kind
-        for cell, one in zip(self._bounds, self.allocations, strict=False):
-            at = self.memory.region_of(one)
-            cell.low, cell.high, cell.writable = one.low, one.high, one.writable
+                low = shadowed.low - regions[at].low >> self._shift
+                fresh[low : shadowed.high - regions[at].low + (1 << self._shift) - 1 >> self._shift] = kind
+        for cell, allocation in zip(self._bounds, self.allocations, strict=False):
+            at = self.memory.region_of(allocation)
+            cell.low, cell.high, cell.writable = allocation.low, allocation.high, allocation.writable
             cell.origin = regions[at].low if at >= 0 else 0
-            cell.inside = one.inside.ctypes.data if one.inside is not None else None
+            cell.inside = allocation.inside.ctypes.data if allocation.inside is not None else None
             for name, arrays in self._shadows.items():
                 setattr(cell, name, arrays[at].ctypes.data if at >= 0 and arrays[at].size else None)
 
@@ -605,8 +619,12 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
 
     def _writable_regions(self) -> list[int]:
         if any(site.roots is None for site in self._written):
-            names = {one.name for one in self.allocations}
+            names = {allocation.name for allocation in self.allocations}
         else:
             names = {self.names[root] for site in self._written for root in site.roots or ()}
-        found = {self.memory.region_of(one) for one in self.allocations if one.name in names and one.writable}
-        return sorted(found - {-1})
+        regions = {
+            self.memory.region_of(allocation)
+            for allocation in self.allocations
+            if allocation.name in names and allocation.writable
+        }
+        return sorted(regions - {-1})

@@ -161,8 +161,8 @@ class _Instrumenting:
         if operation.name == tt.ATOMIC_CAS:
             # This operation has no mask: if its address is forbidden, it accesses memory of the check instead.
             site = self._site(SiteKind.ATOMIC, operation, use=use, pointer=pointer)
-            place = self._add(further_dialects.PLACE, [pointer], pointer.type, block, site=site)
-            operation.operands = [place, *operation.operands[1:]]
+            address = self._add(further_dialects.PLACE, [pointer], pointer.type, block, site=site)
+            operation.operands = [address, *operation.operands[1:]]
             self.out.append(operation)
             return
         mask = operation.operands[2] if len(operation.operands) > 2 else None
@@ -329,7 +329,7 @@ class _Instrumenting:
         size = 1
         if pointer is not None:
             size = element_bytes(pointer.type.element)
-        made = Site(
+        site = Site(
             number=len(self.sites),
             kind=kind,
             operation=operation.name,
@@ -341,18 +341,18 @@ class _Instrumenting:
             roots=None if roots is None or -1 in roots else roots,
             details=details or {},
         )
-        self.sites.append(made)
-        return made.number
+        self.sites.append(site)
+        return site.number
 
     def _add(
         self, name: str, operands: list[Value], result: Type | None, block: Block, **attributes: Attribute
     ) -> Value:
         operation = Operation(name, list(operands), [], dict(attributes), block=block)
-        made = Value(f"silo{len(self.out)}", result or Type("i1"), operation)
+        value = Value(f"silo{len(self.out)}", result or Type("i1"), operation)
         if result is not None:
-            operation.results.append(made)
+            operation.results.append(value)
         self.out.append(operation)
-        return made
+        return value
 
     def _count_uses(self) -> None:
         operations = self.module.walk()
@@ -374,8 +374,8 @@ def _ordering(operation: Operation, pointer: Value) -> Use:
     atomic = operation.name in {tt.ATOMIC_LOAD, tt.ATOMIC_STORE}
     if not atomic and not operation.attributes.get("isVolatile"):
         return Use.NONE
-    what = Type(pointer.type.element, pointer.type.shape, tensor=pointer.type.tensor)
-    if not _is_flag(what) or (atomic and operation.attributes.get("sem") == _RELAXED):
+    value_type = Type(pointer.type.element, pointer.type.shape, tensor=pointer.type.tensor)
+    if not _is_flag(value_type) or (atomic and operation.attributes.get("sem") == _RELAXED):
         return Use.ATOMIC
     return Use.ATOMIC | (Use.ACQUIRES if operation.name in _LOADS else Use.RELEASES)
 
@@ -402,14 +402,14 @@ def _may_make_nan(operation: Operation) -> bool:
     if len(operation.results) != 1 or operation.regions or operation.name in _NO_NAN:
         return False
     dialect = operation.name.partition(".")[0]
-    known = dialect in {"arith", "math"} or operation.name in {
+    is_arithmetic = dialect in {"arith", "math"} or operation.name in {
         tt.ELEMENTWISE_INLINE_ASM,
         tt.EXTERN_ELEMENTWISE,
         tt.FP_TO_FP,
         tt.PRECISE_DIVF,
         tt.PRECISE_SQRT,
     }
-    return known and operation.result.type.element in FLOATS and not operation.result.type.pointer
+    return is_arithmetic and operation.result.type.element in FLOATS and not operation.result.type.pointer
 
 
 def _addressing(module: Module) -> set[Value]:
@@ -421,19 +421,19 @@ def _addressing(module: Module) -> set[Value]:
             sources[target].append(source)
         if operation.name in _ACCESSES or operation.name in ATOMICS:
             pending += _addresses(operation)
-    found: set[Value] = set()
+    addresses: set[Value] = set()
     while pending:
         value = pending.pop()
-        if value in found:
+        if value in addresses:
             continue
-        found.add(value)
+        addresses.add(value)
         pending += sources.get(value, ())
         operation = value.owner
         if operation is None:
             continue
         if operation.name in _CARRIES or (operation.name in _LOGIC and value.type.element == "i1"):
             pending += operation.operands
-    return found
+    return addresses
 
 
 def _addresses(operation: Operation) -> list[Value]:

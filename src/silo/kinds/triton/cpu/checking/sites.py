@@ -67,8 +67,8 @@ class Site:
 
     def index(self, lane: int) -> tuple[int, ...]:
         """The index within the tile of the element number ``lane``, counted in row-major order."""
-        found: list[int] = []
+        indices: list[int] = []
         for extent in reversed(self.shape):
-            found.append(lane % extent)
+            indices.append(lane % extent)
             lane //= extent
-        return tuple(reversed(found))
+        return tuple(reversed(indices))

@@ -78,9 +78,9 @@ def _programs(program: LoopProgram, lines: list[str]) -> None:
     if program.parts > 1:
         # The launch requests the number of parts with parts == 0xffffffff; this call runs no program.
         lines.append("  struct silo_lasting *const launch = silo_lasting_of(context);")
-        one = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.distinct]
-        most = f"{' || '.join(one)} ? 1 : {program.parts}" if one else str(program.parts)
-        lines.append(f"  if (launch && launch->parts == 0xffffffffu) {{ launch->parts = {most}; return 0; }}")
+        conditions = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.distinct]
+        part_count = f"{' || '.join(conditions)} ? 1 : {program.parts}" if conditions else str(program.parts)
+        lines.append(f"  if (launch && launch->parts == 0xffffffffu) {{ launch->parts = {part_count}; return 0; }}")
         lines.append("  uint64_t const parts = launch && launch->parts ? launch->parts : 1;")
         lines.append("  for (uint64_t part = begin; part < end;) {")
         lines.append("    uint64_t const program = part / parts, part_first = part % parts;")

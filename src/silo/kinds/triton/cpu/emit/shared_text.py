@@ -46,9 +46,9 @@ def part(text: str) -> Parts:
     blocks = dict.fromkeys(match.group() for match in _BLOCK_LINE.finditer(shared))
     functions = _without_blocks(shared)
     declared = _BODY.sub(r"\1;", shared)
-    named = _BLOCK_LINE.sub(r"SILO_APART silo_dot_kernel_\1 silo_dot_\1_\2x\3;", declared)
+    renamed = _BLOCK_LINE.sub(r"SILO_APART silo_dot_kernel_\1 silo_dot_\1_\2x\3;", declared)
     context = _without_blocks(declared)
-    return Parts(named + line + rest, (f"{functions}\n", *(f"{context}\n{block}\n" for block in blocks)))
+    return Parts(renamed + line + rest, (f"{functions}\n", *(f"{context}\n{block}\n" for block in blocks)))
 
 
 def _without_blocks(text: str) -> str:

@@ -70,11 +70,11 @@ def join_adjacent_programs(program: LoopProgram, module: Module) -> None:
     frame = -(-program.scratch_bytes // _ALIGNED) * _ALIGNED
     if not 0 < width <= _MOST_BYTES:
         return
-    most = min(_SPAN_BYTES // width, _MOST_SCRATCH // frame)
-    if most < _FEWEST:
+    most_programs = min(_SPAN_BYTES // width, _MOST_SCRATCH // frame)
+    if most_programs < _FEWEST:
         return
     # A group ends at the end of a row of the grid, because the next grid row starts again at the first columns.
-    counts = [f"end - {_FIRST}", "grid[0] - (uint32_t)first_x", str(most)]
+    counts = [f"end - {_FIRST}", "grid[0] - (uint32_t)first_x", str(most_programs)]
     programs: list[Statement] = [If(f"{_FIRST} >= end", [Break()])]
     for name, text in _PLACES.items():
         programs += [Define("int32_t", name, text), LoopCall(f"(void){name}")]
@@ -86,7 +86,7 @@ def join_adjacent_programs(program: LoopProgram, module: Module) -> None:
         Assign(_FIRST, _LAST),
     ]
     program.together = [Define("uint64_t", _FIRST, "begin", mutable=True), Forever(programs)]
-    program.total_bytes += most * frame - program.scratch_bytes
+    program.total_bytes += most_programs * frame - program.scratch_bytes
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class _Kernel:
     @classmethod
     def of(cls, body: Sequence[Statement]) -> _Kernel | None:
         """Splits a kernel's ``body`` into these parts; None if the kernel has another form."""
-        loops = [place for place, one in enumerate(body) if isinstance(one, For) and _aheads([one])]
+        loops = [index for index, statement in enumerate(body) if isinstance(statement, For) and _aheads([statement])]
         if len(loops) != 1 or not _plain(body):
             return None
         kernel = cls({_PROGRAM, _OWN})
@@ -130,12 +130,12 @@ class _Kernel:
         kernel.loop, kernel.after = loop, list(body[loops[0] + 1 :])
         if loop.simd or loop.reductions or _aheads(kernel.after):
             return None
-        for one in body[: loops[0]]:
-            if isinstance(one, Define):
-                if not kernel._define(one, kernel.once, kernel.own):
+        for statement in body[: loops[0]]:
+            if isinstance(statement, Define):
+                if not kernel._define(statement, kernel.once, kernel.own):
                     return None
-            elif _local([one]):
-                kernel.before.append(one)
+            elif _local([statement]):
+                kernel.before.append(statement)
             else:
                 return None
         if kernel._varies(loop.start, loop.end, loop.step) or not kernel._iteration(loop.body):
@@ -143,30 +143,30 @@ class _Kernel:
         return kernel
 
     def _iteration(self, body: Sequence[Statement]) -> bool:
-        variables = {one.name for one in self.once if isinstance(one, Define) and one.mutable}
-        for one in body:
-            if isinstance(one, Assign) and one.target in variables:
-                if one.condition or self._varies(one.value):
+        variables = {statement.name for statement in self.once if isinstance(statement, Define) and statement.mutable}
+        for statement in body:
+            if isinstance(statement, Assign) and statement.target in variables:
+                if statement.condition or self._varies(statement.value):
                     return False
-                self.advance.append(one)
+                self.advance.append(statement)
                 continue
             if self.advance:
                 return False
-            if isinstance(one, Define):
-                if one.mutable or not self._define(one, self.each_once, self.each):
+            if isinstance(statement, Define):
+                if statement.mutable or not self._define(statement, self.each_once, self.each):
                     return False
-            elif _aheads([one]):
-                rows = _rows_of(one)
+            elif _aheads([statement]):
+                rows = _rows_of(statement)
                 if rows is None or self._varies(rows.loop.start, rows.loop.end, rows.loop.step):
                     return False
                 if not _local(rows.loop.body) or not _local(rows.otherwise):
                     return False
                 self.parts.append(rows)
-            elif _local([one]):
-                self.parts.append(one)
+            elif _local([statement]):
+                self.parts.append(statement)
             else:
                 return False
-        return any(isinstance(one, _Rows) for one in self.parts)
+        return any(isinstance(part, _Rows) for part in self.parts)
 
     def _define(self, one: Define, once: list[Statement], own: list[Define]) -> bool:
         """Adds a definition to ``once`` or ``own``; returns False if evaluating it twice may give two results."""
@@ -185,12 +185,12 @@ class _Kernel:
 
     def row_bytes(self) -> int:
         """The bytes of a row that a program reads, if the next program reads the bytes after them; otherwise 0."""
-        found: set[int] = set()
-        starts = {one.name: one.value or "" for one in self.own}
+        sizes: set[int] = set()
+        starts = {definition.name: definition.value or "" for definition in self.own}
         for rows in self.parts:
             if not isinstance(rows, _Rows):
                 continue
-            values = {one.name: one for one in rows.loop.body if isinstance(one, Define)}
+            values = {definition.name: definition for definition in rows.loop.body if isinstance(definition, Define)}
             for pointer, bytes_ in _aheads([rows.loop]):
                 value = values.get(pointer)
                 if value is None:
@@ -205,8 +205,8 @@ class _Kernel:
                 size = _item_bytes(value.ctype)
                 if axis != _OWN or int(start[2]) * size != bytes_:
                     return 0
-                found.add(bytes_)
-        return max(found) if found else 0
+                sizes.add(bytes_)
+        return max(sizes) if sizes else 0
 
     def together(self, buffers: Sequence[LoopBuffer], frame: int) -> list[Statement]:
         """The statements that do the work of the programs from ``_FIRST`` up to ``_LAST``."""
@@ -215,11 +215,11 @@ class _Kernel:
             needed = _needed([*self.own, *values], body)
             names = _names([*needed, *body])
             head: list[Statement] = [Assign("*running", _PROGRAM)]
-            for one in buffers:
-                if one.name in names:
-                    place = f"({_PROGRAM} - {_FIRST}) * {frame} + {one.offset}"
-                    kind = f"{one.ctype} *"
-                    head.append(Define(kind, one.name, f"({kind})(void *)((char *)scratch + {place})"))
+            for buffer in buffers:
+                if buffer.name in names:
+                    offset = f"({_PROGRAM} - {_FIRST}) * {frame} + {buffer.offset}"
+                    kind = f"{buffer.ctype} *"
+                    head.append(Define(kind, buffer.name, f"({kind})(void *)((char *)scratch + {offset})"))
             if _OWN in names:
                 head.append(Define("int32_t", _OWN, f"first_x + (int32_t)({_PROGRAM} - {_FIRST})"))
             return For(_PROGRAM, first, last, [*head, *needed, *body], ctype="uint64_t")
@@ -227,20 +227,20 @@ class _Kernel:
         def by_rows(rows: _Rows) -> list[Statement]:
             last = _UNCUT if rows.whole else _LAST
             once, body = self._row(rows.loop.body)
-            one = rows.loop
+            row_loop = rows.loop
             inner: list[Statement] = [*once, each(body, self.each, last=last)]
-            loop = For(one.variable, one.start, one.end, inner, step=one.step, ctype=one.ctype)
-            few = each([one], self.each, last=last)
+            loop = For(row_loop.variable, row_loop.start, row_loop.end, inner, step=row_loop.step, ctype=row_loop.ctype)
+            few = each([row_loop], self.each, last=last)
             either = If(f"{_LAST} - {_FIRST} == 1", [few], [loop])
             if not rows.whole:
                 return [either]
             count = Assign(_UNCUT, f"{_PROGRAM} + 1", f"{_UNCUT} == {_PROGRAM} && ({rows.whole})")
             uncut: list[Statement] = [each([count], self.each)]
-            rest = each(rows.otherwise, self.each, first=_UNCUT)
-            return [Assign(_UNCUT, _FIRST), *uncut, If(f"{_UNCUT} > {_FIRST}", [either]), rest]
+            fallback = each(rows.otherwise, self.each, first=_UNCUT)
+            return [Assign(_UNCUT, _FIRST), *uncut, If(f"{_UNCUT} > {_FIRST}", [either]), fallback]
 
         iteration: list[Statement] = [*self.each_once]
-        if any(isinstance(one, _Rows) and one.whole for one in self.parts):
+        if any(isinstance(part, _Rows) and part.whole for part in self.parts):
             iteration.append(Define("uint64_t", _UNCUT, None, mutable=True))
         for part in self.parts:
             iteration += by_rows(part) if isinstance(part, _Rows) else [each([part], self.each)]
@@ -252,42 +252,42 @@ class _Kernel:
 
     def _row(self, body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
         """Splits the loop over some rows into the values that all programs share, and the remaining statements."""
-        varying = self.varying | {one.name for one in self.each}
-        varying |= {one.target for one in all_statements(body) if isinstance(one, Assign)}
+        varying = self.varying | {other.name for other in self.each}
+        varying |= {statement.target for statement in all_statements(body) if isinstance(statement, Assign)}
         once: list[Statement] = []
         own: list[Statement] = []
-        for one in body:
-            if isinstance(one, Define):
-                names = set(_WORD.findall(one.value or ""))
-                if one.mutable or one.name in varying or names & varying or _BUFFER.search(one.value or ""):
-                    varying.add(one.name)
-                    own.append(one)
+        for other in body:
+            if isinstance(other, Define):
+                names = set(_WORD.findall(other.value or ""))
+                if other.mutable or other.name in varying or names & varying or _BUFFER.search(other.value or ""):
+                    varying.add(other.name)
+                    own.append(other)
                 else:
-                    once.append(one)
-            elif not isinstance(one, LoopCall):  # skips prefetches, which long runs do not need
-                own.append(one)
+                    once.append(other)
+            elif not isinstance(other, LoopCall):  # skips prefetches, which long runs do not need
+                own.append(other)
         return once, own
 
 
 def _names(body: Sequence[Statement]) -> set[str]:
-    calls = [one.text for one in all_statements(body) if isinstance(one, LoopCall)]
+    calls = [statement.text for statement in all_statements(body) if isinstance(statement, LoopCall)]
     return {name for text in [*texts_of(body), *calls] for name in _WORD.findall(text)}
 
 
 def _needed(values: Sequence[Define], body: Sequence[Statement]) -> list[Define]:
     """The definitions in ``values`` that ``body`` uses, in order."""
     names = _names(body)
-    found: list[Define] = []
-    for one in reversed(values):
-        if one.name in names:
-            found.append(one)
-            names.update(_WORD.findall(one.value or ""))
-    return found[::-1]
+    needed: list[Define] = []
+    for value in reversed(values):
+        if value.name in names:
+            needed.append(value)
+            names.update(_WORD.findall(value.value or ""))
+    return needed[::-1]
 
 
 def _aheads(body: Sequence[Statement]) -> list[tuple[str, int]]:
     """The row pointer and the bytes of a row for each call that prefetches later rows."""
-    calls = (_AHEAD.fullmatch(one.text) for one in all_statements(body) if isinstance(one, LoopCall))
+    calls = (_AHEAD.fullmatch(statement.text) for statement in all_statements(body) if isinstance(statement, LoopCall))
     return [(call[1], int(call[2])) for call in calls if call is not None]
 
 
@@ -303,18 +303,19 @@ def _rows_of(statement: Statement) -> _Rows | None:
 
 def _plain(body: Sequence[Statement]) -> bool:
     return all(
-        isinstance(one, Define | Assign | For | If) or (isinstance(one, LoopCall) and _AHEAD.fullmatch(one.text))
-        for one in all_statements(body)
+        isinstance(statement, Define | Assign | For | If)
+        or (isinstance(statement, LoopCall) and _AHEAD.fullmatch(statement.text))
+        for statement in all_statements(body)
     )
 
 
 def _local(body: Sequence[Statement]) -> bool:
     """Whether ``body`` writes only buffers and its own variables."""
-    own = {one.name for one in all_statements(body) if isinstance(one, Define)}
+    own = {statement.name for statement in all_statements(body) if isinstance(statement, Define)}
     return all(
-        one.target in own or re.match(r"b[0-9]+\[", one.target) is not None
-        for one in all_statements(body)
-        if isinstance(one, Assign)
+        statement.target in own or re.match(r"b[0-9]+\[", statement.target) is not None
+        for statement in all_statements(body)
+        if isinstance(statement, Assign)
     )
 
 

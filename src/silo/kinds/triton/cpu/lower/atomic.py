@@ -210,12 +210,12 @@ def atomic_runs(scope: LoweringScope, operation: Operation) -> list[Statement]:
     if limits:
         nest.begin_body(fast=False)
         operands = [nest.value(operand, nest.index) for operand in operation.operands]
-        one: Statement = LoopCall(atomic_call(scope, operation, operands[:2]))
+        statement: Statement = LoopCall(atomic_call(scope, operation, operands[:2]))
         if locks:
             value = f"&({ops.c_type(operation.result.type)}){{{operands[1]}}}"
             locked = LoopCall(f"silo_{kind}_locked_{element}(turns, {operands[0]}, {value}, 0, 1)")
-            one = If(f"alone == {LOCKING}", [locked], [one])
-        row.append(For(nest.inner, limit, str(extent), [*nest.levels[nest.depth], If(operands[2], [one])]))
+            statement = If(f"alone == {LOCKING}", [locked], [statement])
+        row.append(For(nest.inner, limit, str(extent), [*nest.levels[nest.depth], If(operands[2], [statement])]))
     return nest.outer_loops(row)
 
 
@@ -300,8 +300,8 @@ def _where_they_are(scope: LoweringScope, shape: tuple[int, ...], operation: Ope
 
     def body(nest: Nest) -> Body:
         condition = nest.mask(atomic_mask(operation), nest.index)
-        place, _ = nest.place(pointer, nest.index)
-        call = LoopCall(f"{update}(&{place}, {nest.value(value, nest.index)})")
-        return Body([If(condition, [call]) if condition else call], simd=place.endswith(f"[{nest.inner}]"))
+        address, _ = nest.place(pointer, nest.index)
+        call = LoopCall(f"{update}(&{address}, {nest.value(value, nest.index)})")
+        return Body([If(condition, [call]) if condition else call], simd=address.endswith(f"[{nest.inner}]"))
 
     return leading_loops(scope, shape, body)

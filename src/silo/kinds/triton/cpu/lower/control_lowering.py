@@ -80,18 +80,18 @@ def lower_transposes(scope: LoweringScope, turned: list[NestGroup], group: NestG
     """Emits ``group`` and the nests ``turned``, which transpose tiles that only ``group`` uses."""
     parts = _parts(scope, turned, group)
     if parts is None:
-        for one in [*turned, group]:
-            lower_group(scope, one)
+        for nest_group in [*turned, group]:
+            lower_group(scope, nest_group)
         return
-    with scope.collecting() as whole:
-        for one in [*turned, group]:
-            lower_group(scope, one)
+    with scope.collecting() as statements:
+        for nest_group in [*turned, group]:
+            lower_group(scope, nest_group)
     condition = parts.check(scope)
     if not condition:
         for statement in parts.loops(scope):
             scope.emit(statement)
         return
-    scope.emit(If(condition, parts.loops(scope), whole))
+    scope.emit(If(condition, parts.loops(scope), statements))
 
 
 class _PartNest(Nest):
@@ -197,12 +197,12 @@ def _parts(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> _
         return None
     tiles: dict[Value, str] = {}
     sources: list[_Source] = []
-    for one in turned:
-        source = _source(scope, one)
+    for nest_group in turned:
+        source = _source(scope, nest_group)
         if source is None:
             return None
         sources.append(source)
-        tiles[_filled(one)] = source.tile
+        tiles[_filled(nest_group)] = source.tile
     nest = _PartNest(scope, group, tiles)
     nest.begin_body(fast=True)
     effects: list[Statement] = []
@@ -249,8 +249,8 @@ def _stored(nest: Nest, store: Operation) -> Statement | None:
     if nest.mask(mask, nest.index):
         return None
     text = nest.value(value, nest.index)
-    place, _ = nest.place(pointer, nest.index)
-    return Assign(place, text)
+    address, _ = nest.place(pointer, nest.index)
+    return Assign(address, text)
 
 
 # ---- Lowers the planned steps of a function ----
@@ -402,12 +402,12 @@ class FunctionLowering:
 
     def _assign_all(self, pairs: list[tuple[str, Value]]) -> None:
         """Assigns to variables as if at the same time: every value is read before any variable is written."""
-        held: list[tuple[str, str]] = []
+        temporaries: list[tuple[str, str]] = []
         for target, value in pairs:
             name = self.scope.name("y")
             self.scope.emit(Define(ops.c_type(value.type), name, self.scope.scalar(value)))
-            held.append((target, name))
-        for target, name in held:
+            temporaries.append((target, name))
+        for target, name in temporaries:
             self.scope.emit(Assign(target, name))
 
     # ---- loops and branches
@@ -438,12 +438,12 @@ class FunctionLowering:
                 scope.emit(Assign(name, f"{name} + (int64_t){self._uniform(amount)}"))
 
         if step.dot is not None:
-            place = scope.name("n")
-            scope.emit(Define("int64_t", place, first, mutable=True))
-            scope.bind(variable, f"(({ctype}){place})")
+            leading_counter = scope.name("n")
+            scope.emit(Define("int64_t", leading_counter, first, mutable=True))
+            scope.bind(variable, f"(({ctype}){leading_counter})")
             uniform = BlockSchedule([inner for inner in step.body.steps if isinstance(inner, ScalarStep)], [])
-            leading_products(scope, step.dot, (place, last, add), lambda: self.steps(uniform), advance)
-            first = place
+            leading_products(scope, step.dot, (leading_counter, last, add), lambda: self.steps(uniform), advance)
+            first = leading_counter
         scope.bind(variable, f"(({ctype}){counter})")
         with scope.collecting() as body, scope.lifetimes.loop():
             for entry in step.carried:
@@ -482,8 +482,8 @@ class FunctionLowering:
             scope.lifetimes.touch(buffer)
         starts = [scope.offsets[entry.argument][1] for entry in step.carried if entry.kind == "offset"]
         again: list[Statement] = [Assign(name, "0") for name in starts]
-        whole = For(loop.variable, loop.start, loop.end, [*inner, *advanced], step=loop.step)
-        scope.emit(For(row, "0", rows, [*again, whole]))
+        row_loop = For(loop.variable, loop.start, loop.end, [*inner, *advanced], step=loop.step)
+        scope.emit(For(row, "0", rows, [*again, row_loop]))
         return True
 
     def _enter(self, entry: Carried, scalars: list[tuple[str, Value]], offsets: list[tuple[str, Value]]) -> None:

@@ -52,10 +52,10 @@ def scaled_operand(scope: LoweringScope, operation: Operation, side: int) -> tup
     scale = _scale_of(operation, side)
     if scale is not None:
         group = shape[depth_axis] // scale.type.shape[-1]
-        rest = index[depth_axis - 1] if side == 0 else index[depth_axis + 1]
-        place = (*index[:-2], rest, f"({index[depth_axis]} / {group})")
+        outer = index[depth_axis - 1] if side == 0 else index[depth_axis + 1]
+        coordinates = (*index[:-2], outer, f"({index[depth_axis]} / {group})")
         name = scope.name("t")
-        body.append(Define("float", name, _scale(scope, operation, scale, place)))
+        body.append(Define("float", name, _scale(scope, operation, scale, coordinates)))
         text = f"{text} * {name}"
     body.append(Assign(f"{target.name}[{linear_index(index, shape)}]", text))
     for number, (name, extent) in enumerate(zip(reversed(index), reversed(shape), strict=True)):
@@ -65,9 +65,9 @@ def scaled_operand(scope: LoweringScope, operation: Operation, side: int) -> tup
 
 
 def _format(operation: Operation, side: int) -> int:
-    found = operation.attributes["b_elem_type" if side else "a_elem_type"]
-    assert isinstance(found, int)
-    return found
+    code = operation.attributes["b_elem_type" if side else "a_elem_type"]
+    assert isinstance(code, int)
+    return code
 
 
 def _scale_of(operation: Operation, side: int) -> Value | None:
@@ -81,8 +81,8 @@ def _element(scope: LoweringScope, value: Value, index: tuple[str, ...], pair_ax
         element = value.type.element
         scope.pieces.add(f"dot_read_{element}")
         return f"silo_{element}_to_f32({buffer.name}[{linear_index(index, value.type.shape)}])"
-    place = tuple(f"({name} / 2)" if axis == pair_axis else name for axis, name in enumerate(index))
-    byte = f"{buffer.name}[{linear_index(place, value.type.shape)}]"
+    coordinates = tuple(f"({name} / 2)" if axis == pair_axis else name for axis, name in enumerate(index))
+    byte = f"{buffer.name}[{linear_index(coordinates, value.type.shape)}]"
     return f"silo_e2m1_to_f32((uint32_t)(uint8_t){byte} >> ((uint32_t){index[pair_axis]} % 2 * 4))"
 
 
@@ -93,8 +93,8 @@ def _scale(scope: LoweringScope, operation: Operation, scale: Value, place: tupl
     if element != "i8":
         scope.pieces.add(f"dot_read_{element}")
         return f"silo_{element}_to_f32({text})"
-    least = "0u" if _FP16 in (_format(operation, 0), _format(operation, 1)) else "0x00400000u"
-    return f"silo_e8m0_to_f32((uint8_t){text}, {least})"
+    minimum = "0u" if _FP16 in (_format(operation, 0), _format(operation, 1)) else "0x00400000u"
+    return f"silo_e8m0_to_f32((uint8_t){text}, {minimum})"
 
 
 def _buffer(scope: LoweringScope, value: Value) -> LoopBuffer:
@@ -172,9 +172,20 @@ def lower_dot(scope: LoweringScope, step: DotStep) -> None:
         if scope.reference:
             _plain(scope, result.type, depth, places, batch, sums, fresh=step.fresh)
         else:
-            seen = scope.parts.get(operation)
-            kept = _slots(scope, step, depth, places)
-            _call(scope, result.type, depth, str(depth), places, batch, into, fresh=step.fresh, kept=kept, seen=seen)
+            seen_part = scope.parts.get(operation)
+            panels = _slots(scope, step, depth, places)
+            _call(
+                scope,
+                result.type,
+                depth,
+                str(depth),
+                places,
+                batch,
+                into,
+                fresh=step.fresh,
+                kept=panels,
+                seen=seen_part,
+            )
     if rank == 3:
         scope.emit(For(batch, "0", str(batches), body))
     else:
@@ -204,12 +215,12 @@ def leading_products(
     depth = left.type.shape[-1]
     target = scope.buffer_for(step.target)
     loop_operation = _round(operation)
-    found = _seen(scope, step, loop_operation)
-    seen = None if found is None else found.extents
-    if found is not None:
-        scope.parts[operation] = found.extents
-        if found.nothing and not _has_other_results(loop_operation, step.target):
-            scope.emit(If(found.nothing, [Assign(counter, end)]))
+    seen_part = _seen(scope, step, loop_operation)
+    seen_extents = None if seen_part is None else seen_part.extents
+    if seen_part is not None:
+        scope.parts[operation] = seen_part.extents
+        if seen_part.nothing and not _has_other_results(loop_operation, step.target):
+            scope.emit(If(seen_part.nothing, [Assign(counter, end)]))
     length = scope.name("length")
     scope.emit(Define("int64_t", length, "0", mutable=True))
     starts: list[_Place] = []
@@ -228,16 +239,16 @@ def leading_products(
         parts: list[str] = []
         for side, (value, start) in enumerate(zip((left, right), starts, strict=True)):
             axis = 1 - side  # the operand's axis that is the depth
-            extents = {} if seen is None else {side: seen[side]}
+            extents = {} if seen_extents is None else {side: seen_extents[side]}
             forms, base, strides = _forms(scope, value, extents, axis if _is_zero_beyond(value) else None)
             scope.emit(If(f"!({' && '.join(dict.fromkeys(forms.guards)) or '1'})", [Break()]))
-            place, part = scope.name("tile"), str(depth)
-            scope.emit(Define(f"{C_TYPES[value.type.element]} const *", place, base, mutable=True))
-            first.append(Assign(start.pointer, place))
+            tile, part = scope.name("tile"), str(depth)
+            scope.emit(Define(f"{C_TYPES[value.type.element]} const *", tile, base, mutable=True))
+            first.append(Assign(start.pointer, tile))
             for name, stride_text in zip(start.strides, strides, strict=True):
                 first.append(Assign(name, stride_text))
                 same.append(f"{name} == {stride_text}")
-            same.append(f"{place} == {start.pointer} + {length} * {start.strides[axis]}")
+            same.append(f"{tile} == {start.pointer} + {length} * {start.strides[axis]}")
             for count in dict.fromkeys(forms.counts):
                 part = f"nest_part({count}, {part})"
             parts.append(scope.name("part"))
@@ -252,8 +263,8 @@ def leading_products(
     scope.emit(Forever(body))
     scope.lifetimes.touch(target)
     with scope.collecting() as product:
-        kept = keep_panels(scope, left, right, operation.result.type)
-        _call(scope, operation.result.type, depth, length, starts, "0", target.name, kept=kept, seen=seen)
+        panels = keep_panels(scope, left, right, operation.result.type)
+        _call(scope, operation.result.type, depth, length, starts, "0", target.name, kept=panels, seen=seen_extents)
     scope.emit(If(f"{length} > 0", product))
 
 
@@ -293,7 +304,7 @@ def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> _SeenPart | N
     """The part of a loop's accumulator that stores use; None if all of it may be used."""
     result = step.operation.result
     masks = seen_masks(result, loop)
-    found: list[list[str]] = []
+    extents: list[list[str]] = []
     unseen: list[str] = []
     for mask in masks:
         bounds: list[str] = []
@@ -310,14 +321,14 @@ def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> _SeenPart | N
                 text = f"nest_seen({count}, {text})"
                 empty.append(f"nest_none({count}, {extent})")
             bounds.append(text)
-        found.append(bounds)
+        extents.append(bounds)
         unseen.append(f"({' || '.join(empty)})" if empty else "")
-    if not found or all(text.isdigit() for bounds in found for text in bounds):
+    if not extents or all(text.isdigit() for bounds in extents for text in bounds):
         return None
     names = scope.name("rows"), scope.name("columns")
     for axis, name in enumerate(names):
-        scope.emit(Define("int64_t", name, found[0][axis], mutable=True))
-        for bounds in found[1:]:
+        scope.emit(Define("int64_t", name, extents[0][axis], mutable=True))
+        for bounds in extents[1:]:
             scope.emit(Assign(name, bounds[axis], f"{name} < {bounds[axis]}"))
     return _SeenPart(names, " && ".join(unseen) if all(unseen) else "")
 
@@ -346,8 +357,8 @@ def _forms(
         view = view.operands[0].owner
     pointer, mask, _ = load_parts(load)
     base, strides = forms.of(pointer, axes)
-    known = forms.guard_mask(mask, axes)
-    assert known, "the scheduler looked at the mask"
+    is_guarded = forms.guard_mask(mask, axes)
+    assert is_guarded, "the scheduler looked at the mask"
     for statement in nest.levels[0]:
         scope.emit(statement)
     return forms, base, tuple(f"({strides.get(axis, '0')})" for axis in range(len(value.type.shape)))
@@ -380,17 +391,17 @@ def _in_place(scope: LoweringScope, copy: NestGroup, value: Value) -> _Place:
     forms, base, strides = _forms(scope, value)
     buffer = scope.buffer_for(value)
     scope.lifetimes.touch(buffer)
-    place = scope.name("tile")
+    tile = scope.name("tile")
     names = tuple(scope.name("stride") for _ in strides)
-    scope.emit(Define(f"{buffer.ctype} const *", place, buffer.name, mutable=True))
+    scope.emit(Define(f"{buffer.ctype} const *", tile, buffer.name, mutable=True))
     for name, stride in zip(names, _compact(value.type.shape), strict=True):
         scope.emit(Define("int64_t", name, stride, mutable=True))
     with scope.collecting() as copying:
         lower_group(scope, copy)
     _spare_tails(copying)
-    found: list[Statement] = [Assign(place, base), *(Assign(n, s) for n, s in zip(names, strides, strict=True))]
-    scope.emit(If(" && ".join(dict.fromkeys(forms.guards)) or "1", found, copying))
-    return _Place(place, names, value.type.element, buffer.name)
+    statements: list[Statement] = [Assign(tile, base), *(Assign(n, s) for n, s in zip(names, strides, strict=True))]
+    scope.emit(If(" && ".join(dict.fromkeys(forms.guards)) or "1", statements, copying))
+    return _Place(tile, names, value.type.element, buffer.name)
 
 
 def _spare_tails(statements: list[Statement]) -> None:
@@ -423,7 +434,7 @@ def _plain(
 ) -> None:
     rows, columns = result.shape[-2:]
     i, j, k = scope.name("i"), scope.name("i"), scope.name("i")
-    place = f"{sums.name}[{linear_index((batch, i, j), (1, rows, columns))}]"
+    element = f"{sums.name}[{linear_index((batch, i, j), (1, rows, columns))}]"
     total = scope.name("sum")
     texts: list[str] = []
     for operand, (row, column) in zip(places, ((i, k), (k, j)), strict=True):
@@ -436,8 +447,8 @@ def _plain(
     else:
         product = f"{total} + {left} * {right}"
     inner = For(k, "0", str(depth), [Assign(total, product)])
-    start = "0" if fresh else place
-    cell = For(j, "0", str(columns), [Define(sums.ctype, total, start, mutable=True), inner, Assign(place, total)])
+    start = "0" if fresh else element
+    cell = For(j, "0", str(columns), [Define(sums.ctype, total, start, mutable=True), inner, Assign(element, total)])
     scope.emit(For(i, "0", str(rows), [cell]))
 
 
@@ -604,14 +615,14 @@ def _blocks(scope: LoweringScope, kind: str, rows: int, vectors: int, *, narrow:
     while vectors % wide:
         wide -= 1
     high = min(options.dot_rows or dict(_BLOCKS[options.vector_bits]).get(wide, usual[1]), rows)
-    rest = rows % high or high
-    shapes = ((high, wide), (rest, wide), (high, 1 if narrow else wide))
+    remainder = rows % high or high
+    shapes = ((high, wide), (remainder, wide), (high, 1 if narrow else wide))
     for height, width in shapes:
         text = f"SILO_DOT_KERNEL_{kind}({height}, {width})"
         if text not in scope.constants:
             scope.constants.append(text)
-    full, left, one = (f"silo_dot_{kind}_{height}x{width}" for height, width in shapes)
-    return [full, str(high), left, str(wide), one]
+    full, left, single = (f"silo_dot_{kind}_{height}x{width}" for height, width in shapes)
+    return [full, str(high), left, str(wide), single]
 
 
 def _work(scope: LoweringScope, ctype: str, size: int, item: int) -> LoopBuffer:

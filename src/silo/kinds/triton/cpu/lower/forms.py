@@ -119,11 +119,11 @@ class AffineForms:
         pending = [] if mask is None else [(self.scope.resolve(mask), axes)]
         seen: set[_Place] = set()
         while pending:
-            place = pending.pop()
-            if place in seen:
+            current = pending.pop()
+            if current in seen:
                 continue
-            seen.add(place)
-            parts = self._guard(*place)
+            seen.add(current)
+            parts = self._guard(*current)
             if parts is None:
                 return False
             pending.extend((self.scope.resolve(value), inner) for value, inner in reversed(parts))
@@ -155,8 +155,8 @@ class AffineForms:
         low, high = self.extremes(low_form), self.extremes(high_form)
         # The guard also checks that both sides fit in 32 bits: otherwise the kernel's own arithmetic would have
         # wrapped.
-        least = "(-2147483647 - 1)"
-        self.guards.append(f"{low[1]} {less[0]} {high[0]} && {low[0]} >= {least} && {high[1]} <= 2147483647")
+        minimum = "(-2147483647 - 1)"
+        self.guards.append(f"{low[1]} {less[0]} {high[0]} && {low[0]} >= {minimum} && {high[1]} <= 2147483647")
         return []
 
     def _is_count(self, low: Form, high: Form) -> bool:

@@ -78,10 +78,10 @@ def _reads_memory(value: Value) -> bool:
     """Whether computing ``value`` loads from memory or uses a carried value."""
     pending, seen = [value], {value}
     while pending:
-        one = pending.pop()
-        operation = one.owner
+        current = pending.pop()
+        operation = current.owner
         if operation is None:
-            if one.type.tensor:
+            if current.type.tensor:
                 return True
             continue
         if operation.name == tt.LOAD or operation.regions:
@@ -189,13 +189,13 @@ class _GroupLowering:
             self._turn_rows(rows, self._inner_loops(fast, streamed, behind, limits, extent, simd=simd), limits)
             return
         if simd and (count := self._rows_to_join(ahead, [*values, *nest.levels[nest.depth]])):
-            end = seen_extent(scope, nest, [one.operation for one in combined])
+            end = seen_extent(scope, nest, [entry.operation for entry in combined])
             axis, common = nest.axes[-2], scope.name("common")
             single = self._inner_loops(fast, [], behind, limits, extent, simd=simd, start=common, end=end)
             before = [*nest.levels[nest.depth - 1], *ahead]
             masked, masked_rows = (list(nest.levels[nest.depth]), self.combined) if slow else ([], [])
-            whole = whole_tile(scope, nest, end)
-            parts = JoinedRows(nest, axis, before, limits, end, values, combined, masked, masked_rows, whole)
+            unmasked = whole_tile(scope, nest, end)
+            parts = JoinedRows(nest, axis, before, limits, end, values, combined, masked, masked_rows, unmasked)
             loops = nest.outer_loops(join_rows(scope, parts, count, common, single), within=2)
         else:
             inner = self._inner_loops(fast, streamed, behind, limits, extent, simd=simd)
@@ -217,7 +217,7 @@ class _GroupLowering:
             if sink.operation.result.type.element not in ROW_TYPES or not sink.operation.result.type.tensor:
                 return 0
         before = [*nest.levels[nest.depth - 1], *ahead]
-        plain = all(isinstance(one, Define | Assign | LoopCall) for one in (*before, *values))
+        plain = all(isinstance(statement, Define | Assign | LoopCall) for statement in (*before, *values))
         return joined(nest, axis) if plain else 0
 
     def _rows_ahead(self) -> list[Statement]:
@@ -236,9 +236,9 @@ class _GroupLowering:
             return []
         summed = [isinstance(sink, ReduceSink) and not self._is_inner(sink.operation) for sink in self.group.sinks]
         carried = [isinstance(sink, BufferFill) and sink.target is not sink.value for sink in self.group.sinks]
-        if not all(one or other for one, other in zip(summed, carried, strict=True)):
+        if not all(is_summed or is_carried for is_summed, is_carried in zip(summed, carried, strict=True)):
             return []
-        axis, found = nest.axes[-2], list[Statement]()
+        axis, statements = nest.axes[-2], list[Statement]()
         for pointer, start in nest.rows.items():
             size = ops.element_bytes(pointer.type.element)
             bytes_ = nest.shape[nest.axes[-1]] * size
@@ -249,8 +249,8 @@ class _GroupLowering:
             scope.locals.append(f"silo_tiles {tiles} = {{0, 0}};")
             scope.pieces.add("ahead")
             call = f"&{tiles}, {start}, {nest.index[axis]}, {rows}, {stride} * {size}, {bytes_}, {int(any(summed))}"
-            found.append(LoopCall(f"silo_ahead({call})"))
-        return found
+            statements.append(LoopCall(f"silo_ahead({call})"))
+        return statements
 
     def _streamed(self, statements: int) -> list[Statement]:
         """The fast body with its stores to temporary buffers (see ``streaming``).
@@ -322,10 +322,10 @@ class _GroupLowering:
         if nest.tail and sink.value is sink.target and nest.level(text) == 0 and not self.group.checks:
             scope.tails[sink.value] = Tail(nest.axes[-1], nest.tail, text)
         if self.turned is not None:
-            place = linear_index(
+            offset = linear_index(
                 tuple(nest.index[axis] for axis in nest.axes), tuple(nest.shape[axis] for axis in nest.axes)
             )
-            return Assign(f"{self.turned.name}[{place}]", text)
+            return Assign(f"{self.turned.name}[{offset}]", text)
         return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
 
     def _transposed(self) -> LoopBuffer | None:
@@ -375,8 +375,8 @@ class _GroupLowering:
         assert isinstance(sink, BufferFill)
         buffer = scope.buffer(sink.target)
         assert buffer is not None
-        for one in (buffer, turned):
-            scope.lifetimes.touch(one)
+        for tile in (buffer, turned):
+            scope.lifetimes.touch(tile)
         rows, count = (nest.shape[axis] for axis in nest.axes)
         (index, _), *_ = nest.loops_over
         lines = buffer.item_bytes == 4 and scope.options.vector_bits == 512 and min(rows, count) >= _TURNED_LINES
@@ -412,8 +412,8 @@ class _GroupLowering:
         buffer = self.scope.buffer(sink.target)
         assert buffer is not None
         assert self.turned is not None
-        for one in (buffer, self.turned):
-            self.scope.lifetimes.touch(one)
+        for tile in (buffer, self.turned):
+            self.scope.lifetimes.touch(tile)
         rows, count = (self.nest.shape[axis] for axis in self.nest.axes)
         self.scope.emit(LoopCall(f"silo_turn_{buffer.item_bytes}({buffer.name}, {self.turned.name}, {rows}, {count})"))
 
@@ -435,11 +435,11 @@ class _GroupLowering:
             if nest.fast:
                 self.limits_of[operation] = self._limits_of_mask(mask)
             return [Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))]
-        known = len(nest.limits)
+        limit_count = len(nest.limits)
         condition = nest.mask(mask, nest.index)
         if nest.fast:  # limits set by loads from which the mask is computed do not count
             reads = mask is None or _reads_memory(mask)
-            self.limits_of[operation] = set() if reads else set(nest.limits[known:])
+            self.limits_of[operation] = set() if reads else set(nest.limits[limit_count:])
         if condition == "0":
             return []
         if operation in self.replay:
@@ -452,8 +452,8 @@ class _GroupLowering:
             return [Assign(self.deferred.place(operation, nest.inner), text)]
         if not condition:
             self.unconditional.add(operation)
-        place, _ = nest.place(pointer, nest.index)
-        return [Assign(place, text, condition)]
+        address, _ = nest.place(pointer, nest.index)
+        return [Assign(address, text, condition)]
 
     def _limits_of_mask(self, mask: Value | None) -> set[str]:
         """The limits after which a deferred store writes nothing.
@@ -465,9 +465,9 @@ class _GroupLowering:
             return set()
         before = list(nest.limits)
         nest.mask(mask, nest.index)
-        found = set(nest.limits[len(before) :])
+        own_limits = set(nest.limits[len(before) :])
         nest.limits[:] = before
-        return found
+        return own_limits
 
     def _reduce(self, sink: ReduceSink, operation: Operation) -> list[Statement]:
         nest = self.nest
@@ -509,8 +509,8 @@ class _GroupLowering:
         assert buffer is not None
         self.scope.lifetimes.touch(buffer)
         axis = operation.attributes["axis"]
-        rest = tuple(name for place, name in enumerate(self.nest.index) if place != axis)
-        return f"{buffer.name}[{linear_index(rest, result.type.shape)}]"
+        other_indices = tuple(name for position, name in enumerate(self.nest.index) if position != axis)
+        return f"{buffer.name}[{linear_index(other_indices, result.type.shape)}]"
 
     # ---- loops
 
@@ -584,7 +584,7 @@ class _GroupLowering:
     ) -> list[Statement]:
         """The loops over the innermost axis from ``start`` to ``end``; if ``end`` is "", to the axis' extent."""
         inner = self.nest.inner
-        whole = end or str(extent)
+        full_end = end or str(extent)
         before: list[Statement] = []
         clauses: list[tuple[str, str]] = []
         for name, flag, how in self.accumulators.values():
@@ -596,24 +596,24 @@ class _GroupLowering:
         marks = tuple(clauses)
         if limits:
             limit = self.scope.name("limit")
-            before.append(Define("int64_t", limit, whole, mutable=True))
+            before.append(Define("int64_t", limit, full_end, mutable=True))
             before.extend(Assign(limit, text.replace("limit", limit)) for text in limits)
             end = limit
-            rest: list[Statement] = []
+            remainder: list[Statement] = []
             nothing = self._rest_ends(limits, extent) if behind.plain.body else ""
             if nothing == "1":
                 pass
             elif nothing:  # this case is so rare that vectors are not worth their compile time
-                rest.append(If(f"!({nothing})", [For(inner, limit, str(extent), behind.plain.body)]))
+                remainder.append(If(f"!({nothing})", [For(inner, limit, str(extent), behind.plain.body)]))
             elif behind.one_value is None:
-                rest += self._rest(behind.plain, limit, whole, extent, marks)
+                remainder += self._rest(behind.plain, limit, full_end, extent, marks)
             else:
-                known: list[Statement] = self._rest(behind.one_value, limit, whole, extent, marks)
+                uniform: list[Statement] = self._rest(behind.one_value, limit, full_end, extent, marks)
                 if behind.fits != "1":
-                    known = [If(behind.fits, known, self._rest(behind.plain, limit, whole, extent, marks))]
-                rest.append(If(f"{limit} < {whole}", known))
+                    uniform = [If(behind.fits, uniform, self._rest(behind.plain, limit, full_end, extent, marks))]
+                remainder.append(If(f"{limit} < {full_end}", uniform))
         else:
-            end, rest = whole, []
+            end, remainder = full_end, []
         loops: list[Statement] = [
             For(inner, start, end, fast, ctype=self.nest.ctype, simd=simd, reductions=marks, most=extent)
         ]
@@ -626,7 +626,7 @@ class _GroupLowering:
         if self.streaming is not None:
             chunks = self.streaming.loops(self.scope, inner, end, streamed, marks)
             loops = [If(self.streaming.condition, chunks, loops)]
-        loops += rest
+        loops += remainder
         after = [
             Assign(self._result_place(sink.operation), how.finish.format(name, flag))
             for sink, (name, flag, how) in self.accumulators.items()

@@ -85,11 +85,11 @@ def _blocked(loop: For, state: _State) -> list[Statement]:
                 raise AssertionError(statement)  # callers pass only definitions and assignments
     block: list[Statement] = [
         Define("int64_t", count, f"({loop.end}) - {start} < {_BLOCK} ? ({loop.end}) - {start} : {_BLOCK}"),
-        *(LoopCall(f"silo_widen_row_f16({wide[name]}, {place} + {start}, {count})") for name, place in loads.items()),
+        *(LoopCall(f"silo_widen_row_f16({wide[name]}, {load} + {start}, {count})") for name, load in loads.items()),
         For(loop.variable, start, f"{start} + {count}", body, "1", loop.ctype, simd=True, reductions=loop.reductions),
         *(
-            LoopCall(f"silo_narrow_row_f16({place} + {start}, {wide[name]}, {count})")
-            for name, (place, _) in stores.items()
+            LoopCall(f"silo_narrow_row_f16({address} + {start}, {wide[name]}, {count})")
+            for name, (address, _) in stores.items()
         ),
     ]
     buffers = [Define("float", f"{name}[{_BLOCK}]", None, mutable=True) for name in wide.values()]
@@ -98,27 +98,27 @@ def _blocked(loop: For, state: _State) -> list[Statement]:
 
 def _uses(loop: For) -> Counter[str]:
     """How often each word is used in the body; definitions of the word do not count."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for statement in loop.body:
         if isinstance(statement, Define):
-            found.update(_WORD.findall(statement.value or ""))
+            counts.update(_WORD.findall(statement.value or ""))
         elif isinstance(statement, Assign):
-            found.update(_WORD.findall(f"{statement.target} {statement.value} {statement.condition}"))
-    return found
+            counts.update(_WORD.findall(f"{statement.target} {statement.value} {statement.condition}"))
+    return counts
 
 
 def _loads(loop: For) -> dict[str, str]:
     """The names of f16 values that are read in order and only widened, each with the pointer it is read through."""
     uses = _uses(loop)
     texts = [f"{getattr(statement, 'value', '') or ''}" for statement in loop.body]
-    found: dict[str, str] = {}
+    loads: dict[str, str] = {}
     for statement in loop.body:
         if isinstance(statement, Define) and statement.ctype == "uint16_t" and statement.value is not None:
-            place = _in_order(statement.value, loop.variable)
+            address = _in_order(statement.value, loop.variable)
             widened = sum(text.count(f"{_WIDEN}({statement.name})") for text in texts)
-            if place and widened and widened == uses[statement.name]:
-                found[statement.name] = place
-    return found
+            if address and widened and widened == uses[statement.name]:
+                loads[statement.name] = address
+    return loads
 
 
 def _stores(loop: For) -> dict[str, tuple[str, str]]:
@@ -129,17 +129,17 @@ def _stores(loop: For) -> dict[str, tuple[str, str]]:
         for statement in loop.body
         if isinstance(statement, Define) and statement.value is not None and _is_call(statement.value, _NARROW)
     }
-    found: dict[str, tuple[str, str]] = {}
+    stores: dict[str, tuple[str, str]] = {}
     for statement in loop.body:
         if isinstance(statement, Assign) and statement.value in narrowed and not statement.condition:
-            place = _in_order(statement.target, loop.variable)
-            if place and uses[statement.value] == 1:
-                found[statement.value] = (place, narrowed[statement.value])
+            address = _in_order(statement.target, loop.variable)
+            if address and uses[statement.value] == 1:
+                stores[statement.value] = (address, narrowed[statement.value])
     # Narrowed values are written after the block, so they must be the body's last writes to arguments' memory.
     written = [s for s in loop.body if isinstance(s, Assign) and _reaches_memory(s.target)]
-    if all(statement.value in found for statement in written):
-        return found
-    return {name: store for name, store in found.items() if _SCRATCH.fullmatch(store[0])}
+    if all(statement.value in stores for statement in written):
+        return stores
+    return {name: store for name, store in stores.items() if _SCRATCH.fullmatch(store[0])}
 
 
 def _reaches_memory(target: str) -> bool:
@@ -158,10 +158,10 @@ def _is_call(text: str, function: str) -> bool:
     if not text.startswith(f"{function}(") or not text.endswith(")"):
         return False
     depth = 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
         if depth == 0 and letter == ")":
-            return place == len(text) - 1
+            return index == len(text) - 1
     return False
 
 

@@ -141,22 +141,22 @@ def join_rows(
     row = nest.index[parts.axis]
     block = scope.name("i")
     numbers = range(count)
-    named = [row, *_names(parts.before)]
+    names = [row, *_names(parts.before)]
     body: list[Statement] = []
     ends: list[str] = []
-    for own in (_naming(named, number) for number in numbers):
+    for own in (_naming(names, number) for number in numbers):
         body.append(Define(nest.ctype, own(row), f"{block} + {len(ends)}"))
-        body += [_renamed(one, own) for one in parts.before]
+        body += [_renamed(statement, own) for statement in parts.before]
         ends.append(scope.name("limit"))
         body.append(Define("int64_t", ends[-1], parts.end, mutable=True))
         body += [Assign(ends[-1], own(text).replace("limit", ends[-1])) for text in parts.limits]
 
     def columns(first: str, last: str, values: list[Statement], rows: list[CombinedRow]) -> For:
-        naming = [_naming([*named, *_names(values)], number) for number in numbers]
-        found = [_renamed(one, own) for own in naming for one in values]
-        for one in rows:
-            found += _combined(scope, one, [own(one.element) for own in naming], f"{row}_0")
-        return For(nest.inner, first, last, found, ctype=nest.ctype, simd=True)
+        naming = [_naming([*names, *_names(values)], number) for number in numbers]
+        statements = [_renamed(value, own) for own in naming for value in values]
+        for combined_row in rows:
+            statements += _combined(scope, combined_row, [own(combined_row.element) for own in naming], f"{row}_0")
+        return For(nest.inner, first, last, statements, ctype=nest.ctype, simd=True)
 
     same = scope.name("same")
     body.append(Define("int", same, " && ".join(f"{end} == {ends[0]}" for end in ends[1:])))
@@ -164,9 +164,9 @@ def join_rows(
     body.append(columns("0", common, parts.values, parts.rows))
     alone = For(row, block, f"{block} + {count}", [*parts.before, *single], ctype=nest.ctype)
     if parts.masked_rows:
-        rest = If(same, [columns(common, parts.end, parts.masked, parts.masked_rows)], [alone])
-        some = " || ".join(_naming(named, number)(inside) for number in numbers)
-        body.append(If(f"{block} == 0 || {some}", [rest]) if inside else rest)
+        alternative = If(same, [columns(common, parts.end, parts.masked, parts.masked_rows)], [alone])
+        some = " || ".join(_naming(names, number)(inside) for number in numbers)
+        body.append(If(f"{block} == 0 || {some}", [alternative]) if inside else alternative)
     rows = str(nest.shape[parts.axis])
     every: list[Statement] = [For(block, "0", rows, body, step=str(count), ctype=nest.ctype)]
     if not parts.whole:
@@ -177,15 +177,15 @@ def join_rows(
         # With a constant extent, the C compiler can unroll the loop over these few vectors.
         summed = [If(f"{parts.end} == {extent}", [columns("0", extent, parts.values, parts.rows)], summed)]
     heads: list[Statement] = []
-    for number, own in enumerate(_naming(named, number) for number in numbers):
+    for number, own in enumerate(_naming(names, number) for number in numbers):
         heads.append(Define(nest.ctype, own(row), f"{block} + {number}"))
-        heads += [_renamed(one, own) for one in parts.before]
+        heads += [_renamed(statement, own) for statement in parts.before]
     uncut = For(block, "0", rows, [*heads, *summed], step=str(count), ctype=nest.ctype)
     return [If(parts.whole, [uncut], every)]
 
 
 def _names(statements: list[Statement]) -> list[str]:
-    return [one.name for one in statements if isinstance(one, Define)]
+    return [statement.name for statement in statements if isinstance(statement, Define)]
 
 
 def _naming(names: list[str], number: int) -> Callable[[str], str]:
@@ -216,7 +216,7 @@ def _readable(parts: JoinedRows) -> list[Statement]:
     cycles if its address is not mapped in the process, as may be the case for rows after a tensor's last.
     """
     target = _TARGET.fullmatch(parts.rows[0].target) if parts.rows else None
-    masks = {one.name: one.value or "" for one in parts.masked if isinstance(one, Define)}
+    masks = {statement.name: statement.value or "" for statement in parts.masked if isinstance(statement, Define)}
     conditions = {match[1] for limit in parts.limits if (match := _ROW_LIMIT.fullmatch(limit))}
     if target is None or not conditions:
         return parts.before
@@ -226,29 +226,37 @@ def _readable(parts: JoinedRows) -> list[Statement]:
 
         "" if none is known.
         """
-        word, found = re.compile(rf"\b{pointer}\b"), set[str]()
-        others = [repr(one) for one in [*parts.values, *parts.before] if not _defines(one, pointer)]
+        word, names = re.compile(rf"\b{pointer}\b"), set[str]()
+        others = [repr(statement) for statement in [*parts.values, *parts.before] if not _defines(statement, pointer)]
         if any(word.search(text) for text in others):
             return ""
-        for one in parts.masked:
-            if not word.search(repr(one)):
+        for statement in parts.masked:
+            if not word.search(repr(statement)):
                 continue
-            load = isinstance(one, Define) and re.fullmatch(rf"(\w+) \? {pointer}\[\w+\] : [^\[\]]*", one.value or "")
+            load = isinstance(statement, Define) and re.fullmatch(
+                rf"(\w+) \? {pointer}\[\w+\] : [^\[\]]*", statement.value or ""
+            )
             if not load:
                 return ""
-            both = _ANDED.fullmatch(masks.get(load[1], ""))
-            known = conditions.intersection(both.groups() if both else [load[1]])
-            found.add(min(known, default=""))
-        return found.pop() if len(found) == 1 else ""
+            match = _ANDED.fullmatch(masks.get(load[1], ""))
+            known_conditions = conditions.intersection(match.groups() if match else [load[1]])
+            names.add(min(known_conditions, default=""))
+        return names.pop() if len(names) == 1 else ""
 
     result: list[Statement] = []
     defined: set[str] = set()
-    for one in parts.before:
-        masked = one
-        if isinstance(one, Define):
-            if one.ctype.endswith("*") and not one.mutable and (condition := masking(one.name)) in defined:
-                masked = replace(one, value=f"{condition} ? {one.value} : ({one.ctype})(void *){target[1]}")
-            defined.add(one.name)
+    for statement in parts.before:
+        masked = statement
+        if isinstance(statement, Define):
+            if (
+                statement.ctype.endswith("*")
+                and not statement.mutable
+                and (condition := masking(statement.name)) in defined
+            ):
+                masked = replace(
+                    statement, value=f"{condition} ? {statement.value} : ({statement.ctype})(void *){target[1]}"
+                )
+            defined.add(statement.name)
         result.append(masked)
     return result
 
@@ -259,8 +267,8 @@ def _defines(statement: Statement, name: str) -> bool:
 
 def _inside(parts: JoinedRows) -> str:
     """The name of a condition that must be true for a row to change the results; "" if none is known."""
-    for one in parts.masked_rows:
-        combining, value = combining_operation(one.operation), one.operation.operands[0]
+    for masked_row in parts.masked_rows:
+        combining, value = combining_operation(masked_row.operation), masked_row.operation.operands[0]
         while value.owner is not None and value.owner.name == arith.EXTF:
             value = value.owner.operands[0]
         load = value.owner
@@ -270,9 +278,9 @@ def _inside(parts: JoinedRows) -> str:
         fill = 0.0 if other is None else constant_scalar(other)
         if fill is None or fill != _NEUTRAL.get(combining.name):
             return ""
-    found = [match[1] for limit in parts.limits if (match := _ROW_LIMIT.fullmatch(limit))]
+    row_limits = [match[1] for limit in parts.limits if (match := _ROW_LIMIT.fullmatch(limit))]
     one_load = len({row.operation.operands[0] for row in parts.masked_rows}) == 1
-    return found[0] if found and one_load else ""
+    return row_limits[0] if row_limits and one_load else ""
 
 
 _REDUCED: Mapping[str, str] = {
@@ -300,18 +308,18 @@ def _combined(scope: LoweringScope, one: CombinedRow, elements: list[str], first
     combining = combining_operation(one.operation)
     assert combining is not None
     ctype = ops.c_type(combining.result.type)
-    made: list[Statement] = []
+    statements: list[Statement] = []
 
     def combine(left: str, right: str) -> str:
         name = scope.name("t")
-        made.append(Define(ctype, name, combined_text(scope, combining, left, right)))
+        statements.append(Define(ctype, name, combined_text(scope, combining, left, right)))
         return name
 
     while len(elements) > 1:
         elements = [combine(*pair) for pair in zip(elements[::2], elements[1::2], strict=True)]
     total = combine(one.target, elements[0])
-    made.append(Assign(one.target, f"{first} == 0 ? {elements[0]} : {total}"))
-    return made
+    statements.append(Assign(one.target, f"{first} == 0 ? {elements[0]} : {total}"))
+    return statements
 
 
 def _renamed(statement: Statement, own: Callable[[str], str]) -> Statement:

@@ -30,8 +30,8 @@ def leading_loops(
 
     def written(nest: Nest, *, fast: bool) -> Body:
         nest.begin_body(fast=fast)
-        made = body(nest)
-        return Body([*nest.levels[nest.depth], *made.statements], made.simd)
+        nest_body = body(nest)
+        return Body([*nest.levels[nest.depth], *nest_body.statements], nest_body.simd)
 
     nest = Nest(scope, shape)
     fast = written(nest, fast=True)

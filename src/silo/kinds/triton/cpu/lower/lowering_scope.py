@@ -131,18 +131,18 @@ class LoweringScope:
 
     def buffer_for(self, value: Value) -> LoopBuffer:
         """The buffer of ``value``; the first call creates it."""
-        found = self.buffer(value)
-        if found is None:
-            found = self.new_buffer(value.type)
-            self.hold(value, found)
-        return found
+        buffer = self.buffer(value)
+        if buffer is None:
+            buffer = self.new_buffer(value.type)
+            self.hold(value, buffer)
+        return buffer
 
     def stage(self, value: Value) -> LoopBuffer:
         """A second buffer for a carried tensor; ``unstage`` copies it over the first."""
-        found = self._stages.get(value)
-        if found is None:
-            found = self._stages[value] = self.new_buffer(value.type)
-        return found
+        buffer = self._stages.get(value)
+        if buffer is None:
+            buffer = self._stages[value] = self.new_buffer(value.type)
+        return buffer
 
     def unstage(self, values: Iterable[Value]) -> None:
         """Copies the staged elements of ``values`` to their own buffers."""
@@ -177,20 +177,20 @@ class LoweringScope:
 
         Returns its error code on failure.
         """
-        place = f"program_x, program_y, program_z, grid, (char *)scratch + {self.frame}, context"
+        context_arguments = f"program_x, program_y, program_z, grid, (char *)scratch + {self.frame}, context"
         code = self.name("code")
-        called = Define("int32_t", code, f"{function}({', '.join([*arguments, place])})")
+        called = Define("int32_t", code, f"{function}({', '.join([*arguments, context_arguments])})")
         return [called, If(code, [Return(code)])]
 
     def constant_array(self, value: Value) -> str:
         """The name of a C array that holds a constant whose elements differ."""
-        found = self._constant_arrays.get(value)
-        if found is None:
+        array_name = self._constant_arrays.get(value)
+        if array_name is None:
             assert value.owner is not None
             dense = value.owner.attributes["value"]
             assert isinstance(dense, Dense)
-            found = self.name("k")
+            array_name = self.name("k")
             items = ", ".join(ops.literal(item, value.type.element) for item in dense.values)
-            self.constants.append(f"static {ops.c_type(value.type)} const {found}[] = {{{items}}};")
-            self._constant_arrays[value] = found
-        return found
+            self.constants.append(f"static {ops.c_type(value.type)} const {array_name}[] = {{{items}}};")
+            self._constant_arrays[value] = array_name
+        return array_name

@@ -98,9 +98,9 @@ def _network(scope: LoweringScope, operation: Operation) -> None:
     scope.pieces.add(f"swap_{element}")
     buffer = _in_place(scope, operation)
     sign = f"({C_TYPES[f'i{element[1:]}'].replace('int', 'uint')} *)" if element.startswith("u") else ""
-    place = f"{sign}{buffer.name}, {operation.result.type.elements}"
+    arguments = f"{sign}{buffer.name}, {operation.result.type.elements}"
     for step in steps:
-        scope.emit(LoopCall(f"silo_swap_step_{element}({place}, {step.bit}, {step.flip}, {int(step.down)})"))
+        scope.emit(LoopCall(f"silo_swap_step_{element}({arguments}, {step.bit}, {step.flip}, {int(step.down)})"))
 
 
 def _running_sum(scope: LoweringScope, operation: Operation) -> None:
@@ -111,7 +111,7 @@ def _running_sum(scope: LoweringScope, operation: Operation) -> None:
     scope.pieces.add(f"sums_{type_.element}")
     reverse = "_reverse" if operation.attributes.get("reverse") else ""
     cast = {"i32": "(uint32_t *)", "i64": "(uint64_t *)"}.get(type_.element, "")
-    place = f"{cast}({_in_place(scope, operation).name}"
+    arguments = f"{cast}({_in_place(scope, operation).name}"
     row = scope.name("i")
-    call = LoopCall(f"silo_running_sum{reverse}_{type_.element}({place} + {row}), {extent})")
+    call = LoopCall(f"silo_running_sum{reverse}_{type_.element}({arguments} + {row}), {extent})")
     scope.emit(For(row, "0", str(type_.elements), [call], step=str(extent)))

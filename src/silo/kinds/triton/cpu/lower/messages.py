@@ -36,7 +36,7 @@ def split_prints(module: Module) -> None:
 def _split(operation: Operation, block: Block) -> None:
     signs = operation.attributes.get("isSigned", ())
     assert isinstance(signs, tuple)
-    place = block.operations.index(operation)
+    position = block.operations.index(operation)
     parts: list[Operation] = []
     for number, operand in enumerate(operation.operands):
         attributes = {**operation.attributes, "isSigned": signs[number : number + 1], "operand": number}
@@ -44,7 +44,7 @@ def _split(operation: Operation, block: Block) -> None:
         operand.uses.remove(operation)
         operand.uses.append(part)
         parts.append(part)
-    block.operations[place : place + 1] = parts
+    block.operations[position : position + 1] = parts
 
 
 def message_statements(
@@ -189,8 +189,8 @@ def checked_expression(
         case further_dialects.ACCESS:
             return _access(operation, operands, lane)
         case further_dialects.PLACE:
-            place = f"silo_check_place(context, {_site(operation)}, (uint64_t){operands[0]}, {lane})"
-            return f"({ops.c_type(operation.result.type)})(uintptr_t){place}"
+            checked_address = f"silo_check_place(context, {_site(operation)}, (uint64_t){operands[0]}, {lane})"
+            return f"({ops.c_type(operation.result.type)})(uintptr_t){checked_address}"
         case further_dialects.HOLDS:
             return _holds(operation, operands, lane)
         case further_dialects.HINT:

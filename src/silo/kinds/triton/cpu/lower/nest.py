@@ -75,14 +75,14 @@ class Descent:
             current = pending[-1] if pending else (find, value, index)
             self._depth = 1
             try:
-                found = current[0](*current[1:])
+                result = current[0](*current[1:])
             except _DeepError as deep:
                 pending.append(deep.call)
                 continue
             finally:
                 self._depth = 0
             if not pending:
-                return found
+                return result
             pending.pop()
 
 
@@ -146,8 +146,8 @@ class Nest(NestLoops):
         self._inner_memo = {}
         self._affine = {}
         if self.runs is not None:  # facts about a run do not hold outside of it
-            known = self._outer_memo.items()
-            self._outer_memo = {key: name for key, name in known if self.level(name) < self.depth - 1}
+            outer_items = self._outer_memo.items()
+            self._outer_memo = {key: name for key, name in outer_items if self.level(name) < self.depth - 1}
         self.clear_body()
 
     # ---- values
@@ -234,8 +234,8 @@ class Nest(NestLoops):
         The result must be defined in the innermost body: a definition outside of it would also be visible to the slow
         body, in which the select may take its other operand.
         """
-        condition, kept, _ = operation.operands
-        name = self.value(kept, index)
+        condition, chosen, _ = operation.operands
+        name = self.value(chosen, index)
         holds = self.level(name) == self.depth and self.holds(condition, index)
         return name if holds else ""
 
@@ -248,8 +248,8 @@ class Nest(NestLoops):
         """
         condition = self.scope.resolve(condition)
         if self.fast and self.scope.buffer(condition) is None and (parts := unless_masked(condition)) is not None:
-            kept, mask = parts
-            name = self.value(kept, index)
+            selected, mask = parts
+            name = self.value(selected, index)
             if self.holds(mask, index):
                 return name
         return self.value(condition, index)
@@ -305,14 +305,14 @@ class Nest(NestLoops):
     def _reshaped(self, operation: Operation, index: Index) -> str:
         """One element of a reshape: the element at the same row-major position of the operand's buffer."""
         operand, result = operation.operands[0], operation.result
-        place = self.linear(index, result.type.shape)
+        offset = self.linear(index, result.type.shape)
         buffer = self.scope.buffer(operand)
         if buffer is None:
             source = scalar_source(operand)
             assert source is not None, f"{operand.name} is reshaped but not stored"
             return self.value(source, (index[0],) * len(source.type.shape))
         self.scope.lifetimes.touch(buffer)
-        return self.put(ops.c_type(result.type), f"{buffer.name}[{place}]", self.level(*index))
+        return self.put(ops.c_type(result.type), f"{buffer.name}[{offset}]", self.level(*index))
 
     def _shuffled(self, operation: Operation, value: Value, index: Index) -> str:
         """One element of an operation that rearranges elements."""
@@ -365,8 +365,8 @@ class Nest(NestLoops):
         position = self.value(positions, index)
         extent = source.type.shape[axis]
         level = self.level(position, *index)
-        place = self.put("int64_t", f"(uint64_t){position} < {extent} ? (int64_t){position} : 0", level)
-        element = self._stored(source, (*index[:axis], place, *index[axis + 1 :]))
+        clamped = self.put("int64_t", f"(uint64_t){position} < {extent} ? (int64_t){position} : 0", level)
+        element = self._stored(source, (*index[:axis], clamped, *index[axis + 1 :]))
         return self.put(ops.c_type(operation.result.type), element, level)
 
     # ---- memory
@@ -384,9 +384,9 @@ class Nest(NestLoops):
             condition = self.mask(mask, index, limiting=inner)
         if condition == "0":
             return self.value(other, index) if other is not None else ops.zero(operation.result.type)
-        place, level = self.place(pointer, index)
-        if self.fast and index == self.index and place.endswith(f"[{self.inner}]"):
-            self.rows[pointer] = place.removesuffix(f"[{self.inner}]")
+        address, level = self.place(pointer, index)
+        if self.fast and index == self.index and address.endswith(f"[{self.inner}]"):
+            self.rows[pointer] = address.removesuffix(f"[{self.inner}]")
         if inner:  # for the same reason inside of the loop over runs, even if the address is the same everywhere
             level = self.depth
         elif in_run and mask is not None:  # as above: outside of the runs, also if its address is the same everywhere
@@ -395,8 +395,8 @@ class Nest(NestLoops):
         if condition:
             fill = self.value(other, index) if other is not None else ops.zero(type_)
             level = max(level, self.level(condition, fill))
-            place = f"{condition} ? {place} : {fill}"
-        return self.put(ops.c_type(type_), place, level)
+            address = f"{condition} ? {address} : {fill}"
+        return self.put(ops.c_type(type_), address, level)
 
     def place(self, pointer: Value, index: Index) -> tuple[str, int]:
         """The C lvalue that ``pointer`` points to at ``index``, and its loop level."""
@@ -432,10 +432,10 @@ class Nest(NestLoops):
             return self._constant_mask(mask) or self.value(mask, index)
         if self.ended and self._limits_of.get((mask, index), frozenset()) >= self.ended:
             return "0"
-        known = len(self.limits)
+        limit_count = len(self.limits)
         condition = fold((mask, index), self._mask_parts, self._condition)
         if self.fast and not condition:
-            self._limits_of[mask, index] = frozenset(self.limits[known:])
+            self._limits_of[mask, index] = frozenset(self.limits[limit_count:])
             self.untested[mask, index] = None
         return condition
 
@@ -460,8 +460,8 @@ class Nest(NestLoops):
         if parts:
             if "0" in parts:
                 return "0"
-            both = [part for part in parts if part]
-            return both[0] if len(both) == 1 else self._both(both)
+            conditions = [part for part in parts if part]
+            return conditions[0] if len(conditions) == 1 else self._both(conditions)
         constant = self._constant_mask(mask)
         if not (self.fast or self.tail) or self.scope.buffer(mask) is not None:
             return constant or self.value(mask, index)
@@ -553,14 +553,14 @@ class Nest(NestLoops):
         """Whether ``value`` at ``index`` changes along the innermost loop."""
         value = self.scope.resolve(value)
         key = (value, index)
-        known = self._depends.get(key)
-        if known is None:
-            known = self._descent.call(self._find_dependence, value, index)
-        return known
+        dependence = self._depends.get(key)
+        if dependence is None:
+            dependence = self._descent.call(self._find_dependence, value, index)
+        return dependence
 
     def _find_dependence(self, value: Value, index: Index) -> bool:
-        found = self._depends[value, index] = self._changes(value, index)
-        return found
+        dependence = self._depends[value, index] = self._changes(value, index)
+        return dependence
 
     def _changes(self, value: Value, index: Index) -> bool:
         if not value.type.tensor or self.level(*index) < self.depth:
@@ -672,14 +672,14 @@ class Nest(NestLoops):
         if not self.depends(value, index):
             return True
         key = (value, index)
-        known = self._same_in_run.get(key)
-        if known is None:
-            known = self._descent.call(self._find_sameness, value, index)
-        return known
+        sameness = self._same_in_run.get(key)
+        if sameness is None:
+            sameness = self._descent.call(self._find_sameness, value, index)
+        return sameness
 
     def _find_sameness(self, value: Value, index: Index) -> bool:
-        found = self._same_in_run[value, index] = self._stays(value, index)
-        return found
+        sameness = self._same_in_run[value, index] = self._stays(value, index)
+        return sameness
 
     def _stays(self, value: Value, index: Index) -> bool:
         operation = value.owner

@@ -59,14 +59,14 @@ def unless_masked(condition: Value) -> tuple[Value, Value] | None:
     either = condition.owner
     if either is None or either.name != arith.ORI:
         return None
-    for kept, other in (either.operands, either.operands[::-1]):
+    for operand, other in (either.operands, either.operands[::-1]):
         inverted = other.owner
         if inverted is None or inverted.name != arith.XORI or other.type.element != "i1":
             continue
         for mask, ones in (inverted.operands, inverted.operands[::-1]):
             source = scalar_source(ones)
             if source is not None and constant_scalar(source):
-                return kept, mask
+                return operand, mask
     return None
 
 
@@ -126,11 +126,11 @@ class Runs:
 
     def pair(self, base: str, divisor: str) -> _Pair:
         """The names of the quotient and remainder of ``base + index`` and ``divisor`` at the start of a run."""
-        found = self._pairs.get((base, divisor))
-        if found is None:
-            found = _Pair(base, divisor, self.name("quotient"), self.name("remainder"))
-            self._pairs[base, divisor] = found
-        return found
+        pair = self._pairs.get((base, divisor))
+        if pair is None:
+            pair = _Pair(base, divisor, self.name("quotient"), self.name("remainder"))
+            self._pairs[base, divisor] = pair
+        return pair
 
     @property
     def limits(self) -> list[str]:
@@ -154,8 +154,8 @@ class Runs:
             next_ = f"{self.first} + ({pair.divisor}) - {pair.remainder}"
             run.append(Assign(last, f"{last} < {next_} ? {last} : {next_}"))
         body: Statement = inner(self.first, last)
-        if (whole := self._whole_length()) is not None:
-            body = If(f"{last} - {self.first} == {whole}", [inner(self.first, f"{self.first} + {whole}")], [body])
+        if (length := self._whole_length()) is not None:
+            body = If(f"{last} - {self.first} == {length}", [inner(self.first, f"{self.first} + {length}")], [body])
         run += [*before, body, Assign(self.first, last)]
         return [Define("int64_t", self.first, "0", mutable=True), Forever(run)]
 
@@ -257,7 +257,7 @@ def flat_cut(scope: LoweringScope, group: NestGroup) -> int | None:
 
 def _mirrored_axes(scope: LoweringScope, group: NestGroup) -> set[int]:
     """The axes along which the nest reads elements exchanged with their neighbours."""
-    found: set[int] = set()
+    axes: set[int] = set()
     seen: set[Value] = set()
     pending = [operand for sink in group.sinks for operand in _roots(sink)]
     while pending:
@@ -272,9 +272,9 @@ def _mirrored_axes(scope: LoweringScope, group: NestGroup) -> set[int]:
         if operation.name == MIRROR:
             axis = operation.attributes["axis"]
             assert isinstance(axis, int)
-            found.add(axis)
+            axes.add(axis)
         pending.extend(operation.operands)
-    return found
+    return axes
 
 
 def _roots(sink: object) -> list[Value]:

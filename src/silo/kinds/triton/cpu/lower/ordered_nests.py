@@ -83,20 +83,20 @@ def _scan(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
     shape = operation.operands[0].type.shape
     results = _results(scope, operation)
     elements = _elements(nest, operation)
-    here = linear_index(nest.index, shape)
+    offset = linear_index(nest.index, shape)
     step = 1
     for extent in shape[axis + 1 :]:
         step *= extent
     reverse = bool(operation.attributes.get("reverse"))
-    before = f"{here} {'+' if reverse else '-'} {step}"
+    before = f"{offset} {'+' if reverse else '-'} {step}"
     first: list[Statement] = [
-        Assign(f"{b.name}[{here}]", element) for b, element in zip(results, elements, strict=True)
+        Assign(f"{b.name}[{offset}]", element) for b, element in zip(results, elements, strict=True)
     ]
     if shape[axis] == 1:
         body = first
     else:
         last = [f"{b.name}[{before}]" for b in results]
-        combine = scope.apply(operation, [*last, *elements], [f"&{b.name}[{here}]" for b in results])
+        combine = scope.apply(operation, [*last, *elements], [f"&{b.name}[{offset}]" for b in results])
         start = str(shape[axis] - 1) if reverse else "0"
         body = [If(f"{nest.index[axis]} == {start}", first, combine)]
     # If the scan is along another axis than the innermost, the elements of a row do not depend on each other.
@@ -118,10 +118,10 @@ def _reduce(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
 
 def _places(scope: LoweringScope, nest: Nest, operation: Operation, axis: int) -> list[str]:
     """C lvalues of one element of each result."""
-    rest = tuple(name for place, name in enumerate(nest.index) if place != axis)
+    other_indices = tuple(name for position, name in enumerate(nest.index) if position != axis)
     if not operation.results[0].type.tensor:
         return [scope.scalar(result) for result in operation.results]
-    index = linear_index(rest, operation.results[0].type.shape)
+    index = linear_index(other_indices, operation.results[0].type.shape)
     return [f"{buffer.name}[{index}]" for buffer in _results(scope, operation)]
 
 
@@ -138,8 +138,8 @@ def _reduce_outer(scope: LoweringScope, nest: Nest, operation: Operation, axis: 
     _declare_scalars(scope, operation)
     places = _places(scope, nest, operation, axis)
     elements = _elements(nest, operation)
-    first: list[Statement] = [Assign(place, element) for place, element in zip(places, elements, strict=True)]
-    combine = scope.apply(operation, [*places, *elements], [f"&{place}" for place in places])
+    first: list[Statement] = [Assign(target, element) for target, element in zip(places, elements, strict=True)]
+    combine = scope.apply(operation, [*places, *elements], [f"&{target}" for target in places])
     at_first = nest.index[axis]
     body: list[Statement] = first if at_first == "0" else [If(f"{at_first} == 0", first, combine)]
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body], simd=scope.vectorizes(operation)))
@@ -177,7 +177,7 @@ def _reduce_inner(scope: LoweringScope, nest: Nest, operation: Operation) -> Non
         inner.append(For(lane, "0", str(width), fold, simd=width > 1))
         width //= 2
     places = _places(scope, nest, operation, axis)
-    inner.extend(Assign(place, f"{name}[0]") for place, name in zip(places, sums, strict=True))
+    inner.extend(Assign(target, f"{name}[0]") for target, name in zip(places, sums, strict=True))
     _emit(scope, nest.outer_loops(inner))
 
 
@@ -219,10 +219,10 @@ def _shared_atomic(
         body = [_only_if(condition, call)]
     else:
         (buffer,) = _results(scope, operation)
-        place = f"{buffer.name}[{linear_index(nest.index, nest.shape)}]"
-        body = [Assign(place, call)]
+        element = f"{buffer.name}[{linear_index(nest.index, nest.shape)}]"
+        body = [Assign(element, call)]
         if condition:
-            body = [Assign(place, "0"), Assign(place, call, condition)]
+            body = [Assign(element, "0"), Assign(element, call, condition)]
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
 
 

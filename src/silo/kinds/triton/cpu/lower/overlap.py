@@ -47,7 +47,7 @@ def safe_to_fuse(scope: LoweringScope, group: NestGroup) -> str:
     ranges: dict[Operation, _Range] = {}
     for access in dict.fromkeys(access for pair in group.checks for access in pair):
         ranges[access] = _Range(scope, access)
-    return " && ".join(f"({_pair(ranges[one], ranges[two], group.shape)})" for one, two in group.checks)
+    return " && ".join(f"({_pair(ranges[first], ranges[second], group.shape)})" for first, second in group.checks)
 
 
 class _Range:
@@ -102,11 +102,11 @@ _NAME = re.compile(r"\bb\d+\b")
 
 def check_sharing(function: str, buffers: Sequence[LoopBuffer], body: Sequence[Statement]) -> None:
     """Raises ``CompileError`` if two ``buffers`` of ``function`` share memory while both are in use."""
-    found = clashes(buffers, body)
-    if found:
+    clashing = clashes(buffers, body)
+    if clashing:
         pairs = ", ".join(
-            f"{one.name} ({one.offset} to {one.offset + one.bytes}) and {two.name} (from {two.offset})"
-            for one, two in found
+            f"{first.name} ({first.offset} to {first.offset + first.bytes}) and {second.name} (from {second.offset})"
+            for first, second in clashing
         )
         raise CompileError(
             f"{function}: buffers in scratch memory would overwrite each other: {pairs}. This is a fault of Silo's and"
@@ -128,14 +128,14 @@ def clashes(buffers: Sequence[LoopBuffer], body: Sequence[Statement]) -> list[tu
         if first <= last:
             used.append((first, last, buffer))
     used.sort(key=lambda entry: entry[2].offset)
-    found: list[tuple[LoopBuffer, LoopBuffer]] = []
-    for place, (first, last, buffer) in enumerate(used):
-        for other_first, other_last, other in used[place + 1 :]:
+    pairs: list[tuple[LoopBuffer, LoopBuffer]] = []
+    for index, (first, last, buffer) in enumerate(used):
+        for other_first, other_last, other in used[index + 1 :]:
             if other.offset >= buffer.offset + buffer.bytes:
                 break
             if first <= other_last and other_first <= last:
-                found.append((buffer, other))
-    return found
+                pairs.append((buffer, other))
+    return pairs
 
 
 class _Spans:

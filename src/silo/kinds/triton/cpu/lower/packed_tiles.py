@@ -47,8 +47,8 @@ def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -
     item = 8 if right.type.element == "f64" else 4
     lanes = scope.options.vector_bits // 8 // item
     either = item == 4 and not any(extent % lanes for extent in result.shape) and _keeps_unchanged(scope, left)
-    least = max(*result.shape, lanes) * DOT_DEPTH_BYTES
-    panels = _buffer(scope, max(_KEPT_BYTES, least), item)
+    minimum = max(*result.shape, lanes) * DOT_DEPTH_BYTES
+    panels = _buffer(scope, max(_KEPT_BYTES, minimum), item)
     variable, pair = scope.name("kept"), scope.name("pair") if either else ""
     scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0, 0}};")
     if either:
@@ -67,10 +67,10 @@ def _make_last(scope: LoweringScope, kept: str, pair: str) -> None:
     scope.pieces.add("lasting")
     scope.locals.append("struct silo_lasting *const lasting = silo_lasting_of(context);")
     memory = (("lasting->memory", kept), ("lasting->memory + 5", pair))
-    read = " ".join(f"__builtin_memcpy(&{name}, {place}, sizeof {name});" for place, name in memory)
+    read = " ".join(f"__builtin_memcpy(&{name}, {address}, sizeof {name});" for address, name in memory)
     scope.locals.append(f"if (lasting && lasting->held) {{ {read} }}")
     written: list[Statement] = [
-        LoopCall(f"__builtin_memcpy({place}, &{name}, sizeof {name})") for place, name in memory
+        LoopCall(f"__builtin_memcpy({address}, &{name}, sizeof {name})") for address, name in memory
     ]
     scope.finish.append(If("lasting", [*written, Assign("lasting->held", "1")]))
 
@@ -110,13 +110,13 @@ def slots_of(
     kept, slots, slot = scope.name("kept"), scope.name("slots"), scope.name("slot")
     scope.locals += [f"silo_kept {kept}[{count}] = {{{{0, 0, 0, 0, 0}}}};", f"silo_slots {slots} = {{-1, 0, 0}};"]
     never = " || ".join(text for text in (copied, unless) if text)
-    found = f"silo_next_slot(&{slots}, {kept}, {count}, program, {tile}, {depth}, {columns})"
-    scope.emit(Define("int64_t", slot, f"{never} ? -1 : {found}" if never else found))
+    next_slot = f"silo_next_slot(&{slots}, {kept}, {count}, program, {tile}, {depth}, {columns})"
+    scope.emit(Define("int64_t", slot, f"{never} ? -1 : {next_slot}" if never else next_slot))
     # A tile that has no slot of its own uses the last one, whose contents are then no longer valid for later
     # iterations.
     scope.emit(Assign(f"{kept}[{count - 1}].at", "0", f"{slot} < 0"))
-    place = f"{panels.name} + ({slot} < 0 ? {count - 1} : {slot}) * {size}"
-    return Panels(f"{slot} < 0 ? 0 : &{kept}[{slot}]", place, size, panels)
+    address = f"{panels.name} + ({slot} < 0 ? {count - 1} : {slot}) * {size}"
+    return Panels(f"{slot} < 0 ? 0 : &{kept}[{slot}]", address, size, panels)
 
 
 def _buffer(scope: LoweringScope, size: int, item: int) -> LoopBuffer:

@@ -107,9 +107,9 @@ def _integer(name: str, element: str) -> Accumulation:
         sign = "&" if flipped else "|"
         return Accumulation("uint32_t", "1" if flipped else "0", sign, "(uint32_t)({0})", f"{{0}} {sign} {{1}}", finish)
     if is_signed:
-        least = f"(-{2 ** (bits - 1) - 1}{'ll' if bits == 64 else ''} - 1)"
-        most = f"{2 ** (bits - 1) - 1}{'ll' if bits == 64 else ''}"
-        return Accumulation(signed, least if clause == "max" else most, clause, "{0}", combine, finish)
+        minimum = f"(-{2 ** (bits - 1) - 1}{'ll' if bits == 64 else ''} - 1)"
+        maximum = f"{2 ** (bits - 1) - 1}{'ll' if bits == 64 else ''}"
+        return Accumulation(signed, minimum if clause == "max" else maximum, clause, "{0}", combine, finish)
     start = "0" if clause == "max" else f"({unsigned})-1"
     return Accumulation(unsigned, start, clause, f"({unsigned})({{0}})", combine, finish)
 
@@ -185,22 +185,22 @@ def _combined(operator: str, left: str, right: str) -> str:
 
 
 def _statements(body: list[Statement], state: _State, ctypes: Mapping[str, str]) -> list[Statement]:
-    known = dict(ctypes)  # the C type of each accumulator that may be in scope
+    known_types = dict(ctypes)  # the C type of each accumulator that may be in scope
     result: list[Statement] = []
     for statement in body:
         match statement:
             case Define(ctype, name, _, True):
-                known[name] = ctype
+                known_types[name] = ctype
                 result.append(statement)
             case For() if statement.simd and (statement.reductions or _is_short(statement, state.lanes)):
-                result.extend(_in_lanes(statement, state, known))
+                result.extend(_in_lanes(statement, state, known_types))
             case For():
-                result.append(replace(statement, body=_statements(statement.body, state, known)))
+                result.append(replace(statement, body=_statements(statement.body, state, known_types)))
             case If(condition, then, otherwise):
-                then, otherwise = _statements(then, state, known), _statements(otherwise, state, known)
+                then, otherwise = _statements(then, state, known_types), _statements(otherwise, state, known_types)
                 result.append(If(condition, then, otherwise))
             case Forever(inner):
-                result.append(Forever(_statements(inner, state, known)))
+                result.append(Forever(_statements(inner, state, known_types)))
             case _:
                 result.append(statement)
     return result
@@ -229,8 +229,8 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
     plain = all(isinstance(statement, Define | Assign) for statement in loop.body)
     constant = loop.start == "0" and loop.end.isdigit()
     short = constant and int(loop.end) < lanes
-    held = [ctypes.get(name) in _CTYPES for _, name in loop.reductions]
-    if loop.step != "1" or not plain or short or not all(held):
+    supported = [ctypes.get(name) in _CTYPES for _, name in loop.reductions]
+    if loop.step != "1" or not plain or short or not all(supported):
         return [loop]
     if not loop.reductions:
         block = state.name("vector")
@@ -239,24 +239,28 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
     all_lanes = [_Lanes(name, operator, ctypes[name], state.name("lanes")) for operator, name in loop.reductions]
     result: list[Statement] = _started(all_lanes, state)
     if constant:
-        whole = str(int(loop.end) // lanes * lanes)
-        ragged = whole != loop.end
+        full_end = str(int(loop.end) // lanes * lanes)
+        ragged = full_end != loop.end
     else:
-        whole, ragged = state.name("whole"), True
-        result.append(Define("int64_t", whole, _whole_blocks(loop.start, loop.end, lanes)))
+        full_end, ragged = state.name("whole"), True
+        result.append(Define("int64_t", full_end, _whole_blocks(loop.start, loop.end, lanes)))
     start, wide = _in_several(loop, all_lanes, state, result)
     block, lane = state.name("vector"), state.name("lane")
-    result += [*wide, For(block, start, whole, [_block(loop, all_lanes, state, block, lane)], str(lanes))]
+    result += [*wide, For(block, start, full_end, [_block(loop, all_lanes, state, block, lane)], str(lanes))]
     masked = ragged and lanes * _LANE_BITS == _MOST_BITS
     if masked:
-        last = _masked_block(loop, all_lanes, state, whole)
-        result += last if constant else [If(f"{whole} < {loop.end}", last)]
-    for one in all_lanes:
-        folded = f"{state.fold(one.ctype, one.operator)}({one.array})"
-        known = folded if not _START[one.operator] else _combined(one.operator, one.accumulator, folded)
-        result.append(Assign(one.accumulator, known))
+        last = _masked_block(loop, all_lanes, state, full_end)
+        result += last if constant else [If(f"{full_end} < {loop.end}", last)]
+    for lane_array in all_lanes:
+        folded = f"{state.fold(lane_array.ctype, lane_array.operator)}({lane_array.array})"
+        combined = (
+            folded
+            if not _START[lane_array.operator]
+            else _combined(lane_array.operator, lane_array.accumulator, folded)
+        )
+        result.append(Assign(lane_array.accumulator, combined))
     if ragged and not masked:
-        result.append(replace(loop, start=whole, simd=False, reductions=()))
+        result.append(replace(loop, start=full_end, simd=False, reductions=()))
     # The lanes of a row without any element need no start and no fold.
     return result if constant else [If(f"{loop.start} < {loop.end}", result)]
 
@@ -273,11 +277,11 @@ def _started(all_lanes: list[_Lanes], state: _State) -> list[Statement]:
     """Definitions of the lanes, and loops that set their start values."""
     lane, count = state.name("lane"), str(state.lanes)
     result: list[Statement] = []
-    for one in all_lanes:
-        result.append(Define(one.ctype, f"{one.array}[{count}]", None, mutable=True))
-        start = _START[one.operator]
-        first = f"({one.ctype}){start}" if start else one.accumulator
-        result.append(For(lane, "0", count, [Assign(f"{one.array}[{lane}]", first)], ctype="int32_t"))
+    for lane_array in all_lanes:
+        result.append(Define(lane_array.ctype, f"{lane_array.array}[{count}]", None, mutable=True))
+        start = _START[lane_array.operator]
+        first = f"({lane_array.ctype}){start}" if start else lane_array.accumulator
+        result.append(For(lane, "0", count, [Assign(f"{lane_array.array}[{lane}]", first)], ctype="int32_t"))
     return result
 
 
@@ -300,14 +304,14 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
     Each load of an argument's memory is masked. All lanes of accumulators and of scratch memory are written even if
     they are masked off, because the CPU cannot forward a masked store to the load that follows it.
     """
-    lane, left, on = state.name("lane"), state.name("left"), state.name("on")
-    lanes = {f"{one.array}[{lane}]" for one in all_lanes}
+    lane, remaining, on = state.name("lane"), state.name("left"), state.name("on")
+    lanes = {f"{lane_array.array}[{lane}]" for lane_array in all_lanes}
     # The vectors of such a loop fill the rows of scratch memory that its index runs over.
     filled = loop.start == "0" and loop.most > 0 and loop.most % state.lanes == 0
     body: list[Statement] = [
         # A 64-bit sum: gcc does not vectorise a masked load whose index may wrap.
         Define(loop.ctype, loop.variable, f"({loop.ctype})({first} + {lane})"),
-        Define("int32_t", on, f"{lane} < {left}"),
+        Define("int32_t", on, f"{lane} < {remaining}"),
     ]
     for statement in _renamed(loop.body, all_lanes, lane):
         match statement:
@@ -323,7 +327,7 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
             case _:
                 body.append(statement)
     return [
-        Define("int32_t", left, f"(int32_t)(({loop.end}) - {first})"),
+        Define("int32_t", remaining, f"(int32_t)(({loop.end}) - {first})"),
         For(lane, "0", str(state.lanes), body, ctype="int32_t", simd=True),
     ]
 
@@ -341,7 +345,7 @@ def _in_several(
         return loop.start, []
     sets = [all_lanes]
     for _ in range(1, _VECTORS):
-        sets.append([replace(one, array=state.name("lanes")) for one in all_lanes])
+        sets.append([replace(lane, array=state.name("lanes")) for lane in all_lanes])
         before += _started(sets[-1], state)
     end, block, lane = state.name("whole"), state.name("vector"), state.name("lane")
     before.append(Define("int64_t", end, _whole_blocks(loop.start, loop.end, size)))
@@ -349,18 +353,18 @@ def _in_several(
         _block(loop, own, state, f"({block} + {number * state.lanes})", lane) for number, own in enumerate(sets)
     ]
     joined: list[Statement] = []
-    for place, one in enumerate(all_lanes):
-        names = [f"{own[place].array}[{lane}]" for own in sets]
+    for index, lane_array in enumerate(all_lanes):
+        names = [f"{own[index].array}[{lane}]" for own in sets]
         while len(names) > 1:
-            names = [f"({_combined(one.operator, *pair)})" for pair in zip(names[::2], names[1::2], strict=True)]
-        target = f"{one.array}[{lane}]"
+            names = [f"({_combined(lane_array.operator, *pair)})" for pair in zip(names[::2], names[1::2], strict=True)]
+        target = f"{lane_array.array}[{lane}]"
         joined.append(For(lane, "0", str(state.lanes), [Assign(target, names[0])], ctype="int32_t", simd=True))
     return end, [For(block, loop.start, end, blocks, str(size)), *joined]
 
 
 def _renamed(body: list[Statement], all_lanes: list[_Lanes], lane: str) -> list[Statement]:
     """The body, with each accumulator replaced by its lane."""
-    places = {one.accumulator: f"{one.array}[{lane}]" for one in all_lanes}
+    places = {lane_array.accumulator: f"{lane_array.array}[{lane}]" for lane_array in all_lanes}
     if not places:
         return body
     word = re.compile(rf"\b(?:{'|'.join(map(re.escape, places))})\b")

@@ -41,7 +41,7 @@ def goes_along_rows(loop: Operation, carried: Sequence[Carried]) -> bool:
         if entry.kind == "offset" and entry.step is not None:
             advances[entry.argument] = constant_scalar(entry.step)
             starts[entry.argument] = entry.initial
-    found = False
+    reads_tiles = False
     for operation in block.operations:
         if (operation.regions and operation.name != tt.REDUCE) or operation.name in _IN_ORDER:
             return False
@@ -52,8 +52,8 @@ def goes_along_rows(loop: Operation, carried: Sequence[Carried]) -> bool:
             return False
         if _advance(pointer, block, advances) != shape[1]:
             return False
-        found = True
-    return found
+        reads_tiles = True
+    return reads_tiles
 
 
 def _advance(value: Value, block: Block, advances: Mapping[Value, _Number]) -> _Number:
@@ -61,21 +61,21 @@ def _advance(value: Value, block: Block, advances: Mapping[Value, _Number]) -> _
 
     None if unknown.
     """
-    known = dict(advances)
+    numbers = dict(advances)
     pending = [value]
     while pending:
-        one = pending[-1]
-        operation = one.owner
-        if one in known:
+        current = pending[-1]
+        operation = current.owner
+        if current in numbers:
             pending.pop()
         elif operation is None or operation.block is not block or not operation.operands:
             # Other arguments of this block change in unknown ways; values from outside stay the same.
-            known[one] = None if one.block is block else 0
-        elif missing := [operand for operand in operation.operands if operand not in known]:
+            numbers[current] = None if current.block is block else 0
+        elif missing := [operand for operand in operation.operands if operand not in numbers]:
             pending.extend(missing)
         else:
-            known[one] = _moved(operation, [known[operand] for operand in operation.operands])
-    return known[value]
+            numbers[current] = _moved(operation, [numbers[operand] for operand in operation.operands])
+    return numbers[value]
 
 
 def _moved(operation: Operation, parts: list[_Number]) -> _Number:
@@ -102,25 +102,25 @@ def rows_outside(body: Sequence[Statement], buffers: Iterable[LoopBuffer], row: 
 
     The number is "" if an iteration does more than compute rows independently of each other.
     """
-    rows = next((one.end for one in body if isinstance(one, For)), "")
+    rows = next((statement.end for statement in body if isinstance(statement, For)), "")
     if not rows.isdigit() or int(rows) < _FEWEST:
         return "", []
     elements = {buffer.name: buffer.elements for buffer in buffers}
-    written = {name for one in body for name in _written(one)}
+    written = {name for statement in body for name in _written(statement)}
     result: list[Statement] = []
     shared = 0
-    for one in body:
-        match one:
+    for statement in body:
+        match statement:
             case Define(_, _, _, False):
-                if any(name in written for text in texts_of([one]) for name, _ in _BUFFER.findall(text)):
+                if any(name in written for text in texts_of([statement]) for name, _ in _BUFFER.findall(text)):
                     return "", []
                 shared += 1
-                result.append(one)
-            case For(variable, "0", end, inner, "1") if end == rows and not one.reductions:
-                kept = _without_prefetches(inner)
-                if kept is None or not _by_row(kept, variable, int(rows), written, elements):
+                result.append(statement)
+            case For(variable, "0", end, inner, "1") if end == rows and not statement.reductions:
+                statements = _without_prefetches(inner)
+                if statements is None or not _by_row(statements, variable, int(rows), written, elements):
                     return "", []
-                result += [Define(one.ctype, variable, row), *kept]
+                result += [Define(statement.ctype, variable, row), *statements]
             case _:
                 return "", []
     return (rows, result) if shared <= _MOST_SHARED else ("", [])
@@ -128,25 +128,25 @@ def rows_outside(body: Sequence[Statement], buffers: Iterable[LoopBuffer], row: 
 
 def _written(statement: Statement) -> Iterator[str]:
     """The names of the buffers that a statement writes."""
-    for one in all_statements([statement]):
-        if isinstance(one, Assign) and (found := _BUFFER.match(one.target)):
-            yield found[1]
+    for nested in all_statements([statement]):
+        if isinstance(nested, Assign) and (match := _BUFFER.match(nested.target)):
+            yield match[1]
 
 
 def all_statements(body: Sequence[Statement]) -> Iterator[Statement]:
     """The statements of ``body`` and of the loops and branches inside it."""
-    for one in body:
-        yield one
-        if isinstance(one, For):
-            yield from all_statements(one.body)
-        elif isinstance(one, If):
-            yield from all_statements([*one.then, *one.otherwise])
+    for statement in body:
+        yield statement
+        if isinstance(statement, For):
+            yield from all_statements(statement.body)
+        elif isinstance(statement, If):
+            yield from all_statements([*statement.then, *statement.otherwise])
 
 
 def texts_of(body: Sequence[Statement]) -> Iterator[str]:
     """The C expressions of ``body``, except calls."""
-    for one in all_statements(body):
-        match one:
+    for statement in all_statements(body):
+        match statement:
             case Define(_, _, value):
                 yield value or ""
             case Assign(target, value, condition):
@@ -161,24 +161,30 @@ def texts_of(body: Sequence[Statement]) -> Iterator[str]:
 
 def _without_prefetches(body: Sequence[Statement]) -> list[Statement] | None:
     """The statements of a row without its prefetches; None if a statement must stay in its place."""
-    kept = [one for one in body if not (isinstance(one, LoopCall) and one.text.startswith(_AHEAD))]
-    return kept if all(isinstance(one, Define | Assign | For | If) for one in all_statements(kept)) else None
+    statements = [
+        candidate for candidate in body if not (isinstance(candidate, LoopCall) and candidate.text.startswith(_AHEAD))
+    ]
+    return (
+        statements
+        if all(isinstance(statement, Define | Assign | For | If) for statement in all_statements(statements))
+        else None
+    )
 
 
 def _by_row(body: Sequence[Statement], row: str, rows: int, written: set[str], elements: dict[str, int]) -> bool:
     """Whether a row writes only its own variables and elements, and reads no written element of another row."""
-    own = {one.name for one in all_statements(body) if isinstance(one, Define)}
-    for one in all_statements(body):
-        if isinstance(one, Assign) and one.target not in own and not _BUFFER.match(one.target):
+    own = {statement.name for statement in all_statements(body) if isinstance(statement, Define)}
+    for statement in all_statements(body):
+        if isinstance(statement, Assign) and statement.target not in own and not _BUFFER.match(statement.target):
             return False
     for text in texts_of(body):
-        for name, place in _BUFFER.findall(text):
+        for name, subscript in _BUFFER.findall(text):
             if name not in written:
                 continue
-            found = _PLACE.fullmatch(place)
-            if found is None or name not in elements:
+            match = _PLACE.fullmatch(subscript)
+            if match is None or name not in elements:
                 return False
-            alone, first, count = found.groups()
+            alone, first, count = match.groups()
             if (alone or first) != row or (int(count) if count else 1) * rows != elements[name]:
                 return False
     return True

@@ -189,14 +189,14 @@ PIECES: dict[str, Piece] = {
 
 def with_needs(pieces: AbstractSet[str]) -> frozenset[str]:
     """``pieces`` and all pieces that they need; raises ``KeyError`` for an unknown piece."""
-    wanted: set[str] = set()
+    needed: set[str] = set()
     pending = sorted(pieces)
     while pending:
         name = pending.pop()
-        if name not in wanted:
-            wanted.add(name)
+        if name not in needed:
+            needed.add(name)
             pending.extend(PIECES[name].needs)
-    return frozenset(wanted)
+    return frozenset(needed)
 
 
 def text(pieces: AbstractSet[str], vector_bits: int, dot_units: int = 2) -> str:
@@ -208,11 +208,11 @@ def text(pieces: AbstractSet[str], vector_bits: int, dot_units: int = 2) -> str:
     """
     if vector_bits not in (128, 256, 512):
         raise ValueError(f"vectors have 128, 256 or 512 bits, not {vector_bits}")
-    wanted = with_needs({"types", *pieces})
+    needed = with_needs({"types", *pieces})
     head = f"#define SILO_VECTOR_BITS {vector_bits}\n"
     head += f"enum {{ SILO_VECTOR_BYTES = {vector_bits // 8}, SILO_DOT_DEPTH_BYTES = {DOT_DEPTH_BYTES} }};\n"
-    head += f"#define SILO_DOT_UNITS {dot_units}\n" if "dot_unit" in wanted else ""
-    return head + "\n".join(_piece_text(name) for name in PIECES if name in wanted)
+    head += f"#define SILO_DOT_UNITS {dot_units}\n" if "dot_unit" in needed else ""
+    return head + "\n".join(_piece_text(name) for name in PIECES if name in needed)
 
 
 @cache

@@ -99,8 +99,8 @@ def inner_axis_of(group: NestGroup) -> int:
         return 0
     if not group.stores or len(group.stores) != len(group.sinks):
         return last
-    found = {unit_axis(store_parts(store)[0]) for store in group.stores}
-    (axis,) = found if len(found) == 1 else (None,)
+    axes = {unit_axis(store_parts(store)[0]) for store in group.stores}
+    (axis,) = axes if len(axes) == 1 else (None,)
     return last if axis is None else axis
 
 
@@ -114,7 +114,7 @@ def _reads_columns(reduce: Operation) -> bool:
         return False
     if result.element not in _SUMMED:
         return False
-    found, seen, pending = False, set[Value](), [reduce.operands[0]]
+    reads_column, seen, pending = False, set[Value](), [reduce.operands[0]]
     while pending:
         value = pending.pop()
         operation = value.owner
@@ -126,12 +126,12 @@ def _reads_columns(reduce: Operation) -> bool:
         if operation.name == tt.LOAD:
             if unit_axis(load_parts(operation)[0]) != 0:
                 return False
-            found = True
+            reads_column = True
         elif operation.name.startswith(("arith.", "math.")) or operation.name in {tt.BROADCAST, tt.SPLAT}:
             pending.extend(operation.operands)
         else:
             return False
-    return found
+    return reads_column
 
 
 def read_across(load: Operation, inner: Sequence[int | None]) -> int | None:
@@ -151,8 +151,8 @@ def read_across(load: Operation, inner: Sequence[int | None]) -> int | None:
 
 def lone_dot(plan: BlockSchedule, carried: list[Carried]) -> DotStep | None:
     """The only dot of a loop body that does nothing else, if it adds to a carried tensor in that tensor's type."""
-    rest = [step for step in plan.steps if not isinstance(step, ScalarStep)]
-    step = rest[0] if len(rest) == 1 else None
+    block_steps = [step for step in plan.steps if not isinstance(step, ScalarStep)]
+    step = block_steps[0] if len(block_steps) == 1 else None
     if not isinstance(step, DotStep):
         return None
     # Scalars may have no effects, because they are evaluated twice for an iteration that turns out not to be part of

@@ -64,16 +64,16 @@ def _is_needed_whole(root: Value) -> bool:
 
 def _carried_unchanged(value: Value) -> list[Value] | None:
     """The values by which loops carry ``value``; None if an operation reads ``value`` from memory."""
-    found: list[Value] = []
+    values: list[Value] = []
     for user in value.uses:
-        places = {place for place, operand in enumerate(user.operands) if operand is value}
+        places = {position for position, operand in enumerate(user.operands) if operand is value}
         if is_whole(user) or user.name in DOTS or places & stored_operands(user):
             return None
         if user.name == flow.FOR:
             inner = user.regions[0].blocks[0].arguments[1:]
-            carried = [place - 3 for place in places if place >= 3]
-            found += [one for place in carried for one in (inner[place], user.results[place])]
-    return found
+            carried = [position - 3 for position in places if position >= 3]
+            values += [alias for position in carried for alias in (inner[position], user.results[position])]
+    return values
 
 
 def _uniform_step(argument: Value, value: Value) -> Value | None:

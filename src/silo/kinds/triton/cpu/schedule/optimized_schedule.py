@@ -297,8 +297,8 @@ class _Planner:
             return False
         filled = {other.target for other in group.sinks if isinstance(other, BufferFill)}
         # Values computed before the first store or reduction of the group cannot depend on any of them.
-        made = [self.position[other.operation] for other in group.sinks if not isinstance(other, BufferFill)]
-        reach = self._reach(_roots(sink), since=-1 if filled else min(made))
+        positions = [self.position[other.operation] for other in group.sinks if not isinstance(other, BufferFill)]
+        reach = self._reach(_roots(sink), since=-1 if filled else min(positions))
         if reach & group.reduced or reach & filled:
             return False
         if isinstance(sink, StoreSink) and self._loads_from_reduced(group, sink.operation):
@@ -451,12 +451,12 @@ class _Planner:
             self._pass_on(operation, demands)
             return
         fill = BufferFill(value, value)
-        here = [demand for demand in demands if demand.step is first]
+        first_demands = [demand for demand in demands if demand.step is first]
         if (
             barrier is None
             and nest is not None
             and nest.shape == value.type.shape
-            and all(demand.identity for demand in here)
+            and all(demand.identity for demand in first_demands)
         ):
             nest.sinks.insert(0, fill)
             group = nest

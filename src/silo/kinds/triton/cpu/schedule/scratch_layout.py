@@ -58,13 +58,13 @@ class Lifetimes:
         total = 0
         for buffer, (first, last) in sorted(self.spans.items(), key=lambda item: (item[1][0], item[0].name)):
             size = -(-max(buffer.bytes, 1) // _ALIGNMENT) * _ALIGNMENT
-            taken = sorted(
+            occupied = sorted(
                 (other.offset, other.offset + -(-other.bytes // _ALIGNMENT) * _ALIGNMENT)
                 for other, other_first, other_last in placed
                 if not shared or (first <= other_last and other_first <= last)
             )
             offset = 0
-            for start, end in taken:
+            for start, end in occupied:
                 if offset + size <= start:
                     break
                 offset = max(offset, end)

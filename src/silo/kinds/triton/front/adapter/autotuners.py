@@ -157,7 +157,7 @@ class TunedLaunch:
     def described(self) -> bool:
         """Whether the signature of the launch may depend on a config's ``pre_hook``."""
         # The block shape of a descriptor is part of its type, and hooks set it.
-        return any(hasattr(one, "block_shape") for one in (*self.arguments, *self.keywords.values()))
+        return any(hasattr(argument, "block_shape") for argument in (*self.arguments, *self.keywords.values()))
 
     def __call__(self, config: Any) -> object:  # noqa: ANN401
         """Compiles for one of the tuner's configs, on the same path as the tuner's own launch, but launches nothing."""
@@ -243,9 +243,9 @@ class TunerDecision(dict[TunerKey, Any]):
         """The configs left by the author's pruning for the call that this thread is making."""
         tuner: Any = self._tuner()
         keywords: dict[str, Any] = getattr(_calls, "keywords", None) or {}
-        found = tuner.prune_configs(keywords)
-        _calls.pruned = (tuner, found)
-        return list(found)
+        configs = tuner.prune_configs(keywords)
+        _calls.pruned = (tuner, configs)
+        return list(configs)
 
     def __setitem__(self, key: TunerKey, config: Any) -> None:  # noqa: ANN401
         tuner = self._tuner()

@@ -236,9 +236,9 @@ def _reason_of_knobs(knobs: Any, seen: Sequence[str]) -> str:  # noqa: ANN401
         return "a hook of the program decides about the stages of compiles"
     if knobs.runtime.interpret:
         return "kernels are interpreted"
-    found = next((name for name in seen if getattr(knobs.compilation, name, None)), None)
-    if found is not None:
-        return f"Triton's knob compilation.{found} is set"
+    knob_name = next((name for name in seen if getattr(knobs.compilation, name, None)), None)
+    if knob_name is not None:
+        return f"Triton's knob compilation.{knob_name} is set"
     unsent = next((name for group in _GROUPS if (name := _unsent(getattr(knobs, group, None)))), None)
     return "" if unsent is None else f"the program has set Triton's knob {unsent} for its own process alone"
 
@@ -307,7 +307,9 @@ def launcher_build(request: CompileRequest) -> Callable[[], object] | None:
     Some versions of Triton write a C file for each signature of a kernel and compile it at the kernel's first launch,
     which takes a third of a second.
     """
-    if request.target.backend != "cuda" or any("tensordesc" in str(one) for one in request.source.signature.values()):
+    if request.target.backend != "cuda" or any(
+        "tensordesc" in str(type_text) for type_text in request.source.signature.values()
+    ):
         return None
     nvidia = module("triton.backends.nvidia.driver")
     launcher = module("triton.runtime.driver").driver.active.launcher_cls
@@ -340,8 +342,8 @@ class FrontEnds:
         with running_front_end():
             context = _context(backend)
             functions = backend.get_codegen_implementation(options)
-            made = request.source.make_ir(request.target, options, functions, backend.get_module_map(), context)
-            text = str(made)
+            ttir = request.source.make_ir(request.target, options, functions, backend.get_module_map(), context)
+            text = str(ttir)
         self.runs += 1
         texts.append((read, text))
         return text
@@ -467,10 +469,10 @@ def make_cache_files(text: str, parameters: Mapping[str, Any]) -> tuple[dict[str
     libtriton, compiler = module("triton._C.libtriton"), module("triton.backends.compiler")
     target = compiler.GPUTarget(*parameters["target"])
     backend = backend_for(target)
-    given = {str(name): value_from_json(value) for name, value in parameters["options"].items()}
+    recorded_options = {str(name): value_from_json(value) for name, value in parameters["options"].items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the requesting process has already shown the warning
-        options = backend.parse_options(given)
+        options = backend.parse_options(recorded_options)
     keyed: dict[str, str] = libtriton.get_cache_invalidating_env_vars()
     if options.hash() != parameters["hash"] or keyed != parameters["keyed"]:
         return {}, "a worker reads other compile options or variables than the program"
@@ -483,10 +485,10 @@ def make_cache_files(text: str, parameters: Mapping[str, Any]) -> tuple[dict[str
     metadata: dict[str, Any] = {"hash": entry.key, "target": target, **vars(options), **keyed}
     metadata["triton_version"] = module("triton").__version__
     files: dict[str, bytes] = {}
-    made = _parsed(text, backend)
+    ir = _parsed(text, backend)
     for ending, run in stages.items():
-        made = run(made, metadata)
-        files[ending] = made if isinstance(made, bytes) else str(made).encode()
+        ir = run(ir, metadata)
+        files[ending] = ir if isinstance(ir, bytes) else str(ir).encode()
     files["json"] = json.dumps(metadata, default=vars).encode()
     if _printed() != before:
         return {}, "the compiler printed something"

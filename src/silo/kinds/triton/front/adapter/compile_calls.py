@@ -72,9 +72,9 @@ class CompileCall:
         self, types: Mapping[str, str], attributes: Mapping[int, tuple[tuple[str, object], ...]]
     ) -> CompileCall:
         """The same request with new types for parameters that were constants, and with only these attributes."""
-        places = {name: place for place, name in enumerate(self.types)}
+        places = {name: position for position, name in enumerate(self.types)}
         free = {places[name] for name in types}
-        constants = {place: value for place, value in self.constants.items() if place not in free}
+        constants = {position: value for position, value in self.constants.items() if position not in free}
         return compile_call(self.function, {**self.types, **types}, constants, attributes, self.options, self.target)
 
     def with_values(self, constants: Mapping[int, object], options: Mapping[str, Any]) -> CompileCall:
@@ -102,8 +102,8 @@ def compile_call(
     source = kind(
         function,
         dict(types),
-        {(place,): value for place, value in constants.items()},
-        {(place,): [list(pair) for pair in pairs] for place, pairs in attributes.items()},
+        {(position,): value for position, value in constants.items()},
+        {(position,): [list(pair) for pair in pairs] for position, pairs in attributes.items()},
     )
     return CompileCall(source, function, dict(types), constants, attributes, options, target)
 
@@ -213,17 +213,17 @@ def requested(source: Any, options: Mapping[str, Any], target: Any) -> CompileCa
     names = list(source.signature)
     constants: dict[int, object] = {}
     for path, value in source.constants.items():
-        place = names.index(path) if isinstance(path, str) else path if isinstance(path, int) else _only(path)
-        if place is None:
+        position = names.index(path) if isinstance(path, str) else path if isinstance(path, int) else _only(path)
+        if position is None:
             return None
-        constants[place] = value
+        constants[position] = value
     attributes: dict[int, tuple[tuple[str, object], ...]] = {}
     for path, pairs in source.attrs.items():
-        place = path if isinstance(path, int) else _only(path)
-        if place is None:
+        position = path if isinstance(path, int) else _only(path)
+        if position is None:
             return None
         if pairs:
-            attributes[place] = tuple((str(name), value) for name, value in pairs)
+            attributes[position] = tuple((str(name), value) for name, value in pairs)
     return CompileCall(source, function, dict(source.signature), constants, attributes, options, target)
 
 
@@ -257,9 +257,9 @@ class KeptCode:
     @property
     def files(self) -> dict[str, bytes]:
         """The stages and the metadata as files of Triton's cache, by name."""
-        found = {f"{self.name}.{ending}": data for ending, data in self.stages.items()}
-        found[f"{self.name}.json"] = json.dumps(self.metadata).encode()
-        return found
+        files = {f"{self.name}.{ending}": data for ending, data in self.stages.items()}
+        files[f"{self.name}.json"] = json.dumps(self.metadata).encode()
+        return files
 
 
 def cache_key_text(digest: str) -> str:
@@ -282,8 +282,8 @@ def kept_code(compiled: Any) -> KeptCode:  # noqa: ANN401  # Triton's CompiledKe
 def ttir_of(compiled: Any) -> str | None:  # noqa: ANN401  # Triton's CompiledKernel
     """The kernel's TTIR in MLIR's generic form without locations, as Silo reads it; None if Triton cannot print it."""
     text = compiled.asm.get("ttir")
-    made = _parsed(text, compiled.metadata.target) if isinstance(text, str) else None
-    return None if made is None else read_off(made).text
+    parsed = _parsed(text, compiled.metadata.target) if isinstance(text, str) else None
+    return None if parsed is None else read_off(parsed).text
 
 
 def checkable_ttir(text: str, target: Any) -> str | None:  # noqa: ANN401  # Triton's GPUTarget
@@ -350,8 +350,8 @@ def revived(call: CompileCall, kept: KeptCode, digest: str) -> Any:  # noqa: ANN
     Metadata that a later version of Triton added is taken from the call's options.
     """
     compiler = module("triton.compiler.compiler")
-    given = {name: value for name, value in call.options.items() if name not in kept.metadata}
-    members = {**given, **kept.metadata, "target": call.target}
+    options = {name: value for name, value in call.options.items() if name not in kept.metadata}
+    members = {**options, **kept.metadata, "target": call.target}
     kind = namedtuple("KernelMetadata", sorted(members))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
     compiled: Any = object.__new__(compiler.CompiledKernel)
     compiled.metadata = kind(**members)
@@ -431,5 +431,5 @@ def read_compiled(kernel: Any) -> CompiledProgram:  # noqa: ANN401
 
 def _module_of(kernel: Any) -> int:  # noqa: ANN401
     module = getattr(kernel, "module", None)
-    here = getattr(kernel, "_module_pid", None) in (None, os.getpid())
-    return module if isinstance(module, int) and here else 0
+    in_process = getattr(kernel, "_module_pid", None) in (None, os.getpid())
+    return module if isinstance(module, int) and in_process else 0

@@ -131,8 +131,8 @@ def read_kernel(decorated: object) -> DecoratedKernel:
         raise SourceError(
             f"{_name(decorated)} is a {type(current).__name__}, not a Triton kernel: decorate it with @triton.jit"
         )
-    found = DecoratedKernel(current, parameters_of(current), location_of_kernel(current), heuristics=heuristics)
-    return found if tuner is None else _with_tuner(found, tuner)
+    kernel = DecoratedKernel(current, parameters_of(current), location_of_kernel(current), heuristics=heuristics)
+    return kernel if tuner is None else _with_tuner(kernel, tuner)
 
 
 def _name(decorated: object) -> str:
@@ -165,9 +165,9 @@ def _with_tuner(found: DecoratedKernel, tuner: Any) -> DecoratedKernel:  # noqa:
 def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
     """The names of a tuner's arguments that change how it measures."""
     settings = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
-    found = tuple(name for name, value in settings.items() if value is not None)
+    set_names = tuple(name for name, value in settings.items() if value is not None)
     # Any of the arguments found makes the tuner use a benchmark of its own.
-    return found or (("do_bench",) if own_benchmark(tuner) is not None else ())
+    return set_names or (("do_bench",) if own_benchmark(tuner) is not None else ())
 
 
 def pruned_configs(tuner: Any, configs: Sequence[Any], given: Mapping[str, object]) -> list[Any]:  # noqa: ANN401
@@ -212,12 +212,12 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
     options: dict[str, Any] = cast("dict[str, Any]", function.kwargs if is_interpreted(function) else function.__dict__)
     excluded = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize") or ()))
     unaligned = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize_on_alignment") or ()))
-    known = None if is_interpreted(function) else getattr(function, "params", None)
-    if isinstance(known, list):  # Triton has already read the function, which takes a while
-        parameters, reads = function.signature.parameters.values(), cast("list[Any]", known)
+    listed = None if is_interpreted(function) else getattr(function, "params", None)
+    if isinstance(listed, list):  # Triton has already read the function, which takes a while
+        parameters, reads = function.signature.parameters.values(), cast("list[Any]", listed)
     else:
         parameters, make = inspect.signature(function.fn).parameters.values(), module("triton.runtime.jit").KernelParam
-        reads = [make(index, one, False, False) for index, one in enumerate(parameters)]  # noqa: FBT003  # Triton's own
+        reads = [make(index, parameter, False, False) for index, parameter in enumerate(parameters)]  # noqa: FBT003  # Triton's own
     jit_parameters: list[JitParameter] = []
     for index, (parameter, read) in enumerate(zip(parameters, reads, strict=True)):
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -359,6 +359,6 @@ def _interpreting() -> bool:
     """Whether Triton's interpreter is running a kernel now; while it does, it replaces functions of the language."""
     language = sys.modules["triton.language"]
     return any(
-        getattr(getattr(place, "load", None), "__module__", "") == "triton.runtime.interpreter"
-        for place in (language, getattr(language, "core", None))
+        getattr(getattr(namespace, "load", None), "__module__", "") == "triton.runtime.interpreter"
+        for namespace in (language, getattr(language, "core", None))
     )

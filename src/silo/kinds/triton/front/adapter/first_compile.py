@@ -49,10 +49,10 @@ class KeyFiles:
         """Reads the files of the Triton package in the folder ``package``. Raises OSError."""
         rows: list[list[Any]] = []
         for path in sorted(hashed_files(package)):
-            found = path.stat()
-            rows.append([str(path), found.st_size, found.st_mtime_ns, found.st_ctime_ns, str(found.st_ino)])
-        place = digest("installation-key/1", [str(package), sys.version, triton_version() or ""])
-        return cls(place, digest("triton-key-files/1", rows), max(max(row[2], row[3]) for row in rows))
+            status = path.stat()
+            rows.append([str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, str(status.st_ino)])
+        key = digest("installation-key/1", [str(package), sys.version, triton_version() or ""])
+        return cls(key, digest("triton-key-files/1", rows), max(max(row[2], row[3]) for row in rows))
 
 
 def hashed_files(package: Path) -> list[Path]:
@@ -71,7 +71,7 @@ def _suffix() -> str:
 
 def _importable(folder: Path, endings: tuple[str, ...]) -> Iterator[Path]:
     for base, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
-        folders[:] = [one for one in folders if one.isidentifier() and one != "__pycache__"]
+        folders[:] = [folder for folder in folders if folder.isidentifier() and folder != "__pycache__"]
         yield from (Path(base, name) for name in names if name.endswith(endings))
 
 
@@ -115,8 +115,10 @@ def watch_first_compile(watch: FirstCompile) -> Callable[[], None]:
     own_key: Any = getattr(cache, "triton_key", None)
     if _is_of(own_key, cache) and hasattr(own_key, "cache_info"):
         key = _watched_key(own_key, Path(cache.__file__).parents[1], watch)
-        holders = [found for name in _HOLDERS if (found := sys.modules.get(name)) is not None]
-        replaced += [(one, "triton_key", own_key, key) for one in holders if vars(one).get("triton_key") is own_key]
+        holders = [loaded_module for name in _HOLDERS if (loaded_module := sys.modules.get(name)) is not None]
+        replaced += [
+            (holder, "triton_key", own_key, key) for holder in holders if vars(holder).get("triton_key") is own_key
+        ]
     building = module("triton.runtime.build")
     own_build: Any = getattr(building, "_build", None)
     if _is_of(own_build, building):
@@ -195,11 +197,11 @@ def _build_key(package: Path, name: str, src: str, rest: Sequence[Any], more: di
     beside = Path(src).parent
     if not _within(beside, package) and list(beside.iterdir()) != [Path(src)]:
         return None
-    if not all(_within(Path(one), package) for one in folders):
+    if not all(_within(Path(folder), package) for folder in folders):
         return None
-    source_parts = [name, Path(src).read_text(encoding="utf-8"), Path(src).suffix, [str(one) for one in folders]]
-    arguments = [[list(one) for one in rest], {key: str(value) for key, value in more.items()}]
+    source_parts = [name, Path(src).read_text(encoding="utf-8"), Path(src).suffix, [str(folder) for folder in folders]]
+    arguments = [[list(item) for item in rest], {key: str(value) for key, value in more.items()}]
     environment = child_environment()
-    variables = [environment.get(one) for one in _COMPILER_VARIABLES]
+    variables = [environment.get(item) for item in _COMPILER_VARIABLES]
     installed = [str(package), installed_files(), sys.version, os.uname().machine, _suffix()]
     return digest("triton-host-module/1", [*source_parts, *arguments, variables, *installed])

@@ -102,10 +102,10 @@ def layout_object(value: RecordValue) -> Any:  # noqa: ANN401  # Gluon's object
         )
     if "__init__" in vars(kind) and "__dataclass_params__" not in vars(kind):
         # bypasses the class's __init__, which takes other arguments than the fields it sets (MBarrierLayout)
-        made = object.__new__(kind)
+        instance = object.__new__(kind)
         for name, part in fields.items():
-            object.__setattr__(made, name, part)
-        return made
+            object.__setattr__(instance, name, part)
+        return instance
     try:
         return kind(**fields)
     except (TypeError, ValueError, AssertionError) as error:
@@ -127,9 +127,13 @@ def _layout_classes() -> Mapping[str, Any]:
             members = vars(importlib.import_module(f"{_GLUON}.{name}"))
         except ImportError:  # this version of Triton lacks the module
             continue
-        for one in members.values():
-            if isinstance(one, type) and dataclasses.is_dataclass(one) and one.__module__.startswith(f"{_GLUON}."):
-                classes.setdefault(one.__name__, one)
+        for member in members.values():
+            if (
+                isinstance(member, type)
+                and dataclasses.is_dataclass(member)
+                and member.__module__.startswith(f"{_GLUON}.")
+            ):
+                classes.setdefault(member.__name__, member)
     return classes
 
 
@@ -167,8 +171,8 @@ def descriptor_layout(form: int, block: tuple[int, ...], bits: int) -> RecordVal
         "fp4_padded": padded,
         "cga_layout": (),
     }
-    found = RecordValue.of(_TENSOR_MAP_LAYOUT, fields)
-    return None if found == _default_layout(block, bits) else found
+    layout = RecordValue.of(_TENSOR_MAP_LAYOUT, fields)
+    return None if layout == _default_layout(block, bits) else layout
 
 
 def layout_in_type(text: str, block: tuple[int, ...], bits: int) -> RecordValue | None:
@@ -186,11 +190,11 @@ def layout_in_type(text: str, block: tuple[int, ...], bits: int) -> RecordValue 
         call = ast.parse(text, mode="eval").body
         assert isinstance(call, ast.Call)
         assert isinstance(call.func, ast.Name)
-        fields = {str(one.arg): _frozen(ast.literal_eval(one.value)) for one in call.keywords}
+        fields = {str(keyword.arg): _frozen(ast.literal_eval(keyword.value)) for keyword in call.keywords}
     except (SyntaxError, ValueError, TypeError, AssertionError) as error:
         raise SourceError(f"a descriptor's layout is spelled {text}, which Silo does not read") from error
-    found = RecordValue.of(call.func.id, fields)
-    return None if found == _default_layout(block, bits) else found
+    layout = RecordValue.of(call.func.id, fields)
+    return None if layout == _default_layout(block, bits) else layout
 
 
 def _frozen(value: Any) -> Value:  # noqa: ANN401  # a literal

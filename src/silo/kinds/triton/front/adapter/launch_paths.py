@@ -408,8 +408,8 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
     device = driver.get_current_device()
     # Bypasses __getitem__, which would create the entry: a kernel that Silo served may lack one, and that takes
     # milliseconds.
-    here = dict[Any, Any].get(caches, device)
-    return function.pre_run_hooks, caches, {} if here is None else here[0], function.used_global_vals
+    device_cache = dict[Any, Any].get(caches, device)
+    return function.pre_run_hooks, caches, {} if device_cache is None else device_cache[0], function.used_global_vals
 
 
 def forget_key_texts(function: Any) -> None:  # noqa: ANN401
@@ -419,10 +419,10 @@ def forget_key_texts(function: Any) -> None:  # noqa: ANN401
     the code stored under the texts. Triton 3.4 does not have this table.
     """
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
-    here = dict[Any, Any].get(caches_of(function), driver.get_current_device())
+    device_cache = dict[Any, Any].get(caches_of(function), driver.get_current_device())
     # the entry holds code, texts, target, backend, binder
-    if here is not None and len(here) == 5 and isinstance(here[1], dict):
-        cast("dict[Any, Any]", here[1]).clear()
+    if device_cache is not None and len(device_cache) == 5 and isinstance(device_cache[1], dict):
+        cast("dict[Any, Any]", device_cache[1]).clear()
 
 
 _USUAL = (
@@ -440,8 +440,8 @@ _USUAL = (
 def option_names_of() -> Sequence[str]:
     """The keywords that Triton accepts at a call besides the parameters; those in decorators come first."""
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
-    taken = default_options(driver.get_current_target())
-    return (*(name for name in _USUAL if name in taken), *(name for name in taken if name not in _USUAL))
+    defaults = default_options(driver.get_current_target())
+    return (*(name for name in _USUAL if name in defaults), *(name for name in defaults if name not in _USUAL))
 
 
 _HOOKS = ("jit_cache_hook", "kernel_load_start_hook", "kernel_load_end_hook")
@@ -486,9 +486,9 @@ def changed_global(read: Mapping[Any, tuple[Any, dict[str, Any]]]) -> str:
 
 def kept_later(make: Callable[[], Any]) -> Any:  # noqa: ANN401  # Triton's CompiledKernel
     """A lazy ``CompiledKernel``: the first access to an attribute calls ``make()`` and takes over its state."""
-    found: Any = object.__new__(_later())
-    cast("dict[str, Any]", vars(found)).update({_MAKE: make, _LOCK: Mutex()})
-    return found
+    kernel: Any = object.__new__(_later())
+    cast("dict[str, Any]", vars(kernel)).update({_MAKE: make, _LOCK: Mutex()})
+    return kernel
 
 
 def _missing(found: object, name: str) -> AttributeError:
@@ -508,9 +508,9 @@ def _later() -> Any:  # noqa: ANN401
         with lock:  # other threads wait until the kernel is complete
             make = members.get(_MAKE)
             if make is not None:
-                made = make()
-                made._init_handles()  # noqa: SLF001  # it was launched, and then Triton's has its module and launcher
-                own = cast("dict[str, Any]", vars(made))
+                kernel = make()
+                kernel._init_handles()  # noqa: SLF001  # it was launched, and then Triton's has its module and launcher
+                own = cast("dict[str, Any]", vars(kernel))
                 members.update(own)
                 # its finalizer must not unload the module, which belongs to this object
                 own.update(module=None, _module_pid=None)

@@ -105,9 +105,9 @@ def lower_to_ttir(
         }
     )
     with running_front_end():
-        made = _make_module(function, arguments, triton_target, front_end, options)
-        run_cpu_passes(made)
-        return read_off(made)
+        ttir_module = _make_module(function, arguments, triton_target, front_end, options)
+        run_cpu_passes(ttir_module)
+        return read_off(ttir_module)
 
 
 def lower_for_gpu(
@@ -133,9 +133,9 @@ def lower_for_gpu(
     backend = backend_for(triton_target)
     options = gpu_options(backend, {"debug": bool(getattr(function, "debug", False)), **dict(config.options)})
     with running_front_end():
-        made = _make_module(function, arguments, triton_target, backend, options)
-        run_passes(made, _GPU_PASSES)
-        return read_off(made)
+        ttir_module = _make_module(function, arguments, triton_target, backend, options)
+        run_passes(ttir_module, _GPU_PASSES)
+        return read_off(ttir_module)
 
 
 def read_off(made: Any) -> Ttir:  # noqa: ANN401
@@ -156,9 +156,9 @@ def read_off(made: Any) -> Ttir:  # noqa: ANN401
 
 def gpu_options(backend: Any, options: dict[str, object]) -> Any:  # noqa: ANN401
     """Triton's options object. In every version, fusing multiply and add is on unless the config turns it off."""
-    named = {name: value for name, value in options.items() if value is not None}
+    given_options = {name: value for name, value in options.items() if value is not None}
     arch = backend.target.arch  # explicit, so that TRITON_OVERRIDE_ARCH cannot change the meaning of a target
-    triton_options = {"enable_fp_fusion": True, **named, "arch": f"sm{arch}" if isinstance(arch, int) else arch}
+    triton_options = {"enable_fp_fusion": True, **given_options, "arch": f"sm{arch}" if isinstance(arch, int) else arch}
     try:
         return backend.parse_options(triton_options)
     except (AssertionError, ValueError, TypeError) as error:
@@ -181,13 +181,13 @@ def _make_module(
     implementation = backend.get_codegen_implementation(options)
     with lowering_for(triton_target):
         try:
-            made = source.make_ir(triton_target, options, implementation, backend.get_module_map(), context)
+            ttir_module = source.make_ir(triton_target, options, implementation, backend.get_module_map(), context)
         except SiloError:
             raise
         except Exception as error:  # Triton runs the user's code here, which may raise anything
             raise CompileError(_front_end_message(function, error)) from error
-    made.context = context
-    return made
+    ttir_module.context = context
+    return ttir_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +212,13 @@ def _front_end_message(function: Any, error: Exception) -> str:  # noqa: ANN401
     # a CompilationError's reason, without the source that precedes it in the message
     own = getattr(innermost, "error_message", None)
     reason = str(innermost if own is None else own).strip() or type(innermost).__name__
-    place = location_of(function.fn)
+    location = location_of(function.fn)
     line = getattr(getattr(error, "node", None), "lineno", None)
     if isinstance(line, int):  # the line is counted from the kernel's def
-        file, _, start = place.rpartition(":")
-        place = f"{file}:{int(start) + line - 1}"
+        file, _, start = location.rpartition(":")
+        location = f"{file}:{int(start) + line - 1}"
     plain = _REPR.fullmatch(reason)  # for a Python exception, Triton's reason is its repr
-    text = f"{function.__name__} ({place}) cannot be lowered: " + (f"{plain[1]}: {plain[3]}" if plain else reason)
+    text = f"{function.__name__} ({location}) cannot be lowered: " + (f"{plain[1]}: {plain[3]}" if plain else reason)
     # Triton's message begins with the place, and repeats the reason after the source; both are removed.
     shown = _PLACE.sub("", rendered.removesuffix(reason).rstrip("\n"))
     return text if rendered in reason else f"{text}\n{shown}"
@@ -264,7 +264,7 @@ def _source_arguments(
         shape = tuples.get(name)
         if shape is None:
             arguments.types[name] = typed(name, (index,))
-        elif all(signature[one].kind is ParameterKind.CONSTEXPR for one in shape.names(name)) and shape.names(name):
+        elif all(signature[name].kind is ParameterKind.CONSTEXPR for name in shape.names(name)) and shape.names(name):
             arguments.types[name] = "constexpr"
             arguments.constants[(index,)] = shape.made(
                 name, lambda one, _: _to_triton(_constant(signature[one], constants))

@@ -25,8 +25,8 @@ def complete_keys(besides: Callable[[Any], str]) -> None:
         return
 
     def completed(self: Any) -> str:  # noqa: ANN401
-        found, more = own_hash(self), besides(self.fn)
-        return hashlib.sha256(f"{found}-{more}".encode()).hexdigest() if more else found
+        own_key, more = own_hash(self), besides(self.fn)
+        return hashlib.sha256(f"{own_key}-{more}".encode()).hexdigest() if more else own_key
 
     completed.silo_completes = True  # pyright: ignore[reportFunctionMemberAccess]  # how it is known again
     kind.hash = completed

@@ -80,16 +80,16 @@ def code_of_functions(
     """
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)
-        return {place: found for one in items for place, found in code_of_functions(one, reached).items()}
+        return {location: code for item in items for location, code in code_of_functions(item, reached).items()}
     if is_constexpr(value):
         return code_of_functions(getattr(value, "value", None), reached)
     if not is_function(value):
         return {}
-    found = _code_of(value, ("_src", "src", "hash"))
+    code = _code_of(value, ("_src", "src", "hash"))
     if vars(value).get("hash") is None:
-        for one in reached(value):
-            found.update(_code_of(one, ("_src", "src")) if is_function(one) else {})
-    return found
+        for function in reached(value):
+            code.update(_code_of(function, ("_src", "src")) if is_function(function) else {})
+    return code
 
 
 def _code_of(function: object, names: tuple[str, ...]) -> dict[tuple[str, int], tuple[object, dict[str, Any]]]:
@@ -103,10 +103,10 @@ def dtype_name(value: object) -> str | None:
     Else None.
     """
     kind = type(value)
-    place = f"{kind.__module__}.{kind.__qualname__}"
-    if place == _MOCK_TENSOR:
+    qualified_name = f"{kind.__module__}.{kind.__qualname__}"
+    if qualified_name == _MOCK_TENSOR:
         value = getattr(value, "dtype", None)
-    elif place != _DTYPE:
+    elif qualified_name != _DTYPE:
         return None
     return str(value).rpartition(".")[2]
 
@@ -128,10 +128,10 @@ def reference_to(kernel: Any) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401  #
     if _found(module, name) is kernel:
         return kernel_named, (module, name)
     own = [module] if module in sys.modules else []
-    for place in (*own, *(place for place in tuple(sys.modules) if place != module)):
-        for variable, value in tuple(getattr(sys.modules.get(place), "__dict__", {}).items()):
+    for module_name in (*own, *(module_name for module_name in tuple(sys.modules) if module_name != module)):
+        for variable, value in tuple(getattr(sys.modules.get(module_name), "__dict__", {}).items()):
             if value is kernel:
-                return kernel_named, (place, variable)
+                return kernel_named, (module_name, variable)
     where = "inside a function" if "<locals>" in name else "in no module's variable"
     raise ArgumentError(
         f"the kernel {module}.{name} is {where}, and pickles hold kernels by name, as they do functions: define it at "

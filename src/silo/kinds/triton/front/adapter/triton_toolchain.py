@@ -62,17 +62,17 @@ def _forget_unfinished_hashes() -> None:
         return
     # Tests the type instead of using ``isinstance``, because objects of other libraries may run code when ``__class__``
     # is read.
-    for one in gc.get_objects():
-        if not issubclass(type(one), functions.JITCallable):
+    for instance in gc.get_objects():
+        if not issubclass(type(instance), functions.JITCallable):
             continue
-        lock = cast("dict[str, Any]", vars(one)).get("_hash_lock")
+        lock = cast("dict[str, Any]", vars(instance)).get("_hash_lock")
         if lock is None:
             continue
         if lock.acquire(blocking=False):
             lock.release()
         else:
-            one._hash_lock = type(lock)()  # noqa: SLF001
-            one.hash = None
+            instance._hash_lock = type(lock)()  # noqa: SLF001
+            instance.hash = None
 
 
 renew_properties_of("triton")
@@ -94,8 +94,8 @@ def plugin_driver(name: str) -> Any | None:  # noqa: ANN401
     Raises:
         ToolchainError: Triton cannot be imported.
     """
-    found = module("triton.backends").backends.get(name)
-    return None if found is None else found.driver
+    backend = module("triton.backends").backends.get(name)
+    return None if backend is None else backend.driver
 
 
 def gpu_target(target: Target) -> Any:  # noqa: ANN401
@@ -314,8 +314,8 @@ def _package() -> Path | None:
 def _stamps(package: Path) -> Iterator[tuple[str, int, int]]:
     for path in package.rglob("*"):
         if path.suffix != ".pyc" and path.is_file():
-            found = path.stat()
-            yield path.relative_to(package).as_posix(), found.st_size, found.st_mtime_ns
+            status = path.stat()
+            yield path.relative_to(package).as_posix(), status.st_size, status.st_mtime_ns
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, list[str | int]]:
@@ -328,11 +328,11 @@ def _environment(variables: Mapping[str, str]) -> dict[str, list[str | int]]:
         if name.startswith(_PREFIXES) and name not in _WITHOUT_EFFECT:
             environment[name] = [value]
             try:
-                named = Path(value).stat() if "/" in value else None
+                status = Path(value).stat() if "/" in value else None
             except (OSError, ValueError):
                 continue
-            if named is not None:
-                environment[name] += [named.st_size, named.st_mtime_ns]
+            if status is not None:
+                environment[name] += [status.st_size, status.st_mtime_ns]
     return environment
 
 

@@ -113,10 +113,10 @@ def integers(count: Callable[[Operation], int | None]) -> AttributeKind:
     """An array of 32-bit integers with ``count(operation)`` items; any number of items if that is None."""
 
     def fits(operation: Operation, value: Attribute) -> bool:
-        wanted = count(operation)
+        expected = count(operation)
         return (
             isinstance(value, tuple)
-            and (wanted is None or len(value) == wanted)
+            and (expected is None or len(value) == expected)
             and all(INT32.fits(operation, item) for item in value)
         )
 
@@ -135,8 +135,10 @@ def segments(groups: int, largest: int | None = None) -> AttributeKind:
         if not isinstance(value, tuple) or len(value) != groups:
             return False
         sizes = [item for item in value if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
-        most = max(sizes, default=0)
-        return len(sizes) == groups and sum(sizes) == len(operation.operands) and (largest is None or most <= largest)
+        maximum = max(sizes, default=0)
+        return (
+            len(sizes) == groups and sum(sizes) == len(operation.operands) and (largest is None or maximum <= largest)
+        )
 
     return AttributeKind(f"the sizes of {groups} groups that its operands come in", fits)
 

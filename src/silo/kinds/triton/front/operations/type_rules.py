@@ -63,9 +63,9 @@ TypeRule: TypeAlias = "Callable[[Module, Operation], None]"
 
 def malformed(operation: Operation, rule: str) -> SourceError:
     """Returns the error for an operation that breaks ``rule``."""
-    place = f" ({operation.location})" if operation.location else ""
+    location = f" ({operation.location})" if operation.location else ""
     operands = ", ".join(f"%{value.name}: {_spell(value.type)}" for value in operation.operands)
-    return SourceError(f"malformed TTIR: {operation.name}({operands}){place}: {rule}")
+    return SourceError(f"malformed TTIR: {operation.name}({operands}){location}: {rule}")
 
 
 def _spell(kind: Type) -> str:
@@ -213,7 +213,9 @@ def gather_types(_module: Module, operation: Operation) -> None:
     rank = len(source.shape)
     _need(operation, isinstance(axis, int) and 0 <= axis < rank, "it has an axis within the rank")
     same = len(index.shape) == rank and all(
-        own == other for place, (own, other) in enumerate(zip(source.shape, index.shape, strict=True)) if place != axis
+        own == other
+        for dimension, (own, other) in enumerate(zip(source.shape, index.shape, strict=True))
+        if dimension != axis
     )
     fits = operation.result.type.shape == index.shape and _same_scalar(operation.result.type, source)
     _need(operation, same and fits and index.element.startswith("i"), "indices and source differ along the axis only")
@@ -266,11 +268,15 @@ def map_elementwise_types(_module: Module, operation: Operation) -> None:
     _need(operation, operation.operands[0].type.elements % pack == 0, "whole packs")
     _need(operation, len(operation.regions) == 1 and operation.regions[0].blocks, "it has one region")
     blocks = operation.regions[0].blocks
-    taken = [Type(v.type.element, pointer=v.type.pointer) for v in operation.operands for _ in range(pack)]
-    given = [Type(v.type.element, pointer=v.type.pointer) for v in operation.results for _ in range(pack)]
-    _need(operation, [value.type for value in blocks[0].arguments] == taken, "its region takes a pack of each operand")
+    operand_types = [Type(v.type.element, pointer=v.type.pointer) for v in operation.operands for _ in range(pack)]
+    result_types = [Type(v.type.element, pointer=v.type.pointer) for v in operation.results for _ in range(pack)]
+    _need(
+        operation,
+        [value.type for value in blocks[0].arguments] == operand_types,
+        "its region takes a pack of each operand",
+    )
     ends = [block.operations[-1] for block in blocks if block.operations[-1].name == "tt.map_elementwise.return"]
-    fits = all([value.type for value in end.operands] == given for end in ends)
+    fits = all([value.type for value in end.operands] == result_types for end in ends)
     _need(operation, ends and fits, "its region gives a pack of each result")
 
 
@@ -332,12 +338,12 @@ def reduction_types(_module: Module, operation: Operation) -> None:
     _need(operation, isinstance(axis, int) and 0 <= axis < len(shape), "it has an axis within the rank")
     _need(operation, all(value.type.shape == shape for value in operation.operands), "its operands have one shape")
     assert isinstance(axis, int)
-    left = shape if operation.name == "tt.scan" else (*shape[:axis], *shape[axis + 1 :])
+    result_shape = shape if operation.name == "tt.scan" else (*shape[:axis], *shape[axis + 1 :])
     fits = all(
-        result.type.shape == left and _same_scalar(result.type, value.type)
+        result.type.shape == result_shape and _same_scalar(result.type, value.type)
         for result, value in zip(operation.results, operation.operands, strict=True)
     )
-    _need(operation, fits, f"its results have the shape {left} and the elements of its operands")
+    _need(operation, fits, f"its results have the shape {result_shape} and the elements of its operands")
     _need(operation, len(operation.regions) == 1 and operation.regions[0].blocks, "it has one region")
     arguments = operation.regions[0].blocks[0].arguments
     scalars = [Type(value.type.element, pointer=value.type.pointer) for value in operation.operands] * 2
@@ -345,9 +351,9 @@ def reduction_types(_module: Module, operation: Operation) -> None:
         operation, [argument.type for argument in arguments] == scalars, "its region takes two elements of each operand"
     )
     ends = [block.operations[-1] for block in operation.regions[0].blocks if block.operations]
-    given = [end for end in ends if end.name == f"{operation.name}.return"]
-    fits = all([value.type for value in end.operands] == scalars[:count] for end in given)
-    _need(operation, given and fits, "its region gives one element of each operand")
+    returns = [end for end in ends if end.name == f"{operation.name}.return"]
+    fits = all([value.type for value in end.operands] == scalars[:count] for end in returns)
+    _need(operation, returns and fits, "its region gives one element of each operand")
 
 
 def same_type(_module: Module, operation: Operation) -> None:
@@ -377,9 +383,11 @@ def select_types(_module: Module, operation: Operation) -> None:
     _counts(operation, 3, 1)
     condition, left, right = (value.type for value in operation.operands)
     _need(operation, left == right == operation.result.type, "both values and the result have one type")
-    whole = condition == Type("i1")
+    is_scalar = condition == Type("i1")
     _need(
-        operation, whole or condition == Type("i1", left.shape, left.tensor), "the condition is i1, one or per element"
+        operation,
+        is_scalar or condition == Type("i1", left.shape, left.tensor),
+        "the condition is i1, one or per element",
     )
 
 
@@ -482,10 +490,10 @@ def branch_types(_module: Module, operation: Operation) -> None:
 def func_types(module: Module, operation: Operation) -> None:
     """The operation is a function of the module."""
     _counts(operation, 0, 0)
-    given = _returned(operation)
-    _need(operation, all(types == given[0] for types in given), "all its returns give values of the same types")
+    returned = _returned(operation)
+    _need(operation, all(types == returned[0] for types in returned), "all its returns give values of the same types")
     kernel = operation is module.entry
-    _need(operation, not kernel or not any(given), "a kernel gives no values")
+    _need(operation, not kernel or not any(returned), "a kernel gives no values")
 
 
 def _returned(function: Operation) -> list[list[Type]]:
@@ -501,8 +509,8 @@ def call_types(module: Module, operation: Operation) -> None:
     assert callee is not None
     arguments = [value.type for value in callee.regions[0].blocks[0].arguments]
     _need(operation, [value.type for value in operation.operands] == arguments, "it passes what the function takes")
-    given = (_returned(callee) or [[]])[0]
-    _need(operation, [value.type for value in operation.results] == given, "it gets what the function gives")
+    returned = (_returned(callee) or [[]])[0]
+    _need(operation, [value.type for value in operation.results] == returned, "it gets what the function gives")
 
 
 def program_types(_module: Module, operation: Operation) -> None:

@@ -159,7 +159,7 @@ def _another_active() -> str | None:
     _asking = True
     try:
         backends: Any = sys.modules["triton.backends"].backends
-        return next((name for name, one in backends.items() if name != NAME and one.driver.is_active()), None)
+        return next((name for name, backend in backends.items() if name != NAME and backend.driver.is_active()), None)
     finally:
         _asking = False
 

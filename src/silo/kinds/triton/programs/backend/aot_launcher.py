@@ -69,12 +69,12 @@ def launcher_text(kernel: str, launch: LaunchInfo, parameters: Sequence[str]) ->
                 f"{kernel}: {slot.name} is a tensor descriptor, which torch does not pass to a launcher of its own: "
                 "give the kernel a pointer, shape and strides"
             )
-        place = parameters.index(slot.name)
+        index = parameters.index(slot.name)
         if slot.type is AbiType.POINTER:
-            fill.append(f"  word[{number}].address = (uint64_t)(uintptr_t)values[{place}];")
+            fill.append(f"  word[{number}].address = (uint64_t)(uintptr_t)values[{index}];")
             fill.append(f"  params[{number}] = &word[{number}];")
         elif slot.type is AbiType.FP64:
-            fill.append(f"  word[{number}].real = *(const float *)values[{place}];")
+            fill.append(f"  word[{number}].real = *(const float *)values[{index}];")
             fill.append(f"  params[{number}] = &word[{number}];")
         elif slot.type in (AbiType.FP16, AbiType.BF16):
             raise UnsupportedError(
@@ -82,14 +82,14 @@ def launcher_text(kernel: str, launch: LaunchInfo, parameters: Sequence[str]) ->
                 "32-bit one: give the kernel that, and convert inside"
             )
         else:
-            fill.append(f"  params[{number}] = values[{place}];")
-    named = {
+            fill.append(f"  params[{number}] = values[{index}];")
+    substitutions = {
         "kernel": kernel,
         "room": max(len(launch.layout), 1),
         "fill": "\n".join(fill),
         "scratch": launch.scratch_bytes,
     }
-    return _TEXT % named
+    return _TEXT % substitutions
 
 
 def launcher_object(kernel: str, launch: LaunchInfo, parameters: Sequence[str]) -> bytes:

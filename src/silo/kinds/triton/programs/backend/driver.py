@@ -67,8 +67,8 @@ class CpuDriver(_Base):
     @classmethod
     def explain(cls) -> Any:  # noqa: ANN401  # nothing of Silo is imported here
         """Whether the driver is active and why, as a :class:`silo.core.decisions.Decision`."""
-        found = ask("decide")
-        return import_module("silo.core.decisions").Rejected(_failure) if found is None else found
+        answer = ask("decide")
+        return import_module("silo.core.decisions").Rejected(_failure) if answer is None else answer
 
     def get_current_target(self) -> Any:  # noqa: ANN401
         """Triton's target for this machine's highest portable level."""

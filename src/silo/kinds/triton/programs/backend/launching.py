@@ -203,10 +203,10 @@ class CpuLauncher:
         # A descriptor becomes several parameters; the first of them is its pointer.
         effect_of = {slot.name: effect for slot, effect in zip(reversed(slots), reversed(effects), strict=True)}
         self._signature = Signature(
-            tuple(replace(one.parameter, effect=effect_of[one.parameter.name]) for one in arguments)
+            tuple(replace(argument.parameter, effect=effect_of[argument.parameter.name]) for argument in arguments)
         )
-        self._values = _picker([one.path for one in arguments])
-        self._names = [one.parameter.name for one in arguments]
+        self._values = _picker([argument.path for argument in arguments])
+        self._names = [argument.parameter.name for argument in arguments]
         self._metadata = metadata
         self._checked = self._check_of(metadata)
         self._launcher: Launcher | None = None
@@ -347,11 +347,11 @@ def _slots(arguments: Sequence[_Argument], compiled: Sequence[LayoutSlot]) -> It
     strides as the language passes them to the kernel.
     """
     position = 0
-    for one in arguments:
-        name = one.parameter.name
-        parts = [LayoutSlot(name, one.abi)]
-        if one.rank:
-            shape, strides = ([f"{part}.{axis}" for axis in range(one.rank)] for part in ("shape", "stride"))
+    for argument in arguments:
+        name = argument.parameter.name
+        parts = [LayoutSlot(name, argument.abi)]
+        if argument.rank:
+            shape, strides = ([f"{part}.{axis}" for axis in range(argument.rank)] for part in ("shape", "stride"))
             parts += [LayoutSlot(name, AbiType.I64, part) for part in (*shape, *strides)]
             flags = [slot.type for slot in compiled[position + len(parts) : position + len(parts) + 2]]
             parts += [

@@ -272,10 +272,10 @@ class Archive:
             if (entry := _entry(self.journal.path, record)) is not None:
                 entries.append(entry)
 
-        place = self.journal.read(take, self._place)
-        if place.identity != self._place.identity or self._bundle is None:
+        position = self.journal.read(take, self._place)
+        if position.identity != self._place.identity or self._bundle is None:
             self._read_bundle()  # another process has folded the earlier journal into the bundle
-        self._place = place
+        self._place = position
         for entry in entries:
             self._take(entry)
 
@@ -291,7 +291,9 @@ class Archive:
         if header == self._bundle:
             return
         with open_bundle(self.path) as bundle:
-            self._known |= {f"variant {place[0]}" for name in bundle.attachments if (place := cache_place(name))}
+            self._known |= {
+                f"variant {cache_entry[0]}" for name in bundle.attachments if (cache_entry := cache_place(name))
+            }
             for winner in read_winners(bundle):
                 self._take(winner)
             self._known |= {f"names {text}" for text in RecordedNames(bundle)}
@@ -335,8 +337,8 @@ class RecordedNames(Mapping[str, Names]):
 
 def _text_named(line: bytes) -> str:
     """The key of the text that a line belongs to; without one, the line itself, so that reading it raises an error."""
-    found = _TEXT.search(line)
-    return repr(line) if found is None else found[1].decode()
+    match = _TEXT.search(line)
+    return repr(line) if match is None else match[1].decode()
 
 
 def _lines(bundle: Bundle, attachment: str) -> list[bytes]:

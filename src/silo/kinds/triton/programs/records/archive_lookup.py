@@ -50,17 +50,19 @@ def may_fit(group: VariantGroup, wanted: Variant) -> bool:
     """
     if group.signature.names != wanted.signature.names or not runs_on(group.target, wanted.target, group.blob_kind):
         return False
-    return all(_parameter_problem(one, group.specialization, wanted) is None for one in group.signature.parameters)
+    return all(
+        _parameter_problem(parameter, group.specialization, wanted) is None for parameter in group.signature.parameters
+    )
 
 
 def _problems(variant: Variant, blob_kind: str, wanted: Variant) -> Iterable[str]:
     runs = runs_on(variant.target, wanted.target, blob_kind)
     if not runs:
         yield runs.reason
-    here, there = constants_of(variant), constants_of(wanted)
-    for name in sorted(here.keys() | there.keys()):
-        if not _same(here.get(name), there.get(name)):
-            yield f"it has {name}={here.get(name)}, and {name}={there.get(name)} is asked for"
+    constants, wanted_constants = constants_of(variant), constants_of(wanted)
+    for name in sorted(constants.keys() | wanted_constants.keys()):
+        if not _same(constants.get(name), wanted_constants.get(name)):
+            yield f"it has {name}={constants.get(name)}, and {name}={wanted_constants.get(name)} is asked for"
     options, requested = dict(variant.config.options), dict(wanted.config.options)
     for name in sorted(options.keys() | requested.keys()):
         if not _same(options.get(name), requested.get(name)):
@@ -102,12 +104,12 @@ def _type(parameter: Parameter) -> str:
 
 def best_variant(variants: Iterable[BundleVariant], wanted: Variant) -> BundleVariant | None:
     """The variant that serves a call and assumes the most; exact types come first. None if no variant serves it."""
-    fitting = [one for one in variants if fits(one.artifact.variant, one.artifact.blob.kind, wanted)]
+    fitting = [variant for variant in variants if fits(variant.artifact.variant, variant.artifact.blob.kind, wanted)]
     return max(fitting, key=lambda one: _rank(one.artifact.variant, wanted), default=None)
 
 
 def _rank(variant: Variant, wanted: Variant) -> tuple[bool, bool, int]:
-    types = all(one.dtype is wanted.signature[one.name].dtype for one in variant.signature.parameters)
+    types = all(parameter.dtype is wanted.signature[parameter.name].dtype for parameter in variant.signature.parameters)
     assumed = sum(fact.is_assumption for _, fact in variant.specialization.facts)
     return types, variant.target == wanted.target, assumed
 
@@ -115,7 +117,8 @@ def _rank(variant: Variant, wanted: Variant) -> tuple[bool, bool, int]:
 def nearest(variants: Sequence[BundleVariant], wanted: Variant, most: int = 4) -> list[tuple[Variant, str]]:
     """The ``most`` variants with the fewest reasons against them, each with all its reasons."""
     artifacts = [
-        (len(list(_problems(one.artifact.variant, one.artifact.blob.kind, wanted))), one.artifact) for one in variants
+        (len(list(_problems(variant.artifact.variant, variant.artifact.blob.kind, wanted))), variant.artifact)
+        for variant in variants
     ]
     artifacts.sort(key=lambda item: (item[0], item[1].job))
     return [
@@ -127,12 +130,12 @@ def nearest(variants: Sequence[BundleVariant], wanted: Variant, most: int = 4) -
 def describe_wanted(wanted: Variant) -> str:
     """A call in one line: types with the facts about each argument, constexprs, options, target."""
     parts: list[str] = []
-    for one in wanted.signature.parameters:
-        facts = wanted.specialization.facts_of(one.name)
-        if one.kind is ParameterKind.CONSTEXPR:
+    for parameter in wanted.signature.parameters:
+        facts = wanted.specialization.facts_of(parameter.name)
+        if parameter.kind is ParameterKind.CONSTEXPR:
             continue
         words = sorted(fact.value for fact in facts)
-        parts.append(f"{one.name}: {'None' if Fact.NONE in facts else ' '.join([_type(one), *words])}")
+        parts.append(f"{parameter.name}: {'None' if Fact.NONE in facts else ' '.join([_type(parameter), *words])}")
     parts += [f"{name}={value}" for name, value in sorted(constants_of(wanted).items())]
     parts += [f"{name}={value}" for name, value in wanted.config.options]
     return f"{wanted.kernel}({', '.join(parts)}) for {wanted.target}"
@@ -163,17 +166,17 @@ class ArchiveLookup:
         """The files of Triton's cache by key and name."""
         files: dict[str, dict[str, BlobRef]] = {}
         for name, ref in self.bundle.attachments.items():
-            if (place := cache_place(name)) is not None:
-                files.setdefault(place[0], {})[place[1]] = ref
+            if (cache_entry := cache_place(name)) is not None:
+                files.setdefault(cache_entry[0], {})[cache_entry[1]] = ref
         return files
 
     @cached_property
     def winners(self) -> dict[str, list[ForeignWinner]]:
         """The decisions of tuners, by the fingerprints of their kernels."""
-        found: dict[str, list[ForeignWinner]] = {}
+        winners: dict[str, list[ForeignWinner]] = {}
         for winner in read_winners(self.bundle):
-            found.setdefault(winner.source, []).append(winner)
-        return found
+            winners.setdefault(winner.source, []).append(winner)
+        return winners
 
     @cached_property
     def names(self) -> Mapping[str, Names]:
@@ -188,12 +191,16 @@ class ArchiveLookup:
         for name in self.kernels.get(source, ()):
             kernel = self._kernel(name)
             variants += [kernel[number] for number in range(len(kernel))]
-        return [one for one in variants if one.artifact.variant.source == source and key_of(one.artifact) in self.files]
+        return [
+            variant
+            for variant in variants
+            if variant.artifact.variant.source == source and key_of(variant.artifact) in self.files
+        ]
 
     def best(self, wanted: Variant) -> BundleVariant | None:
         """The variant that serves a call best, or None. Reads only the parts of the file that may serve it."""
-        named = self._named(wanted)
-        for name in named:
+        variants = self._named(wanted)
+        for name in variants:
             variant = self._kernel(name).exact(wanted)
             if (
                 variant is not None
@@ -202,10 +209,12 @@ class ArchiveLookup:
             ):
                 return variant  # an exact variant: no other can assume more about the call
         candidates: list[BundleVariant] = []
-        known = constants_of(wanted)
-        for name in named:
+        constants = constants_of(wanted)
+        for name in variants:
             kernel = self._kernel(name)
-            numbers = [number for group in kernel.groups(known) if may_fit(group, wanted) for number in group.numbers]
+            numbers = [
+                number for group in kernel.groups(constants) if may_fit(group, wanted) for number in group.numbers
+            ]
             candidates += [kernel[number] for number in numbers]
         return best_variant(
             (
@@ -217,10 +226,10 @@ class ArchiveLookup:
         )
 
     def _kernel(self, name: str) -> OpenKernel:
-        found = self._open.get(name)
-        if found is None:
-            found = self._open[name] = self.bundle.open_kernel(name)
-        return found
+        kernel = self._open.get(name)
+        if kernel is None:
+            kernel = self._open[name] = self.bundle.open_kernel(name)
+        return kernel
 
     def _named(self, wanted: Variant) -> list[str]:
         """The bundle's kernels for a source. Tries the two names that the recorder gives first."""

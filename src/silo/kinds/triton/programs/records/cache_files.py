@@ -79,9 +79,9 @@ class CacheFiles:
                 self._open()
                 if key not in self._files:
                     self._read_journal()
-                known = self._files.get(key, {})
-                wanted: Sequence[str] = () if host_code_in(known) else names
-                files = {name: data for name in wanted if (data := self._file(known, name)) is not None}
+                entry_files = self._files.get(key, {})
+                needed: Sequence[str] = () if host_code_in(entry_files) else names
+                files = {name: data for name in needed if (data := self._file(entry_files, name)) is not None}
         except (SiloError, OSError) as error:
             self._tell("nothing is taken from", error)
             files = dict[str, bytes]()
@@ -110,8 +110,8 @@ class CacheFiles:
     def _file(self, known: Mapping[str, bytes | str], name: str) -> bytes | None:
         if name.startswith(GROUP):
             # Triton writes the metadata last, so if it exists, all files do.
-            whole = name.removeprefix(GROUP) in known
-            return json.dumps({"child_paths": sorted(known)}).encode() if whole else None
+            has_group = name.removeprefix(GROUP) in known
+            return json.dumps({"child_paths": sorted(known)}).encode() if has_group else None
         entry = known.get(name)
         if isinstance(entry, str):
             assert self._bundle is not None
@@ -131,8 +131,8 @@ class CacheFiles:
         if self._path.exists():
             self._bundle = open_bundle(self._path)
             for name, ref in self._bundle.attachments.items():
-                if (place := cache_place(name)) is not None and check_cache_name(*place):
-                    self._files.setdefault(place[0], {})[place[1]] = ref.sha256
+                if (cache_entry := cache_place(name)) is not None and check_cache_name(*cache_entry):
+                    self._files.setdefault(cache_entry[0], {})[cache_entry[1]] = ref.sha256
         self._read_journal()
 
     def _read_journal(self) -> None:
@@ -149,9 +149,9 @@ class CacheFiles:
         except ValueError:
             return
         files = [(entry.name, entry.ref)] if isinstance(entry, CacheFile) else entry.files
-        named = {name: blobs[ref.sha256] for name, ref in files if check_cache_name(entry.key, name)}
-        if named:
-            self._files.setdefault(entry.key, {}).update(named)
+        contents = {name: blobs[ref.sha256] for name, ref in files if check_cache_name(entry.key, name)}
+        if contents:
+            self._files.setdefault(entry.key, {}).update(contents)
 
     def _recorded(self) -> Archive:
         if self._recording is None:
@@ -180,8 +180,8 @@ def cache_of_settings() -> CacheFiles:
     """The cache files of this process, in the bundle that ``SILO_TRITON_CACHE`` names."""
     global _made  # noqa: PLW0603  # Triton may import its backend anew
     if _made is None:
-        named = settings().triton_cache
-        _made = CacheFiles(None if named is None else Path(named))
+        setting = settings().triton_cache
+        _made = CacheFiles(None if setting is None else Path(setting))
     return _made
 
 
@@ -201,16 +201,16 @@ def write_cache(path: Path, folder: Path) -> tuple[int, int, int]:
     with open_folded(path) as bundle:
         keys: dict[str, dict[str, str]] = {}
         for attachment, ref in bundle.attachments.items():
-            if (place := cache_place(attachment)) is None:
+            if (file := cache_place(attachment)) is None:
                 continue
-            if isinstance(decision := check_cache_name(*place), Rejected):
+            if isinstance(decision := check_cache_name(*file), Rejected):
                 raise BundleError(
-                    f"the bundle names a file {place[1]!r} of Triton's cache under {place[0]!r}, which no recording "
+                    f"the bundle names a file {file[1]!r} of Triton's cache under {file[0]!r}, which no recording "
                     f"does: {decision.reason}"
                 )
-            keys.setdefault(place[0], {})[place[1]] = ref.sha256
-        known = {key: {*files, *(f"{GROUP}{name}" for name in _metadata(files))} for key, files in keys.items()}
-        _require_own(folder, known)
+            keys.setdefault(file[0], {})[file[1]] = ref.sha256
+        names_by_key = {key: {*files, *(f"{GROUP}{name}" for name in _metadata(files))} for key, files in keys.items()}
+        _require_own(folder, names_by_key)
         for key, files in keys.items():
             contents = {} if host_code_in(files) else {name: bundle.blob(sha256) for name, sha256 in files.items()}
             if not contents or any(is_host_code(name, data) for name, data in contents.items()):
@@ -264,7 +264,7 @@ def _folder_files(folder: Path, files: Mapping[str, bytes]) -> Iterable[tuple[st
     yield from ((name, data) for name, data in files.items() if name not in metadata)
     for name in metadata:
         yield name, files[name]
-        paths = {one: str(folder / one) for one in sorted(files)}
+        paths = {file: str(folder / file) for file in sorted(files)}
         yield f"{GROUP}{name}", json.dumps({"child_paths": paths}).encode()
 
 

@@ -119,8 +119,8 @@ def _read(word: str) -> Cover:
 
 
 def _values(word: str, item: str) -> Iterator[Value]:
-    if (found := _RANGE.fullmatch(item)) is not None:
-        yield from _range(word, int(found[1]), int(found[2]), found[3])
+    if (match := _RANGE.fullmatch(item)) is not None:
+        yield from _range(word, int(match[1]), int(match[2]), match[3])
         return
     if item.startswith("'"):
         yield item[1:-1]
@@ -176,20 +176,20 @@ def covered_combinations(covers: Sequence[Cover], kernel: str, met: Mapping[str,
     for cover in covers:
         if cover.kernel in (None, kernel) and cover.name in met:
             own = met[cover.name]
-            found = choices.setdefault(cover.name, {identity_of(own): own})
+            distinct_values = choices.setdefault(cover.name, {identity_of(own): own})
             for value in cover.values:
-                given = _as_met(value, own)
-                found.setdefault(identity_of(given), given)
+                converted = _as_met(value, own)
+                distinct_values.setdefault(identity_of(converted), converted)
     count = 1
-    for found in choices.values():
-        count *= len(found)
+    for distinct_values in choices.values():
+        count *= len(distinct_values)
     if count > _MOST_COMBINATIONS:
         raise SettingsError(
             f"--cover asks for {count} combinations of {', '.join(choices)} of {kernel}, and {_MOST_COMBINATIONS} are "
             "the most: name fewer values, or the kernels that need them (KERNEL.NAME=VALUES)"
         )
     own_values = {name: met[name] for name in choices}
-    for values in itertools.product(*(found.values() for found in choices.values())):
+    for values in itertools.product(*(choice.values() for choice in choices.values())):
         combination = dict(zip(choices, values, strict=True))
         if any(identity_of(combination[name]) != identity_of(own_values[name]) for name in choices):
             yield combination
@@ -216,10 +216,10 @@ class Sources:
         The look-up reads the function's hash, which Triton computes over its source. In doing so Triton records the
         globals that the kernel reads, and a launch raises if one of them has changed.
         """
-        found = self._read.get(function)
-        if found is None:
-            found = self._read[function] = TritonSource.of(function)
-        return found
+        source = self._read.get(function)
+        if source is None:
+            source = self._read[function] = TritonSource.of(function)
+        return source
 
 
 class Capture:
@@ -278,15 +278,17 @@ class Capture:
     def _covering(self, call: CompileCall) -> Iterator[tuple[str, CompileCall]]:
         """Yields the further calls to compile for a call, each only once, with a text of the values that differ."""
         source = self._sources.of(call.function)
-        places = {one.name: place for place, one in enumerate(source.signature.parameters)}
+        places = {parameter.name: position for position, parameter in enumerate(source.signature.parameters)}
         values_met = {
-            one.name: source.constant(call.constants.get(places[one.name]))
-            for one in source.signature.parameters
-            if one.kind is ParameterKind.CONSTEXPR
+            parameter.name: source.constant(call.constants.get(places[parameter.name]))
+            for parameter in source.signature.parameters
+            if parameter.kind is ParameterKind.CONSTEXPR
         } | {name: call.options[name] for name in OPTIONS if name in call.options}
         kernel = str(call.function.__name__)
         with self._lock:
-            self._met |= {one for one in self._covers if one.kernel in (None, kernel) and one.name in values_met}
+            self._met |= {
+                cover for cover in self._covers if cover.kernel in (None, kernel) and cover.name in values_met
+            }
         for values in covered_combinations(self._covers, kernel, values_met):
             constants = {places[name]: value for name, value in values.items() if name in places}
             options = {name: value for name, value in values.items() if name not in places}
@@ -297,15 +299,15 @@ class Capture:
                 [source.fingerprint, signature.to_json(), specialization.to_json(), config.to_json(), target]
             )
             with self._lock:
-                known = identity in self._covered
+                is_covered = identity in self._covered
                 self._covered.add(identity)
-            if not known:
+            if not is_covered:
                 yield ", ".join(f"{name}={value}" for name, value in values.items()), covering
 
     def uncovered(self) -> tuple[str, ...]:
         """The parameters to cover that no launched kernel had, as their words write them."""
         with self._lock:
-            return tuple(one.label for one in self._covers if one not in self._met)
+            return tuple(cover.label for cover in self._covers if cover not in self._met)
 
     def _keep(self, call: CompileCall, compiled: Any, proceed: _Compile, reason: str) -> None:  # noqa: ANN401
         """Records a variant, and also its generic variant. If a kernel cannot be recorded, that is logged once."""
@@ -325,13 +327,13 @@ class Capture:
                 ]
             )
             with self._lock:
-                known = identity in self._generic
+                is_recorded = identity in self._generic
                 self._generic.add(identity)
-            if generic_call != specialization and not known:
-                asked = relaxed(call, signature, generic_call)
+            if generic_call != specialization and not is_recorded:
+                relaxed_call = relaxed(call, signature, generic_call)
                 self._record(
-                    asked,
-                    proceed(asked),
+                    relaxed_call,
+                    proceed(relaxed_call),
                     source,
                     signature,
                     generic_call,
@@ -361,19 +363,19 @@ class Capture:
         text: bytes | None = None
         if is_host_code(code.binary):
             launch, described = _described_on_host(call, compiled)
-            effects = {one.name: one.effect for one in described.parameters}
+            effects = {parameter.name: parameter.effect for parameter in described.parameters}
         else:
-            found = ttir_of(compiled)
-            text = None if found is None else found.encode()
+            ttir = ttir_of(compiled)
+            text = None if ttir is None else ttir.encode()
             launch = _launch_of(variant, code, compiled)
-            effects = dict[str, Effect]() if found is None else TtirFacts(found, signature, specialization).effects
+            effects = dict[str, Effect]() if ttir is None else TtirFacts(ttir, signature, specialization).effects
         variant = replace(variant, signature=_with_effects(signature, effects))
-        sidecars = tuple(file_ref(one, "ttir") for one in (text,) if one is not None)
+        sidecars = tuple(file_ref(content, "ttir") for content in (text,) if content is not None)
         compiler = f"Triton {code.metadata.get('triton_version', '?')}, called by the program"
         artifact = Artifact(variant, launch, blob, sidecars, compiler, f"triton {code.key}")
         files = code.files
         blobs = {file_ref(data).sha256: data for data in files.values()}
-        blobs |= {file_ref(one).sha256: one for one in (text,) if one is not None}
+        blobs |= {file_ref(content).sha256: content for content in (text,) if content is not None}
         refs = {name: file_ref(data) for name, data in files.items()}
         if artifact.runs_on_host:  # it was compiled by this process, or by this user into Triton's cache
             session().store.trust.note_built(artifact.host_code())
@@ -400,9 +402,9 @@ class Capture:
             [source.fingerprint, signature.to_json(), specialization.to_json(), config.to_json(), str(target_of(call))]
         )
         with self._lock:
-            known = identity in self._generic
+            is_recorded = identity in self._generic
             self._generic.add(identity)
-        if not known:
+        if not is_recorded:
             self._record(call, compiled, source, signature, specialization, config, reason)
 
     def _tell(self, call: CompileCall, error: Exception) -> None:
@@ -422,8 +424,8 @@ class Capture:
         None without one.
         """
         try:
-            wanted = winner_of(self._sources.of(kernel_of_tuner(tuner)), tuner, key, None)
-            winner = self.recording.winner(wanted.slot)
+            question = winner_of(self._sources.of(kernel_of_tuner(tuner)), tuner, key, None)
+            winner = self.recording.winner(question.slot)
         except SiloError as error:
             self._tell_tuner(tuner, error)
             return None
@@ -463,18 +465,21 @@ _Compile = Callable[[CompileCall], Any]
 
 def _is_of(call: CompileCall, members: Mapping[str, object]) -> bool:
     """Whether a compile was for the config with these members."""
-    places = {name: place for place, name in enumerate(call.types)}
+    places = {name: position for position, name in enumerate(call.types)}
     for name, value in members.items():
-        found = call.constants.get(places[name]) if name in places else call.options.get(name)
-        found = getattr(found, "value", found)  # the value of a tl.constexpr object
-        if identity_of(found) != identity_of(value):
+        call_value = call.constants.get(places[name]) if name in places else call.options.get(name)
+        call_value = getattr(call_value, "value", call_value)  # the value of a tl.constexpr object
+        if identity_of(call_value) != identity_of(value):
             return False
     return True
 
 
 def _with_effects(signature: Signature, effects: Mapping[str, Effect]) -> Signature:
     return Signature(
-        tuple(replace(one, effect=effects[one.name]) if one.name in effects else one for one in signature.parameters)
+        tuple(
+            replace(parameter, effect=effects[parameter.name]) if parameter.name in effects else parameter
+            for parameter in signature.parameters
+        )
     )
 
 

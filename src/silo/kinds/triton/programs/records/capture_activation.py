@@ -132,8 +132,8 @@ def _begin() -> None:
         if isinstance(error, LockError):
             _log.warning("tuners decide themselves, and nothing is recorded or served: %s", error)
             return
-        what = "nothing is recorded" if current.bundle is None else "Triton compiles and tunes itself"
-        _log.warning("%s: %s", what, error)
+        consequence = "nothing is recorded" if current.bundle is None else "Triton compiles and tunes itself"
+        _log.warning("%s: %s", consequence, error)
     if current.bundle is not None and current.record is not None:
         _log.warning("SILO_RECORD=%s is not heeded: SILO_BUNDLE=%s serves this program", current.record, current.bundle)
 

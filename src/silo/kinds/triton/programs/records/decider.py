@@ -31,7 +31,7 @@ def is_time(value: object) -> bool:
     """Whether a value is a measured time: a number, or a tuple of quantiles."""
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)
-        return bool(items) and all(isinstance(one, float) for one in items)
+        return bool(items) and all(isinstance(item, float) for item in items)
     return isinstance(value, float)
 
 
@@ -52,7 +52,7 @@ class KeptDecision(Persisted):
     configs: tuple[Config, ...] = field(default=(), form=listed(value_of(Config)), left_out=True)
 
     def __post_init__(self) -> None:
-        if not all(is_time(one) for one in self.times):
+        if not all(is_time(time) for time in self.times):
             raise ValueError("the times of a kept decision are not numbers")
         if self.configs and len(self.configs) != len(self.times):
             raise ValueError("a kept decision has other times than configs")
@@ -131,7 +131,7 @@ class Decider:
         """
         if mode not in ("cached", "frozen"):
             return None
-        near = nearest_winner([one for one in winners if usable(one) is not None], wanted)
+        near = nearest_winner([winner for winner in winners if usable(winner) is not None], wanted)
         if near is not None:
             self._notices.once(f"{name} uses", f"{name} uses {words_of_nearest(near, wanted)}")
             return usable(near)
@@ -173,10 +173,10 @@ class Decider:
         decisions: list[KeptDecision] = []
 
         def judge(records: Iterable[JSON]) -> JSON:
-            found = _newest(records).get(kept.winner.slot)
+            newest = _newest(records).get(kept.winner.slot)
             decisions[:] = [kept]
-            if found is not None and found != before and usable(found):
-                decisions[:] = [found]
+            if newest is not None and newest != before and usable(newest):
+                decisions[:] = [newest]
                 return None
             return kept.to_json()
 

@@ -60,10 +60,10 @@ class _LaterStored:
     def _stored(self) -> TunerDecisions:
         from silo.kinds.triton.programs.records.stored_decisions import StoredDecisions  # noqa: PLC0415  # see above
 
-        made = self._made
-        if made is None:
-            made = self._made = StoredDecisions(refuses=self._refuses)
-        return made
+        decisions = self._made
+        if decisions is None:
+            decisions = self._made = StoredDecisions(refuses=self._refuses)
+        return decisions
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """Returns the store's decision for a key; see :meth:`TunerDecisions.known`."""

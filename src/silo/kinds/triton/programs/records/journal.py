@@ -146,8 +146,8 @@ class Journal:
     def _refusal(self, what: str, error: OSError) -> BundleError:
         reason = error.strerror or str(error)
         if isinstance(error, NotPrivateError):
-            known = "if you know what it holds, mend it with chmod go-w; else " if "others may write" in reason else ""
-            reason += f"; {known}remove it, or name a file in a folder of your own"
+            remedy = "if you know what it holds, mend it with chmod go-w; else " if "others may write" in reason else ""
+            reason += f"; {remedy}remove it, or name a file in a folder of your own"
         return BundleError(f"{what}: the journal {self.path} cannot be used: {reason}")
 
     def append(self, document: JSON, data: bytes = b"") -> None:
@@ -195,8 +195,8 @@ class Journal:
         Raises:
             BundleError: see :meth:`shared`.
         """
-        with self.shared() as found:
-            return _read(self._locked, take, since) if found and self._locked is not None else JournalPlace()
+        with self.shared() as file:
+            return _read(self._locked, take, since) if file and self._locked is not None else JournalPlace()
 
 
 class _File:
@@ -227,9 +227,9 @@ class _File:
             if not start <= at <= start + len(data) - len(MARK):
                 at = self._next_data(at, end)
                 start, data = self._window = at, self.read(at, min(_CHUNK, self.size - at))
-            found = data.find(MARK, at - start, end - start)
-            if found >= 0:
-                return start + found
+            offset = data.find(MARK, at - start, end - start)
+            if offset >= 0:
+                return start + offset
             at = max(at, start + len(data) - len(MARK)) + 1
         return end
 

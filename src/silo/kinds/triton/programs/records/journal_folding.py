@@ -72,10 +72,10 @@ class _Gathered:
 
     def blob(self, sha256: str) -> bytes | None:
         """The bytes of a blob, read from the journal each time, because all blobs may not fit in memory."""
-        place = self.places.get(sha256)
-        if place is None:
+        location = self.places.get(sha256)
+        if location is None:
             return self.texts.get(sha256)
-        record, entry = place
+        record, entry = location
         return blobs_of(entry, record.read_bytes())[sha256]
 
 
@@ -185,11 +185,11 @@ def _merged_kernel(kernel: BundleKernel | None, recorded: Sequence[RecordedVaria
     first = recorded[0]
     if kernel is None:
         kernel = BundleKernel(first.artifact.variant.kernel, first.signature)
-    own_variants = [one for one in kernel.variants if not one.reason.startswith(RECORDED)]
-    recorded_variants = {_key(one): one for one in kernel.variants if one.reason.startswith(RECORDED)}
-    for one in recorded:
-        made = BundleVariant(one.artifact, RECORDED + one.reason)
-        recorded_variants.setdefault(_key(made), made)
+    own_variants = [variant for variant in kernel.variants if not variant.reason.startswith(RECORDED)]
+    recorded_variants = {_key(variant): variant for variant in kernel.variants if variant.reason.startswith(RECORDED)}
+    for recorded_variant in recorded:
+        bundle_variant = BundleVariant(recorded_variant.artifact, RECORDED + recorded_variant.reason)
+        recorded_variants.setdefault(_key(bundle_variant), bundle_variant)
     return replace(kernel, variants=(*own_variants, *(recorded_variants[key] for key in sorted(recorded_variants))))
 
 
@@ -217,18 +217,21 @@ def _with_winners(kernel: BundleKernel, winners: Sequence[ForeignWinner]) -> Bun
     if not winners or not _is_recorded(kernel):
         return kernel
     tuned = {name for winner in winners for name, _ in winner.config.values}
-    variants = tuple(replace(one, artifact=_tuned(one.artifact, tuned)) for one in kernel.variants)
+    variants = tuple(replace(variant, artifact=_tuned(variant.artifact, tuned)) for variant in kernel.variants)
     options = {name for winner in winners for name, _ in winner.config.options}
     names = _key_names(kernel.signature, variants, winners)
     groups: dict[bytes, list[BundleVariant]] = {}
-    for one in variants:
-        variant = one.artifact.variant
-        place = [str(variant.target), variant.signature.without_effects().to_json()]
-        groups.setdefault(canonical_json(place), []).append(one)
-    rules = tuple(found for group in groups.values() if (found := _rules(group, names, winners)) is not None)
+    for bundle_variant in variants:
+        variant = bundle_variant.artifact.variant
+        group_key = [str(variant.target), variant.signature.without_effects().to_json()]
+        groups.setdefault(canonical_json(group_key), []).append(bundle_variant)
+    rules = tuple(
+        group_rules for group in groups.values() if (group_rules := _rules(group, names, winners)) is not None
+    )
     configs = {rules.rules.fallback for rules in rules}
     marked = tuple(
-        replace(one, basis=Basis.MEASURED) if one.artifact.variant.config in configs else one for one in variants
+        replace(variant, basis=Basis.MEASURED) if variant.artifact.variant.config in configs else variant
+        for variant in variants
     )
     return replace(
         kernel, variants=marked, rules=rules, key=names if rules else (), config_names=tuple(sorted(tuned | options))
@@ -239,10 +242,10 @@ def _tuned(artifact: Artifact, names: set[str]) -> Artifact:
     variant = _freed(artifact.variant)
     constants = variant.specialization.constant_values
     values = tuple((name, value) for name, value in constants.items() if name in names)
-    rest = {name: value for name, value in constants.items() if name not in names}
+    other_constants = {name: value for name, value in constants.items() if name not in names}
     config = Config(values, variant.config.options)
-    made = replace(variant, specialization=variant.specialization.with_constants(rest), config=config)
-    return replace(artifact, variant=made)
+    tuned = replace(variant, specialization=variant.specialization.with_constants(other_constants), config=config)
+    return replace(artifact, variant=tuned)
 
 
 def _key_names(
@@ -252,13 +255,13 @@ def _key_names(
 
     Else (): the first decision then serves all.
     """
-    found = {winner.names for winner in winners}
-    if len(found) != 1:
+    name_sets = {winner.names for winner in winners}
+    if len(name_sets) != 1:
         return ()
-    names = next(iter(found))
+    names = next(iter(name_sets))
     plain = all(
-        one.artifact.variant.signature[name].kind in _SCALARS
-        for one in variants
+        variant.artifact.variant.signature[name].kind in _SCALARS
+        for variant in variants
         for name in names
         if name in signature.names
     )
@@ -273,10 +276,10 @@ def _rules(
     None without any.
     """
     target, signature, extents = rules_key(group[0].artifact.variant)
-    there = {canonical_json(one.artifact.variant.config.to_json()): one.artifact.variant.config for one in group}
+    configs = {canonical_json(item.artifact.variant.config.to_json()): item.artifact.variant.config for item in group}
     table: dict[bytes, tuple[tuple[object, ...], Config]] = {}
     for winner in winners:
-        config = next((one for one in there.values() if _agrees(one, winner.config)), None)
+        config = next((item for item in configs.values() if _agrees(item, winner.config)), None)
         if config is None or winner.target != target:
             continue
         bucket = bucket_of(winner.key[: len(names)])
@@ -314,7 +317,7 @@ def _named(kernels: Sequence[BundleKernel]) -> tuple[BundleKernel, ...]:
 
 
 def _is_recorded(kernel: BundleKernel) -> bool:
-    return bool(kernel.variants) and all(one.reason.startswith(RECORDED) for one in kernel.variants)
+    return bool(kernel.variants) and all(variant.reason.startswith(RECORDED) for variant in kernel.variants)
 
 
 def open_folded(path: Path) -> Bundle:

@@ -120,51 +120,53 @@ class Replayer:
             raise self._missing(request, variants)
         variant = best.artifact.variant
         fitting = relaxed(call, variant.signature, variant.specialization)
-        place = (id(call.function), f"{key_of(best.artifact)} {best.artifact.job}")
+        key = (id(call.function), f"{key_of(best.artifact)} {best.artifact.job}")
         with self._lock:
-            made = self._made.get(place)
-            if made is None:
-                made = self._made[place] = self._revive(fitting, best)
-        return made
+            kernel = self._made.get(key)
+            if kernel is None:
+                kernel = self._made[key] = self._revive(fitting, best)
+        return kernel
 
     def _revive(self, call: CompileCall, one: BundleVariant) -> Any:  # noqa: ANN401
         """Triton's own kernel object for a variant.
 
         Native code is launched with the launch info to which consent was given.
         """
-        kept, file_hash = self.code.kept(one)
-        if is_host_code(kept.binary):
+        code, file_hash = self.code.kept(one)
+        if is_host_code(code.binary):
             self.code.consent(one)
             artifact = one.artifact
-            made: dict[str, Any] = launcher_kind().metadata_of(artifact.launch, artifact.variant.signature)
-            metadata = {name: value for name, value in kept.metadata.items() if not name.startswith("silo_")}
-            kept = replace(kept, metadata={**metadata, **made})
-        return revived(call, kept, file_hash)
+            launcher_metadata: dict[str, Any] = launcher_kind().metadata_of(artifact.launch, artifact.variant.signature)
+            metadata = {name: value for name, value in code.metadata.items() if not name.startswith("silo_")}
+            code = replace(code, metadata={**metadata, **launcher_metadata})
+        return revived(call, code, file_hash)
 
     def _missing(self, wanted: Variant, variants: Sequence[BundleVariant]) -> NoVariantError:
         """The error for a call that nothing serves, with the nearest variants and why each does not fit."""
         name = wanted.kernel
-        what = f"{self.bundle.name} holds no code for {describe_wanted(wanted)}"
+        message = f"{self.bundle.name} holds no code for {describe_wanted(wanted)}"
         advice = "record this call too (silo exec --record)"
         if variants:
             rows = [f"{_short(variant)}: {reason}" for variant, reason in nearest(variants, wanted)]
-            return NoVariantError(f"{what}; {advice}", rows)
+            return NoVariantError(f"{message}; {advice}", rows)
         rejected = sorted(
             {
                 source[:12]
                 for source, names in self.code.kernels.items()
-                for one in names
-                if one.partition("@")[0] == name
+                for recorded_name in names
+                if recorded_name.partition("@")[0] == name
             }
         )
         if rejected:
             return NoVariantError(
-                f"{what}: the kernel {name} changed since it was recorded (its fingerprint is {wanted.source[:12]}, "
+                f"{message}: the kernel {name} changed since it was recorded (its fingerprint is {wanted.source[:12]}, "
                 f"recorded was {', '.join(rejected)}); {advice}",
                 [],
             )
         recorded_names = ", ".join(self.bundle.kernel_names[:12]) or "none"
-        return NoVariantError(f"{what}: no kernel of this name was recorded; it holds {recorded_names}; {advice}", [])
+        return NoVariantError(
+            f"{message}: no kernel of this name was recorded; it holds {recorded_names}; {advice}", []
+        )
 
     def _tell(self, what: str, why: str) -> None:
         """Logs once for each kernel that it falls back to Triton or to another decision."""
@@ -215,10 +217,10 @@ class Replayer:
 
         Unlike ``Sources.of`` it does not compute Triton's own hash, which takes milliseconds.
         """
-        found = self._tuned.get(tuner)
-        if found is None:
-            found = self._tuned[tuner] = TritonSource.of(kernel_of_tuner(tuner), self.code.names)
-        return found
+        source = self._tuned.get(tuner)
+        if source is None:
+            source = self._tuned[tuner] = TritonSource.of(kernel_of_tuner(tuner), self.code.names)
+        return source
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
         """The tuner's decision, or the decision that ``others`` return for it."""
@@ -246,7 +248,7 @@ class Serving:
 
     def provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
         """The recording's code for calls like ``call``; None to let Triton's path decide."""
-        if not all(_is_plain(one.kind, one.value) for one in call.arguments):
+        if not all(_is_plain(argument.kind, argument.value) for argument in call.arguments):
             return None
         try:
             return self._provide(kernel, call)
@@ -260,24 +262,24 @@ class Serving:
         function = kernel.function
         read = self._read.get(kernel)
         if read is None:
-            found = read_source(function, self._code.names)
-            held = {place: (_held(value), scope) for place, (value, scope) in found.globals.items()}
-            read = self._read[kernel] = replace(found, globals=held)
+            function_source = read_source(function, self._code.names)
+            references = {key: (_held(value), scope) for key, (value, scope) in function_source.globals.items()}
+            read = self._read[kernel] = replace(function_source, globals=references)
         source = kernel.source
         signature, specialization = source.specialize(call.facts(source.constant))
         target = active_target()
         options = launch_options(function, call.options, target)
         config = options_config(options, target, source.name)
-        wanted = Variant(source.name, read.fingerprint, signature, specialization, config, target_from(target))
-        variant = self._code.best(wanted)
+        requested = Variant(source.name, read.fingerprint, signature, specialization, config, target_from(target))
+        variant = self._code.best(requested)
         if variant is None:
             return None
         bound = self._bound.setdefault(kernel, {})
-        place = (variant.artifact.job, call.device[1])
-        binding = bound.get(place)
+        key = (variant.artifact.job, call.device[1])
+        binding = bound.get(key)
         if binding is None:
             tag = self._returned(function, variant, call, (options, target))
-            binding = bound[place] = self._bind(kernel, variant, call.device[1], tag)
+            binding = bound[key] = self._bind(kernel, variant, call.device[1], tag)
         return Provided(binding, read.globals)
 
     def _bind(self, kernel: LaunchedKernel, one: BundleVariant, index: int, tag: object) -> Binding:
@@ -297,14 +299,14 @@ class Serving:
         constants = {two.name: two.value for two in call.arguments if two.kind is ValueKind.CONSTANT}
         options, target = asked
         # a weak reference: the function keeps the binding alive, and this object is the binding's tag
-        held = weakref.ref(function)
+        reference = weakref.ref(function)
 
         def make() -> Any:  # noqa: ANN401
-            alive = held()
+            alive = reference()
             if alive is None:
                 raise BundleError("the kernel that this code belongs to is gone")
-            kept, hashed = self._code.kept(one)
-            return revived(call_of(alive, one.artifact.variant, constants, options, target), kept, hashed)
+            code, hashed = self._code.kept(one)
+            return revived(call_of(alive, one.artifact.variant, constants, options, target), code, hashed)
 
         return kept_later(make)
 

@@ -114,17 +114,17 @@ class StoredDecisions:
             return allowed[0] if mode == "cached" else None
         if question is None:
             return None
-        kept = question.kept.get(question.wanted.slot)
-        if kept is not None:
-            found = find_decision(tuner, [kept.winner], question.wanted, lambda: allowed)
-            if found.config is not None and any(one is found.config for one in allowed):
-                self._serve(name, tuner, found.config, kept, allowed)
-                return found.config
+        stored = question.kept.get(question.wanted.slot)
+        if stored is not None:
+            decision = find_decision(tuner, [stored.winner], question.wanted, lambda: allowed)
+            if decision.config is not None and any(candidate is decision.config for candidate in allowed):
+                self._serve(name, tuner, decision.config, stored, allowed)
+                return decision.config
         return self._unknown(mode, name, question, allowed)
 
     def _unknown(self, mode: str, name: str, question: _Question, allowed: Sequence[Any]) -> Any:  # noqa: ANN401
         request = question.wanted
-        winners = [one.winner for one in question.kept.values()]
+        winners = [decision.winner for decision in question.kept.values()]
         missing = (
             f"the store says nothing of {described_key(request)} on {request.target} that its {len(allowed)} configs "
             "allow; run this call once with SILO_TUNE=auto"
@@ -133,7 +133,7 @@ class StoredDecisions:
             mode,
             name,
             request,
-            [one for one in winners if one.target == request.target],
+            [winner for winner in winners if winner.target == request.target],
             lambda winner: config_for(allowed, winner.config),
             allowed[0],
             missing if self._refuses else "",
@@ -185,13 +185,13 @@ class StoredDecisions:
             with self._lock:
                 state = self._tuners.setdefault(tuner, state)
         is_repeated = key in state.asked
-        wanted = winner_of(state.source, tuner, key, None)
-        place = _place(state.source, wanted, allowed)
-        question = state.asked[key] = _Question(place, wanted, kept_decisions(place))
+        winner = winner_of(state.source, tuner, key, None)
+        decision_key = _place(state.source, winner, allowed)
+        question = state.asked[key] = _Question(decision_key, winner, kept_decisions(decision_key))
         if settings().tune not in ("cached", "frozen"):
             if is_repeated or tuning_is_heard():
                 return None  # the program emptied the tuner's cache, or has a listener that expects a measurement
-            if (question.place, wanted.slot) in _own:
+            if (question.place, winner.slot) in _own:
                 return None  # decided by another tuner of this process; in Triton, each tuner measures for itself
         return question
 
@@ -199,8 +199,8 @@ class StoredDecisions:
         del config
         if len(kept.times) == len(allowed):
             tuner.configs_timings = {
-                one: list(time) if isinstance(time, tuple) else time
-                for one, time in zip(allowed, kept.times, strict=True)
+                candidate: list(time) if isinstance(time, tuple) else time
+                for candidate, time in zip(allowed, kept.times, strict=True)
             }
         self._decider.served(name, kept)
 
@@ -209,10 +209,10 @@ def _place(source: TritonSource, wanted: ForeignWinner, allowed: Sequence[Any]) 
     """The key of the store's records about one kernel, one list of configs and one device. Raises SiloError."""
     configs = [
         [
-            Config.of({name: source.constant(value) for name, value in config_members(one).items()}).to_json(),
-            one.pre_hook is not None,
+            Config.of({name: source.constant(value) for name, value in config_members(candidate).items()}).to_json(),
+            candidate.pre_hook is not None,
         ]
-        for one in allowed
+        for candidate in allowed
     ]
     device = device_at(wanted.target.kind, active_device())
     about = [source.fingerprint, str(wanted.target), configs, triton_version() or ""]
@@ -221,9 +221,9 @@ def _place(source: TritonSource, wanted: ForeignWinner, allowed: Sequence[Any]) 
 
 def _times(search: Search) -> tuple[float | tuple[float, ...], ...]:
     """The benchmark's result for each config; () if one of them cannot be stored."""
-    found = [search.times.get(place) for place in range(len(search.configs))]
-    plain = [tuple(cast("list[Any]", one)) if isinstance(one, list) else one for one in found]
-    if not all(is_time(one) for one in plain):
+    measured = [search.times.get(index) for index in range(len(search.configs))]
+    plain = [tuple(cast("list[Any]", entry)) if isinstance(entry, list) else entry for entry in measured]
+    if not all(is_time(entry) for entry in plain):
         return ()
     return cast("tuple[float | tuple[float, ...], ...]", tuple(plain))
 
@@ -253,10 +253,10 @@ class StoredCode:
         Returns a function to call after the compile, or None.
         """
         search = search_of_thread()
-        place = None if search is None else search.measuring
+        config_index = None if search is None else search.measuring
         try:
             entry = request.entry
-            reason = reason_to_keep_nothing(request, entry, measured=place is not None)
+            reason = reason_to_keep_nothing(request, entry, measured=config_index is not None)
         except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base; it meets them in its turn
             _log.debug("the store is not asked for the code of %s: %s", request.source.name, error)
             return None
@@ -271,24 +271,24 @@ class StoredCode:
                     return None
         except (SiloError, OSError, UnicodeDecodeError) as error:
             self._notices.once("put back", f"code of {entry.name} stays in the store, and Triton compiles it: {error}")
-        if search is not None and place is not None:
-            search.compiled.setdefault(place, []).append(entry)
+        if search is not None and config_index is not None:
+            search.compiled.setdefault(config_index, []).append(entry)
             return None
         return lambda: self._keep(entry, request.source.fn)
 
     def keep_winner(self, search: Search, config: Any) -> None:  # noqa: ANN401
         """Stores the code of ``config``, which a tuner has chosen after measuring."""
-        place = search.place_of(config)
-        for entry in [] if place is None else search.compiled.get(place, []):
+        config_index = search.place_of(config)
+        for entry in [] if config_index is None else search.compiled.get(config_index, []):
             self._keep(entry, kernel_of_tuner(search.tuner))
 
     def _keep(self, entry: CacheEntry, function: Any) -> None:  # noqa: ANN401
         try:
-            file_store, place = session().store.files, _code_place(entry)
-            if not file_store.holds(place) and not prints_while_compiled(function):
+            file_store, location = session().store.files, _code_place(entry)
+            if not file_store.holds(location) and not prints_while_compiled(function):
                 files = cached_files(entry)
                 if files is not None:
-                    file_store.put(place, files)
+                    file_store.put(location, files)
         except (SiloError, OSError) as error:
             self._notices.once("keep", f"code of {entry.name} is not kept for later processes: {error}")
 

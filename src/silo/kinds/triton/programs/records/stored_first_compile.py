@@ -101,9 +101,9 @@ class StoredFirstCompile:
         data = own()
 
         def write() -> None:
-            kept = session().store
-            if kept.files.put(built.key, {"so": data}):
-                kept.trust.note_built(HostCode(hashlib.sha256(data).hexdigest(), "so", launch))
+            store = session().store
+            if store.files.put(built.key, {"so": data}):
+                store.trust.note_built(HostCode(hashlib.sha256(data).hexdigest(), "so", launch))
 
         self._write(write)
         return data

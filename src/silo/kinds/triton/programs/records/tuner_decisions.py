@@ -71,9 +71,9 @@ def winner_of(source: TritonSource, tuner: Any, key: TunerKey, config: Any) -> F
 
 
 def _plain(source: TritonSource, value: object) -> Value:
-    found = source.constant(value)
-    if found is None or isinstance(found, bool | int | float | str):
-        return found
+    constant = source.constant(value)
+    if constant is None or isinstance(constant, bool | int | float | str):
+        return constant
     raise SourceError(f"{source.name}: its key has the value {value!r}, which is neither a number nor a text")
 
 
@@ -125,8 +125,8 @@ def find_decision(
 
 def described_key(winner: ForeignWinner) -> str:
     """A key as text: ``n=512, float32``."""
-    named = [f"{name}={value}" for name, value in zip(winner.names, winner.key, strict=False)]
-    return ", ".join([*named, *(str(value) for value in winner.key[len(winner.names) :])]) or "its only key"
+    pairs = [f"{name}={value}" for name, value in zip(winner.names, winner.key, strict=False)]
+    return ", ".join([*pairs, *(str(value) for value in winner.key[len(winner.names) :])]) or "its only key"
 
 
 def words_of_nearest(near: ForeignWinner, wanted: ForeignWinner) -> str:

@@ -116,10 +116,10 @@ def next_to_measure(states: Mapping[int, JobState], workers: int) -> int | None:
     >>> next_to_measure(states, 15), next_to_measure(states, 1)
     (None, 3)
     """
-    ready = [place for place, state in states.items() if state is JobState.READY]
+    ready = [index for index, state in states.items() if state is JobState.READY]
     if ready:
         return ready[0]
-    queued = [place for place, state in states.items() if state is JobState.QUEUED]
+    queued = [index for index, state in states.items() if state is JobState.QUEUED]
     if queued and (workers < _WORKERS_TO_WAIT_FOR or len(queued) == len(states)):
         return queued[-1]
     return None
@@ -206,15 +206,15 @@ class AheadCompiles:
         by_place: dict[int, str] = {}
         launcher: Future[None] | None = None
         try:
-            for place in turned(largest_first([config.kwargs for config in configs]), rank, ranks):
-                config = configs[place]
+            for config_index in turned(largest_first([config.kwargs for config in configs]), rank, ranks):
+                config = configs[config_index]
                 hooked = config.pre_hook is not None and launch.described
                 if hooked or getattr(config, "ir_override", None):
                     continue
                 request = requested_compile(functools.partial(launch, config))
                 key = None if request is None else self._send(request, fronts, workers, len(configs), sent)
                 if request is not None and key is not None:
-                    by_place[place] = key
+                    by_place[config_index] = key
                     if launcher is None and keeps_in_files():
                         launcher = _launcher_of(request)
         # for example Ctrl-C: nothing will wait for the compiles already sent, so they are cancelled
@@ -234,14 +234,14 @@ class AheadCompiles:
         pending = list(range(count))
         while pending:
             with self._lock:
-                jobs = {place: self._jobs.get(compiles.by_place.get(place, "")) for place in pending}
-            states = {place: JobState.READY if job is None else job.state for place, job in jobs.items()}
-            place = next_to_measure(states, compiles.workers)
-            if place is None:
+                jobs = {index: self._jobs.get(compiles.by_place.get(index, "")) for index in pending}
+            states = {index: JobState.READY if job is None else job.state for index, job in jobs.items()}
+            index = next_to_measure(states, compiles.workers)
+            if index is None:
                 wait([job.kept for job in jobs.values() if job is not None], return_when=FIRST_COMPLETED)
             else:
-                pending.remove(place)
-                yield place
+                pending.remove(index)
+                yield index
 
     def _send(
         self, request: CompileRequest, fronts: FrontEnds, workers: int, configs: int, sent: list[str]
@@ -268,12 +268,12 @@ class AheadCompiles:
         except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base; it meets them in its turn
             _log.debug("a config of %s is not compiled ahead: %s", request.source.name, error)
             return None
-        made = _Job(entry, entry.name, text, future, keeps_in_files())
+        sent_job = _Job(entry, entry.name, text, future, keeps_in_files())
         with self._lock:
-            self._jobs[entry.key] = made
+            self._jobs[entry.key] = sent_job
         sent.append(entry.key)
         self.counts.sent += 1
-        future.add_done_callback(functools.partial(self._finished, made))
+        future.add_done_callback(functools.partial(self._finished, sent_job))
         return entry.key
 
     def _started(self, workers: int) -> WorkerPool:

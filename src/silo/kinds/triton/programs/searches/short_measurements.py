@@ -54,7 +54,7 @@ def to_measure_fully(short: Mapping[int, float]) -> tuple[int, ...]:
     """
     order = sorted(short, key=lambda place: (short[place], place))
     quarter = order[: max(2, math.ceil(len(order) / 4))]
-    return tuple(one for one in quarter if short[one] * 1000 <= short[quarter[0]] * (1000 + _NEAR_PERMILLE))
+    return tuple(index for index in quarter if short[index] * 1000 <= short[quarter[0]] * (1000 + _NEAR_PERMILLE))
 
 
 def close_to_fastest(full: Mapping[int, float]) -> tuple[int, ...]:
@@ -64,9 +64,10 @@ def close_to_fastest(full: Mapping[int, float]) -> tuple[int, ...]:
     (7, 4)
     """
     order = sorted(
-        (place for place, time in full.items() if math.isfinite(time)), key=lambda place: (full[place], place)
+        (config_index for config_index, time in full.items() if math.isfinite(time)),
+        key=lambda place: (full[place], place),
     )
-    return tuple(one for one in order if full[one] * 1000 <= full[order[0]] * (1000 + _CLOSE_PERMILLE))
+    return tuple(index for index in order if full[index] * 1000 <= full[order[0]] * (1000 + _CLOSE_PERMILLE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +94,25 @@ def standing(rounds: Mapping[int, Sequence[int]]) -> Standing:
     Args:
         rounds: the median of each config in each round it took part in, from the first one on, in nanoseconds.
     """
-    most = max(map(len, rounds.values()))
+    most_rounds = max(map(len, rounds.values()))
     first = next(iter(rounds))
-    alive = [one for one, taken in rounds.items() if len(taken) == most]
+    alive = [index for index, samples in rounds.items() if len(samples) == most_rounds]
     leader = min(alive, key=lambda one: (median(_quotients(rounds[one], rounds[first])), one))
-    gaps = {one: max(median(_quotients(taken, rounds[leader])), PPM) for one, taken in rounds.items()}
-    if most < _LEAST_ROUNDS:
+    gaps = {index: max(median(_quotients(samples, rounds[leader])), PPM) for index, samples in rounds.items()}
+    if most_rounds < _LEAST_ROUNDS:
         return Standing(leader, tuple(alive), gaps)
     undecided: list[int] = []
-    for one in alive:
-        found = estimate(_quotients(rounds[one], rounds[leader]))
-        equal = found.high_ns * 1000 <= PPM * (1000 + NOISE_LIMIT_PERMILLE)
-        if one != leader and not equal and found.low_ns <= PPM:
-            undecided.append(one)
-    over = not undecided or most >= _MOST_ROUNDS
+    for index in alive:
+        interval = estimate(_quotients(rounds[index], rounds[leader]))
+        equal = interval.high_ns * 1000 <= PPM * (1000 + NOISE_LIMIT_PERMILLE)
+        if index != leader and not equal and interval.low_ns <= PPM:
+            undecided.append(index)
+    over = not undecided or most_rounds >= _MOST_ROUNDS
     return Standing(leader, () if over else tuple(sorted([leader, *undecided])), gaps)
 
 
 def _quotients(taken: Sequence[int], other: Sequence[int]) -> list[int]:
-    return [one * PPM // max(two, 1) for one, two in zip(taken, other, strict=False)]
+    return [own_time * PPM // max(other_time, 1) for own_time, other_time in zip(taken, other, strict=False)]
 
 
 def reported_times(
@@ -128,18 +129,18 @@ def reported_times(
     """
     best = full[winner][0]
     reported: dict[int, Times] = {winner: full[winner]}
-    for place, times in short.items():
-        if place == winner:
+    for index, times in short.items():
+        if index == winner:
             continue
-        measured = full.get(place, times)
-        if place not in full:
+        measured = full.get(index, times)
+        if index not in full:
             target = measured[0] * best / short[winner][0] if short[winner][0] > 0 else measured[0]
-        elif place in gaps and math.isfinite(measured[0]):
-            target = best * gaps[place] / PPM
+        elif index in gaps and math.isfinite(measured[0]):
+            target = best * gaps[index] / PPM
         else:
             target = measured[0]
         # Always above the winner's time: the tuner takes the lowest time, and either of two equal ones.
-        reported[place] = _scaled(measured, max(target, math.nextafter(best, math.inf)))
+        reported[index] = _scaled(measured, max(target, math.nextafter(best, math.inf)))
     return reported
 
 
@@ -147,13 +148,13 @@ def _scaled(times: Times, target: float) -> Times:
     """The times scaled in proportion, so that their median is ``target``."""
     if times[0] == target:
         return times
-    return tuple(one * target / times[0] if times[0] > 0 else target for one in times)
+    return tuple(sample * target / times[0] if times[0] > 0 else target for sample in times)
 
 
 def _quantiles(samples: Sequence[float], quantiles: Sequence[float]) -> Times:
     """Quantiles as Triton computes them: interpolated linearly between samples."""
     ordered = sorted(samples)
-    points = [one * (len(ordered) - 1) for one in quantiles]
+    points = [quantile * (len(ordered) - 1) for quantile in quantiles]
     ends = [(ordered[math.floor(point)], ordered[math.ceil(point)], point - math.floor(point)) for point in points]
     return tuple((1 - share) * low + share * high for low, high, share in ends)
 
@@ -186,21 +187,21 @@ class ShortSearch:
         """
         results: dict[int, Any] = {}
         short: dict[int, Times] = {}
-        for place in order:
-            result, samples = self._short(place)
+        for index in order:
+            result, samples = self._short(index)
             self.shorts += 1
-            results[place] = result
+            results[index] = result
             if samples:  # without samples, the config failed and the tuner tolerated the error
-                short[place] = tuple(result)
+                short[index] = tuple(result)
             if measured is not None:
-                measured(place, result)
-        full = {place: self._full(place) for place in to_measure_fully(_medians(short))} if short else {}
+                measured(index, result)
+        full = {index: self._full(index) for index in to_measure_fully(_medians(short))} if short else {}
         close = close_to_fastest(_medians(full))
         if close:
             winner, gaps = self._race(close)
-            for place, times in reported_times(short, full, winner, gaps).items():
-                results[place] = list(times)
-        return [results[place] for place in range(len(results))]
+            for index, times in reported_times(short, full, winner, gaps).items():
+                results[index] = list(times)
+        return [results[index] for index in range(len(results))]
 
     def _full(self, place: int) -> Times:
         result = tuple(self.run(place))
@@ -211,17 +212,17 @@ class ShortSearch:
     def _race(self, close: Sequence[int]) -> tuple[int, Mapping[int, int]]:
         if len(close) == 1:
             return close[0], {}
-        rounds: dict[int, list[int]] = {place: [] for place in close}
+        rounds: dict[int, list[int]] = {index: [] for index in close}
         state = Standing(close[0], tuple(close), {})
         while state.next:
             number = len(rounds[state.leader])
             turned = state.next[number % len(state.next) :] + state.next[: number % len(state.next)]
-            for place in turned:
-                _, samples = self._short(place)
+            for index in turned:
+                _, samples = self._short(index)
                 if not samples:
                     return close[0], {}  # the config ran before and fails now, so the full measurements decide
                 self.turns += 1
-                rounds[place].append(median(round(one * 1e6) for one in samples))
+                rounds[index].append(median(round(sample * 1e6) for sample in samples))
             state = standing(rounds)
         return state.leader, state.gaps
 
@@ -250,4 +251,4 @@ class ShortSearch:
 
 
 def _medians(times: Mapping[int, Times]) -> dict[int, float]:
-    return {place: one[0] for place, one in times.items()}
+    return {index: samples[0] for index, samples in times.items()}

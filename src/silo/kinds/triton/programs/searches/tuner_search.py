@@ -47,9 +47,9 @@ def finished_search(tuner: Any) -> Search | None:  # noqa: ANN401
 
     It is returned only once; the program may change things later.
     """
-    found: Search | None = getattr(_local, "finished", None)
+    search: Search | None = getattr(_local, "finished", None)
     _local.finished = None
-    return found if found is not None and found.tuner is tuner else None
+    return search if search is not None and search.tuner is tuner else None
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +73,7 @@ class Search:
 
     def place_of(self, config: Any) -> int | None:  # noqa: ANN401
         """The position of a config among those that are measured, or None."""
-        return next((place for place, one in enumerate(self.configs) if one is config), None)
+        return next((index for index, candidate in enumerate(self.configs) if candidate is config), None)
 
     def run(self, place: int, own: Callable[[Any], Any]) -> Any:  # noqa: ANN401
         """Measures the config at a position by calling ``own(config)``."""
@@ -101,10 +101,10 @@ class TunerSearches:
 
     def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
         """Called when Triton calls the author's pruning; a search of the remaining configs may follow."""
-        found = own()
+        configs = own()
         self._end()
-        _local.next, _local.finished = (tuner, list(found)), None
-        return found
+        _local.next, _local.finished = (tuner, list(configs)), None
+        return configs
 
     def measure(
         self,
@@ -120,13 +120,13 @@ class TunerSearches:
         search = self._search_of(tuner, config, launch)
         if search is None:
             return own(config)
-        place = search.place_of(config)
+        index = search.place_of(config)
         try:
-            times = self._found(search, place, config, own)
+            times = self._found(search, index, config, own)
         except BaseException:  # errors of the tuner, and Ctrl-C
             self._end()
             raise
-        if place == len(search.configs) - 1:
+        if index == len(search.configs) - 1:
             self._end()
         return times
 
@@ -138,9 +138,9 @@ class TunerSearches:
             search.found = self._all_times(search, own)
         if search.found is not None:
             return search.found[place]
-        found = search.run(place, own)
-        self._measured(search, place, found)
-        return found
+        times = search.run(place, own)
+        self._measured(search, place, times)
+        return times
 
     def _measured(self, search: Search, place: int, found: Any) -> None:  # noqa: ANN401
         search.times[place] = found
@@ -163,14 +163,14 @@ class TunerSearches:
             return None
         order = range(count) if self._ahead is None else self._ahead.places_as_ready(search.ahead, count)
         if self._short:
-            found = self._shortly(search, benchmark, order, own)
-            if found is not None:
-                return found
+            times = self._shortly(search, benchmark, order, own)
+            if times is not None:
+                return times
         if self._ahead is None or not search.ahead.by_place:
             return None
-        for place in order:
-            self._measured(search, place, search.run(place, own))
-        return [search.times[place] for place in range(count)]
+        for index in order:
+            self._measured(search, index, search.run(index, own))
+        return [search.times[index] for index in range(count)]
 
     def _shortly(
         self, search: Search, benchmark: Benchmark, order: Iterable[int], own: Callable[[Any], Any]
@@ -186,8 +186,8 @@ class TunerSearches:
             return None
         short = ShortSearch(search.tuner, benchmark, lambda place: search.run(place, own))
         all_times = short.times(order, lambda place, times: self._measured(search, place, times))
-        for place, times in enumerate(all_times):
-            search.times[place] = times
+        for index, times in enumerate(all_times):
+            search.times[index] = times
         _log.info(
             "%s: %d configs measured shortly, %d in full, %d times in turns",
             name,
@@ -258,7 +258,7 @@ class TunerSearches:
 def prints_while_compiled(function: Any) -> bool:  # noqa: ANN401
     """Whether Triton's front end prints for a kernel: once for each config, but not for configs in the cache."""
     try:
-        found = functions_reached(function)
+        functions = functions_reached(function)
     except SiloError:
-        found = [function]
-    return any(_STATIC_PRINT in str(getattr(one, "src", "")) for one in found)
+        functions = [function]
+    return any(_STATIC_PRINT in str(getattr(reached_function, "src", "")) for reached_function in functions)

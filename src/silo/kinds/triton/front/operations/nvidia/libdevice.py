@@ -48,9 +48,9 @@ atan sinh cosh asinh acosh atanh log10 cbrt erfc powf atan2 rsqrt"""
 
 
 def _of_math(name: str) -> MathFunction:
-    found: object = getattr(arith, name.upper()).render
-    assert isinstance(found, MathFunction), name
-    return found
+    math_function: object = getattr(arith, name.upper()).render
+    assert isinstance(math_function, MathFunction), name
+    return math_function
 
 
 # First the names of the math dialect, then those of libdevice.
@@ -108,8 +108,8 @@ def _runtime(stem: str, kinds: str, *pieces: str) -> Renderer:
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
-        found = [type_.element for type_ in call.types]
-        if found != elements or call.element != output.replace("u", "i"):
+        types = [type_.element for type_ in call.types]
+        if types != elements or call.element != output.replace("u", "i"):
             raise RefusedError(f"it takes {', '.join(elements)} and gives {output.replace('u', 'i')}")
         call.use(*pieces)
         arguments = ", ".join(_argument(call, index, kind) for index, kind in enumerate(inputs))
@@ -221,9 +221,9 @@ def _rounded_to_integer(stem: str, mode: str, element: str, kind: str) -> Render
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
-        found, wanted = (call.types[0].element, call.element), (element, kind.replace("u", "i"))
-        if found != wanted:
-            raise RefusedError(f"it turns {wanted[0]} into {wanted[1]}")
+        actual, expected = (call.types[0].element, call.element), (element, kind.replace("u", "i"))
+        if actual != expected:
+            raise RefusedError(f"it turns {expected[0]} into {expected[1]}")
         call.use("convert")
         return call.cast(f"{stem}(__builtin_{rounding}{suffix}({call.float_operand(0)}))")
 

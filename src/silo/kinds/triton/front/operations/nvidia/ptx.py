@@ -68,9 +68,9 @@ def _rendered(call: ScalarCall, truncation: str) -> str:
     text = str(operation.attributes.get("asm_string"))
     if not call.operands and text.partition("//")[0].strip().removesuffix(";").strip() in _WAITS:
         return "0"
-    given = operation.attributes.get("results", (call.element,))
-    assert isinstance(given, tuple)
-    elements, results = [type_.element for type_ in call.types], [str(element) for element in given]
+    element_types = operation.attributes.get("results", (call.element,))
+    assert isinstance(element_types, tuple)
+    elements, results = [type_.element for type_ in call.types], [str(element) for element in element_types]
     pack = call.attribute("packed_element", 1)
     if "i1" in {*elements, *results} or not 0 < pack <= _MOST_PACK:
         raise _refused(call, "it takes and gives numbers of 8 to 64 bits, at most 64 at a time")
@@ -164,14 +164,14 @@ class _Expression:
         """
         wide = max(node.width, *(self._width(source) for source, _, _ in _runs(node)), 0) > _INT
         kind, suffix = ("uint64_t", "ull") if wide else ("uint32_t", "u")
-        constant = sum(1 << place for place, part in enumerate(node.parts) if part == 1)
+        constant = sum(1 << index for index, part in enumerate(node.parts) if part == 1)
         terms = [f"0x{constant:x}{suffix}"] if constant else []
         for source, distance, mask in _runs(node):
             width = self._width(source)
             shifted = f"<< {distance}" if distance > 0 else f">> {-distance}" if distance else ""
             text = f"({kind})({self._as(source, _integer(width), unsigned=True)}) {shifted}".strip()
-            whole = (1 << width) - 1
-            reached = (whole << distance if distance > 0 else whole >> -distance) & ((1 << node.width) - 1)
+            full_mask = (1 << width) - 1
+            reached = (full_mask << distance if distance > 0 else full_mask >> -distance) & ((1 << node.width) - 1)
             terms.append(f"({text})" if mask == reached else f"(({text}) & 0x{mask:x}{suffix})")
         return f"(({c_type(Type(_integer(node.width)))})({' | '.join(terms) or f'0{suffix}'}))"
 
@@ -192,10 +192,10 @@ class _Expression:
 def _runs(node: Joined) -> list[tuple[int, int, int]]:
     """The nodes whose bits are joined, each with its shift and a mask of the resulting positions."""
     masks: dict[tuple[int, int], int] = {}
-    for place, part in enumerate(node.parts):
+    for index, part in enumerate(node.parts):
         if isinstance(part, RegisterPart):
-            key = part.node, place - part.place
-            masks[key] = masks.get(key, 0) | 1 << place
+            key = part.node, index - part.place
+            masks[key] = masks.get(key, 0) | 1 << index
     return [(source, distance, mask) for (source, distance), mask in masks.items()]
 
 

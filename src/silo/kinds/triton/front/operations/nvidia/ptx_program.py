@@ -140,7 +140,7 @@ def _declared(names: str) -> list[str] | None:
         number = int(count[:-1])
         if number > _MOST_REGISTERS:
             return None
-        declared += [f"{stem}{place}" for place in range(number)]
+        declared += [f"{stem}{index}" for index in range(number)]
     return declared
 
 
@@ -155,10 +155,10 @@ def _operands(text: str) -> tuple[PtxRegister | PtxNumber | PtxVector, ...] | st
                 return word
             operands.append(PtxVector(tuple(map(PtxRegister, names))))
             continue
-        one = _operand(word)
-        if one is None:
+        operand = _operand(word)
+        if operand is None:
             return word
-        operands.append(one)
+        operands.append(operand)
     return tuple(operands)
 
 
@@ -245,17 +245,17 @@ def evaluate(text: str, constraints: str, shape: Shape) -> PtxProgram:
     outputs, inputs = _constraints(constraints, shape)
     machine = _Machine(outputs, read.registers)
     machine.give(shape, len(outputs), inputs)
-    for place, instruction in enumerate(read.instructions, 1):
+    for number, instruction in enumerate(read.instructions, 1):
         try:
             machine.run(instruction)
         except RefusedError as error:
-            where = f" (instruction {place} of {len(read.instructions)})" if len(read.instructions) > 1 else ""
+            where = f" (instruction {number} of {len(read.instructions)})" if len(read.instructions) > 1 else ""
             raise RefusedError(f"{error}{where}") from None
     lanes = [machine.lane(shape, lane) for lane in range(shape.pack)]
     result = _alike(machine.graph, lanes)
     if result is None and shape.used < shape.result:
-        rest: tuple[Bit, ...] = (0,) * (shape.result - shape.used)
-        result = _alike(machine.graph, [(*one[: shape.used], *rest) for one in lanes])
+        padding: tuple[Bit, ...] = (0,) * (shape.result - shape.used)
+        result = _alike(machine.graph, [(*lane[: shape.used], *padding) for lane in lanes])
     if result is None:
         raise RefusedError("its elements must be computed alike, in order, each from its own elements")
     return PtxProgram(machine.graph, result)
@@ -267,7 +267,9 @@ def _constraints(constraints: str, shape: Shape) -> tuple[list[int], list[int]]:
     matches = [_CONSTRAINT.fullmatch(word) for word in words]
     outputs = [_REGISTER_BITS[match[2]] for match in matches if match is not None and match[1]]
     inputs = [_REGISTER_BITS[match[2]] for match in matches if match is not None and not match[1]]
-    gives, takes = (sum(_registers(one, shape.pack) for one in widths) for widths in (shape.results, shape.operands))
+    gives, takes = (
+        sum(_registers(width, shape.pack) for width in widths) for widths in (shape.results, shape.operands)
+    )
     ordered = words[: len(outputs)] == [word for word in words if word.startswith("=")]
     if None in matches or not ordered or len(outputs) != gives or len(inputs) != takes:
         raise RefusedError(f"it takes {takes} registers (r, f, h, l or d) and gives {gives}")
@@ -286,8 +288,8 @@ def _registers(width: int, pack: int) -> int:
 def _alike(graph: Graph, lanes: Sequence[Sequence[Bit]]) -> int | None:
     """The node that computes the first lane, if every lane applies the same function to its own elements; else None."""
     nodes: set[int | None] = set()
-    for lane, one in enumerate(lanes):
-        number = graph.read(one)
+    for lane, bits in enumerate(lanes):
+        number = graph.read(bits)
         nodes.add(None if number is None else graph.with_lane(number, lane))
     return nodes.pop() if len(nodes) == 1 else None
 
@@ -316,13 +318,13 @@ class _Machine:
     def lane(self, shape: Shape, lane: int) -> tuple[Bit, ...]:
         """The bits of the element ``lane`` of the result."""
         together = _in_register(shape.result, shape.pack)
-        before = sum(_registers(one, shape.pack) for one in shape.results[: shape.index])
+        before = sum(_registers(result, shape.pack) for result in shape.results[: shape.index])
         register = f"${before + lane // together}"
-        place = lane % together * shape.result
-        found = self._known.get(register, ())[place : place + shape.result]
-        if len(found) < shape.result or UNKNOWN in found[: shape.used]:
+        offset = lane % together * shape.result
+        bits = self._known.get(register, ())[offset : offset + shape.result]
+        if len(bits) < shape.result or UNKNOWN in bits[: shape.used]:
             raise RefusedError(f"it must write {register}, all {shape.result} bits")
-        return found
+        return bits
 
     def run(self, instruction: PtxInstruction) -> None:
         """Executes one instruction."""
@@ -353,20 +355,20 @@ class _Machine:
             self._write(instruction, target, bits)
             return
         part = width // len(target.parts)
-        for place, register in enumerate(target.parts):
-            self._write(instruction, register, bits[place * part : (place + 1) * part])
+        for index, register in enumerate(target.parts):
+            self._write(instruction, register, bits[index * part : (index + 1) * part])
 
     def _resize(self, instruction: PtxInstruction, match: re.Match[str]) -> bool:
         """Executes a zero extension or a truncation; returns False for an instruction that computes the upper bits."""
-        target_bits, taken = int(match[2]), int(match[4])
-        if target_bits > taken and match[3] == "s":
+        target_bits, source_bits = int(match[2]), int(match[4])
+        if target_bits > source_bits and match[3] == "s":
             return False
         if len(instruction.operands) != 2:
             raise RefusedError(f"{instruction.name} takes 1 operand: {instruction.text!r}")
         target, source = instruction.operands
-        found = self._read(instruction, source, taken, loose=True)
-        zeros: tuple[Bit, ...] = (0,) * max(target_bits - taken, 0)
-        self._write(instruction, target, (*found[:target_bits], *zeros), zeros=match[1] == "u")
+        bits = self._read(instruction, source, source_bits, loose=True)
+        zeros: tuple[Bit, ...] = (0,) * max(target_bits - source_bits, 0)
+        self._write(instruction, target, (*bits[:target_bits], *zeros), zeros=match[1] == "u")
         return True
 
     def _by_bits(self, name: str, instruction: PtxInstruction) -> tuple[Bit, ...] | None:
@@ -376,20 +378,24 @@ class _Machine:
             width, distance = int(match[2]), _number(sources[1])
             if distance is None:
                 return None
-            found = self._read(instruction, sources[0], width)
+            source_bits = self._read(instruction, sources[0], width)
             moved: tuple[Bit, ...] = (0,) * min(distance, width)
-            return (*moved, *found)[:width] if match[1] == "shl" else (*found, *moved)[-width:]
+            return (*moved, *source_bits)[:width] if match[1] == "shl" else (*source_bits, *moved)[-width:]
         if match := _BITWISE.fullmatch(name):
-            one, two = (self._read(instruction, source, int(match[2])) for source in sources)
-            return _all_known([_bitwise(_TABLES[match[1]], (a, b, 0)) for a, b in zip(one, two, strict=True)])
+            first, second = (self._read(instruction, source, int(match[2])) for source in sources)
+            return _all_known([_bitwise(_TABLES[match[1]], (a, b, 0)) for a, b in zip(first, second, strict=True)])
         numbers = [_number(source) for source in sources]
         if name == "lop3.b32" and numbers[3] is not None:
             bits = zip(*(self._read(instruction, source, 32) for source in sources[:3]), strict=True)
             return _all_known([_bitwise(numbers[3], trio) for trio in bits])
         if name == "prmt.b32" and numbers[2] is not None:
             places = [numbers[2] >> 4 * number & 15 for number in range(4)]
-            both = (*self._read(instruction, sources[0], 32), *self._read(instruction, sources[1], 32))
-            return tuple(bit for place in places for bit in both[8 * place :][:8]) if max(places) < 8 else None
+            joined_bits = (*self._read(instruction, sources[0], 32), *self._read(instruction, sources[1], 32))
+            return (
+                tuple(bit for position in places for bit in joined_bits[8 * position :][:8])
+                if max(places) < 8
+                else None
+            )
         return None
 
     def _funnel(self, instruction: PtxInstruction, to_left: bool) -> None:  # noqa: FBT001  # a direction
@@ -398,9 +404,9 @@ class _Machine:
         if len(instruction.operands) != 4 or distance is None:
             raise RefusedError(f"{instruction.name} takes two registers and a number: {instruction.text!r}")
         target, low, high, _ = instruction.operands
-        both = (*self._read(instruction, low, 32), *self._read(instruction, high, 32))
+        joined_bits = (*self._read(instruction, low, 32), *self._read(instruction, high, 32))
         start = 32 - distance % 32 if to_left else distance % 32
-        self._write(instruction, target, both[start : start + 32])
+        self._write(instruction, target, joined_bits[start : start + 32])
 
     def _computed(self, name: str, step: PtxStep, instruction: PtxInstruction) -> tuple[Bit, ...]:
         _, *sources = instruction.operands
@@ -430,16 +436,16 @@ class _Machine:
             bits = operand.as_bits(width)
             if bits is None:
                 raise RefusedError(f"{instruction.text!r} has a number that is none of {width} bits")
-            return tuple(bits >> place & 1 for place in range(width))
+            return tuple(bits >> index & 1 for index in range(width))
         if isinstance(operand, PtxVector):
             part = width // len(operand.parts)
             if not _MOVE.fullmatch(instruction.name) or part * len(operand.parts) != width:
                 raise RefusedError(f"the registers of {instruction.text!r} do not fit")
-            return tuple(bit for one in operand.parts for bit in self._read(instruction, one, part))
+            return tuple(bit for component in operand.parts for bit in self._read(instruction, component, part))
         register_bits = self._known.get(operand.name)
         if register_bits is None:
-            known = operand.name in self._widths
-            reason = "which nothing has written" if known else "which is no register of the text"
+            is_declared = operand.name in self._widths
+            reason = "which nothing has written" if is_declared else "which is no register of the text"
             raise RefusedError(f"{instruction.name} reads {operand.name}, {reason}")
         if len(register_bits) < width or not (loose or all(bit is UNKNOWN for bit in register_bits[width:])):
             raise RefusedError(f"{instruction.name} takes {width} bits where {operand.name} has {_bits(register_bits)}")
@@ -455,16 +461,16 @@ class _Machine:
         width = self._widths.get(target.name) if isinstance(target, PtxRegister) else None
         if width is None or not isinstance(target, PtxRegister):
             raise RefusedError(f"{instruction.text!r} writes no register of the text")
-        rest = width - len(found)
-        if rest < 0 or (rest and not zeros and not target.name.startswith("$")):
+        missing = width - len(found)
+        if missing < 0 or (missing and not zeros and not target.name.startswith("$")):
             raise RefusedError(f"{instruction.name} gives {len(found)} bits where {target.name} has {width}")
-        above: tuple[Bit, ...] = ((0,) if zeros else (UNKNOWN,)) * rest
+        above: tuple[Bit, ...] = ((0,) if zeros else (UNKNOWN,)) * missing
         self._known[target.name] = (*found, *above)
 
 
 def _bits(found: Sequence[Bit]) -> int:
     """The number of bits of a register, up to the last that was written."""
-    return max((place + 1 for place, bit in enumerate(found) if bit is not UNKNOWN), default=0)
+    return max((index + 1 for index, bit in enumerate(found) if bit is not UNKNOWN), default=0)
 
 
 def _number(operand: _Operand) -> int | None:
@@ -492,6 +498,6 @@ def _bitwise(table: int, bits: Sequence[Bit]) -> Bit:
         known_bits: dict[Bit, int] = {0: 0, 1: 1, **{bit: number >> at & 1 for at, bit in enumerate(variables)}}
         index = sum(known_bits[bit] << 2 - at for at, bit in enumerate(bits))
         results.append(table >> index & 1)
-        for bit, seen in values.items():
-            seen.append(known_bits[bit])
-    return next((bit for bit, seen in values.items() if seen == results), UNKNOWN)
+        for bit, value in values.items():
+            value.append(known_bits[bit])
+    return next((bit for bit, value in values.items() if value == results), UNKNOWN)

@@ -89,16 +89,16 @@ class Graph:
         if isinstance(node, Joined):
             return node.parts
         if isinstance(node, Literal):
-            return tuple(node.bits >> place & 1 for place in range(node.width))
-        return tuple(RegisterPart(number, place) for place in range(node.width))
+            return tuple(node.bits >> index & 1 for index in range(node.width))
+        return tuple(RegisterPart(number, index) for index in range(node.width))
 
     def read(self, found: Sequence[Bit]) -> int | None:
         """The number of the node that has these bits, which may be new; None if a bit is unknown."""
-        if any(one is UNKNOWN for one in found):
+        if any(item is UNKNOWN for item in found):
             return None
-        numbers = [one for one in found if isinstance(one, int)]
+        numbers = [item for item in found if isinstance(item, int)]
         if len(numbers) == len(found):
-            return self.add(Literal(sum(bit << place for place, bit in enumerate(numbers)), len(found)))
+            return self.add(Literal(sum(bit << index for index, bit in enumerate(numbers)), len(found)))
         first = found[0]
         if isinstance(first, RegisterPart) and tuple(found) == self.bits_of(first.node):
             return first.node
@@ -112,8 +112,8 @@ class Graph:
             if isinstance(node, Element):
                 memo[at] = self.add(Element(node.operand, 0, node.width)) if node.lane == lane else None
             elif isinstance(node, Applied):
-                sources = [memo[one] for one in node.sources]
-                same = [one for one in sources if one is not None]
+                sources = [memo[source] for source in node.sources]
+                same = [source for source in sources if source is not None]
                 memo[at] = self.add(Applied(node.name, tuple(same), node.width)) if len(same) == len(sources) else None
             elif isinstance(node, Joined):
                 memo[at] = self._joined(node, memo)
@@ -144,10 +144,10 @@ class Graph:
 
     def below(self, number: int) -> list[int]:
         """The nodes needed to compute ``number``, each after the nodes that it reads; ``number`` is the last."""
-        wanted, pending = {number}, [number]
+        reached, pending = {number}, [number]
         while pending:
             for source in self.sources(pending.pop()):
-                if source not in wanted:
-                    wanted.add(source)
+                if source not in reached:
+                    reached.add(source)
                     pending.append(source)
-        return sorted(wanted)
+        return sorted(reached)
