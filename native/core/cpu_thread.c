@@ -75,7 +75,7 @@ static void thread_free(void *value) {
 }
 
 void silo_cpu_block_signals(sigset_t *before) {
-    /* Pool threads block all signals but those of their own faults: Python's threads handle the
+    /* Pool threads block all signals except their own faults: Python's threads handle the
      * others, and a fault whose signal is blocked would end the process without a message. */
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
     sigset_t others;

@@ -1,4 +1,5 @@
-/* The names that a manifest may use: Silo's own, and those of plug-ins that the caller lists. */
+/* The names that a manifest may use: Silo's own names, and the names of plug-ins that the caller
+ * lists. */
 #ifndef SILO_KNOWN_NAMES_H
 #define SILO_KNOWN_NAMES_H
 
@@ -7,7 +8,7 @@
 /* Names of plug-ins that are not part of Silo. Each list ends with NULL; a list may be NULL. */
 struct silo_known_names {
     const char *const *blob_kinds, *const *launch_options;
-    /* those of `blob_kinds` that are texts which a check compiles */
+    /* the `blob_kinds` that are texts which a check compiles */
     const char *const *checked_kinds;
     const char *const *target_kinds;
 };

@@ -11,7 +11,7 @@
  *     target     "cuda:sm_90a"
  *     types      [[name, kind, dtype or null], ...], in the order of the parameters
  *     facts      as in a specialization
- *     constants  by name: those of the config and of the specialization
+ *     constants  by name: constants of the config and of the specialization
  *     options    as in a config
  *
  * A bundle may have a constexpr in the config or in the specialization; both count as constants

@@ -59,7 +59,7 @@ struct silo_plan_device {
     uint64_t nodes, runs; /* addresses of arrays of silo_plan_device_node and silo_plan_run */
 };
 
-/* Codes in a report other than those of the CUDA runtime. */
+/* Codes in a report that the CUDA runtime does not have. */
 #define SILO_PLAN_OTHER_REPLAY 0x10000u /* the block in the ring belongs to another replay */
 
 /* The kernel's report, in pinned host memory that the device writes. */

@@ -67,8 +67,8 @@ int silo_tagged_extents(struct silo_tagged *tagged, const int64_t *grid, silo_er
 bool silo_tagged_constant(const struct silo_texts *texts, const silo_argument *argument,
                           uint64_t word[2]);
 
-/* Returns the strides of an array or descriptor. If it has none, writes those of a contiguous array
- * to `room`, which has SILO_MAX_AXES items. */
+/* Returns the strides of an array or descriptor. If it has none, writes the strides of a contiguous
+ * array to `room`, which has SILO_MAX_AXES items. */
 const int64_t *silo_tagged_strides(const silo_argument *argument, int64_t *room);
 
 /* Reads all arguments. */

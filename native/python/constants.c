@@ -81,7 +81,7 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
     return known;
 }
 
-/* Returns whether objects of a class are compared by value and never change, as those of a frozen
+/* Returns whether objects of a class are compared by value and never change, as objects of a frozen
  * dataclass (a layout, for example, of which a program makes a new one at each call). The answer is
  * kept for each class. Returns -1 with an exception set. */
 static int is_frozen_class(PyObject *type, PyObject *constants) {

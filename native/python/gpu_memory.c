@@ -155,8 +155,8 @@ static bool is_part(const struct gpu_buffer *self, long long at, long long bytes
 }
 
 /* Copies between the buffer and `other`, which is a GpuBuffer or has the buffer protocol: to
- * `other` if `to_host`, else from it. The bytes of `other` correspond to those of the buffer from
- * byte `at` on, or to the whole buffer if `at` is WHOLE. */
+ * `other` if `to_host`, else from it. The bytes of `other` correspond to the bytes of the buffer
+ * from byte `at` on, or to the whole buffer if `at` is WHOLE. */
 static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream, long long at,
                           bool to_host) {
     Py_buffer view = {.obj = NULL};

@@ -63,7 +63,7 @@ SILO_INLINE struct silo_dtype silo_torch_dtype(int32_t scalar_type) {
     return silo_torch_dtypes[scalar_type & 63];
 }
 
-/* Returns the DLPack device type of a c10::DeviceType other than those of the CPU and CUDA. */
+/* Returns the DLPack device type of a c10::DeviceType other than the CPU and CUDA. */
 int32_t silo_torch_other_device(int32_t device_type);
 
 /* Returns the DLPack device type of a c10::DeviceType. It is never SILO_DEVICE_UNKNOWN, because
@@ -83,8 +83,8 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
  * tensors. */
 void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count);
 
-/* Finds where tensors store their dispatch keys; `keys` are those of `tensors`, and `other_values`
- * are the keys of views whose memory differs from their values. */
+/* Finds where tensors store their dispatch keys; `keys` are the keys of `tensors`, and
+ * `other_values` are the keys of views whose memory differs from their values. */
 void silo_torch_probe_keys(PyObject *const *tensors, const uint64_t *keys, Py_ssize_t count,
                            uint64_t other_values);
 

@@ -129,7 +129,8 @@ static PyObject *own_member(PyObject *dict, PyObject *name) {
     return PyDict_GetItemWithError(dict, name);
 }
 
-/* Adds a config's values after those of the call. Returns false if Triton must make the call. */
+/* Adds a config's values after the values of the call. Returns false if Triton must make the call.
+ */
 static bool add_config(struct outgoing *out, PyObject *config, Py_ssize_t named_before) {
     PyObject *dict = PyObject_GenericGetDict(config, NULL);
     if (dict == NULL)

@@ -26,7 +26,7 @@ class BroughtTools:
 
 @dataclass(frozen=True, slots=True)
 class _Tool:
-    """A disassembler: its command without the file, how to install it, and folders to look in besides those of PATH."""
+    """A disassembler: its command without the file, how to install it, and folders to look in besides PATH."""
 
     name: str
     arguments: tuple[str, ...]

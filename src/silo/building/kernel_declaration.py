@@ -56,7 +56,7 @@ class DeclaredKernel:
         self.rule = rule
         self._space = Space.of([Config()]) if space is None else space
         self.key = key
-        # For a kernel declared without a space, a heuristic chooses those of the block sizes ``open_blocks`` that a
+        # For a kernel declared without a space, a heuristic chooses the block sizes ``open_blocks`` that a
         # call leaves out. ``open_key`` and ``open_constraints`` are the key and the constraints for these calls.
         self.open_blocks = open_blocks
         self.open_key = open_key

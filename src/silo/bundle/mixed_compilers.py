@@ -60,7 +60,7 @@ def table_of(rules: BundleRules, compilers: Sequence[str]) -> tuple[dict[Bucket,
 def mixed_rules(
     rules: DispatchRules, table: Mapping[Bucket, CompiledConfig], fallback: CompiledConfig
 ) -> tuple[str, ...]:
-    """Returns the ``compilers`` of rules: those of the buckets, the fallback, and the decision list's steps.
+    """Returns the ``compilers`` of rules: the compilers of the buckets, the fallback, and the decision list's steps.
 
     No measured bucket decides the compiler of a step. It gets the compiler that most buckets with the step's config
     have or, if no bucket has this config, the compiler that most buckets have.

@@ -410,7 +410,7 @@ class OpenKernel:
 
     @property
     def option_names(self) -> frozenset[str]:
-        """The names of the options that configs of the bundle have, including those of this kernel."""
+        """The names of the options that configs of the bundle have, including the options of this kernel."""
         return self._open.names("configs", "options")
 
     @cached_property

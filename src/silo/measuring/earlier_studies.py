@@ -49,7 +49,7 @@ _RIVALS = 3  # as many as a session compares with a winner at its end
 
 @dataclass(frozen=True)
 class EarlierStudy:
-    """A study of another compiler identity, and those of its trials whose configs count for a space."""
+    """A study of another compiler identity, and its trials whose configs count for a space."""
 
     study: Study
     trials: tuple[Trial, ...]

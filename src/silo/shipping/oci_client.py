@@ -156,7 +156,7 @@ class Registry:
         return data
 
     def referrers(self, digest: str) -> list[Descriptor]:
-        """Returns the manifests whose subject is the manifest with this digest: those of its signatures."""
+        """Returns the manifests whose subject is the manifest with this digest: the manifests of its signatures."""
         data = self._document(f"referrers/{digest}", {"Accept": INDEX})
         if data is None:  # if a registry does not answer this request, clients keep the list under a tag
             data = self.manifest(digest.replace(":", "-"), accept=INDEX)

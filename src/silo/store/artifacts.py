@@ -106,7 +106,7 @@ class FromAfar(Protocol):
         ...
 
     def bring(self, refs: Sequence[BlobRef]) -> None:
-        """Fetches those of the blobs that are missing here."""
+        """Fetches the blobs that are missing here."""
         ...
 
     def send(self, part: str, key: str, document: JSON) -> None:

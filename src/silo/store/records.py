@@ -267,7 +267,7 @@ class MemoryRecords:
         self._lines.setdefault(check_key(key), []).append(canonical_json(record))
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
-        """Adds those of the records that the list does not hold yet."""
+        """Adds the records that the list does not hold yet."""
         lines = self._lines.setdefault(check_key(key), [])
         known_lines = set(lines)
         lines += [line for record in records if (line := canonical_json(record)) not in known_lines]
@@ -319,7 +319,7 @@ class DiskRecords:
         self._write(key, lambda _: line)
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
-        """Adds those of the records that the list does not hold yet, all or none.
+        """Adds the records that the list does not hold yet, all or none.
 
         Raises ``OSError`` if the disk refuses.
         """
@@ -402,7 +402,7 @@ class FallbackRecords:
             self._memory.append(key, record)
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
-        """Adds those of the records that the list does not hold yet."""
+        """Adds the records that the list does not hold yet."""
         if not self._write(lambda: self._disk.extend(key, records)):
             disk_lines = {canonical_json(record) for record in self._disk.read(key)}
             self._memory.extend(key, [record for record in records if canonical_json(record) not in disk_lines])

@@ -437,7 +437,7 @@ class TrustedKeys:
         return True
 
     def untrust_file(self, file: SignedFile, at: int) -> bool:
-        """Makes signatures of one file count no longer, whoever signed it; returns whether one did count."""
+        """Makes signatures of one file count no longer, by any key; returns whether one did count."""
         if not self.decide(file):
             return False
         self._add({"untrusted file": file.header.hex(), "at": at})

@@ -483,7 +483,7 @@ def generalize(
 ) -> Generalization:
     """Fits dispatch rules to measured buckets (at least one) and estimates their regret at other sizes.
 
-    The arguments are those of :func:`fitted_rules`.
+    The arguments are the same as for :func:`fitted_rules`.
     """
     table = {sample.bucket: sample.winner for sample in samples}
     rules = fitted_rules(key, table, fallback, samples, allowed, objective)

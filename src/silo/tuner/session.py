@@ -191,7 +191,7 @@ class _Session:
         self._failures: Counter[str] = Counter()
         self._asked = 0  # configs that the searcher proposed or the store held, without those set aside
         self._known_first = 0  # how many of these the store held at first
-        self._more = 0  # further configs: those set aside, and those of the refiner
+        self._more = 0  # further configs: set aside, or from the refiner
         self._refinements: dict[bytes, Refinement] = {}  # the refined configs proposed in this session
         self._troubles: list[str] = []
         # configs that the machine kept from being tried, with the fault

@@ -194,7 +194,7 @@ def _compiles(kernel: Kernel, device: Device) -> bool:
 
 
 def call_arguments(kernel: Kernel, case: PreparedCase) -> dict[str, object]:
-    """Returns the launcher's arguments: those of the case, its options, and the values of Python heuristics."""
+    """Returns the launcher's arguments: the arguments of the case, its options, and the values of Python heuristics."""
     arguments = {**case.arguments, **case.options}
     if kernel.derived.opaque:
         known_values = {**kernel.agreed_values, **arguments}

@@ -299,7 +299,7 @@ def choose_task(
 ) -> Task | None:
     """Returns the most promising task, or None if none is left. Pure.
 
-    New tasks come first, those of the greatest weight first, in the schedule's order. Then comes the task with the
+    New tasks come first, the greatest weight first, in the schedule's order. Then comes the task with the
     largest product of weight and expected gain for each second of a turn. Complete, settled and claimed tasks are left
     out, and so are tasks in ``failed_now``; a task that failed in an earlier run is tried again.
     """

@@ -98,7 +98,7 @@ template <class T, std::size_t Rank> struct descriptor {
 /// Destroy it before the bundles of its kernels are closed.
 class plan {
   public:
-    /// A plan without launches: `add` them in order, `run` them, then add those of the next step.
+    /// A plan without launches: `add` them in order, `run` them, then add the launches of the next step.
     explicit plan(const queue &where) {
         silo_error said;
         check(silo_plan_begin(&where, &handle_, &said), said);

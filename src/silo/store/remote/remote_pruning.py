@@ -148,7 +148,7 @@ _BATCH = 256
 
 @frozen
 class _RemoteEntry:
-    """An artifact, or the outcome of a job, with those of its blobs that the remote store has."""
+    """An artifact, or the outcome of a job, with its blobs that the remote store has."""
 
     part: str
     key: str
@@ -299,7 +299,7 @@ def _listed(client: RemoteClient, part: str) -> list[str]:
 
 
 def _entries(client: RemoteClient, part: str, there: Container[str]) -> Iterator[_RemoteEntry]:
-    """Yields the readable entries of a part, with those of their blobs that exist."""
+    """Yields the readable entries of a part, with their blobs that exist."""
     names = [f"{part}/{name}" for name in _listed(client, part) if name.endswith(".json")]
     for begin in range(0, len(names), _BATCH):
         batch = names[begin : begin + _BATCH]

@@ -56,7 +56,7 @@ class LocalRecords(Protocol):
         ...
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
-        """Adds those of the records that the list does not hold yet, atomically and durably."""
+        """Adds the records that the list does not hold yet, atomically and durably."""
         ...
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
@@ -109,7 +109,7 @@ class SharedRecords:
         return record
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
-        """Adds those of the records that the list does not hold yet, here only."""
+        """Adds the records that the list does not hold yet, here only."""
         self._local.extend(key, records)
 
     def read(self, key: str) -> Iterator[JSON]:
@@ -267,7 +267,7 @@ class SharedBlobs:
         return self._local.holds(sha256, size) or self._fetched(sha256, size)
 
     def bring(self, blobs: Iterable[tuple[str, int]]) -> None:
-        """Fetches those of the blobs, each with its size, that are missing here, in parallel."""
+        """Fetches the blobs, each with its size, that are missing here, in parallel."""
         missing = [(sha256, size) for sha256, size in dict(blobs).items() if not self._local.holds(sha256, size)]
         for sha256, size in missing if len(missing) > 1 else ():
             if size <= MOST_BLOB_BYTES and sha256 not in self._absent:
@@ -408,7 +408,7 @@ class FetchedArtifacts:
         return None
 
     def bring(self, refs: Sequence[BlobRef]) -> None:
-        """Fetches those of the blobs that are missing here."""
+        """Fetches the blobs that are missing here."""
         if not self._client.off:
             self._blobs.bring((ref.sha256, ref.size) for ref in refs)
 

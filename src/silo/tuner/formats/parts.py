@@ -212,7 +212,7 @@ class _Text:
                 return
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Yields the members of an object with their names, or those of a list with their index as text.
+        """Yields the members of an object with their names, or the elements of a list with their index as text.
 
         Raises ValueError if they are too many.
         """

@@ -103,7 +103,7 @@ def _facts(parameter: Parameter, attributes: tuple[tuple[str, object], ...], sou
 
 
 def config_of(call: CompileCall, kernel: str) -> Config:
-    """The compile options of a request that differ from those of a call which sets none.
+    """The compile options of a request that differ from the options of a call which sets none.
 
     Raises:
         SourceError: an option is set that Silo cannot express, so the code would be misidentified.

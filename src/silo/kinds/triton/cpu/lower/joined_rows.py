@@ -189,7 +189,7 @@ def _names(statements: list[Statement]) -> list[str]:
 
 
 def _naming(names: list[str], number: int) -> Callable[[str], str]:
-    """Returns a function that replaces ``names`` in a text by those of the joined row ``number``."""
+    """Returns a function that replaces ``names`` in a text by the names of the joined row ``number``."""
     word = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
     return lambda text: word.sub(lambda found: f"{found.group()}_{number}", text)
 

@@ -266,7 +266,7 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
 
 
 def _is_short(loop: For, lanes: int) -> bool:
-    """Whether a loop has at most a few vectors of iterations, an unknown number, and masks for those of the last."""
+    """Returns whether a loop has at most a few vectors of iterations, but an unknown number, so that it needs masks."""
     most = loop.most or (int(loop.end) if loop.end.isdigit() else 0)
     known = loop.start == "0" and loop.end.isdigit()
     small = len(loop.body) < _LEAST_BODY

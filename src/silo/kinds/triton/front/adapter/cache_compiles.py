@@ -392,7 +392,7 @@ def keep_files(entry: CacheEntry, text: str, files: Mapping[str, bytes]) -> None
 def cached_files(entry: CacheEntry) -> dict[str, bytes] | None:
     """The files of a compile in Triton's cache, by their endings.
 
-    None if it has none, or files other than those of stages.
+    None if it has none, or files that no stage writes.
 
     Raises OSError.
     """

@@ -63,7 +63,7 @@ class DecoratedKernel:
 
     ``function`` is the innermost ``JITFunction`` (or ``InterpretedFunction``).
 
-    ``tuner`` is the ``Autotuner`` if it prunes its configs. ``measured_by`` names those of its arguments that change
+    ``tuner`` is the ``Autotuner`` if it prunes its configs. ``measured_by`` names its arguments that change
     how it measures.
     """
 

@@ -90,7 +90,7 @@ class CpuDriver(_Base):
         return import_module("torch").device("cpu")
 
     def get_device_interface(self) -> Any:  # noqa: ANN401
-        """Events and synchronisation like those of ``torch.cuda``, based on the wall clock."""
+        """Events and synchronisation like in ``torch.cuda``, based on the wall clock."""
         return self._device.CpuInterface
 
     def get_benchmarker(self) -> Any:  # noqa: ANN401

@@ -53,7 +53,7 @@ def _of_math(name: str) -> MathFunction:
     return math_function
 
 
-# First the names of the math dialect, then those of libdevice.
+# First the names of the math dialect, then the names of libdevice.
 FUNCTIONS: Mapping[str, MathFunction] = MappingProxyType(
     {
         one.name: one
