@@ -18,7 +18,7 @@
 
 /* A launch of fewer nanoseconds stays on the calling thread, as in cpu_pool.c. */
 #define LEAST_SHARED 5000
-/* How often a thread looks for a launch that may begin before it yields its CPU. */
+/* A waiting thread checks this many times whether a launch can begin; then it yields its CPU. */
 #define LOOKS 2000
 
 struct cpu_node {

@@ -16,7 +16,7 @@ enum silo_plan_trial_reason {
     SILO_TRIAL_MEASURES,   /* the ways are being compared */
     SILO_TRIAL_AGAIN,     /* the ways are compared again: replays were slower than the other way had
                              been */
-    SILO_TRIAL_SHORT,     /* a replay in order is too short to share */
+    SILO_TRIAL_SHORT,     /* a replay on one thread is so short that threads cannot help */
     SILO_TRIAL_NEAR,      /* both ways took about the same time: compared again soon */
     SILO_TRIAL_FASTER,    /* this way was faster in one comparison: compared again soon */
     SILO_TRIAL_CONFIRMED, /* this way was faster in several comparisons */

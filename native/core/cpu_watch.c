@@ -43,7 +43,8 @@
 #define LEAST_PAUSE UINT64_C(5000000)
 #define MOST_PAUSE UINT64_C(40000000)
 #define LONG_LAUNCH UINT64_C(1000000)
-/* Between two launches with a smaller gap, no other library's call can have used a team. */
+/* If two launches are fewer nanoseconds apart, no other library can have used its OpenMP team
+ * between them. */
 #define CLOSE UINT64_C(10000)
 #define MOST_THREADS 256
 /* How often a roll call may create a team for a thread that had none, because another thread's team

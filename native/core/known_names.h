@@ -19,7 +19,7 @@ bool silo_known_blob_kind(const struct silo_known_names *known, const char *kind
 /* Whether blobs of this kind are documents ("cases", "trials", "file"), not code. */
 bool silo_known_document(const char *kind, size_t length);
 
-/* Whether blobs of this kind are texts that a check compiles. */
+/* Whether blobs of this kind are source texts, which `silo check` compiles. */
 bool silo_known_checked_text(const struct silo_known_names *known, const char *kind, size_t length);
 
 bool silo_known_launch_option(const struct silo_known_names *known, const char *name,

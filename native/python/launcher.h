@@ -21,8 +21,8 @@ struct silo_grid_source {
 /* How a launcher finds the binding of a call. */
 enum silo_route {
     SILO_ROUTE_GUARDED, /* looks it up in the guard */
-    SILO_ROUTE_HELD,    /* looks it up by a key that includes extents; or uses the single binding,
-                           whose code receives the extents */
+    SILO_ROUTE_HELD,    /* the key includes the arrays' extents; if the code receives extents as
+                           parameters, the single binding is used without a key */
     SILO_ROUTE_WATCHED, /* looks it up after a check of the values that the kernel's code was
                            compiled with */
     SILO_ROUTE_TRITON,  /* looks it up by Triton's rules; triton_kernel.c makes these calls */

@@ -135,7 +135,7 @@ class _PacedArtifacts(CompiledArtifacts):
     """Compiles in the background. Lowering leaves Python's lock to the program's other threads most of the time."""
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Lowers each config and passes it to a worker at once, with pauses in between."""
+        """Lowers the configs one after the other, with a pause after each, and passes each to a worker immediately."""
         for config in configs:
             begin, process, own = time.monotonic(), time.process_time(), time.thread_time()
             super().prepare([config])

@@ -1,7 +1,7 @@
 """Filters the configs of a call: by the author's function (``prune_configs_by``), and in deterministic mode.
 
-Authors of pruners expect one call per key, so every value of the key is a miss. A bundle holds no Python code; it
-stores the configs that were allowed in its cases.
+Triton calls a pruning function once for each value of the key, so Silo's launcher calls Python for each new value. A
+bundle holds no Python code; it stores the configs that were allowed in its cases.
 
 Measurements differ from run to run and from rank to rank, so in deterministic mode decisions based on them must not
 change results. If a kernel sums, its first config is used and nothing is measured. If it computes every element by

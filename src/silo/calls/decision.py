@@ -63,9 +63,10 @@ def decide_call(
 ) -> PolicyDecision:
     """Decides whether a call uses a known config, is tuned, or is refused.
 
-    ``promising`` returns the config of a declared space that is worth trying first, or None; it is called in
-    ``background`` mode, whose calls use that config while nothing is measured. ``carry`` returns the configs that
-    trials of an earlier compiler predict for the call, and adds those trials to the call's study if they still hold
+    ``promising`` returns the config of a declared space that is worth trying first, or None. It is called in
+    ``background`` mode, in which calls use that config until a first config is measured. ``carry`` returns configs that
+    were good with an earlier compiler. If the present compiler makes the same code, it also copies their trials to the
+    call's study
     (:func:`silo.measuring.earlier_studies.carry_decision`). Both are called only for a study without a winner.
 
     In ``frozen`` mode with a lock, only the lock is read: every process that reads it launches the same config,

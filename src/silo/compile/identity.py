@@ -301,7 +301,7 @@ def _finder(packages: Iterable[str]) -> Callable[[str], bool]:
 
 
 def _content(files: Sequence[CodeFile]) -> str:
-    """Returns a hash of every byte that decides the digest: of the files, and of the modules that compute it."""
+    """Returns a hash of all bytes that a digest depends on: its files, and the modules that compute digests."""
     state = hashlib.sha256()
     for name in _OWN_FILES:
         state.update(Path(__file__).with_name(name).read_bytes() + b"\0")

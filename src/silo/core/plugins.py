@@ -235,7 +235,7 @@ def _own_option(name: str) -> Option | None:
 
 
 def installed_words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Returns the names that installed plug-ins add to those a bundle may use (Silo's own are in the table).
+    """Returns the names that installed plug-ins allow in bundles, in addition to Silo's own names.
 
     The tuples are kinds of blobs, launch options, kinds of text that a check compiles, and the kinds of all devices.
     """

@@ -293,7 +293,9 @@ def persistent_reduction(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Returns configs of a reduction that holds whole rows: the number of rows and of warps, and no reduced block size.
+    """Returns configs of a reduction whose programs hold whole rows.
+
+    They set the number of rows and of warps, and no size of a block along the reduced axis.
 
     The values follow PyTorch 2.13 (``triton_heuristics.persistent_reduction``). Raises SpaceError for rows that no
     block can hold, and for a mix-order reduction, which has its own heuristic.

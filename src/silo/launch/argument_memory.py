@@ -135,7 +135,7 @@ def _elements(
     *,
     writable: bool,
 ) -> Allocation:
-    """Returns an allocation of a view's own elements.
+    """Describes the memory of a view's own elements as an :class:`Allocation`; allocates nothing.
 
     ``steps`` (strides) and ``width`` are in bytes; ``whole`` describes the memory that the view is part of.
     """

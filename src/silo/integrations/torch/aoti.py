@@ -52,7 +52,7 @@ def state() -> Decision:
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.runtime.triton_heuristics
-    """Replaces the method that stores a kernel for a package."""
+    """Makes torch's AOTInductor call Silo when it saves a kernel into a package."""
     _hook_point.connect(module, _with_launcher)
 
 

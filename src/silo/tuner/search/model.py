@@ -256,7 +256,7 @@ def fit_kernel(points: Array, values: Array, axes: Sequence[slice] = (), *, addi
 def _product_kernel(
     count: int, axes: Sequence[slice], unlikeliness: Callable[[CovarianceKernel], float]
 ) -> CovarianceKernel:
-    """Returns the likeliest kernel of ``count`` values that is not additive."""
+    """Returns the likeliest covariance kernel that is a product over all parameters, for ``count`` observations."""
     import numpy as np  # noqa: PLC0415
 
     common = [(length, CovarianceKernel(length, noise)) for length in _LENGTHS for noise in _NOISES]

@@ -33,7 +33,7 @@ __all__ = ["Surrogate", "plan"]
 
 _FIRST = 16  # configs to measure before the model is used, seeds included
 _SEEDS = 8  # the most seeds among these first configs
-# With a limit of fewer evaluations than this, the model is used after half of them, and its kernel is in part additive.
+# With a limit of fewer evaluations, the model is used after half of them, and half of its covariance is additive.
 _FEW_EVALUATIONS = 32
 _DRAWN = 20  # each other first config is the farthest, of this many random configs, from those chosen before
 _REFIT = 8  # the model's kernel is fitted again after this many more outcomes

@@ -87,7 +87,7 @@ def decorated_as(value: object) -> Literal["kernel", "jit"] | None:
 FRONT_END = Mutex()
 
 
-# ---- The libraries that the DSL's host code calls. Neither package is imported ----
+# ---- The libraries that the DSL's host code calls. They are found without an import ----
 
 RUNTIME = "libcute_dsl_runtime.so"
 _FLAVOUR = re.compile(r"cu([0-9]+)")

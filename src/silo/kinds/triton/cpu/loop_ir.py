@@ -195,7 +195,8 @@ class LoopProgram:
     total_bytes: int = 0  # scratch memory with that of the functions it calls
     locals: list[str] = field(default_factory=list[str])  # C definitions before the loop over programs
     parts: int = 1  # the most parts of one program that may run separately
-    distinct: tuple[tuple[int, int], ...] = ()  # pairs of pointer parameters: if two are equal, a program is not cut
+    # pairs of pointer parameters: if the two of a pair are equal, a program is not divided into parts
+    distinct: tuple[tuple[int, int], ...] = ()
     turns: int = -1
     together: list[Statement] | None = None  # replaces ``body``: runs all programs of a call, several at a time
 

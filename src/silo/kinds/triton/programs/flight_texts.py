@@ -35,7 +35,7 @@ def describe_programs() -> None:
 
 
 def describe(tag: object) -> Mapping[str, JSON] | None:
-    """The text and the parameters of the kernel with a binding's tag; None for tags of other kinds.
+    """Returns the text and the parameters of the kernel that a tag identifies; None for tags that are not made here.
 
     Raises:
         SiloError: the kernel lacks a text that the CPU compiler reads.

@@ -374,7 +374,7 @@ def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
 def _first_launch(compiled: Any) -> TritonKernel | None:  # noqa: ANN401
     """Creates the native object that serves launches of a compiled kernel; called at its first launch.
 
-    Returns None if the kernel lacks a function; Triton then makes the launches.
+    Returns None if Triton loaded no device function for the kernel; then Triton makes the launches.
     """
     from silo.kinds.triton.programs.launch_report import report_at_exit  # noqa: PLC0415  # as above
     from silo.kinds.triton.programs.program_kernels import WarmedKernel  # noqa: PLC0415

@@ -24,9 +24,9 @@ _BLOCK_LINE = re.compile(rf"^{BLOCK}(\w+)\((\d+), (\d+)\)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The C text of one kernel, and the shared texts: first the functions, then each block.
+    """The C text of one kernel, and the texts that it shares with other kernels.
 
-    () if sharing is not worth it.
+    ``shared`` holds the functions first, then one text for each block. It is empty if sharing would not save time.
     """
 
     own: str

@@ -125,7 +125,7 @@ _SHORT_LOOP = 128  # iterations: in longer loops the rest after the last full ve
 _READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # matches an array element or a dereferenced pointer
 _OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")  # matches an element of scratch memory, by the indices of loops alone
 _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
-# C types of accumulators whose lanes fill one vector, or two.
+# C types of accumulators that are reduced in vector lanes: elements of four bytes fill one vector, of eight bytes two.
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
 # For each operator of OpenMP: the start value of a lane (if "", the accumulator's value). Below, the operator's name
 # and, for max and min, the comparison that chooses.

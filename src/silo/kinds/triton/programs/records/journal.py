@@ -246,7 +246,7 @@ class _File:
 def _read(file: _File, take: Callable[[JournalRecord], object], since: JournalPlace) -> JournalPlace:
     size = file.size
     identity = os.pread(file.log.descriptor, _NAMED_BYTES, 0)
-    # A torn frame at the end is read again, because it may end where a newer frame begins.
+    # A newer frame may begin inside of an incomplete frame at the end, so the incomplete frame is read again.
     end = since.position if identity == since.identity and since.position <= size else 0
     at = file.find_mark(end, size)
     while at < size:

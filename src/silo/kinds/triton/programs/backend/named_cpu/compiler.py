@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-# Triton's discovery requires exactly one concrete subclass of its base class in the module, so the base class is not
-# imported by name.
+# Triton's discovery requires exactly one concrete subclass of its base class in a module, so this module must not bind
+# further classes to names.
 _plugin: Any = import_module("silo.kinds.triton.programs.backend.compiler")
 
 
