@@ -91,7 +91,7 @@ inline int element_of(int32_t dtype) {
     return 0;
 }
 
-/* The function in torch's GPU library that returns the current stream; NULL if torch has no GPU
+/* The function in torch's GPU library that returns the current stream; NULL if torch lacks GPU
  * support. The library is opened by name, because torch does not load it globally, so that a plain
  * dlsym would not find the function. */
 struct gpu_library {

@@ -123,7 +123,7 @@ static const char *kind_of(int32_t code) {
 static SILO_NOINLINE int raise(silo_error *error) {
     static void *place;
     void *const found = kept(&place, "TVMFFIErrorSetRaisedFromCStr");
-    /* without this function tvm-ffi is not loaded, and nobody could read the error */
+    /* without this function tvm-ffi is not loaded, and the error could not be read */
     if (found != NULL) {
         ffi_raise set;
         memcpy(&set, &found, sizeof set);

@@ -88,7 +88,7 @@ def _devices() -> list[Finding]:
 
 
 def _device_name(device: Device) -> str:
-    """Returns the device's name in the report, such as ``device cpu`` or ``device cuda:1``."""
+    """Returns the device's name in the report, for example ``device cpu`` or ``device cuda:1``."""
     kind = device.target.kind
     return f"device {kind}" if device.memory.is_host else f"device {kind}:{device.index}"
 

@@ -50,7 +50,7 @@ def build(
         targets: such as ``cpu`` or ``cuda:sm_90``; this machine's CPU by default.
         kernels: the names of the only kernels to build.
         tune: ``auto`` measures on devices that are here; ``cached`` takes known winners, ``frozen`` raises if a case
-            has no winner, ``off`` packs the first config. The setting ``SILO_TUNE`` by default.
+            lacks a winner, ``off`` packs the first config. The setting ``SILO_TUNE`` by default.
         budget: seconds of tuning for each kernel and case.
         configs: how many configs of each case to pack, or ``"all"``.
         key: the file of a secret key that signs the bundle, without a password.
@@ -117,7 +117,7 @@ def tune(
         budget: seconds for each kernel and case.
         lock: a file to write the decisions to.
         objective: what decides: ``time``, ``energy``, ``gflops``, ``memory``, ``registers``, or a metric of the cases.
-        constraints: limits that a winner meets, such as ``registers<=40``.
+        constraints: limits that a winner meets, for example ``registers<=40``.
         deterministic: do not let measurements choose how kernels sum.
         remeasure: measure configs again that have trials.
         trust: load the host code of a bundle even if it is not trusted.
@@ -183,7 +183,7 @@ def run(
         A row for each case; it is shown as a table, and ``ok`` is true if every result is right.
 
     Raises:
-        SiloError: the file cannot be read, a kernel has no case, the code is not trusted, or the device is not here.
+        SiloError: the file cannot be read, a kernel lacks cases, the code is not trusted, or the device is not here.
     """
     return _case_results(
         _place(what), device=device, kernels=kernels, arrays=arrays, tune=tune, trust=trust, checked=False
@@ -237,7 +237,7 @@ def check(
     Args:
         what: a kernel of ``silo.kernel`` or of a bundle, or a ``@triton.jit`` kernel; or a file, module or bundle.
         nan: also find operations that compute a NaN from numbers if the NaN reaches a result.
-        uninitialized: names of arguments whose memory is not initialized, such as a new output.
+        uninitialized: names of arguments whose memory is not initialized, for example a new output.
         memory: further arrays that the kernel accesses through addresses in memory or in integers.
         steps: loop iterations and accesses that one program may perform.
         bounds: the memory that an access through an argument may reach. ``"storage"``: all memory that the array is a

@@ -63,7 +63,7 @@ def write_reports(
     the device (the CPU if None), unless they are known.
 
     Raises:
-        TuneError: there are no trials.
+        TuneError: no trials exist.
         ToolchainError: Jinja2 is not installed.
         StoreError: the folder cannot be written.
     """
@@ -151,7 +151,7 @@ def write_fleet_report(
     """Writes the page to ``output``; returns the rows of all decisions on it (see :func:`silo.query`).
 
     Raises:
-        TuneError: there are no trials, or ``since`` is not a date.
+        TuneError: no trials exist, or ``since`` is not a date.
         StoreError: a store cannot be read, or the page cannot be written.
         PackageError: Jinja2 is not installed.
     """

@@ -147,7 +147,7 @@ def run_cases(
     With ``check`` each case runs once, in checking mode (:func:`silo.check`), and is not timed.
 
     Raises:
-        CaseError: there is no case to run.
+        CaseError: no case exists to run.
         SiloError: the file cannot be read, its host code is not trusted, or the device is not here.
     """
     named_device = None if device is None else device_named(device)

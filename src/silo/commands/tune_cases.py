@@ -43,7 +43,7 @@ OnProgress = Callable[[str, Progress], None]
 
 
 def row_of(tuned: TunedCase) -> TuneRow:
-    """Returns the row for an outcome. If it has no winner, the row has the reason."""
+    """Returns the row for an outcome. If it lacks a winner, the row has the reason."""
     kernel, case, outcome = tuned.kernel, tuned.case, tuned.outcome
     winner, remarks = outcome.winner, (*filter(None, [outcome.fault_remark]), *outcome.remarks, *outcome.notes)
     if winner is None:
@@ -104,7 +104,7 @@ def tune_path(
     instead of this machine; cases that they cannot run are measured here, with a remark.
 
     Raises:
-        CaseError: there is no case, or a case is wrong: nothing was compiled then.
+        CaseError: no case exists, or a case is wrong: nothing was compiled then.
         TuneError: no searcher has this name; the budget is 0.
         LockError: the lock file cannot be read or written, or the path is a bundle.
         SignatureError: a key was given and the path is not a bundle, or the bundle was replaced by another program.

@@ -16,7 +16,7 @@ __all__ = ["BlockTraits", "CodeFacts", "Lowered", "Numerics", "Traits"]
 class BlockTraits:
     """The operations of a kernel along its block dimensions of length ``length``.
 
-    ``limits`` names the arguments that bound the dimension, such as ``n`` in ``offsets < n``. ``reduced`` and
+    ``limits`` names the arguments that bound the dimension, for example ``n`` in ``offsets < n``. ``reduced`` and
     ``scanned``: there are reductions or scans along it; ``stepped``: a loop runs over it; ``placed``: programs start at
     multiples of the length.
     """

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 HOST_MEMORY = 1  # DLPack's device type
-EXTENSION_MEMORY = 12  # DLPack's type for devices that its list does not contain, such as TPUs
+EXTENSION_MEMORY = 12  # DLPack's type for devices that its list does not contain, for example TPUs
 
 # Names in messages of DLPack's device types (DLPack 1.x, ``DLDeviceType``).
 _MEMORY_NAMES = MappingProxyType(
@@ -103,7 +103,7 @@ class DriverDeclaration:
 
     The package of a driver, ``silo.drivers.<kind>``, has it as ``DRIVER``. It imports nothing that opens the driver, as
     targets of the kind are parsed and compiled for on machines without the device. The defaults describe a kind of
-    device for which Silo has no driver.
+    device for which Silo lacks a driver.
 
     Attributes:
         kind: the kind of targets, which is the name of the driver's folder.
@@ -265,7 +265,7 @@ class DeviceModel(Persisted):
 
 @cache
 def driver_of(kind: str) -> DriverDeclaration:
-    """Returns the declaration of the driver of a kind of devices; the defaults if Silo has no driver for the kind.
+    """Returns the declaration of the driver of a kind of devices; the defaults if Silo lacks a driver for the kind.
 
     >>> driver_of("cuda").vendor, driver_of("kind_of_a_plugin").vendor
     ('nvidia', '')
@@ -283,7 +283,7 @@ def drivers() -> tuple[DriverDeclaration, ...]:
     return tuple(driver_of(kind) for kind in driver_kinds())
 
 
-_WITHOUT_DRIVER = ("fake", "xpu")  # kinds that code can be compiled for, although Silo has no driver that runs it
+_WITHOUT_DRIVER = ("fake", "xpu")  # kinds that code can be compiled for, although Silo lacks a driver that runs it
 
 # Portable CPU levels of each architecture; a later level includes every earlier one.
 CPU_LEVELS: dict[str, tuple[str, ...]] = {

@@ -183,7 +183,7 @@ class ConfigValue:
 
 @frozen
 class DeviceFact:
-    """A number that the device reports, such as ``sm_count``."""
+    """A number that the device reports, for example ``sm_count``."""
 
     name: str
 

@@ -78,7 +78,7 @@ class Grid:
 
         Raises:
             SpaceError: the config breaks a requirement.
-            ExpressionError: an axis has no value.
+            ExpressionError: an axis lacks a value.
 
         >>> flat("n", "BLOCK").dimensions({"n": 1000}, {"BLOCK": 128})
         (8, 1, 1)

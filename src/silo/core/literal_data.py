@@ -80,7 +80,7 @@ class Formula:
         """Returns the elements in C order, in the machine's byte order. ``tabulate`` computes them faster.
 
         Raises:
-            CaseError: an element has no value, or its value does not fit the dtype.
+            CaseError: an element lacks a value, or its value does not fit the dtype.
         """
         names = _index_names(len(shape))
         try:

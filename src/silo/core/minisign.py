@@ -143,7 +143,7 @@ class MinisignSignature:
 
     @classmethod
     def parse(cls, data: bytes) -> MinisignSignature:
-        """Parses the contents of a signature file. ``SignatureError`` says what is wrong."""
+        """Parses the contents of a signature file. ``SignatureError`` names the fault."""
         if len(data) > MAX_SIGNATURE_BYTES:
             raise SignatureError(f"more than the {MAX_SIGNATURE_BYTES} bytes that a signature may have")
         lines = data.removesuffix(b"\n").split(b"\n")

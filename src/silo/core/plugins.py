@@ -224,7 +224,7 @@ def threads_of_option(name: str) -> int:
 def _own_option(name: str) -> Option | None:
     """Returns the option of another plug-in, which the name begins with; None if ``name`` is no such option."""
     plugin, separator, _ = name.partition("_")
-    # Do not search for plug-ins: most names are parameters, such as BLOCK_SIZE.
+    # Do not search for plug-ins: most names are parameters, for example BLOCK_SIZE.
     if not separator or not plugin.islower() or plugin in shipped_places(COMPILERS):
         return None
     location = installed_places(COMPILERS).get(plugin)

@@ -294,7 +294,7 @@ def as_node(value: object) -> Node:
         return value
     if isinstance(value, float):
         raise TraceError(f"the float {value!r} in an expression: expressions are integers; scale by // or silo.cdiv")
-    # an integer wrapped by a kernel language, such as Triton's constexpr
+    # an integer wrapped by a kernel language, for example Triton's constexpr
     if type(value).__name__ == "constexpr" and hasattr(value, "value"):
         return as_node(cast("_Constexpr", value).value)
     index = getattr(value, "__index__", None)  # numpy's integers have __index__

@@ -191,7 +191,7 @@ class FunctionValue:
 
 @frozen
 class RecordValue:
-    """A frozen record of a kernel language passed as a constexpr, such as a layout of Gluon.
+    """A frozen record of a kernel language passed as a constexpr, for example a layout of Gluon.
 
     ``items`` holds the name of the record's class, then the name and the value of each field, sorted by name.
 

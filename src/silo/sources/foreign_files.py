@@ -69,7 +69,7 @@ def refuse_foreign_files(
         text: the text of a file.
         shown: its name in the message.
         library: the headers that a text may include, in angle brackets; None if the kind has checked the includes.
-        folders: prefixes of further names that it may include, such as ``c10/metal/``.
+        folders: prefixes of further names that it may include, for example ``c10/metal/``.
     """
     pieces = _CONTINUED.split(plain_lines(text))
     joined = "".join(pieces)

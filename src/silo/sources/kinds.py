@@ -58,14 +58,14 @@ def kinds() -> dict[str, SourceKind]:
 
 
 def brought_tools() -> tuple[BroughtTools, ...]:
-    """Returns the programs in packages of the kinds, such as disassemblers."""
+    """Returns the programs in packages of the kinds, for example disassemblers."""
     return tuple(kind.tools() for kind in kinds().values() if isinstance(kind, BringsTools))
 
 
 def selftest_of(name: str) -> Callable[[], SelfTestReport]:
     """Returns the function that ``silo selftest`` calls for the kernels of a kind.
 
-    Raises SourceError if it has none.
+    Raises SourceError if the kind lacks them.
     """
     testers = {name: kind for name, kind in kinds().items() if isinstance(kind, TestsItself)}
     if name not in testers:

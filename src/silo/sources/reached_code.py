@@ -524,7 +524,7 @@ class ReachedObjects(ReachedCode):
 
 
 def _is_python_s(kind: type) -> bool:
-    """Whether a class belongs to Python itself and has no source text, such as ``types.SimpleNamespace``."""
+    """Whether a class belongs to Python itself and has no source text, for example ``types.SimpleNamespace``."""
     heap = 1 << 9  # Py_TPFLAGS_HEAPTYPE, set for every class that Python code defines
     return not kind.__flags__ & heap and kind.__module__.partition(".")[0] in sys.stdlib_module_names
 
@@ -591,7 +591,7 @@ def _lambda_text(function: FunctionType) -> str:
 
 
 def _has_source(function: Any) -> bool:  # noqa: ANN401
-    """Whether a method has a source; generated ones, such as a dataclass's, follow from the class's own text."""
+    """Whether a method has a source; generated ones, for example a dataclass's, follow from the class's own text."""
     return not (isinstance(function, FunctionType) and function.__code__.co_filename == "<string>")
 
 

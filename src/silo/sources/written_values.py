@@ -55,7 +55,7 @@ def to_value(candidate: Any, special: Callable[[Any], Value | NotSpecial]) -> Va
     (1, (2.5, None))
 
     Raises:
-        TypeError: the object has no canonical form.
+        TypeError: the object lacks a canonical form.
     """
     if candidate is None or isinstance(candidate, bool | int | float | str):
         return _builtin(candidate)

@@ -84,7 +84,7 @@ def dsl_identity() -> str:
 
 
 def toolkit_version() -> str:
-    """Returns the version of the DSL's CUDA toolkit, such as ``13.4``. Imports the DSL. Raises ToolchainError."""
+    """Returns the version of the DSL's CUDA toolkit, for example ``13.4``. Imports the DSL. Raises ToolchainError."""
     version = dsl_module("cutlass").CUDA_VERSION
     return f"{version.major}.{version.minor}"
 

@@ -290,7 +290,7 @@ def make_mosaic_program(
 def _scratch(one: ScratchBuffer, mosaic: Any) -> Any:  # noqa: ANN401
     if one.kind is ScratchKind.BARRIER:
         return mosaic.Barrier(num_barriers=math.prod(one.shape))
-    assert one.dtype is not None  # only semaphores have no dtype
+    assert one.dtype is not None  # only semaphores lack a dtype
     return mosaic.SMEM(one.shape, jax_dtype(one.dtype))
 
 

@@ -195,7 +195,7 @@ def _copies(one: BlockedArray, grid: Sequence[int]) -> int:
 
 
 def _scratch(name: str, one: ScratchBuffer) -> MemoryRow:
-    assert one.dtype is not None  # only semaphores have no dtype
+    assert one.dtype is not None  # only semaphores lack a dtype
     if one.kind is ScratchKind.VMEM:
         return MemoryRow(name, "vmem", one.shape, one.dtype.name, 1, tiled_bytes(one.shape, one.dtype))
     size = _WORD
@@ -343,7 +343,7 @@ def _equations(traced: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def _within(equation: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Yields the jaxprs inside an operation, such as the body of a loop or the branches of a condition."""
+    """Yields the jaxprs inside an operation, for example the body of a loop or the branches of a condition."""
     for value in equation.params.values():
         for item in cast("Iterable[Any]", value if isinstance(value, tuple | list) else (value,)):
             plain = _plain(item)

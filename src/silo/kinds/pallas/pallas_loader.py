@@ -40,7 +40,7 @@ class HostCall:
         self._elements = {operand.parameter: jax.numpy.dtype(operand.dtype.name) for operand in plan.operands}
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
-        """Runs the program. Returns the results for which the call has no arrays.
+        """Runs the program. Returns the results for which the call lacks arrays.
 
         Raises:
             LaunchError: jax does not compile the program, or it fails.
@@ -128,7 +128,7 @@ class GpuCall:
         self._operand_of = {result: operand for operand, result in plan.donated}
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
-        """Enqueues the program. Returns the results for which the call has no arrays.
+        """Enqueues the program. Returns the results for which the call lacks arrays.
 
         Raises:
             LaunchError: jax does not compile the program, or refuses its operands.
@@ -179,7 +179,7 @@ class GpuCall:
         return returned(returned_arrays)
 
     def _kept(self, value: object) -> bool:
-        """Whether the call has no array for a result, which then stays an array of jax."""
+        """Whether the call lacks an array for a result, which then stays an array of jax."""
         return value is None
 
     def _runner(self, donated: tuple[bool, ...]) -> Callable[..., Any]:

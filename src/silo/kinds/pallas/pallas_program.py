@@ -171,7 +171,7 @@ def _index(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, *give
 def _scratch(kind: ScratchKind, shape: tuple[int, ...], element: DType | None, pltpu: Any) -> Any:  # noqa: ANN401
     match kind:
         case ScratchKind.VMEM | ScratchKind.SMEM:
-            assert element is not None  # only semaphores have no dtype
+            assert element is not None  # only semaphores lack a dtype
             return (pltpu.VMEM if kind is ScratchKind.VMEM else pltpu.SMEM)(shape, jax_dtype(element))
         case ScratchKind.DMA:
             return pltpu.SemaphoreType.DMA(shape)

@@ -135,7 +135,7 @@ class CuteSource:
 
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
-        """Empty: the DSL has no heuristics."""
+        """Empty: the DSL lacks heuristics."""
         return {}
 
     @property
@@ -181,7 +181,7 @@ class CuteSource:
         return specialize(self.name, self.signature, arguments)
 
     def constant(self, value: object) -> Value:
-        """Returns the value of an argument for a Constexpr. Raises SourceError if it has no canonical form."""
+        """Returns the value of an argument for a Constexpr. Raises SourceError if it lacks a canonical form."""
         try:
             return constant_value(value)
         except TypeError as error:

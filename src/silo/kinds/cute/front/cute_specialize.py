@@ -179,7 +179,7 @@ def reached_from(function: Any) -> JSON:  # noqa: ANN401
     """Returns, as data, all code and values that a function, an object or a class of the author reaches.
 
     Raises:
-        SourceError: a source is not available, or a value that is read has no canonical form.
+        SourceError: a source is not available, or a value that is read lacks a canonical form.
     """
     return reached_by(_Reached(), function)
 

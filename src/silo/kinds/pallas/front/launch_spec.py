@@ -99,7 +99,7 @@ class ArgSpec:
         index: an index map, in place of ``dims``: takes the program's indices along the grid, then the arrays with
             ``prefetch``, and returns the block's index for each axis.
         buffers: the number of blocks in VMEM at once; with 2, the next block is copied while one is used.
-        dtype: the elements' dtype, such as ``fp32``; by default the dtype of a call's array.
+        dtype: the elements' dtype, for example ``fp32``; by default the dtype of a call's array.
         shape: for an ``out`` array that calls leave out: the name of the argument with the same shape, or a size for
             each axis.
     """

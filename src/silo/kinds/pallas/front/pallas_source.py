@@ -32,7 +32,7 @@ _MODULES = ("jax", "numpy", "ml_dtypes", "jaxlib")
 
 
 def dtype_of(value: Any) -> DType | None:  # noqa: ANN401
-    """Returns the dtype for an object of a library, such as ``jnp.float32`` or ``np.dtype("int8")``; or None.
+    """Returns the dtype for an object of a library, for example ``jnp.float32`` or ``np.dtype("int8")``; or None.
 
     >>> import numpy as np
     >>> str(dtype_of(np.float32)), str(dtype_of(np.dtype("int8"))), dtype_of(np), dtype_of(np.float32(1))
@@ -70,7 +70,7 @@ def reached_from(function: Any) -> JSON:  # noqa: ANN401
     """Returns, as data, all code and values that a body or an index map reaches.
 
     Raises:
-        SourceError: a source is not available, or a value that is read has no canonical form.
+        SourceError: a source is not available, or a value that is read lacks a canonical form.
     """
     return reached_by(_Reached(), function)
 
@@ -172,7 +172,7 @@ class PallasSource:
 
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
-        """Empty: Pallas has no heuristics."""
+        """Empty: Pallas lacks heuristics."""
         return {}
 
     @property
@@ -247,7 +247,7 @@ class PallasSource:
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
     def constant(self, value: object) -> Value:
-        """Returns the value of an argument for a constexpr. Raises SourceError if it has no canonical form."""
+        """Returns the value of an argument for a constexpr. Raises SourceError if it lacks a canonical form."""
         try:
             return constant_value(value)
         except TypeError as error:
