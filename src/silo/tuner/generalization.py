@@ -21,7 +21,7 @@ from silo.core.dispatch import Bound, Bucket, DecisionList, DispatchRules, Step,
 from silo.core.host_arrays import has_numpy
 from silo.core.values import ExactTuple, canonical_json
 from silo.forks import Notices
-from silo.tuner.loss_model import UNPROVEN_PPM, LossModel, Sample, is_modelled, octaves_apart
+from silo.tuner.loss_model import LossModel, Sample, is_modelled, octaves_apart, unproven_ppm
 from silo.tuner.statistics import PPM
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "fit_unseen",
     "fitted_rules",
     "generalize",
+    "held_out_losses",
     "regret_ppm",
     "suggest",
 ]
@@ -224,7 +225,7 @@ def _leaves(model: LossModel, places: Sequence[int]) -> tuple[list[_Leaf], int, 
     numbers = [_numbers(sample.bucket) for sample in model.samples]
     grid = _grid(numbers)
     winners = {sample.winner for sample in model.samples}
-    unproven = [0 if config in winners else UNPROVEN_PPM for config in model.configs]
+    unproven = unproven_ppm(model.configs, winners)
     predicted = [[*map(int.__add__, model.predict(sizes), unproven)] for sizes in grid]
     few = [places[at] for at in _cover([[losses[at] for at in places] for losses in predicted])]
     rows = [(_numbers(sizes), tuple(losses[at] for at in few)) for sizes, losses in zip(grid, predicted, strict=True)]
@@ -270,19 +271,26 @@ def _predicted(model: LossModel, number: int, allowed: Sequence[Config]) -> Conf
     Only configs that were tried on this bucket can be chosen, because the regret of the others is unknown, and only
     those that the other buckets also made eligible.
     """
-    others = [*model.samples[:number], *model.samples[number + 1 :]]
-    winners = {other.winner for other in others}
-    known_configs = {config for other in others for config, _ in other.times}
-    if all(config in {sample.winner for sample in model.samples} for config in allowed):
-        known_configs &= winners
-    losses = {
-        config: loss + (0 if config in winners else UNPROVEN_PPM)
-        for config, loss in model.held_out(number).items()
-        if config in known_configs and config in allowed
-    }
+    winners = {other.winner for at, other in enumerate(model.samples) if at != number}
+    every_winner = {sample.winner for sample in model.samples}
+    eligible = winners.intersection(allowed) if all(config in every_winner for config in allowed) else set(allowed)
+    losses = {config: loss for config, loss in held_out_losses(model, number).items() if config in eligible}
     if not losses:
         return _nearest_left_out(model.samples, number)
     return min(losses, key=lambda config: (losses[config], config.order_key))
+
+
+def held_out_losses(model: LossModel, number: int) -> dict[Config, int]:
+    """Returns, for the configs of bucket ``number`` that other buckets tried too, the losses by which to choose.
+
+    A loss is the regret that the other buckets predict, in millionths, and the lead that a config needs if it won at no
+    other bucket.
+    """
+    others = [*model.samples[:number], *model.samples[number + 1 :]]
+    tried = {config for other in others for config, _ in other.times}
+    regrets = {config: regret for config, regret in model.held_out(number).items() if config in tried}
+    leads = unproven_ppm(regrets, {other.winner for other in others})
+    return {config: regret + lead for (config, regret), lead in zip(regrets.items(), leads, strict=True)}
 
 
 def _numbers(bucket: Bucket) -> tuple[int, ...]:

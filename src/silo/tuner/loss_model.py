@@ -13,7 +13,7 @@ held-out sizes cost least.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.floating[Any]]
     Places = NDArray[np.intp]
 
-__all__ = ["UNPROVEN_PPM", "LossModel", "Sample", "is_modelled", "loss_ppm", "octaves_apart"]
+__all__ = ["UNPROVEN_PPM", "LossModel", "Sample", "is_modelled", "loss_ppm", "octaves_apart", "unproven_ppm"]
 
 # A config that won at no size must be predicted better than a winner by this much: smaller differences may be noise,
 # and winners were measured more often.
@@ -137,6 +137,11 @@ def loss_ppm(time_ns: int, best_ns: int) -> int:
     (500000, 0)
     """
     return max(time_ns - best_ns, 0) * PPM // max(time_ns, 1)
+
+
+def unproven_ppm(configs: Iterable[Config], winners: Container[Config]) -> list[int]:
+    """Returns, for each config, the lead in millionths that it needs over winners: 0 for a winner of some size."""
+    return [0 if config in winners else UNPROVEN_PPM for config in configs]
 
 
 class LossModel:
@@ -274,7 +279,7 @@ class LossModel:
             places, regrets = self._held_out_regrets(number)
             near = self._near_logs(sample.bucket, number)[places]
             winners = {other.winner for at, other in enumerate(self.samples) if at != number}
-            unproven = np.array([self.configs[position] not in winners for position in places]) * UNPROVEN_PPM / PPM
+            unproven = np.array(unproven_ppm([self.configs[position] for position in places], winners)) / PPM
             # a config that was tried only at this size could not have been chosen
             smallest_known = np.where(np.isnan(near), math.inf, 0)
             for share in _SHARES:

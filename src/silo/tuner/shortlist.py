@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from silo.core.config import Config
 from silo.core.dispatch import Bucket, bucket_of
-from silo.tuner.generalization import Generalization, regret_ppm
-from silo.tuner.loss_model import UNPROVEN_PPM, LossModel
+from silo.tuner.generalization import Generalization, held_out_losses, regret_ppm
+from silo.tuner.loss_model import LossModel, unproven_ppm
 from silo.tuner.statistics import PPM
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ def shortlist(generalization: Generalization, values: Bucket, space_size: int) -
     choice = generalization.rules.lookup(values).config
     if choice not in model.configs:
         return None
-    winners = {sample.winner for sample in model.samples}
+    unproven = unproven_ppm(model.configs, {sample.winner for sample in model.samples})
     chosen = _chosen(
         model.draws(bucket),
-        [*map(int.__add__, model.predict(bucket), _unproven(model.configs, winners))],
-        _unproven(model.configs, winners),
+        [*map(int.__add__, model.predict(bucket), unproven)],
+        unproven,
         model.configs.index(choice),
     )
     shown = [number for number, sample in enumerate(model.samples) if len(sample.times) >= min(_MANY, space_size)]
@@ -87,21 +87,16 @@ def _held_out_ppm(model: LossModel, number: int) -> int:
     """Returns the regret, at one measured size, of the best config of a shortlist made from the other sizes."""
     sample = model.samples[number]
     others = [other for at, other in enumerate(model.samples) if at != number]
-    tried = {config for other in others for config, _ in other.times}
-    winners = {other.winner for other in others}
-    configs, draws = model.held_out_draws(number)
-    eligible = [at for at, config in enumerate(configs) if config in tried]
-    if not eligible:
+    losses = held_out_losses(model, number)
+    if not losses:
         return regret_ppm(sample, others[0].winner)
-    configs = tuple(configs[at] for at in eligible)
-    regrets, unproven = model.held_out(number), _unproven(configs, winners)
-    expected = [regrets[config] + extra for config, extra in zip(configs, unproven, strict=True)]
+    measured, draws = model.held_out_draws(number)
+    eligible = [at for at, config in enumerate(measured) if config in losses]
+    configs = tuple(measured[at] for at in eligible)
+    expected = [losses[config] for config in configs]
     first = min(range(len(configs)), key=lambda at: (expected[at], configs[at].order_key))
+    unproven = unproven_ppm(configs, {other.winner for other in others})
     return min(regret_ppm(sample, configs[at]) for at in _chosen(draws[:, eligible], expected, unproven, first))
-
-
-def _unproven(configs: Sequence[Config], winners: set[Config]) -> list[int]:
-    return [0 if config in winners else UNPROVEN_PPM for config in configs]
 
 
 def _chosen(draws: Array, expected_ppm: Sequence[int], unproven_ppm: Sequence[int], first: int) -> list[int]:
