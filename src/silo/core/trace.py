@@ -397,7 +397,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _global_names(code: types.CodeType) -> frozenset[str]:
-    return frozenset(name for code in _codes(code) for name in code.co_names)
+    return frozenset(name for nested in _codes(code) for name in nested.co_names)
 
 
 def _refuse_identity_tests(code: types.CodeType) -> None:

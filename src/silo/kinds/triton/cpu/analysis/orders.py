@@ -178,10 +178,10 @@ def jump_may_wait(block: Block, blocks: Sequence[Block]) -> bool:
 
     ``blocks`` are the blocks of the function, in order.
     """
-    order = {block: number for number, block in enumerate(blocks)}
+    order = {ordered: number for number, ordered in enumerate(blocks)}
     targets = [order[successor] for successor in block.operations[-1].successors if order[successor] <= order[block]]
     return any(
-        _reads_and_waits(op for block in blocks[target : order[block] + 1] for op in block.operations)
+        _reads_and_waits(op for looped in blocks[target : order[block] + 1] for op in looped.operations)
         for target in targets
     )
 

@@ -264,7 +264,9 @@ def _source_arguments(
         shape = tuples.get(name)
         if shape is None:
             arguments.types[name] = typed(name, (index,))
-        elif all(signature[name].kind is ParameterKind.CONSTEXPR for name in shape.names(name)) and shape.names(name):
+        elif (members := shape.names(name)) and all(
+            signature[member].kind is ParameterKind.CONSTEXPR for member in members
+        ):
             arguments.types[name] = "constexpr"
             arguments.constants[(index,)] = shape.made(
                 name, lambda one, _: _to_triton(_constant(signature[one], constants))

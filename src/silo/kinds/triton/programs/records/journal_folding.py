@@ -228,7 +228,7 @@ def _with_winners(kernel: BundleKernel, winners: Sequence[ForeignWinner]) -> Bun
     rules = tuple(
         group_rules for group in groups.values() if (group_rules := _rules(group, names, winners)) is not None
     )
-    configs = {rules.rules.fallback for rules in rules}
+    configs = {group_rules.rules.fallback for group_rules in rules}
     marked = tuple(
         replace(variant, basis=Basis.MEASURED) if variant.artifact.variant.config in configs else variant
         for variant in variants
