@@ -124,8 +124,7 @@ static uint64_t at_most(uint64_t nanoseconds, uint64_t limit) {
     return nanoseconds < limit ? nanoseconds : limit;
 }
 
-/* Counts a late launch; after LATE_LAUNCHES of them in a row, decides how long to avoid the team.
- */
+/* Counts a late launch. After LATE_LAUNCHES in a row, decides how long to avoid the team. */
 static void count_late(struct silo_cpu_stay *stay, uint64_t now) {
     if (++stay->late < LATE_LAUNCHES)
         return;
