@@ -58,7 +58,7 @@ def test_over_tritons_compiles_the_contract_is_helions():
         launcher(_helion_add, (2,), x, y, out, 100, num_warps=4, num_stages=1)
     assert launcher(_helion_add, (0,), x, y, out, 100, num_warps=4, num_stages=1) is not None  # as Triton's
     (kernel,) = TABLE.of(_helion_add)
-    assert kernel.launches[0] >= 1
+    assert kernel.launches[0] >= 2
     space = globals()
     own = space["_BLOCK_SIZE_0"]
     space["_BLOCK_SIZE_0"] = tl.constexpr(32)
