@@ -279,7 +279,7 @@ class LossModel:
             places, regrets = self._held_out_regrets(number)
             near = self._near_logs(sample.bucket, number)[places]
             winners = {other.winner for at, other in enumerate(self.samples) if at != number}
-            unproven = np.array(unproven_ppm([self.configs[position] for position in places], winners)) / PPM
+            unproven = np.array(unproven_ppm([self.configs[int(position)] for position in places], winners)) / PPM
             # a config that was tried only at this size could not have been chosen
             smallest_known = np.where(np.isnan(near), math.inf, 0)
             for share in _SHARES:
