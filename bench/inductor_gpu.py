@@ -11,6 +11,9 @@ Triton's cache, which also has those of torch's workers. Rows, for torch alone a
 - ``ranks``: two processes at once with empty caches, and how many kernels of their graphs have other configs, or are
   in one graph alone.
 
+*Early* is a step right after the first call; the other steps come two seconds later. In the cold row with Silo a
+recording is on.
+
 Rows that do not fit into ``--minutes`` are left out, and named; rows with Silo come first. Each process compares its
 result with eager torch's, and begins once torch's compile workers have: else the first calls of one row have them, and
 of another not. A process before the first row reads torch's and Triton's files, and is not measured.
@@ -42,7 +45,8 @@ TURNS = (
     (("cold", "torch"), ("second", "torch")),
     (("fresh", "silo"), ("fresh", "torch"), ("ranks", "torch")),
 )
-STEPS = 30
+EARLY_STEPS, STEPS = 30, 200
+PAUSE_S = 2.0  # between these: threads that compiled or wrote files have ended
 
 
 # ---- One process ----
@@ -111,6 +115,20 @@ def _times_s(utils: Any) -> dict[str, float]:
     return dict(sorted(sums.items(), key=lambda item: -item[1])[:12])
 
 
+def _step_times(torch: Any, compiled: Any, x: Any, steps: int) -> tuple[list[float], list[float]]:
+    """Seconds of each of some steps: until the GPU has finished, and until the call has returned."""
+    until_done: list[float] = []
+    until_returned: list[float] = []
+    torch.cuda.synchronize()
+    for _ in range(steps):
+        begin = time.perf_counter()
+        compiled(x)
+        until_returned.append(time.perf_counter() - begin)
+        torch.cuda.synchronize()
+        until_done.append(time.perf_counter() - begin)
+    return until_done, until_returned
+
+
 def child(model: str, way: str) -> dict[str, Any]:
     """Compile and run a model in this process; its figures."""
     import torch  # the parent needs none
@@ -162,14 +180,10 @@ def child(model: str, way: str) -> dict[str, Any]:
         for _ in range(5):
             compiled(x)
         torch.cuda.synchronize()
-        steps: list[float] = []
-        hosts: list[float] = []
-        for _ in range(STEPS):
-            begin = time.perf_counter()
-            found = compiled(x)
-            hosts.append(time.perf_counter() - begin)
-            torch.cuda.synchronize()
-            steps.append(time.perf_counter() - begin)
+        early_steps, _ = _step_times(torch, compiled, x, EARLY_STEPS)
+        time.sleep(PAUSE_S)
+        compiled(x)
+        steps, hosts = _step_times(torch, compiled, x, STEPS)
     configs = _configs(heuristics, codecache)
     launchers = [
         hasattr(one, "silo_kernel")
@@ -182,6 +196,7 @@ def child(model: str, way: str) -> dict[str, Any]:
         "first_s": first_s,
         "phases_s": _times_s(utils),
         "workers": workers,
+        "early_step_us": statistics.median(early_steps) * 1e6,
         "step_us": statistics.median(steps) * 1e6,
         "host_us": statistics.median(hosts) * 1e6,
         "measured": measured,
@@ -276,7 +291,8 @@ def line(model: str, way: str, row: str, found: dict[str, Any]) -> str:
         more = f"  result {'equal to' if found['as_cold'] else 'unlike'} the cold row's, "
         more += f"{found['unlike_cold']} kernels of {len(found['configs'])} unlike"
     return (
-        f"{model:8} {way:6} {row:7}{found['first_s']:9.1f}{found['step_us']:10.0f}{found['host_us']:10.0f}"
+        f"{model:8} {way:6} {row:7}{found['first_s']:9.1f}{found['early_step_us']:10.0f}{found['step_us']:10.0f}"
+        f"{found['host_us']:10.0f}"
         f"{measured['kernels']:9}{measured['choices']:9}{found.get('compiled', 0):9}"
         f"{found['by_silo']:6}/{found['kernels']}{more}"
     )
@@ -305,8 +321,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     begin, rows, left = time.monotonic(), dict[str, Any](), list[str]()
     print(
-        f"{'model':8} {'way':6} {'row':7}{'first s':>9}{'step us':>10}{'host us':>10}{'measured':>9}{'choices':>9}"
-        f"{'compiled':>9}{'by Silo':>9}"
+        f"{'model':8} {'way':6} {'row':7}{'first s':>9}{'early us':>10}{'step us':>10}{'host us':>10}"
+        f"{'measured':>9}{'choices':>9}{'compiled':>9}{'by Silo':>9}"
     )
     with tempfile.TemporaryDirectory(prefix="silo-inductor-gpu-") as place:
         longest = 0.0

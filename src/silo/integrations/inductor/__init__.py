@@ -5,9 +5,10 @@
 ...     compiled = torch.compile(model)
 ...     compiled(x)
 
-For the CPU Inductor generates Triton kernels (``cpu_backend="triton"``); Silo chooses their blocks, compiles them, and
-launches them without Triton's launcher. With ``enable("cuda")`` Inductor generates its GPU kernels as always; Silo
-keeps the configs that torch measured for them, launches them, and adds them to a recording.
+For CPU tensors, ``enable()`` makes Inductor generate Triton kernels (``cpu_backend="triton"``); Silo chooses their
+blocks, compiles the kernels, and launches them without Triton's launcher. With ``enable("cuda")`` Inductor generates
+its GPU kernels as always; Silo keeps the configs that torch measured for the kernels, launches the kernels, and adds
+them to a recording.
 """
 
 from __future__ import annotations

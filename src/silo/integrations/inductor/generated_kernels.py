@@ -1,4 +1,4 @@
-"""Replacements in Inductor for its generated CPU kernels: Silo's configs and native launchers."""
+"""Functions that replace Inductor's own for the CPU kernels that it generates: Silo's configs and native launchers."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ __all__ = [
 ]
 
 
-# ---- Block sizes on a CPU, chosen from Inductor's description of a kernel; pure ----
+# ---- Block sizes on a CPU, chosen from Inductor's description of a kernel; without side effects ----
 
 
 @frozen
 class GeneratedKernel:
     """Inductor's description of a kernel that it generated.
 
-    ``sizes`` maps a dimension to its number of elements, rounded up to a power of two; ``given`` has the block sizes of
-    Inductor's own configs. ``source`` is the kernel's text, or "" if it is unknown.
+    ``sizes`` maps a dimension to its number of elements, rounded up to a power of two; ``given`` holds the block sizes
+    of each config that Inductor proposes. ``source`` is the kernel's text, or "" if it is unknown.
     """
 
     kind: str  # POINTWISE, REDUCTION, PERSISTENT_REDUCTION, ...
@@ -60,9 +60,9 @@ class GeneratedKernel:
 
     @property
     def is_outer(self) -> bool:
-        """Whether elements of a reduction that are adjacent in memory belong to different rows.
+        """Whether neighbouring addresses, as a reduction reads them, belong to different rows instead of to one row.
 
-        Then a block covers many rows and few elements of each.
+        For such a reduction, a good block covers many rows and few elements of each row.
         """
         are_neighbours = rows_are_neighbours(self.source)
         if are_neighbours is not None:
@@ -72,13 +72,17 @@ class GeneratedKernel:
 
     @property
     def period(self) -> int:
-        """The smallest number of adjacent rows that share an outer index, if it is a power of two; else 0."""
+        """The smallest divisor, from a cache line up, by which the text divides the row index; 0 unless a power of two.
+
+        Inductor splits a row index in two with ``xindex // period``. The rows of one period are adjacent in memory.
+        """
         periods = [int(number) for number in _PERIOD.findall(self.source)]
         smallest = min((period for period in periods if period >= _LINE), default=0)
         return 0 if smallest & (smallest - 1) else smallest
 
 
-# Inductor writes an address as a sum of terms. Earlier lines give names to the index of a row and of an element in it.
+# Inductor writes an address as a sum of terms, for example ``x0 + 1024*r0_1``. Earlier lines of the kernel assign the
+# index of a row to one name (``x0``) and the index of an element in the row to another name (``r0_1``).
 _READ = re.compile(r"tl\.load\(\w+ \+ \(([\w +*]+)\),")
 _ROW_INDEX = re.compile(r"^\s*(\w+) = (?:xindex|\(xindex % \d+\))$", re.MULTILINE)
 _ELEMENT_INDEX = re.compile(r"^\s*(\w+) = r0_index$", re.MULTILINE)
@@ -102,7 +106,7 @@ def rows_are_neighbours(source: str) -> bool | None:
     return None if across == along else across
 
 
-# Elements of a pointwise block: enough for vector loops, few enough for a near cache.
+# Elements of a pointwise block: enough for vector loops, few enough for a core's nearest caches.
 _SPAN = 2048
 # Elements of a row that a reduction reads in one step.
 _PIECE = 1024
@@ -220,8 +224,8 @@ _CPU_DEVICE = "DeviceProperties(type='cpu'"
 def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps ``AsyncCompile.triton``: CPU kernels are compiled in this process, because torch's workers lack Silo.
 
-    Once its workers run, torch calls this a first time while it still generates code, without passing the device. The
-    device is then found in the kernel's text.
+    If torch's compile workers run, torch calls this method a first time while it still generates code, and then does
+    not pass the device. The device is therefore looked up in the kernel's text too.
     """
 
     @wraps(plain)
@@ -234,11 +238,11 @@ def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_workers(plain: Callable[..., Any], compiling: Any, *words: str) -> Any:  # noqa: ANN401  # torch's objects
-    """Calls ``AsyncCompile.triton`` so that this process compiles the kernel and no worker does. Returns its result.
+    """Calls ``AsyncCompile.triton`` so that this process, and no worker, compiles the kernel. Returns its result.
 
-    The result is the kernel itself. If torch has workers, it is a finished future of the kernel instead, because
-    torch's scheduler then asserts that it gets a ``LambdaFuture`` with an inner future, and waits for several of these
-    at once.
+    Without workers, the result is the kernel itself. If torch has workers, the result is a finished future of the
+    kernel, because torch's scheduler then asserts that it gets a ``LambdaFuture`` with an inner future, and waits for
+    several such futures at once.
     """
     pooled = compiling.use_process_pool()
     compiling.use_process_pool = _no_pool
@@ -254,7 +258,7 @@ def without_workers(plain: Callable[..., Any], compiling: Any, *words: str) -> A
 
 
 def finished(kernel: Any) -> Any:  # noqa: ANN401
-    """Torch's future of a kernel that is here, with a finished future of a worker inside."""
+    """Returns torch's ``LambdaFuture`` for a kernel that exists already; its inner future is finished too."""
     from torch._inductor.codecache import LambdaFuture  # noqa: PLC0415  # heavy
 
     done: Future[Any] = Future()
@@ -262,8 +266,9 @@ def finished(kernel: Any) -> Any:  # noqa: ANN401
     return LambdaFuture(lambda: kernel, future=done)
 
 
-# Kinds of kernels that are correct for any block size, down to one element: an element may be written before another
-# one is read. A kernel of another kind may need a barrier between the two, which the compiler then keeps.
+# Kinds of kernels that are correct for any block size, down to one element, because no element's result is read as
+# input of another element. A kernel of another kind may need the barrier between a write and a later read, so it is
+# kept there.
 _ANY_BLOCKS = frozenset({"POINTWISE", "REDUCTION", "PERSISTENT_REDUCTION"})
 
 
@@ -382,7 +387,8 @@ def served_launcher(heuristics: Any, plain: Callable[[Any], Any]) -> Callable[[A
     def make_launcher(self: Any) -> Any:  # noqa: ANN401  # a TritonCompileResult
         if self.compile_meta.get("device_type") != "cpu":
             return plain(self)
-        heuristics.triton_helpers.set_driver_to_cpu()  # a kernel for a GPU may have set Triton's driver since
+        # since the last call, a kernel for a GPU may have set Triton's driver
+        heuristics.triton_helpers.set_driver_to_cpu()
         launcher = plain(self)  # torch's launcher, from which the attributes are copied
         try:
             ours = _generated(heuristics, self, _native_launcher(self.kernel))

@@ -1,4 +1,4 @@
-"""Decisions between whole GPU kernels for matrix products and convolutions, and about code to fuse with them.
+"""Decides which GPU kernel computes a matrix product or a convolution, and which code torch fuses with it.
 
 The subject of a decision is the operator with its inputs, or the text of fused code, on one model of device.
 """
@@ -38,7 +38,8 @@ class ChoiceDecisions:
         self._precision = precision
         self._current_device = current_device
         self._decisions = Decisions()
-        self._labels: dict[tuple[str, ...], dict[str, None]] = {}  # every choice that was seen, by the decision's slot
+        # labels of every choice seen, by source, target and key
+        self._labels: dict[tuple[str, ...], dict[str, None]] = {}
         self._used: dict[tuple[str, ...], Config] = {}  # the decisions that this process has used
         self._parts = threading.local()
 
@@ -90,7 +91,9 @@ class ChoiceDecisions:
 
         def measure() -> Measured:
             timings[:] = [plain()]
-            # A choice that did not compile is not among those that torch measures, and would else look like a new one.
+            # Labels of earlier calls stay in the list with infinite time: torch does not offer a choice that failed to
+            # compile in this process, and without a time for it another process would take it for a new choice and
+            # measure again.
             times = dict.fromkeys(slot_labels, math.inf)
             times.update({label: float(timings[0].get(choice, math.inf)) for label, choice in labels.items()})
             trials = tuple((Config.of(choice=label), time_ms) for label, time_ms in times.items())
@@ -99,10 +102,13 @@ class ChoiceDecisions:
         config = self._decisions.decide(question, usable, measure)
         if config.as_dict()["choice"] in labels:
             return self._use(question, config, labels)
-        return timings[0] if timings else plain()  # another process decided, for a choice that did not compile here
+        # another process decided for a choice that did not compile in this process
+        return timings[0] if timings else plain()
 
     def _use(self, question: Question, config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:
-        """The times of a decision, which holds in this process from now on: each graph gets the same."""
+        """Returns the times in a decision, and keeps the decision for the rest of the process: each graph gets the same
+        times.
+        """
         self._used[question.wanted.slot] = config
         keep_recorded(replace(question.wanted, config=config))
         return _choice_times(config, labels)
@@ -114,7 +120,10 @@ class ChoiceDecisions:
     # -- times of fused code, by which torch decides whether to fuse it with a template ------------------------------
 
     def part_time(self, measure: Callable[[], tuple[float, str]]) -> tuple[float, str]:
-        """The result of a call that measures code which torch compares with code that it is fused with."""
+        """Returns ``measure()``, which times unfused code, and marks this thread while it runs.
+
+        torch compares that time with the time of the fused code.
+        """
         self._parts.depth = getattr(self._parts, "depth", 0) + 1
         try:
             return measure()
@@ -122,10 +131,10 @@ class ChoiceDecisions:
             self._parts.depth -= 1
 
     def fused_time(self, module: Any, threshold: int, plain: Callable[[], tuple[float, str]]) -> tuple[float, str]:  # noqa: ANN401
-        """Returns the time in milliseconds of code that torch fuses on trial, and the file of the code.
+        """Returns the time in milliseconds of code that torch fuses only to measure it, and the file of the code.
 
-        ``plain`` is torch's own method for this. It returns infinity without measuring for code with at least
-        ``threshold`` spilled registers.
+        ``plain`` is torch's own method for this. It returns infinity without measuring if the code spills more than
+        ``threshold`` registers.
         """
         tuner = getattr(module, "triton_", None)
         props = getattr(tuner, "device_props", None)
@@ -144,7 +153,8 @@ class ChoiceDecisions:
                 "fusions",
                 "nothing was decided about a fusion, and nothing may be measured: torch keeps these kernels apart",
             )
-            # Torch fuses if that takes less time than the parts.
+            # torch fuses if the fused code takes less time than its parts: parts of time 0 and fused code of infinite
+            # time prevent it
             return 0.0 if getattr(self._parts, "depth", 0) else math.inf, module.__file__
         if config is None:
             config = self._decisions.decide(question, _is_time, lambda: _fused(plain()[0]))
@@ -153,11 +163,14 @@ class ChoiceDecisions:
         return _fused_ms(config), module.__file__
 
     def needs_no_code(self, source: str) -> bool:
-        """Whether torch tries out code whose time is known, or that may not be measured: then nothing runs it."""
+        """Returns whether fused code that torch wants to measure need not be compiled.
+
+        Its time is known, or nothing may be measured; in both cases the code never runs.
+        """
         try:
             return not _may_measure() or self._known_time(self._fusion(source, _SPILLS)) is not None
         except (SiloError, OSError):
-            return False  # the question about its time fails alike, and logs the reason
+            return False  # the later call of fused_time fails in the same way and logs the reason
 
     def _fusion(self, source: str, threshold: int) -> Question:
         subject: list[JSON] = ["fusion", threshold, _INDEX.sub(r"\1", source)]
@@ -171,7 +184,7 @@ class ChoiceDecisions:
         return None if decision is None else decision.winner.config
 
 
-# The number of spilled registers up to which torch measures code that it tries out.
+# torch's default: fused code that spills more registers than this is not measured.
 _SPILLS: Final = 8
 
 
@@ -179,7 +192,7 @@ def _may_measure() -> bool:
     return settings().tune not in ("cached", "frozen") and not is_frozen()
 
 
-# Device indices in generated code, which do not count in a decision's subject.
+# Device indices in generated code, which are removed from the subject of a decision.
 _INDEX = re.compile(r"(\bindex=|cuda:|_DeviceGuard\(|set_device\(|get_raw_stream\(|\bstream)\d+")
 
 
@@ -188,7 +201,7 @@ def _is_time(kept: KeptDecision) -> bool:
 
 
 def _fused(time_ms: float) -> Measured:
-    # Torch subtracts the time of clones, so a short time may be negative.
+    # Torch subtracts the time for cloning the arguments, so the rest may be negative. Infinity is stored as -1.
     config = Config.of(nanoseconds=-1 if math.isinf(time_ms) else max(0, round(time_ms * 1e6)))
     return Measured(config, ((config, time_ms),))
 
@@ -236,7 +249,7 @@ def _only_choice(config: Config) -> Config:
 
 
 def _times_of(kept: KeptDecision, labels: Mapping[str, Any], *, whole: bool) -> dict[Any, float] | None:
-    """Returns the times of all choices from an earlier decision; a choice that was not measured cannot win.
+    """Returns the times of all choices from an earlier decision. A choice without a measured time gets infinity.
 
     Returns None if the decided choice is not among ``labels``, or if the decision has no times. With ``whole``, returns
     None also if a decision of the store lacks a choice, because that choice may be faster. A decision of a lock file
@@ -254,8 +267,8 @@ def _times_of(kept: KeptDecision, labels: Mapping[str, Any], *, whole: bool) -> 
 def _choice_times(config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:
     """Returns the times in a decision, as torch's look-up returns them: the decided choice first, and no other faster.
 
-    torch chooses between equal times, and between templates for a fusion, by their order. Therefore the process that
-    measured returns the same as each process that reads the decision.
+    The order matters: among equal times, and among templates for a fusion, torch takes the first. The process that
+    measured calls this function too, so it returns the same as each process that reads the decision.
     """
     chosen = config.as_dict()
     winner = str(chosen["choice"])
@@ -299,7 +312,7 @@ def deciding_lookup(
 def deciding_fusions(
     choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]
 ) -> Callable[..., tuple[float, str]]:
-    """Wraps ``TritonScheduling.benchmark_codegened_module``: Silo keeps the measured times."""
+    """Wraps ``TritonScheduling.benchmark_codegened_module``: Silo keeps the measured times of fused code."""
 
     @wraps(plain)
     def benchmark_codegened_module(
@@ -317,7 +330,7 @@ def deciding_fusions(
 def deciding_parts(
     choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]
 ) -> Callable[..., tuple[float, str]]:
-    """Wraps ``TritonScheduling.benchmark_fused_nodes``, which measures the parts of fusions."""
+    """Wraps ``TritonScheduling.benchmark_fused_nodes``, which measures unfused code to compare it with a fusion."""
 
     @wraps(plain)
     def benchmark_fused_nodes(*args: Any, **named: Any) -> tuple[float, str]:  # noqa: ANN401
@@ -329,9 +342,9 @@ def deciding_parts(
 def comparing_in_order(plain: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps ``Scheduler.speedup_by_fusion``: fusions with a template are compared in the order of the graph.
 
-    Torch compares them in the order in which its workers finish, and of several whose text is equal only the last. So
-    the graph would depend on whether torch had workers, and on their speed. All compile at once nevertheless: each
-    comparison waits for the code that it needs.
+    By itself, torch compares fusions in the order in which its workers finish compiling; of several fusions with equal
+    text it compares only the last. The graph would then depend on whether torch had workers, and on their speed. The
+    compile jobs still run at the same time: each comparison waits only for the code that it needs.
     """
 
     @wraps(plain)

@@ -108,8 +108,8 @@ class TunerDecisions:
     """Decides the configs of Inductor's kernels instead of torch's own caches; without a decision torch measures.
 
     ``heuristics`` is torch's module, ``descend`` its method of coordinate descent, and ``sweep`` its method that
-    measures each launcher. ``records`` returns the records that serve code from a bundle, if that part is on. After
-    :meth:`stop`, the methods do nothing.
+    measures each launcher. ``records`` returns the object that takes code from a bundle, or None if the part ``record``
+    is off. After :meth:`stop`, the methods do nothing.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class TunerDecisions:
         return list(self._seen)
 
     def is_measuring(self, autotuner: Any) -> bool:  # noqa: ANN401
-        """Returns whether this object is just measuring a kernel."""
+        """Returns whether torch is measuring a kernel at this moment because this object made it do so."""
         return id(autotuner) in self._measuring
 
     def is_settled(self, autotuner: Any) -> bool:  # noqa: ANN401
@@ -174,7 +174,7 @@ class TunerDecisions:
             self._use_compiled(autotuner, config)
 
     def expected(self, autotuner: Any) -> Config | None:  # noqa: ANN401
-        """Returns the config that a kernel will have if torch need not measure; else None."""
+        """Returns the config that a kernel will have if it is certain without measuring; else None."""
         candidates = _candidates(autotuner)
         config = self._decided_before(autotuner, candidates)
         alone = len(candidates) == 1 and not _may_add(autotuner)
@@ -213,7 +213,7 @@ class TunerDecisions:
         return {key: members}
 
     def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
-        """Adds the config of a launched kernel to the recording."""
+        """Adds the decision for a launched kernel, which has ``config``, to the recording."""
         question = self._question(autotuner)
         if question is not None:
             keep_recorded(replace(question.wanted, config=config))
@@ -274,12 +274,12 @@ class TunerDecisions:
     # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _note_model(self, autotuner: Any) -> None:  # noqa: ANN401
-        """Logs, once for each further device model, that its kernels are decided and measured separately."""
+        """Logs, once for each device model after the first, that kernels on it are decided and measured separately."""
         try:
             index = _index_of(autotuner)
             model = device_at("cuda", index).model
         except (SiloError, AttributeError, TypeError, ValueError):
-            return  # making the kernel's question fails for the same reason and logs it
+            return  # a later call of _question fails for the same reason and logs it
         first = next(iter(self._models.values()), index)
         if model not in self._models:
             self._models[model] = index
@@ -293,7 +293,7 @@ class TunerDecisions:
             if autotuner.device_props.type == "cuda":
                 left_to_torch(str(autotuner.fn.__name__), str(error))
             return None
-        # the attributes of this torch's objects differ
+        # the installed torch's objects have other attributes than expected
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             left_to_torch(
                 str(autotuner.fn.__name__), f"this torch describes it in another form: {type(error).__name__}: {error}"

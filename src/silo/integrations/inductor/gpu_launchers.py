@@ -78,7 +78,7 @@ def native_launchers(heuristics: Any, is_on: Callable[[], bool], plain: Callable
         except (SiloError, OSError) as error:
             _tell(self, str(error))
             return plain(self)
-        # the attributes of this torch's objects differ
+        # the installed torch's objects have other attributes than expected
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             _tell(self, f"this torch describes it in another form: {type(error).__name__}: {error}")
             return plain(self)

@@ -1,4 +1,6 @@
-"""Turns Silo's parts for Inductor's GPU kernels on and off: decisions, launching, recording and serving."""
+"""Turns the parts of Silo's integration with Inductor's GPU kernels on and off: decisions, launching, recording,
+serving.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +52,10 @@ GENERATING: Final = "torch._inductor.codegen.triton"
 SCHEDULING: Final = "torch._inductor.scheduler"
 
 PARTS: Final = ("decisions", "choices", "fusions", "workers", "launch", "record", "serve")
-"""The parts that can be on or off, each with a reason.
+"""The parts that can be on or off separately; :func:`gpu_state` returns the reason for each.
 
-``choices`` are the decisions about products and convolutions. ``fusions`` are the times of code that torch fuses on
-trial. ``workers`` restricts torch's compile workers to decided configs. These three are switched together with
+``choices`` are the decisions about products and convolutions. ``fusions`` are the times of code that torch fuses only
+to measure it. ``workers`` restricts torch's compile workers to decided configs. These three are switched together with
 ``decisions``, and ``serve`` together with ``record``.
 """
 
@@ -133,7 +135,7 @@ def judge_choices(codecache: Any) -> Decision:  # noqa: ANN401
 
 
 def judge_fusions(generating: Any) -> Decision:  # noqa: ANN401
-    """Returns whether Silo can keep the measured times of code that this torch fuses on trial."""
+    """Returns whether Silo can keep the times of code that this torch fuses only to measure it."""
     scheduling: Any = import_module(SCHEDULING)
     missing = [_missing(generating, _FUSED), _missing(generating, _FUSED_PART), _missing(scheduling, _SPEEDUP)]
     missing.append(_missing(import_module(COMPILING), _TRITON))
@@ -312,7 +314,8 @@ def _make_record(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
         records.stop()
         _shared.records = None
 
-    def begin() -> None:  # only once a recording begins, because a replaced run() costs time at each launch
+    # called when a recording begins, and not earlier, because a replaced run() costs time at each launch
+    def begin() -> None:
         if records.records and not put:
             put.append((_COMPILE, partial(noting_compiles, records)))
             put.append((_RUN, partial(noting_launches, records, note)))
@@ -328,13 +331,14 @@ def _make_record(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
 
 
 def _make_serve(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
-    # A bundle may begin to serve later, when Triton is imported, so the replacement checks this at each call.
+    # The replacement checks at each call whether a bundle serves this program: a bundle may be opened later, when
+    # Triton is imported.
     del part
     return [(_TRITON, partial(served_in_process, _shared.serves, getattr(compiling, _LOAD), _shared.leaves_out))]
 
 
 class _Shared:
-    """The objects that several parts use: the decisions, and the records of code."""
+    """The objects that several parts use: the decisions about configs, the recorded code, and the times of fusions."""
 
     def __init__(self) -> None:
         self.decisions: TunerDecisions | None = None
@@ -342,15 +346,15 @@ class _Shared:
         self.fusions: ChoiceDecisions | None = None
 
     def forget_fusions(self) -> None:
-        """From now on torch compiles all code that it tries out."""
+        """Drops the times of fusions, so that torch compiles all code that it wants to measure."""
         self.fusions = None
 
     def leaves_out(self, kernel_name: str, source: str) -> bool:
-        """Whether a kernel is code that torch tries out, and that no process compiles: its time is enough."""
+        """Returns whether a kernel is fused code that torch wants to measure and that need not be compiled."""
         return self.fusions is not None and is_trial(kernel_name) and self.fusions.needs_no_code(source)
 
     def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
-        """Adds the config of a launched kernel to the recording."""
+        """Adds the decision for a launched kernel, which has ``config``, to the recording."""
         if self.decisions is not None:
             self.decisions.note(autotuner, config)
 
@@ -359,7 +363,9 @@ class _Shared:
         return self.decisions is not None and self.decisions.is_settled(autotuner)
 
     def serves(self, load: Callable[[], Any]) -> bool:
-        """Returns whether the bundle has the code of the kernel that ``load`` loads."""
+        """Returns whether the bundle has the code of the kernel that ``load`` loads, for a config known without
+        measuring.
+        """
         decisions, records = self.decisions, self.records
         if decisions is None or records is None or not records.serves:
             return False
@@ -467,7 +473,7 @@ class _GpuSwitch:
                     part.put(module)
 
     def less(self, names: tuple[str, ...]) -> None:
-        """Undoes one call of :meth:`more` with the same names."""
+        """Undoes one call of :meth:`more` that had the same names."""
         with self._lock:
             for name in names:
                 part = self.parts[name]
@@ -510,7 +516,7 @@ def enable_gpu(wanted: Sequence[str]) -> tuple[Mapping[str, Decision], Callable[
 
 
 def connect(module: ModuleType) -> None:
-    """Connects ``module``, a module of Inductor that torch has just loaded, in a program that Silo accelerates."""
+    """Turns the parts on in a program that Silo accelerates, once torch has loaded ``module``, a module of Inductor."""
     if sys.argv[:1] and sys.argv[0].endswith(_WORKER):
         return  # torch's compile worker processes neither decide nor launch
     _SWITCH.accelerate()

@@ -35,7 +35,10 @@ _notices = Notices()
 
 @frozen
 class Question:
-    """The subject of one decision. ``wanted`` is a decision without its config; ``place`` is its key in the store."""
+    """The subject of one decision: ``wanted`` identifies the kernel, sizes and device, and has an empty config.
+
+    ``place`` is the key in the store at which the decision is kept.
+    """
 
     wanted: ForeignWinner
     place: str

@@ -1,7 +1,7 @@
-"""Records Inductor's kernels with a program, and serves them from its bundle.
+"""Records Inductor's kernels together with a program, and serves the kernels from the program's bundle.
 
-They are recorded and served like the program's own Triton kernels, by the same capture and replayer. A kernel has
-torch's name without the number in the graph, so it is found under any number.
+The same capture and replayer record and serve the program's own Triton kernels. A kernel is recorded under torch's name
+without the number in the graph, so it is found under any number.
 """
 
 from __future__ import annotations
@@ -183,10 +183,13 @@ class KernelRecords:
         return self._on and isinstance(present_records(), Replayer)
 
     def served(self, autotuner: Any, config: Config) -> Any:  # noqa: ANN401
-        """Returns a compile result of Inductor with code from the bundle. Logs once and returns None if there is none.
+        """Returns a compile result of Inductor with code from the bundle.
+
+        Returns None if no bundle serves the program or the bundle lacks the code; a kernel that cannot be served is
+        logged once.
 
         Raises:
-            FrozenError: the program is frozen, and the bundle lacks the code.
+            FrozenError: the program is frozen, and the kernel cannot be served.
         """
         records = present_records()
         if not self._on or not isinstance(records, Replayer) or autotuner.device_props.type != "cuda":
@@ -224,9 +227,9 @@ class KernelRecords:
             self._compiled.setdefault(autotuner, {})[config_of(result.config)] = result
 
     def launched(self, autotuner: Any) -> Config | None:  # noqa: ANN401
-        """Records a kernel once, when it was launched or has its final config.
+        """Records a kernel's code at its first call, which is made after a launch or once the config is final.
 
-        Returns the config if the kernel is new.
+        Returns the config if this call is the first for the kernel, else None.
         """
         records = present_records()
         if not self._on or not isinstance(records, Capture) or autotuner in self._kept:
@@ -279,16 +282,19 @@ class KernelRecords:
 
 
 def is_trial(name: str) -> bool:
-    """Whether a kernel of this name is code of a fusion that torch compiles to measure it, and for nothing else."""
+    """Returns whether a kernel of this name is fused code that torch compiles only to measure it."""
     config: Any = import_module("torch._inductor.config")
-    # Torch can be told to give every kernel this name, and to read the spilled registers of such code instead.
+    # With other settings, torch gives this name to every kernel, or reads the spilled registers of fused code without
+    # measuring it.
     return name == "triton_" and bool(config.triton.unique_kernel_names and config.benchmark_epilogue_fusion)
 
 
 def _is_measured_alone(autotuner: Any) -> bool:  # noqa: ANN401
-    """Whether torch measures a kernel to choose, and no graph has it: a served process knows the time instead.
+    """Returns whether torch launches a kernel only to measure it, and no graph contains it.
 
-    Torch names the templates of a graph ``triton_tem_...``, and others ``triton_mm_7``.
+    Such a kernel is not recorded, because a process that runs from the bundle takes its time from a decision. In a
+    graph a template is named ``triton_tem_...``; a template that is only measured has another name, such as
+    ``triton_mm_7``.
     """
     name = str(autotuner.fn.__name__)
     if is_trial(name):
@@ -297,9 +303,9 @@ def _is_measured_alone(autotuner: Any) -> bool:  # noqa: ANN401
 
 
 def _compiled_of(call: CompileCall, result: Any) -> Any:  # noqa: ANN401
-    """Returns Triton's compiled kernel of a compile result.
+    """Returns the compiled kernel, an object of Triton, in a compile result of Inductor.
 
-    For a static launcher it is made from files in Triton's cache.
+    If the result is for torch's static launcher, the kernel is made from files in Triton's cache.
     """
     kernel = result.kernel
     if hasattr(kernel, "asm"):
@@ -341,8 +347,8 @@ def noting_settled(
 ) -> Callable[..., None]:
     """Wraps ``CachingAutotuner.precompile``: while the program is recorded, records each kernel with a final config.
 
-    torch compiles fusions on trial, but does not launch them if an earlier process kept their times. A process that
-    runs from the recording compiles these kernels too, so they must be in it.
+    torch compiles a fusion in order to measure it, but does not launch it if an earlier process kept its time. A
+    process that runs from the recording compiles this kernel too, so the kernel must be in the recording.
     """
 
     @wraps(plain)
@@ -381,7 +387,8 @@ def served_in_process(
 ) -> Callable[..., Any]:
     """Wraps ``AsyncCompile.triton``: a kernel that the bundle serves is made in this process, without compiling.
 
-    ``load`` makes torch's object of a kernel from its name and source. Code that ``leaves_out`` is not looked for.
+    ``load`` makes torch's object of a kernel from its name and source. Code for which ``leaves_out`` returns True is
+    not looked up in the bundle.
     """
 
     @wraps(plain)
@@ -398,10 +405,10 @@ def served_in_process(
 
 
 def decided_trials(leaves_out: Callable[[str, str], bool], plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps ``AsyncCompile.triton``: code that torch tries out is not compiled if its time is known.
+    """Wraps ``AsyncCompile.triton``: fused code for which ``leaves_out`` returns True is not compiled.
 
-    Torch's scheduler gets a finished future without a kernel. It asks for one only if torch has workers; else it
-    compiles code when it measures it.
+    Torch's scheduler gets a finished future without a kernel instead. The scheduler calls this method for such code
+    only if torch has workers; without workers, torch compiles the code when it measures it.
     """
 
     @wraps(plain)

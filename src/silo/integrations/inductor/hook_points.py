@@ -57,10 +57,10 @@ class _Place:
 
 
 class HookStack:
-    """Replaces members of classes and modules. Several features may replace the same member and end in any order.
+    """Replaces members of classes and modules. Several features may replace one member, and be turned off in any order.
 
-    If the program itself replaces a member later, the program's function stays, and still calls the replacement that it
-    found.
+    If the program itself replaces a member later, the program's function stays. It still calls the replacement that it
+    found when it was put there.
 
     >>> class Torch: size = staticmethod(lambda: 1)
     >>> plain, stack, one = vars(Torch)["size"], HookStack(), lambda plain: staticmethod(lambda: plain() + 1)
@@ -99,7 +99,7 @@ class HookStack:
     @staticmethod
     def _renew(place: _Place) -> None:
         if cast("dict[str, Any]", vars(place.holder)).get(place.name) is not place.present:
-            return  # the program has replaced Silo's function by one that calls it
+            return  # the program has put a function of its own there; it probably calls Silo's, so it stays
         replacement = place.plain
         for make in place.makers:
             replacement = make(replacement)

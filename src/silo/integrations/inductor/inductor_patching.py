@@ -220,7 +220,10 @@ def state(device: str = "cpu") -> Decision:
 
 
 def _look(version: str, *, force: bool) -> tuple[InductorHookPoints | None, Decision]:
-    """Returns Inductor's functions if Silo may and can replace them, else None; and the decision with its reason."""
+    """Returns Inductor's functions if Silo may and can replace them, else None; and the decision with its reason.
+
+    With ``force``, a torch that is known not to work is accepted.
+    """
     decision = judge_inductor(version)
     if not decision and not force:
         return None, decision  # rejected by the version alone, so Inductor is not imported
@@ -241,13 +244,15 @@ def _look(version: str, *, force: bool) -> tuple[InductorHookPoints | None, Deci
     return seams, decision or Accepted(f"torch {version}, which is known not to work")
 
 
-# For this context, like torch's settings: the number of callers that enabled Silo, and the values of ``cpu_backend``
-# and ``cache_key_tag`` before the first of them.
+# The state of this thread or context, because torch's settings are separate for each too: the number of callers that
+# enabled Silo, and the values that ``cpu_backend`` and ``cache_key_tag`` had when the first of these callers did so.
 _here: ContextVar[tuple[int, str, str]] = ContextVar("silo_inductor", default=(0, "", ""))
 
 
 class _Switch:
-    """Counts the callers that enabled Silo for CPUs; replaces Inductor's functions while there are any."""
+    """Counts the callers that enabled Silo for CPUs, and keeps Inductor's functions replaced while the count is above
+    0.
+    """
 
     def __init__(self) -> None:
         self.decision: Decision = Rejected("nobody asked for it: call silo.integrations.inductor.enable()")
