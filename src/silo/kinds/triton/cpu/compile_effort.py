@@ -51,7 +51,7 @@ def effort_of(characters: int) -> CompileEffort:
 def efforts_after_a_fault(flags: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], str], ...]:
     """Sets of flags to try, in order, after the C compiler failed by a bug of its own.
 
-    Each with a note on what it costs.
+    Each set comes with a note on what its code lacks.
 
     >>> [cost for flags, cost in efforts_after_a_fault(("-O2", "-fopenmp-simd"))]
     ['without vectors', 'with -Og, without vectors']

@@ -52,11 +52,11 @@ _SCRATCH_ALIGN = 64  # bytes, as the ABI of CPU kernels requires
 
 @dataclass(frozen=True, slots=True)
 class EmittedJob:
-    """A job as C text: how it is compiled, and how the result is launched.
+    """A job emitted as C text, with the facts needed to compile the text and to launch the result.
 
-    ``module`` is the module it was emitted from.
+    ``module`` is the parsed module from which the C text was emitted.
 
-    ``note`` is the reason if it is compiled with less than the usual effort, and "" otherwise.
+    ``note`` is the reason if the text is compiled with less than the usual effort, and "" otherwise.
     """
 
     text: str
@@ -275,7 +275,7 @@ def module_layout(module: Module) -> tuple[LayoutSlot, ...]:
 def check_layout(kernel: str, module: Module, layout: tuple[LayoutSlot, ...]) -> None:
     """Raises CompileError if the parameters of ``module`` and ``layout`` differ.
 
-    The kernel would misread its arguments.
+    If they differed, the kernel would misread its arguments.
     """
     arguments = [value.type for value in module.entry.regions[0].blocks[0].arguments]
     expected = ["pointer" if slot.type is AbiType.POINTER else _TTIR_TYPES.get(slot.type, "none") for slot in layout]

@@ -180,8 +180,9 @@ class LoopFunction:
 class LoopProgram:
     """One kernel: ``body`` is the work of one program (one point of the grid). ``functions`` are ordered callees first.
 
-    If ``turns`` is 0 or more, the kernel calls ``turns->enter`` with that request when it begins, and ``turns->leave``
-    when it ends; the variable ``alone`` holds the answer of ``enter`` (``runtime/turns.h``).
+    ``turns`` is -1, or the bits that the kernel passes to ``turns->enter`` when it begins, to request memory updates
+    without atomics. The variable ``alone`` holds the answer of ``enter``, and the kernel calls ``turns->leave`` when it
+    ends (``runtime/turns.h``).
     """
 
     entry: str

@@ -25,9 +25,10 @@ __all__ = [
     "source_flags",
 ]
 
-# No flags turn on passes that improve neither results nor speed. NaN, infinities and the sign of zero are kept; only
-# errno and trapping are given up, which no kernel can observe. The other flags make the object small and its bytes
-# independent of the folder: no debug information, no build id, no compiler name, no unwind tables.
+# The flags of every compilation. Optimization passes that improve neither results nor speed stay off. NaN, infinities
+# and the sign of zero are kept; only errno and trapping are given up, which no kernel can observe. The other flags make
+# the object small and its bytes independent of the folder: no debug information, no build id, no compiler name, no
+# unwind tables.
 _CODE_FLAGS = (
     "-std=gnu11",
     USUAL,

@@ -18,11 +18,12 @@ _MOST_TERMS = 400
 
 
 def is_structurally_affine(value: Value, offsets: frozenset[Value] = frozenset(), *, wrapped: bool = False) -> bool:
-    """Returns whether ``value`` is a uniform base plus a sum of indices with uniform coefficients.
+    """Returns whether ``value`` is a base plus a sum of indices, each multiplied by a coefficient.
 
-    ``offsets`` are loop-carried values that are known to be affine (a start plus a uniform offset). With ``wrapped``,
-    ``x % n`` counts as ``x``: code that relies on this must check at run time that x does not reach n. A value of more
-    than ``_MOST_TERMS`` terms does not count as affine, because its text would be too long.
+    The base and the coefficients must be uniform (the same for all elements of the tile). ``offsets`` are loop-carried
+    values that are known to be affine (a start plus a uniform offset). With ``wrapped``, ``x % n`` counts as ``x``:
+    code that relies on this must check at run time that x does not reach n. A value of more than ``_MOST_TERMS`` terms
+    does not count as affine, because its text would be too long.
     """
 
     def parts(inner: Value) -> list[Value]:

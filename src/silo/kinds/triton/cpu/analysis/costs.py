@@ -16,16 +16,16 @@ __all__ = ["arithmetic_cost", "is_repeated_load", "program_nanoseconds", "recomp
 # ---- The cost of evaluating a value again, which the scheduler compares with the cost of storing the value once ----
 
 _COST_LIMIT = 2.0**40
-# Above every threshold of the scheduler: the sum of a value's costs stops here.
+# The cost at which adding up a value's costs stops: it is above every threshold of the scheduler.
 _ENOUGH = 64.0
-# The cost of a load that reads one element for a whole run of iterations of an innermost loop.
+# The cost of a load that reads only one element for many successive iterations of an innermost loop.
 _REPEATED_LOAD_COST = 4.0
 _SHORTEST_RUN = 16
 # The cost of a load from successive addresses, when addresses and bounds are computed outside of the innermost loop. It
 # is a little more than reading a buffer, because evaluating again saves the store into that buffer.
 _ROW_LOAD_COST = 2.0
-# The same cost for f16. Each reader converts f16 in blocks, so storing the value in a buffer of f32 saves the second
-# conversion.
+# The cost of a load of f16 from successive addresses. Each reader converts f16 in blocks, so storing the value in a
+# buffer of f32 saves the second conversion.
 _HALF_ROW_LOAD_COST = 12.0
 
 
@@ -149,7 +149,7 @@ _SCALAR_NS: Final = 0.3
 _PROGRAM_NS: Final = 20.0
 _MOST_NS: Final = 1 << 30
 _ATOMICS: Final = frozenset({tt.ATOMIC_RMW, tt.ATOMIC_CAS})
-# Loops and jumps whose iteration count cannot be read from the kernel's text.
+# Loops and jumps whose iteration count the kernel's text does not give.
 _OPEN: Final = frozenset({flow.WHILE, flow.BR, flow.COND_BR})
 _BYTES: Final = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8, "index": 8}
 

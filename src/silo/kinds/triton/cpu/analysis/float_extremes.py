@@ -17,15 +17,16 @@ from silo.kinds.triton.front.ssa import Module, Operation, Value
 __all__ = ["join_float_extremes"]
 
 _EQUAL, _NOT_EQUAL = 0, 1  # predicates of arith.cmpi
-# The key holds Triton's numbers of the operations for values with a clear and with a set sign: (signed maximum,
-# unsigned minimum) is a float maximum, the reverse a float minimum.
+# For Triton's numbers of two integer atomics, the first for values with a clear sign and the second for values with a
+# set sign: the float operation that both together make. A signed maximum (6) and an unsigned minimum (9) make a float
+# maximum, a signed minimum (7) and an unsigned maximum (8) a float minimum.
 _PAIRS: dict[tuple[object, object], int] = {(6, 9): FLOAT_MAX, (7, 8): FLOAT_MIN}
 _KEPT = ("sem", "scope")
 _BITS = {"i32": 31, "i64": 63}
 
 
 def join_float_extremes(module: Module) -> None:
-    """Replaces each such pair of atomics in ``module`` by one atomic, in place."""
+    """Joins each pair of integer atomics in ``module`` that makes a float minimum or maximum, in place."""
     joined: set[Operation] = set()
     for operation in [candidate for candidate in module.walk() if candidate.name == tt.ATOMIC_RMW]:
         partner = None if operation in joined else _partner(operation)
@@ -38,7 +39,8 @@ def join_float_extremes(module: Module) -> None:
 def _partner(first: Operation) -> tuple[Operation, int, Value | None] | None:
     """Finds the atomic for values with a set sign that completes ``first``, the atomic for values with a clear sign.
 
-    Returns it with the kind of the joined atomic and the mask of both, or None.
+    Returns that atomic, the kind of the joined atomic, and the joined atomic's mask (None for no mask); or None if
+    ``first`` is not half of such a pair.
     """
     block = first.block
     if block is None or first.result.uses or len(first.operands) != 3:

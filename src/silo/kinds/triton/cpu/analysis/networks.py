@@ -17,7 +17,7 @@ __all__ = ["NO_FLIP", "SwapStep", "find_mirrors", "fold_networks", "steps_of"]
 
 # ---- Finds the steps of sorting networks, and replaces each run of steps by one operation ----
 
-NO_FLIP = 30  # the number of a bit that is clear in every index
+NO_FLIP = 30  # the ``flip`` of a step whose order no bit reverses: this bit is clear in every index
 _MOST_ELEMENTS = 1 << NO_FLIP
 # Each narrow type, and the wider type whose values are sorted instead; the conversion is exact.
 _NARROW = {"f16": "f32", "bf16": "f32", "i1": "i32", "i8": "i32", "i16": "i32"}
@@ -148,7 +148,9 @@ def _through_bitcast(value: Value) -> Value:
 
 
 def _is_greater(value: Value, own: Value, partner: Value) -> bool | None:
-    """Returns whether ``value`` compares as unsigned, if it is ``own > partner``; None if it is another value."""
+    """True if ``value`` is an unsigned comparison ``own > partner``, False if it is a signed or float one, None
+    otherwise.
+    """
     operation = value.owner
     if operation is not None and operation.name == arith.EXTUI:
         operation = operation.operands[0].owner

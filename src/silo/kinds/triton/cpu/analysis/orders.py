@@ -90,7 +90,9 @@ def _choice(block: Block) -> tuple[list[Operation], Value, Value] | None:
 
 
 def _is_greater(value: Value, first: Value, second: Value, block: Block) -> bool:
-    """Whether ``value`` is true if the first number is greater (or less), and else only if both numbers are equal."""
+    """Whether ``value`` tests that the first number is greater (or less); for equal numbers ``value`` may be true or
+    false.
+    """
     while (operation := value.owner) is not None and operation.block is block:
         if operation.name != arith.ORI:
             return _compares(operation, first, second, {_GREATER, _LESS})
@@ -127,16 +129,14 @@ def _compares(operation: Operation, first: Value, second: Value, predicates: set
 # ---- Adds fences to memory accesses in kernels whose programs may wait for each other ----
 
 _WATCHES = frozenset({VOLATILE_LOAD, tt.CALL, *ATOMICS})
-# Operations that no loop which waits for another program contains.
+# Operations that never occur in a loop that waits for another program.
 _WORK = frozenset({tt.STORE, tt.DOT})
 
 
 def order_memory(module: Module) -> None:
     """Renames volatile loads and adds fences, in place.
 
-    A module whose programs cannot wait for each other is unchanged.
-
-    A module that already has fences stays as it is.
+    A module stays unchanged if its programs cannot wait for each other, or if it already has fences.
     """
     if any(op.name in {FENCE, VOLATILE_LOAD} for op in module.walk()):
         return

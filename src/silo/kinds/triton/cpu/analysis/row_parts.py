@@ -36,7 +36,9 @@ _STAYS = frozenset({tt.FUNC, tt.RETURN, flow.FOR, flow.YIELD, tt.STORE})
 
 
 class _NotSeparableError(Exception):
-    """A value mixes several rows, or every part needs a value that exists for some rows only."""
+    """Raised if a program cannot be cut by rows: a value mixes several rows, or all parts need a value of some rows
+    only.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +194,10 @@ class _Plan:
                 raise _NotSeparableError
 
     def finish(self, module: Module) -> None:
-        """Traces the values that all parts share.
+        """Traces the values that all parts share to the values that they are computed from.
 
-        Raises ``_NotSeparableError`` if one needs a carried value of some rows.
+        Raises ``_NotSeparableError`` if a shared value is computed from a loop-carried value of which each part has
+        only its own rows.
         """
         loops = [operation for operation in module.walk() if operation.name == flow.FOR]
         pending = [*self.shared, *(bound for loop in loops for bound in loop.operands[:3])]

@@ -81,7 +81,11 @@ def fold(
 
 
 def all_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:
-    """Visits ``root`` and the values that ``parts`` returns, then theirs; False as soon as ``parts`` returns None."""
+    """Whether ``parts`` never returns None: for ``root``, for the values it returns for ``root``, for their parts, and
+    so on.
+
+    Each value is visited once; the walk ends at the first None.
+    """
     seen: set[Value] = set()
     pending = [root]
     while pending:
@@ -97,13 +101,15 @@ def all_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> boo
 
 
 def any_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:
-    """Visits values like :func:`all_of`; True as soon as ``parts`` returns None."""
+    """Whether ``parts`` returns None for ``root`` or for a value that :func:`all_of` would visit."""
     return not all_of(root, parts)
 
 
 @contextmanager
 def unchanged() -> Generator[None]:
-    """A context manager in which no operation is rewritten, so that :func:`remembered` may keep facts about values."""
+    """A context manager for a time in which no operation is rewritten, so that :func:`remembered` may keep facts about
+    values.
+    """
     token = _FOUND.set({})
     try:
         yield
@@ -112,7 +118,11 @@ def unchanged() -> Generator[None]:
 
 
 def remembered(question: Hashable) -> dict[Value, Any]:
-    """The memo of :func:`fold` for ``question``, which lasts as long as :func:`unchanged`; a new one outside of it."""
+    """Returns the dictionary of results known for ``question``, to be passed to :func:`fold` as its ``memo``.
+
+    Within :func:`unchanged`, all calls with an equal ``question`` return the same dictionary; outside of it, each call
+    returns a new one.
+    """
     memo = _FOUND.get()
     return {} if memo is None else memo.setdefault(question, {})
 
@@ -121,9 +131,10 @@ def remembered(question: Hashable) -> dict[Value, Any]:
 
 
 def combining_operation(operation: Operation) -> Operation | None:
-    """The operation with which a ``tt.reduce`` or ``tt.scan`` combines two elements, if its region is just that.
+    """The operation with which a ``tt.reduce`` or ``tt.scan`` combines two elements, if its region is only that
+    operation.
 
-    Else None.
+    None if the region has other operations.
     """
     block = operation.regions[0].blocks[0]
     if len(operation.operands) != 1 or len(block.operations) != 2:

@@ -124,7 +124,7 @@ class CpuFault:
     """A fault that the kernel recorded while it ran.
 
     ``other`` is the shadow cell of the earlier access (for a race), the axis' extent (for an index outside of a tile),
-    or the element before (for a hint).
+    or the preceding element (for a promise such as ``tl.max_contiguous`` that does not hold).
     """
 
     kind: FaultKind

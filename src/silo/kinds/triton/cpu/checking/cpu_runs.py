@@ -264,9 +264,9 @@ _CLOCK_BYTES = 1 << 28  # the most memory for the vector clocks of atomics
 # above this number, a program counts as ordered after all others once it has acquired anything
 _CLOCK_PROGRAMS = 1 << 14
 _OTHER_ORDER_STEPS = 1 << 20
-# Numbers of replacements for a doubtful value, as `lower.checked` defines them: two other values, and (3, for a wrapped
-# product alone) an offset inside of the array. The last shows a product that is unused only because a mask computed
-# from it excludes it: with the replacement the mask changes.
+# How a doubtful value is replaced, by number; `lower.messages` emits the replacements. 1 and 2 are two other values. 3
+# is only for a product that may have wrapped: an offset inside of the array. If the product is unused only because a
+# mask computed from it excludes it, the third replacement changes the mask, and so shows the fault.
 _OTHERS = (1, 2)
 _IN_RANGE = 3
 # Bytes with which unset memory is filled to find out whether a result depends on it: zero, and large positive numbers.
@@ -367,7 +367,11 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
 
     @property
     def schedules(self) -> Sequence[Order]:
-        """The orders in which to run the programs: only ascending without atomics, as every order shows the same."""
+        """The orders in which to run the programs.
+
+        A kernel without atomics runs in ascending order alone, because its results and faults are the same in every
+        order.
+        """
         atomic = any(Use.ATOMIC in site.use for site in self._written)
         return tuple(Order) if atomic and self.total > 1 else (Order.ASCENDING,)
 
@@ -402,7 +406,8 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     def fault_finding(self, fault: CpuFault, schedule: Order) -> CheckFinding | None:
         """The finding for ``fault``; None for an endless loop in an order other than ascending.
 
-        In another order, a program that waits for a lower one never ends.
+        In another order, a correct kernel may loop endlessly, because a program may wait for a lower one that runs
+        after it.
         """
         if fault.kind is FaultKind.ENDLESS and schedule is not Order.ASCENDING:
             self.notes.append(f"programs wait for one another, so they were not checked {schedule.value}")
@@ -428,7 +433,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     def _doubts(self, fault: CpuFault | None) -> Iterable[Doubt[CpuFault | CpuSuspect]]:
         """The first read of unset memory, then the sites with doubtful results, in the order of their first results.
 
-        With a fault: only doubts that may explain why an access went to a wrong address.
+        With a fault, only doubts are returned that may explain why an access went to a wrong address.
         """
         if fault is not None and fault.kind not in _OF_ADDRESSES:
             return

@@ -26,9 +26,9 @@ _ACCESSES: Mapping[str, SiteKind] = {**dict.fromkeys(_LOADS, SiteKind.LOAD), **d
 _RELAXED, _ACQUIRE, _RELEASE = 1, 2, 3  # Triton's MemSemantic; 4 is acquire and release
 _DIVISIONS = frozenset({arith.DIVSI, arith.DIVUI, arith.REMSI, arith.REMUI, arith.FLOORDIVSI, arith.CEILDIVSI})
 _WRAPPING: Mapping[str, str] = {arith.ADDI: "add", arith.SUBI: "sub", arith.MULI: "mul"}
-# If an operand of one of these operations has wrapped, the address or mask computed from it is wrong too. Operations
-# that hash numbers are not listed, so the search ends at them: shifts, exclusive or, remainders, widening of unsigned
-# numbers.
+# The operations through which a wrapped operand makes an address or a mask wrong. The search for operands of addresses
+# and masks ends at every other operation: shifts, exclusive or, remainders and widening of unsigned numbers may belong
+# to a hash, in which numbers wrap on purpose.
 _CARRIES = frozenset(
     {
         *_WRAPPING,

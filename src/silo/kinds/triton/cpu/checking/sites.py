@@ -11,7 +11,7 @@ __all__ = ["Site", "SiteKind", "Use"]
 
 
 class SiteKind(Enum):
-    """Why an operation is watched."""
+    """The kinds of operations that a check watches."""
 
     LOAD = "load"
     STORE = "store"

@@ -49,8 +49,8 @@ def kernel_text(program: LoopProgram) -> str:
     if program.together is None:
         lines.extend(map(_buffer, program.buffers))
     lines.extend(f"  {text}" for text in program.locals)
-    # The kernel stores the number of the running program here; a fault report reads it. A caller without that field in
-    # its context gets a local variable.
+    # The kernel stores the number of the running program in ``*running``, for fault reports. If the caller's context is
+    # too short to have that field, a local variable is written instead.
     lines.append("  uint64_t nobody;")
     lines.append("  uint64_t volatile *const running = context && *(uint32_t const *)context >= 1040")
     lines.append("    ? (uint64_t *)(void *)((char *)context + 1024) : &nobody;")
@@ -76,7 +76,7 @@ def kernel_text(program: LoopProgram) -> str:
 def _programs(program: LoopProgram, lines: list[str]) -> None:
     """The loop over the programs, or parts of programs, of a call."""
     if program.parts > 1:
-        # The launch requests the number of parts with parts == 0xffffffff; this call runs no program.
+        # A call with parts == 0xffffffff runs no program: it only stores the number of parts of a program in ``parts``.
         lines.append("  struct silo_lasting *const launch = silo_lasting_of(context);")
         conditions = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.distinct]
         part_count = f"{' || '.join(conditions)} ? 1 : {program.parts}" if conditions else str(program.parts)

@@ -1,10 +1,10 @@
-"""Splits off the parts of a kernel's C text that other kernels contain too, as texts of their own.
+"""Splits a kernel's C text into its own part and the parts that other kernels contain too, so that these compile once.
 
 Multiplying tiles takes a C compiler as long as the rest of a kernel, and its code is the same for all configs of a
 kernel and for many kernels. A C text that multiplies tiles has a line (:data:`REST`) after everything that may be
-shared: functions marked ``SILO_APART`` and the block kernels of dots. Compiled in one piece, these functions are
-static; otherwise they are hidden symbols of objects that are linked in. Each block kernel is in an object of its own,
-because configs differ in their blocks and in no other shared function.
+shared: functions marked ``SILO_APART`` and the block kernels of dots (functions that multiply one register block).
+Compiled in one piece, these functions are static; otherwise they are hidden symbols of objects that are linked in. Each
+block kernel is in an object of its own, because configs differ in their blocks and in no other shared function.
 """
 
 from __future__ import annotations

@@ -91,7 +91,11 @@ def join_adjacent_programs(program: LoopProgram, module: Module) -> None:
 
 @dataclass(slots=True)
 class _Rows:
-    """The loop over the rows of a tile. If the condition ``whole`` is not "", ``otherwise`` runs when it is false."""
+    """The loop over the rows of a tile.
+
+    If ``whole`` is not "", it is a C condition that is tested at run time: if it is false, the statements ``otherwise``
+    run instead of ``loop``.
+    """
 
     whole: str
     loop: For

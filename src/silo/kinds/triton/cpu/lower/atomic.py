@@ -98,7 +98,8 @@ def combined(scope: LoweringScope, operation: Operation, operands: list[str]) ->
     """Code that sums the adds of a tile by address before they reach memory; None if that is not allowed or not useful.
 
     The old values must be unused. Consecutive addresses never coincide, so summing them gains nothing; nor does summing
-    few elements. Sums outlast their program if no program can observe it (:func:`may_come_later`).
+    few elements. If no program can observe when the adds reach memory (:func:`may_come_later`), the table of sums is
+    kept after the program has ended, and later programs add to it.
     """
     element = operation.result.type.element
     if scope.reference or not is_plain_add(operation) or is_structurally_affine(operation.operands[0]):
@@ -226,7 +227,9 @@ _ALONE = (
     "uint32_t const alone = context && *(uint32_t const *)context >= 1048"
     " ? *(uint32_t const *)(void *)((char *)context + 1040) : 0;"
 )
-# Bits of the requests to `turns->enter`, and its possible answers (`runtime/turns.h`).
+# Bits of the argument and the result of `turns->enter` (`runtime/turns.h`). ALONE: no other kernel with atomics runs,
+# so atomics may be plain updates. LOCKING: all running kernels with atomics lock each block of memory while they change
+# it.
 ALONE, LOCKING = 1, 2
 _SYSTEM = 3  # Triton's MemSyncScope "system": other devices and processes may access the memory, too
 
@@ -234,9 +237,10 @@ _SYSTEM = 3  # Triton's MemSyncScope "system": other devices and processes may a
 def plain_updates(
     scope: LoweringScope, nest: Nest, operation: Operation, names: list[str], mask: str
 ) -> list[Statement]:
-    """The code for a thread that is ``alone``, in the order of the elements; [] if the operation has to stay atomic.
+    """The code of an atomic for a call whose variable ``alone`` is set: plain updates, in the order of the elements.
 
-    ``names`` are the pointer and the value of one element in ``nest``, ``mask`` is its condition ("" for always).
+    [] if the operation has to stay atomic. ``names`` are the pointer and the value of one element in ``nest``, ``mask``
+    is the C condition under which it is updated ("" for always).
     """
     kind = _updates(operation)
     if scope.reference or not scope.in_kernel or not kind:
@@ -264,11 +268,11 @@ def plain_updates(
 def _by_tiles(
     scope: LoweringScope, shape: tuple[int, ...], operation: Operation, places: LoopBuffer, values: LoopBuffer
 ) -> list[Statement]:
-    """Adds to the addresses in one buffer the values in another, row by row.
+    """Adds the values in the buffer ``values`` to the memory at the addresses in the buffer ``places``, row by row.
 
-    Elements up to the mask's limit are added by vectors, later ones singly.
+    The leading elements of a row for which the mask is certainly true are added by vectors, later ones singly.
 
-    Returns [] if the mask has no limit that is known before the row.
+    Returns [] if the number of these leading elements is unknown before the row begins.
     """
     nest = Nest(scope, shape)
     nest.begin_body(fast=True)

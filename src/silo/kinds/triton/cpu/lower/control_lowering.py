@@ -1,9 +1,9 @@
-"""Lowers the planned steps of a function: scalars, loops, branches and jumps.
+"""Lowers the planned steps of a function: scalars, loops, branches, jumps, and loop nests that read transposed tiles.
 
-Transposing a whole tile and then running the nest that uses it waits for memory twice: for the cache lines of the
-tile's rows, and then for the nest's reads and writes. Here the nest goes through parts of 16 x 16 elements instead. The
-lines of a part are transposed in registers and used at once, and each row of a part has load instructions of its own,
-so that the CPU can predict each row's next line.
+If a whole tile is transposed before the nest that uses it, the CPU waits for memory twice: for the cache lines of the
+tile's rows, and then for the nest's reads and writes. So such a nest goes through parts of 16 x 16 elements instead.
+The cache lines of a part are transposed in registers and used at once, and each row of a part has load instructions of
+its own, so that the CPU can predict each row's next line.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A nest that is done in parts."""
+    """The plan of a nest that goes through its tiles in parts of 16 x 16 elements."""
 
     nest: _PartNest
     sources: list[_Source]
@@ -134,14 +134,15 @@ class _Parts:
     unless: str  # the C condition under which the nest is faster as a whole; "" for never
 
     def check(self, scope: LoweringScope) -> str:
-        """Emits the code before the first part; returns the C condition that masks exclude no element."""
+        """Emits the code before the first part, and returns the C condition that is true if masks exclude no element."""
         conditions: list[str] = []
         own = self.nest
         for nest, mask in [*((source.nest, source.mask) for source in self.sources), (own, None)]:
             for statement in nest.levels[0]:
                 scope.emit(statement)
             limits, extent = nest.limit_statements()
-            # If no limit cuts the nest, a mask that its limits imply is true for the whole tile.
+            # Nothing needs a test at run time if no mask limits the nest, or if the masks that are already tested imply
+            # this one.
             if not limits or (mask is not None and own.holds(mask, own.index)):
                 continue
             limit, whole = scope.name("limit"), scope.name("whole")
@@ -189,7 +190,11 @@ def _loop(index: str, first: str, body: list[Statement], *, simd: bool = False, 
 
 
 def _parts(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> _Parts | None:
-    """Plans ``group`` in parts; None if a tile is not transposed by lines, or a mask may exclude single elements."""
+    """Plans ``group`` in parts of 16 x 16 elements.
+
+    Returns None if the rows of a transposed tile cannot be read from memory in whole cache lines, or if a mask may
+    exclude single elements.
+    """
     stores = group.stores
     if not turned or scope.reference or group.checks or len(stores) != len(group.sinks):
         return None
@@ -225,7 +230,7 @@ def _filled(group: NestGroup) -> Value:
 
 
 def _source(scope: LoweringScope, group: NestGroup) -> _Source | None:
-    """The tile that ``group`` reads; None if its rows do not lie in memory unchanged."""
+    """The tile that ``group`` reads; None if the elements of its rows are not stored in memory one after another."""
     value = _filled(group)
     load = value.owner
     if load is None or element_bytes(value.type.element) != _ELEMENT_BYTES or value.type.pointer:
@@ -275,7 +280,7 @@ class FunctionLowering:
         self.scope = scope
         self.kernel = kernel
         self.status = status  # the error code that a normal return gives
-        self.targets = targets  # C texts of the places for the results of a region that is applied to elements
+        self.targets = targets  # C lvalues for the results of a region that is applied to elements
         self.labels = {block: f"block{number}" for number, block in enumerate(blocks)}
 
     def function(self, plans: list[BlockSchedule]) -> None:
@@ -468,7 +473,8 @@ class FunctionLowering:
     def _rows_first(self, step: Loop, body: list[Statement], advanced: list[Statement], loop: For) -> bool:
         """Emits a loop with the rows outside: all iterations for the first row, then for the second, and so on.
 
-        Returns False, and emits nothing, unless the loop does nothing else and reads each row's memory in order.
+        Returns False, and emits nothing, unless the loop only computes rows independently of each other, and successive
+        iterations read each row's memory in order.
         """
         scope = self.scope
         if scope.reference or not goes_along_rows(step.operation, step.carried):

@@ -296,7 +296,9 @@ class _SeenPart:
 
 
 def _has_other_results(loop: Operation, sums: Value) -> bool:
-    """Whether ``loop`` carries a value beside ``sums`` (an argument of its body) that is used after the loop."""
+    """Whether a value that ``loop`` carries is used after the loop, apart from ``sums``, which is an argument of its
+    body.
+    """
     return any(result.uses for result in loop.results if result.index != sums.index - 1)
 
 
@@ -345,7 +347,10 @@ def _depth(operation: Operation) -> int:
 def _forms(
     scope: LoweringScope, value: Value, extents: Mapping[int, str] | None = None, counted: int | None = None
 ) -> tuple[AffineForms, str, tuple[str, ...]]:
-    """The base and strides of the tile that ``value`` is loaded from, and the conditions for them; emits their code."""
+    """Emits the code for the base and the strides of the tile that ``value`` is loaded from, and returns their C texts.
+
+    The first result also holds the conditions under which base and strides are right.
+    """
     load = loaded_by(value)
     assert load is not None, "the scheduler looked for the load"
     nest = Nest(scope, value.type.shape)
@@ -405,9 +410,8 @@ def _in_place(scope: LoweringScope, copy: NestGroup, value: Value) -> _Place:
 
 
 def _spare_tails(statements: list[Statement]) -> None:
-    """Turns the loops over masked-off row ends into plain loops.
-
-    They have few elements, and vectors take long to compile.
+    """Turns the loops over masked-off row ends, which have few elements, into plain loops, because vectors compile
+    slowly.
     """
     for statement in statements:
         if isinstance(statement, For):
@@ -604,9 +608,11 @@ def _may_pack(scope: LoweringScope, element: str, depth: int) -> bool:
 
 
 def _blocks(scope: LoweringScope, kind: str, rows: int, vectors: int, *, narrow: bool) -> list[str]:
-    """Emits the block functions: for full blocks, for the remaining rows, and with ``narrow`` for one vector per row.
+    """Emits functions that multiply one register block: a full block, the remaining rows, and the remaining columns.
 
-    Each is emitted once. Returns their names, with the rows and the vectors of a block between them.
+    A block of the remaining columns has one vector per row if ``narrow``. Each function is emitted once. Returns C
+    texts: the function for full blocks, the rows of a full block, the function for the remaining rows, the vectors of a
+    full block, and the function for the remaining columns.
     """
     options = scope.options
     blocks = _BLOCKS[options.vector_bits]

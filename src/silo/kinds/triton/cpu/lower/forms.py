@@ -130,7 +130,11 @@ class AffineForms:
         return True
 
     def _guard(self, mask: Value, axes: Axes) -> list[_Place] | None:
-        """Adds the conditions of one mask to ``guards``; returns the masks that it is a conjunction of, or None."""
+        """Adds the condition that ``mask`` is true everywhere to ``guards``.
+
+        Returns the masks of which ``mask`` is a conjunction, [] if it needs none of them, or None if the condition
+        cannot be written.
+        """
         source = scalar_source(mask)
         if source is not None:
             self.guards.append(self.nest.value(source, ("0",) * len(source.type.shape)))

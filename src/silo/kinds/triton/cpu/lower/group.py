@@ -1,4 +1,9 @@
-"""Lowers one planned nest: its sinks, its limits, its reductions, and its run-time check if it needs one."""
+"""Lowers one planned loop nest: its sinks (buffers, stores and reductions that receive its values), and the checks it
+needs.
+
+A limit is the number of leading elements of the innermost axis for which a mask is true: the loop over them tests no
+mask.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +51,7 @@ __all__ = ["lower_group"]
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
 _TURNED_LINES = 16  # rows of four-byte elements that are transposed at a time if a vector is as long as a cache line
-_LEAST_ROW_AHEAD = 64  # bytes of a row from which later rows are prefetched
+_LEAST_ROW_AHEAD = 64  # the fewest bytes of a row for which later rows are prefetched
 _ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
 
@@ -112,7 +117,11 @@ def _prepare(scope: LoweringScope, sink: Sink) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """The code for the elements after the masks' limits: statements, and reductions that add one value repeatedly."""
+    """The code for the elements after the last one for which every mask is true.
+
+    ``body`` are the statements of one element, and ``repeated`` the reductions that add the same value for each of
+    these elements.
+    """
 
     body: list[Statement]
     repeated: list[tuple[ReduceSink, str]]
@@ -121,10 +130,10 @@ class _Rest:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """The code for the elements after the limits.
+    """Two versions of the code for the elements after the last one for which every mask is true.
 
-    ``plain`` tests each element. ``one_value``, if it is not None, replaces it under the C condition ``fits``: all of
-    these elements then have one known value.
+    ``plain`` tests the masks of each element. ``one_value``, if not None, is used if the C condition ``fits`` holds at
+    run time: then all of these elements have one known value.
     """
 
     plain: _Rest
@@ -133,7 +142,7 @@ class _Behind:
 
 
 class _GroupLowering:
-    """Lowers all sinks of a group once."""
+    """Lowers one version of a group's nest, with all its sinks (buffers, stores and reductions)."""
 
     def __init__(
         self,
@@ -152,8 +161,9 @@ class _GroupLowering:
         self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
         self.unconditional: set[Operation] = set()  # stores that the fast body executes for every element
-        self.limits_of: dict[Operation, set[str]] = {}  # for a store, the limits after which it writes nothing
-        # reductions, each with the value that it adds for every element of the tail
+        # for each store, the limits (numbers of leading elements) after which it writes nothing
+        self.limits_of: dict[Operation, set[str]] = {}
+        # reductions, each with the value that it adds for every element after the limit
         self.repeated: list[tuple[ReduceSink, str]] = []
         self.combined: list[CombinedRow] = []  # the values that the last lowered body combines with rows of results
         self.streaming: Streaming | None = None
@@ -283,9 +293,10 @@ class _GroupLowering:
         return [*self.nest.levels[self.nest.depth], *effects]
 
     def _repeats_one_value(self) -> bool:
-        """Whether a reduction adds the same value repeatedly.
+        """Whether a reduction adds a value that is the same in every iteration.
 
-        gcc 12 and 13 would then misalign an array that they create for it.
+        The C compiler must not vectorize such a loop: gcc 12 and 13 would create an array for the value and misalign
+        it.
         """
         return any(
             self.nest.level(self.nest.value(sink.operation.operands[0], self.nest.index)) < self.nest.depth
@@ -318,7 +329,8 @@ class _GroupLowering:
             buffer = scope.buffer(sink.target)
             assert buffer is not None
         scope.lifetimes.touch(buffer if self.turned is None else self.turned)
-        # A nest with run-time checks is lowered twice, and names defined in either version are unknown after both.
+        # A nest with run-time checks is lowered twice, and a C name that one version defines is unknown in the other
+        # and after both.
         if nest.tail and sink.value is sink.target and nest.level(text) == 0 and not self.group.checks:
             scope.tails[sink.value] = Tail(nest.axes[-1], nest.tail, text)
         if self.turned is not None:
@@ -437,7 +449,7 @@ class _GroupLowering:
             return [Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))]
         limit_count = len(nest.limits)
         condition = nest.mask(mask, nest.index)
-        if nest.fast:  # limits set by loads from which the mask is computed do not count
+        if nest.fast:  # only limits that the store's own mask adds count, and none if the mask depends on memory
             reads = mask is None or _reads_memory(mask)
             self.limits_of[operation] = set() if reads else set(nest.limits[limit_count:])
         if condition == "0":
@@ -456,9 +468,10 @@ class _GroupLowering:
         return [Assign(address, text, condition)]
 
     def _limits_of_mask(self, mask: Value | None) -> set[str]:
-        """The limits after which a deferred store writes nothing.
+        """The limits (numbers of leading elements) after which ``mask`` is false, so that its deferred store writes
+        nothing.
 
-        Empty if its mask depends on memory, which may change.
+        Empty if the mask depends on memory, because memory may change before the store.
         """
         nest = self.nest
         if mask is None or _reads_memory(mask):
@@ -515,7 +528,9 @@ class _GroupLowering:
     # ---- loops
 
     def _behind(self, slow: list[Statement], limits: list[str], *, simd: bool) -> _Behind:
-        """The code for the elements after the limits, and a faster version if all of them have one known value."""
+        """The code for the elements after the limits, at which masks become false; faster if all of them have one known
+        value.
+        """
         values, marked = self.repeated, simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
         plain = _Rest(slow, values, simd=marked)
         fills = all(isinstance(sink, BufferFill) for sink in self.group.sinks)
@@ -542,7 +557,7 @@ class _GroupLowering:
     def _rest(
         self, rest: _Rest, first: str, whole: str, extent: int, marks: tuple[tuple[str, str], ...]
     ) -> list[Statement]:
-        """The statements for the elements from ``first`` to ``whole``, which are after all limits."""
+        """The statements for the elements from ``first`` up to ``whole``, for which at least one mask is false."""
         result: list[Statement] = []
         if rest.body:
             loop = For(self.nest.inner, first, whole, rest.body, simd=rest.simd, reductions=marks)
@@ -557,9 +572,9 @@ class _GroupLowering:
         return result
 
     def _rest_ends(self, limits: list[str], extent: int) -> str:
-        """The C condition under which no work is left after the limits; "" if that is unknown.
+        """The C condition under which no element after the limits is stored; "" if no such condition is known.
 
-        After the lowest limit one of the comparisons is false, unless its operands exceed 32 bits before that.
+        From the lowest limit on, a comparison of the masks is false, unless its operands exceed 32 bits before the end.
         """
         nest = self.nest
         if nest.runs is not None or any(limit not in nest.bases for limit in limits):

@@ -48,12 +48,13 @@ class CombinedRow:
 
 @dataclass(frozen=True, slots=True)
 class JoinedRows:
-    """The parts of a nest whose rows are joined.
+    """The parts of a nest whose rows are joined (several rows are read at a time).
 
-    ``before`` are the statements of a row. ``limits`` are C texts over ``limit``: the number of leading elements, of
-    the ``end`` used ones, that need no mask. For these, ``values`` compute what ``rows`` add; for the elements after
-    them, ``masked`` compute what ``masked_rows`` add. If the C condition ``whole`` is true, no row has a limit below
-    ``end``; ``whole`` is "" if that is unknown.
+    ``before`` are the statements of a row. A row's limit is the number of its leading elements that need no mask;
+    ``limits`` are C texts that compute it from ``limit``. Of each row, the first ``end`` elements are used. For
+    elements before the limit, ``values`` compute the numbers that ``rows`` add to the results; for elements after it,
+    ``masked`` compute the numbers that ``masked_rows`` add. If the C condition ``whole`` is true, no row has a limit
+    below ``end``; ``whole`` is "" if that is unknown.
     """
 
     nest: Nest
@@ -76,7 +77,7 @@ def joined(nest: Nest, axis: int) -> int:
 
 
 def seen_extent(scope: LoweringScope, nest: Nest, operations: Sequence[Operation]) -> str:
-    """A C text for the number of leading elements along the innermost axis that are stored of ``operations``' results.
+    """A C text for the number of leading elements along the innermost axis whose results in ``operations`` are stored.
 
     All elements count if the stores have several masks, or no known mask.
     """
@@ -130,9 +131,10 @@ def whole_tile(scope: LoweringScope, nest: Nest, end: str) -> str:
 def join_rows(
     scope: LoweringScope, parts: JoinedRows, count: int, common: str, single: list[Statement]
 ) -> list[Statement]:
-    """The loop over the rows, ``count`` rows at a time up to the lowest of their limits.
+    """The loop over the rows, ``count`` rows at a time up to the lowest of their limits (leading elements without a
+    mask).
 
-    ``common`` is the name of that limit; ``single`` handles the elements of one row after it.
+    ``common`` is the C name of that lowest limit; ``single`` handles the elements of one row after it.
     """
     inside = _inside(parts)
     if not inside:

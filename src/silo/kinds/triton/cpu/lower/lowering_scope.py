@@ -46,7 +46,7 @@ _POINTER_BYTES = 8
 
 
 class LoweringScope:
-    """The state that all functions share which lower one kernel."""
+    """The state of lowering one kernel, shared by all of the kernel's functions."""
 
     def __init__(self, options: CpuOptions, module: Module) -> None:
         self.options = options
@@ -63,11 +63,13 @@ class LoweringScope:
         self.out: list[Statement] = []
         self.frame = ""  # the C constant for the size of the current function's scratch memory
         self.elementwise: dict[Operation, ElementFunction] = {}
-        # The value that another value equals: for a carried value that the loop never changes, and for a loop's result.
+        # For a value, another value that equals it: for a carried value that its loop never changes, the start; for a
+        # loop's result, the carried value.
         self.same: dict[Value, Value] = {}
-        # For a carried value: its start, and the name of the offset added so far, in elements.
+        # For a carried value that each iteration only moves by an offset: its start, and the C name of the sum of the
+        # offsets so far, in elements.
         self.offsets: dict[Value, tuple[Value, str]] = {}
-        # Stores that may bypass the caches, and the iteration counts of the loops around them.
+        # The stores that may bypass the caches; `trips` holds the iteration counts of the loops around them.
         self.streamable: frozenset[Operation] = frozenset()
         self.trips: dict[Operation, str] = {}
         self.tails: dict[Value, Tail] = {}  # facts about values that are in buffers

@@ -155,10 +155,10 @@ _MEETS = ATOMICS | {FENCE}
 
 
 def _turns(scope: LoweringScope, module: Module) -> int:
-    """The kernel's request to ``turns->enter`` (``runtime/turns.h``); -1 if it needs none.
+    """The kernel's argument of ``turns->enter`` (``runtime/turns.h``); -1 for a kernel without atomics and fences.
 
-    Kernels without atomics or fences need none. Other kernels wait for a kernel that is alone or holds locks, so such a
-    kernel must never wait for them: neither in a loop, nor for a reader of its messages.
+    While one kernel runs alone or holds a lock, other kernels wait for it. So a kernel that waits for other kernels
+    itself (in a loop, or for a reader of its messages) must request neither; otherwise both could wait forever.
     """
     names = {operation.name for operation in module.walk()}
     if scope.options.launch_atomics or not names & _MEETS:

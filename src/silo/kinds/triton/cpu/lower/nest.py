@@ -3,12 +3,13 @@
 Every statement is put at the outermost loop level that it depends on, so values that are the same for a whole row leave
 the inner loop. The body of the innermost loop is lowered up to twice: the fast body, for the leading part of the range
 in which every mask is known to be true (``limits`` give its length), and the slow body, for the rest. If a single
-comparison limits the leading part, it is known to be false in the rest, which is then called a ``tail``: there a masked
-load has one value, and so have values computed from it, which are computed before the loop. If several conditions limit
-the leading part (``ended``), at least one of them is false after it, and so is each mask that requires all of them.
+comparison limits the leading part, that comparison is known to be false in the rest, which is then called a ``tail``:
+there a masked load has one value, and so have values computed from it, which are computed before the loop. If several
+conditions limit the leading part (``ended``), at least one of them is false after it, and so is each mask that requires
+all of them.
 
-Evaluation recurses. A call that is nested too deep raises an exception that ends all calls around it. It is done first
-and then the outermost call starts again, and finds the results that were already computed.
+Evaluation recurses. A call that is nested too deep raises an exception that ends all calls around it. Then that call is
+made first, with an empty stack, and the outermost call is repeated: it finds the results already computed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _Found = TypeVar("_Found")
 
 
 class _DeepError(Exception):
-    """Holds a call that is nested too deep and must be made before the calls around it."""
+    """Raised by a call that is nested too deep; holds the call, which must be made before the outermost call is
+    repeated.
+    """
 
     def __init__(self, find: _Find, value: Value, index: Index) -> None:
         super().__init__(value.name)
@@ -54,10 +57,10 @@ class Descent:
         self._depth = 0
 
     def call(self, find: Callable[[Value, Index], _Found], value: Value, index: Index) -> _Found:
-        """Returns ``find(value, index)``; a call that is nested too deep is made first, from the outside.
+        """Returns ``find(value, index)``; if calls nest too deep, the innermost one is made first, on an empty stack.
 
-        ``find`` must store its result in the table that callers read before they call here; it may be started several
-        times.
+        After that, the outermost call is started again. So ``find`` must store its result in a table, and callers must
+        look in that table before they call here.
         """
         if self._depth == 0:
             return self._call_from_outside(find, value, index)
@@ -117,8 +120,9 @@ class Nest(NestLoops):
         self.computed = computed or set()
         self.wants_runs = False  # set if an address contains a quotient or a remainder of the innermost index
         self.fast = False
-        self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
-        # while a part after several limits is lowered: these limits, of which at least one is reached
+        # while a tail is lowered: the C text of the limit, the first index at which the tail's comparison is false
+        self.tail = ""
+        # while the elements after several limits are lowered: these limits, at least one of which was reached
         self.ended: frozenset[str] = frozenset()
         # for a mask that the fast body does not test: its limits
         self._limits_of: dict[tuple[Value, Index], frozenset[str]] = {}
@@ -127,7 +131,8 @@ class Nest(NestLoops):
         self.limits: list[str] = []
         # for pointers that the fast body reads in order: the address of the row's first element
         self.rows: dict[Value, str] = {}
-        # for limits: the comparison's value at index 0; "" if it is the same at every index
+        # for a limit that a comparison sets: the C text of the comparison's varying side at index 0; "" if that side is
+        # uniform
         self.bases: dict[str, str] = {}
         self._adopted: list[str] = []  # limits of the tails of values that this nest reads
         self._depends: dict[tuple[Value, Index], bool] = {}
@@ -139,7 +144,10 @@ class Nest(NestLoops):
         self._descent = Descent()
 
     def begin_body(self, *, fast: bool, tail: str = "", ended: frozenset[str] = frozenset()) -> None:
-        """Starts lowering the innermost body (again). A tail must come last, because its facts hold nowhere else."""
+        """Starts lowering the innermost body (again).
+
+        The body of a tail must come last, because facts that hold in a tail alone would be wrong for another body.
+        """
         self.fast = fast
         self.tail = tail
         self.ended = ended
@@ -221,9 +229,10 @@ class Nest(NestLoops):
         return self.put(ops.c_type(value.type), text, self.level(*names))
 
     def _is_behind(self, compare: Operation, index: Index) -> bool:
-        """Whether a comparison is false in the whole part of the innermost loop that is lowered: it limited the other.
+        """Whether ``compare`` is false in the whole part of the innermost loop that is being lowered.
 
-        Of several limits it is unknown which was reached.
+        It is false there if it is the only comparison that limited the leading part: after several limits, it is
+        unknown which of them was reached.
         """
         only = self.tail or (next(iter(self.ended)) if len(self.ended) == 1 else "")
         return bool(only) and self._limit_of(compare, index) == only
@@ -377,7 +386,8 @@ class Nest(NestLoops):
         inner = self.depends(pointer, index)
         runs = self.runs
         in_run = runs is not None and self.fast and runs.first in index
-        # the mask is true for the whole run, so it sets a limit as at the innermost index
+        # For a value that is the same for a whole run, the mask is the same too, so the mask sets a limit as it would
+        # at the innermost index.
         if runs is not None and in_run:
             condition = self.mask(mask, tuple(self.inner if name == runs.first else name for name in index))
         else:
@@ -387,9 +397,13 @@ class Nest(NestLoops):
         address, level = self.place(pointer, index)
         if self.fast and index == self.index and address.endswith(f"[{self.inner}]"):
             self.rows[pointer] = address.removesuffix(f"[{self.inner}]")
-        if inner:  # for the same reason inside of the loop over runs, even if the address is the same everywhere
+        # the mask limits the innermost loop, so the load stays inside of that loop, even if the address is the same
+        # everywhere
+        if inner:
             level = self.depth
-        elif in_run and mask is not None:  # as above: outside of the runs, also if its address is the same everywhere
+        # the mask limits the runs, so the load stays inside of the loop over runs, even if the address is the same
+        # everywhere
+        elif in_run and mask is not None:
             level = max(level, self.depth - 1)
         type_ = operation.result.type
         if condition:
@@ -515,16 +529,16 @@ class Nest(NestLoops):
             limit = f"nest_below({low[0]}, {high[0]}{inclusive}, limit)"
             self.bases[limit] = low[0]
             return limit
-        # true from some index on, so the fast body can run only if it is true from the start
+        # the comparison is true from some index on, so the fast body can run only if it is true from the start
         if low[1] == "0" and high[1] == "1":
             less = f"({low[0]}) {'<' if predicate == 2 else '<='} ({high[0]})"
             return f"{less} && nest_fits({high[0]}, limit) ? limit : 0"
         return ""
 
     def tail_limit(self) -> str:
-        """The limit at which the tail begins, once the fast body is lowered.
+        """The limit at which the tail begins; called once the fast body is lowered.
 
-        "" if the elements after it are no tail.
+        "" if the elements after the fast body are no tail, because no single comparison is false for all of them.
         """
         limits, _ = self.limit_statements()
         adopted = list(dict.fromkeys(self._adopted))

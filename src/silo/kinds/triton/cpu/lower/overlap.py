@@ -1,7 +1,4 @@
-"""Checks of overlapping memory: at run time, of the arguments that share a loop.
-
-At compile time, of scratch buffers.
-"""
+"""Checks of overlapping memory: of arguments that share a loop at run time, and of scratch buffers at compile time."""
 
 from __future__ import annotations
 

@@ -58,9 +58,10 @@ def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -
 
 
 def _make_last(scope: LoweringScope, kept: str, pair: str) -> None:
-    """Keeps the state of packed panels from call to call, for the kernel's first product.
+    """Keeps the panels that a call has packed for the kernel's first product, so that the next call can use them.
 
-    The panels are in scratch memory.
+    The panels stay in scratch memory; their description is copied to the launch's context at the end of a call, and
+    back at the start of the next.
     """
     if "lasting" in scope.pieces:
         return

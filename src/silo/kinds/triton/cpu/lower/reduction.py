@@ -80,8 +80,9 @@ def accumulation(operation: Operation) -> Accumulation:
     suffix = "" if element == "f64" else "f"
     nan = f'__builtin_nan{suffix}("")'
     combine = f"({{1}} {order} {{0}} ? {{1}} : {{0}})"
-    # The comparisons of the accumulator skip NaNs. The flag records a NaN (for maximumf), or anything else (for
-    # maxnumf).
+    # The comparisons of the accumulator skip NaNs. The flag records whether any element is a NaN (for maximumf and
+    # minimumf, whose result is then NaN), or whether any is a number (for maxnumf and minnumf, whose result is else
+    # NaN).
     if name in {arith.MAXNUMF, arith.MINNUMF}:
         chosen, flag = f"({{1}} ? {{0}} : {nan})", "{0} == {0}"
     else:

@@ -31,7 +31,10 @@ _PLACE = re.compile(r"\[(?:(\w+)|\((\w+)\) \* ([0-9]+) \+ \w+)\]")
 
 
 def goes_along_rows(loop: Operation, carried: Sequence[Carried]) -> bool:
-    """Whether each iteration of an ``scf.for`` reads the tiles that directly follow those before, along their rows."""
+    """Whether each iteration of an ``scf.for`` reads the tiles that follow the previous iteration's along their rows.
+
+    The new tiles must begin where the previous ones end.
+    """
     if any(entry.kind == "scalar" for entry in carried):
         return False
     block = loop.regions[0].blocks[0]

@@ -1,8 +1,9 @@
 """Stores that bypass the caches: the innermost loop writes chunks to a cached buffer, which are copied to memory.
 
 The decision is made at run time, from the number of bytes that the launch writes: below the threshold, the written data
-may still be in a cache when it is read. Measured on a CPU whose caches hold 16 MB of results and 32 MB of operands but
-not four times as much: bypassing the caches took 1.1 times as long for the former and 0.75 times for the latter.
+may still be in a cache when it is read. Measured with 16 MB of results and 32 MB of operands, which fit in the CPU's
+caches, bypassing the caches took 1.1 times as long; with four times as much data, which does not fit, it took 0.75
+times as long.
 """
 
 from __future__ import annotations

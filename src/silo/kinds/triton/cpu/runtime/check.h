@@ -67,7 +67,8 @@ struct silo_site {
     uint32_t first, count; /* the part of `reach` with the bounds that the site may access */
     uint32_t change;       /* replaces a suspect value: 0 keeps it, 1 to 3 choose another */
     uint32_t seen;   /* the result was suspect in the watched program, first at lane `watched` */
-    uint64_t events; /* how often the result was suspect; `order` sites were suspect earlier */
+    uint64_t events; /* how often the result was suspect; the first time, `order` other sites had
+                        been suspect */
     uint64_t order, program;
     int64_t lane, watched;
     uint64_t stamp; /* for a store of several elements: the number of its current execution */
@@ -235,8 +236,9 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
         return 1;
     }
     if (use & SILO_CHECK_WRITES) {
-        /* An atomic reader has also written, or is a volatile load of values that atomics write. A
-         * program that read the shared value after storing it would still read the same value. */
+        /* An atomic reader is no race here: it also wrote, and so was compared as the writer, or it
+         * is a volatile load of values that atomics write. A program that read the shared value
+         * after storing it would read the same value in any order. */
         if (reader && reader >> 24 != own && !(reader & mine & 1) &&
             !(bounds->shared[at] == SILO_CHECK_SHARED && reader >> 24 == writer >> 24) &&
             !silo_check_ordered(check, reader)) {

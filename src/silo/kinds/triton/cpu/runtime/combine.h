@@ -6,8 +6,8 @@
 
 enum {
     SILO_LINE_SUFFIX = 64 / (int)sizeof(TYPE), /* sums in a slot */
-    /* The adds that a slot must save to be worth it: to insert a line and write it back takes 20
-       ns. */
+    /* The adds that one slot must save to be worth it, because inserting a line and writing it back
+     * takes 20 ns. */
     SILO_COMBINE_SHARE_SUFFIX = 32,
 };
 

@@ -61,7 +61,8 @@ typedef void silo_dot_kernel_KIND(int64_t m, int64_t k, const REAL *a, int64_t a
                                   int64_t a_step, const REAL *b, int64_t b_step, int64_t b_next,
                                   TOTAL *c, int64_t ldc, int fresh);
 
-/* The block functions of one shape, over m rows. */
+/* Defines the function that multiplies blocks of ROWS x VECTORS, one below the other, over m rows.
+ */
 #define SILO_DOT_KERNEL_KIND(ROWS, VECTORS)                                                        \
     SILO_APART void silo_dot_KIND_##ROWS##x##VECTORS(                                              \
         int64_t m, int64_t k, const REAL *a, int64_t a_row, int64_t a_step, const REAL *b,         \

@@ -256,8 +256,9 @@ SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t mos
     const int64_t high = most < 16 ? most : 16; /* rows of a tile */
     const int whole = kept && words * filled <= room;
     const int made = whole && silo_is_kept(kept, b, k, columns);
-    /* Each row of a tile is a line of memory: rows that begin within a line are read as two.
-       Columns of sums beyond the first 32 read them again. */
+    /* Each row of a matrix tile is loaded from 64 bytes of memory. If they do not begin at a cache
+     * line, each load reads two lines, and columns of sums beyond the first 32 read the same rows
+     * again. Then the rows are copied to aligned memory first. */
     const int split =
         filled > 32 && (((uint64_t)a.at | (uint64_t)a.row * sizeof(ITEM)) % 64) && step == 16;
     if (tiles) {

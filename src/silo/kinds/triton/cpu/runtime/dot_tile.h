@@ -23,7 +23,7 @@ SILO_INLINE int silo_is_kept(const silo_kept *kept, silo_tile tile, int64_t dept
 /* Panels of the tiles that a loop reads, one slot for each of its iterations: a program often reads
  * the same tiles as the previous program, in the same order. */
 typedef struct {
-    uint64_t program; /* the last user; `round` counts its iterations */
+    uint64_t program; /* the program that used the slots last; `round` counts its iterations */
     int64_t round;
     int64_t worth; /* hits minus misses; below 0: the same tiles rarely come again */
 } silo_slots;

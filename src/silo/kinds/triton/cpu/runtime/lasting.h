@@ -1,6 +1,6 @@
-/* The part of a launch's context, if the context is long enough to have it, with the number of
- * parts into which programs are divided, and with memory that keeps its contents for a thread's
- * whole share of the launch. */
+/* A part of a launch's context: the number of parts into which each program is divided, and memory
+ * that keeps its contents while a thread runs its share of the launch. A context that is too short
+ * lacks this part. */
 struct silo_lasting {
     uint32_t bytes;
     unsigned char rest[1052];

@@ -1,7 +1,7 @@
-/* The part of a launch's context for kernels with atomics, if the context is long enough to have
- * it. Kernels that may access the same memory report when they begin and end. A kernel that runs
- * alone need not use atomics; nor need kernels that all lock each block of memory while they change
- * it. */
+/* A part of a launch's context, for kernels with atomics. A context that is too short lacks this
+ * part. Kernels that may access the same memory call `enter` when they begin and `leave` when they
+ * end. A kernel needs no atomics while it runs alone, or while all running kernels lock each block
+ * of memory before they change it. */
 enum { SILO_LOCKS = 1024, SILO_BLOCK_BITS = 10, SILO_LOOKS = 200 };
 
 struct silo_lock {

@@ -1,5 +1,5 @@
-/* The part of a thread's context after struct silo_fault, if the context is long enough to have it.
- */
+/* The part of a thread's context after struct silo_fault. A context that is too short lacks this
+ * part. */
 struct silo_waiter {
     uint32_t bytes;
     unsigned char fault[1020];
@@ -8,7 +8,7 @@ struct silo_waiter {
 };
 
 /* Lets other programs run; called in every iteration of a loop that may wait for another program.
- * It need not return. */
+ * If the launch has failed, it leaves the kernel by longjmp instead of returning. */
 static __attribute__((noinline, unused)) void silo_wait(void *context) {
     struct silo_waiter const *own = (struct silo_waiter const *)context;
     if (own && own->bytes >= sizeof *own && own->wait)

@@ -71,8 +71,8 @@ def one_by_one(step: Step | None) -> bool:
 def transposed_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
     """The only nest that uses a tile which is read along the axis ``across``; None if there is no such nest.
 
-    The nest must use the tile at its own indices and only store. It may read the tile from memory in parts, if no other
-    element reads what it writes.
+    The nest must use the tile at its own indices and only store. Such a nest may read the tile from memory part by part
+    while it stores, if none of its stores writes an address that another element of the nest reads.
     """
     nests = {demand.step for demand in demands}
     (nest,) = nests if len(nests) == 1 else (None,)

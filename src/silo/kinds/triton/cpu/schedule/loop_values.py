@@ -37,7 +37,7 @@ NO_OFFSETS = Offsets()
 
 
 def carried_of(operation: Operation) -> list[Carried]:
-    """How an ``scf.for`` carries each of its values."""
+    """Returns one ``Carried`` for each value that an ``scf.for`` carries from one iteration to the next."""
     body = operation.regions[0].blocks[0]
     yielded = body.operations[-1].operands
     entries: list[Carried] = []

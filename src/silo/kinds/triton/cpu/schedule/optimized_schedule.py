@@ -97,9 +97,9 @@ def plan_block(
 ) -> BlockSchedule:
     """Plans ``block``.
 
-    ``external`` are the values that other blocks need (their ``free``), ``carried`` are the values that its loop
-    carries, and ``offsets`` the carried values of the loops around it. ``disjoint`` is the promise of
-    ``CpuOptions.elements_apart``.
+    ``external`` are the values that other blocks need (the ``free`` values of their schedules), ``carried`` are the
+    values that its loop carries, and ``offsets`` the carried values of the loops around it. ``disjoint`` is the promise
+    of ``CpuOptions.elements_apart``.
     """
     barred: set[Value] = set()
     while True:
@@ -311,7 +311,8 @@ class _Planner:
         if any(op.name == tt.LOAD and op.block is self.block and self.position[op] > first for op in makers):
             return False
         if isinstance(sink, StoreSink):
-            # A load between two stores has no place in a nest that does both stores.
+            # A load between two stores must run after the first store and before the second, which one nest of both
+            # cannot do.
             between = self.block.operations[first : self.position[sink.operation]]
             if any(operation.name == tt.LOAD for operation in between):
                 return False
@@ -440,7 +441,7 @@ class _Planner:
         places = {demand.step for demand in demands}
         nest = first if isinstance(first, NestGroup) and first.ordered is None else None
         lone_nest = nest is not None and len(places) == 1 and not self._repeats(value, nest, demands, cost)
-        if len(demands) > 1 and arithmetic_cost(cost) > limit:  # it would be computed at several indices
+        if len(demands) > 1 and arithmetic_cost(cost) > limit:  # the value would be computed at several indices
             lone_nest = False
         stored = any(demand.stored for demand in demands)
         again = cost <= limit and not reads_out_of_order(operation, demands)
@@ -549,7 +550,7 @@ class _Planner:
     def _leave_in_place(self) -> None:
         """Moves the nests that copy a dot's operands into the dot, which runs them only if it cannot read in place.
 
-        Nothing may be written between this nest and the dot.
+        A nest is moved only if nothing is written between the nest and the dot.
         """
         for step in [step for step in self.steps if isinstance(step, DotStep)]:
             left, right = step.operation.operands[:2]
