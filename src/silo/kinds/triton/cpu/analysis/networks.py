@@ -148,9 +148,7 @@ def _through_bitcast(value: Value) -> Value:
 
 
 def _is_greater(value: Value, own: Value, partner: Value) -> bool | None:
-    """True if ``value`` is an unsigned comparison ``own > partner``, False if it is a signed or float one, None
-    otherwise.
-    """
+    """Whether ``value``, if it is ``own > partner``, compares as unsigned; None if it is another value."""
     operation = value.owner
     if operation is not None and operation.name == arith.EXTUI:
         operation = operation.operands[0].owner

@@ -90,8 +90,9 @@ def _choice(block: Block) -> tuple[list[Operation], Value, Value] | None:
 
 
 def _is_greater(value: Value, first: Value, second: Value, block: Block) -> bool:
-    """Whether ``value`` tests that the first number is greater (or less); for equal numbers ``value`` may be true or
-    false.
+    """Whether ``value`` is true if the first number is greater (or less), false if it is less (or greater).
+
+    For equal numbers ``value`` may be either.
     """
     while (operation := value.owner) is not None and operation.block is block:
         if operation.name != arith.ORI:

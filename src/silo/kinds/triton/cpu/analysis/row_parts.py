@@ -36,8 +36,9 @@ _STAYS = frozenset({tt.FUNC, tt.RETURN, flow.FOR, flow.YIELD, tt.STORE})
 
 
 class _NotSeparableError(Exception):
-    """Raised if a program cannot be cut by rows: a value mixes several rows, or all parts need a value of some rows
-    only.
+    """The program cannot be cut by rows.
+
+    Either a value mixes several rows, or all parts need a value that each part has only for its own rows.
     """
 
 

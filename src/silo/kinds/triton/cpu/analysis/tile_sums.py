@@ -34,9 +34,7 @@ _ZEROS = frozenset({"0", "0.0"})  # not -0.0: the sign of a zero result could di
 
 
 def sum_tiles_first(module: Module) -> None:
-    """Moves reductions of accumulator tiles into the loops that accumulate the tiles, in place, where the results allow
-    it.
-    """
+    """Moves reductions of accumulator tiles into the loops that accumulate the tiles, in place, if that is allowed."""
     for loop in list(module.walk()):
         if loop.name == flow.FOR:
             for index in range(len(loop.results)):
@@ -95,9 +93,7 @@ def _added(argument: Value, yielded: Value) -> Value | None:
 
 
 def _reduces(reduce: Operation, adding: Operation) -> bool:
-    """Whether ``reduce`` combines elements by the same operation as ``adding``, along an axis that is faster to reduce
-    in the loop.
-    """
+    """Whether ``reduce`` combines by the operation of ``adding``, along an axis that reduces faster in the loop."""
     if reduce.name != tt.REDUCE:
         return False
     combining, type_ = combining_operation(reduce), adding.result.type

@@ -63,8 +63,7 @@ def _reached(sums: Value) -> _Reached | None:
 def _following(
     user: Operation, value: Value, places: list[int], masks: list[Value], loops: set[Operation]
 ) -> list[Value] | None:
-    """The values that ``user`` computes element by element from ``value``; None if ``user`` uses ``value`` in any other
-    way.
+    """The values that ``user`` computes element by element from ``value``; None for any other use of ``value``.
 
     A store adds its mask to ``masks``, and the end of a loop's body adds the loop to ``loops``.
     """

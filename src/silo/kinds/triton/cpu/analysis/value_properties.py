@@ -81,8 +81,9 @@ def fold(
 
 
 def all_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:
-    """Whether ``parts`` never returns None: for ``root``, for the values it returns for ``root``, for their parts, and
-    so on.
+    """Whether ``parts`` returns a list for ``root`` and for all values that it lists, directly or through others.
+
+    False as soon as ``parts`` returns None. Each value is visited once.
 
     Each value is visited once; the walk ends at the first None.
     """
@@ -107,9 +108,7 @@ def any_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> boo
 
 @contextmanager
 def unchanged() -> Generator[None]:
-    """A context manager for a time in which no operation is rewritten, so that :func:`remembered` may keep facts about
-    values.
-    """
+    """A context manager within which :func:`remembered` keeps facts about values; no operation may be rewritten."""
     token = _FOUND.set({})
     try:
         yield
@@ -131,8 +130,7 @@ def remembered(question: Hashable) -> dict[Value, Any]:
 
 
 def combining_operation(operation: Operation) -> Operation | None:
-    """The operation with which a ``tt.reduce`` or ``tt.scan`` combines two elements, if its region is only that
-    operation.
+    """The only operation in the region of a ``tt.reduce`` or ``tt.scan``, with which it combines two elements.
 
     None if the region has other operations.
     """

@@ -134,7 +134,7 @@ class _Parts:
     unless: str  # the C condition under which the nest is faster as a whole; "" for never
 
     def check(self, scope: LoweringScope) -> str:
-        """Emits the code before the first part, and returns the C condition that is true if masks exclude no element."""
+        """Emits the code before the first part; returns the C condition that is true if masks exclude no element."""
         conditions: list[str] = []
         own = self.nest
         for nest, mask in [*((source.nest, source.mask) for source in self.sources), (own, None)]:

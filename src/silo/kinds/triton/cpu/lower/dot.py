@@ -296,9 +296,7 @@ class _SeenPart:
 
 
 def _has_other_results(loop: Operation, sums: Value) -> bool:
-    """Whether a value that ``loop`` carries is used after the loop, apart from ``sums``, which is an argument of its
-    body.
-    """
+    """Whether a value that ``loop`` carries, other than ``sums`` (an argument of its body), is used after the loop."""
     return any(result.uses for result in loop.results if result.index != sums.index - 1)
 
 
@@ -410,8 +408,9 @@ def _in_place(scope: LoweringScope, copy: NestGroup, value: Value) -> _Place:
 
 
 def _spare_tails(statements: list[Statement]) -> None:
-    """Turns the loops over masked-off row ends, which have few elements, into plain loops, because vectors compile
-    slowly.
+    """Turns the loops over masked-off row ends into plain loops.
+
+    Such loops have few elements, and vectors would take the C compiler long.
     """
     for statement in statements:
         if isinstance(statement, For):

@@ -1,5 +1,4 @@
-"""Lowers one planned loop nest: its sinks (buffers, stores and reductions that receive its values), and the checks it
-needs.
+"""Lowers one planned loop nest: its sinks (the buffers, stores and reductions that it writes) and its checks.
 
 A limit is the number of leading elements of the innermost axis for which a mask is true: the loop over them tests no
 mask.
@@ -468,8 +467,7 @@ class _GroupLowering:
         return [Assign(address, text, condition)]
 
     def _limits_of_mask(self, mask: Value | None) -> set[str]:
-        """The limits (numbers of leading elements) after which ``mask`` is false, so that its deferred store writes
-        nothing.
+        """The limits (numbers of leading elements) after which a deferred store writes nothing.
 
         Empty if the mask depends on memory, because memory may change before the store.
         """
@@ -528,8 +526,9 @@ class _GroupLowering:
     # ---- loops
 
     def _behind(self, slow: list[Statement], limits: list[str], *, simd: bool) -> _Behind:
-        """The code for the elements after the limits, at which masks become false; faster if all of them have one known
-        value.
+        """The code for the elements after the limits (for which a mask is false), perhaps with a faster version.
+
+        The faster version is for elements that all have one known value.
         """
         values, marked = self.repeated, simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
         plain = _Rest(slow, values, simd=marked)

@@ -131,8 +131,9 @@ def whole_tile(scope: LoweringScope, nest: Nest, end: str) -> str:
 def join_rows(
     scope: LoweringScope, parts: JoinedRows, count: int, common: str, single: list[Statement]
 ) -> list[Statement]:
-    """The loop over the rows, ``count`` rows at a time up to the lowest of their limits (leading elements without a
-    mask).
+    """The loop over the rows, ``count`` rows at a time up to the lowest of their limits.
+
+    A row's limit is the number of its leading elements that need no mask.
 
     ``common`` is the C name of that lowest limit; ``single`` handles the elements of one row after it.
     """

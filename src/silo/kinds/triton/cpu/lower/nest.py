@@ -41,9 +41,7 @@ _Found = TypeVar("_Found")
 
 
 class _DeepError(Exception):
-    """Raised by a call that is nested too deep; holds the call, which must be made before the outermost call is
-    repeated.
-    """
+    """Raised by a call that is nested too deep; holds that call, to be made before the outermost one is repeated."""
 
     def __init__(self, find: _Find, value: Value, index: Index) -> None:
         super().__init__(value.name)
