@@ -152,11 +152,9 @@ def complete_layout(
 
 
 def taken_apart(arguments: Sequence[LayoutSlot]) -> Iterator[list[LayoutSlot]]:
-    """The possible layouts of code without tensor maps.
+    """The possible layouts of code without tensor maps, in which each descriptor is replaced by several parameters.
 
-    Each descriptor is its base, shape, strides, and either two flags or one.
-
-    Arguments without descriptors have a single layout.
+    These are its base, shape, strides, and one or two flags. Arguments without descriptors have a single layout.
     """
     if all(slot.type is not AbiType.TENSORMAP for slot in arguments):
         yield list(arguments)

@@ -391,7 +391,7 @@ class LoadedAddresses:
 def loaded_addresses(module: Module) -> LoadedAddresses:
     """Traces every loaded value through the operations, branches and loops of a module.
 
-    In doubt, it lists more arguments.
+    If it is unknown whether an argument's contents matter, the result lists the argument.
     """
     operations = tuple(module.walk())
     roots = pointer_roots(module)
@@ -446,7 +446,7 @@ def _union(values: Iterable[Value], reach: dict[Value, frozenset[int]]) -> froze
 def _address_steps(
     module: Module, operation: Operation, roots: dict[Value, frozenset[int]], reach: dict[Value, frozenset[int]]
 ) -> Iterator[tuple[Value, frozenset[int]]]:
-    """Yields (value, arguments): those whose contents the value depends on because of this operation."""
+    """Yields (value, arguments): the kernel's arguments whose contents ``value`` depends on through ``operation``."""
     origins = _union(operation.operands, reach)
     access = _access(operation)
     if access is not None and access is not Effect.WRITE and operation.operands:

@@ -80,9 +80,9 @@ class TritonKind:
         return (Finding(part, "optional", decision.reason, "only to run kernel[grid](...) without a GPU"), finding)
 
     def dtype_of(self, value: object) -> str | None:
-        """The name of a dtype: of ``tl.float32``, or of a mock tensor that Triton's own ``warmup`` accepts.
+        """The name of a dtype (``tl.float32``), or of the dtype of a mock tensor that Triton's own ``warmup`` accepts.
 
-        Else None.
+        None for any other object.
         """
         return adapter.dtype_name(value)
 

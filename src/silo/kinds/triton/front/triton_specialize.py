@@ -109,7 +109,10 @@ def _typed(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, li
 
 
 def _required(parameter: Parameter) -> Parameter:
-    """The parameter without its default, which code for an array cannot have; the argument was an array."""
+    """The parameter of an array argument without its default: code for an array cannot use a number instead.
+
+    A default of None stays.
+    """
     return parameter if parameter.default is None else replace(parameter, default=NO_DEFAULT)
 
 

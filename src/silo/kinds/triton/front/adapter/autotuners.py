@@ -84,7 +84,7 @@ def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callab
             if _decisions:
                 return  # other watches still use these methods
             for kind, name, own, ours in _replaced:
-                # otherwise the program has since installed its own method, which calls ours
+                # if a program has installed its own method since, that method stays, because it calls ours
                 if getattr(kind, name) is ours:
                     setattr(kind, name, own)
             _replaced.clear()
@@ -128,7 +128,7 @@ def _replace() -> list[tuple[Any, str, Any, Any]]:
 
 
 class TunerWatch(Protocol):
-    """Called while a tuner makes a decision. The tuner sees the results and the exceptions of these methods."""
+    """The methods that run while a tuner makes a decision. The tuner gets their results and their exceptions."""
 
     def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
         """The configs left by the author's pruning. ``own()`` is Triton's method."""

@@ -208,10 +208,11 @@ def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  
 
 
 def reason_to_keep_nothing(request: CompileRequest, entry: CacheEntry, *, measured: bool) -> str:
-    """The reason why the files of a compile are of no use to a process with another cache; "" if they are of use.
+    """The reason why the files of a compile must not be kept for processes with another cache; "" if they may be kept.
 
-    A listener of compiles is a reason only while a tuner measures (``measured``): the tuner's configs are then
-    compiled one after the other. In other cases the listener is called as for a kernel that comes from the cache.
+    ``measured``: a tuner is measuring the compiled config. Only then does a listener of compiles count as a reason,
+    because the tuner's configs are then compiled one after the other. In other cases the listener is called as for a
+    kernel that comes from the cache.
     """
     version = triton_version() or ""
     if version.rpartition(".")[0] not in TESTED_VERSIONS:
@@ -251,7 +252,7 @@ def _asynchronous() -> bool:
 def _unsent(group: Any) -> str | None:  # noqa: ANN401
     """The first knob of a group whose value a process with the same environment variables would not have.
 
-    None without one.
+    None if every knob has the value that the environment variables give it.
     """
     if group is None:
         return None
@@ -290,7 +291,7 @@ def _in_words(options: Any, name: str) -> str:  # noqa: ANN401
 
 @dataclass(frozen=True, slots=True)
 class _PlainLaunch:
-    """The metadata that Triton's launcher reads; none of it affects the C text that is compiled."""
+    """Stand-in for the metadata that Triton's launcher reads; none of it affects the C text that is compiled."""
 
     num_ctas: int = 1
     global_scratch_size: int = 0
@@ -392,7 +393,7 @@ def keep_files(entry: CacheEntry, text: str, files: Mapping[str, bytes]) -> None
 def cached_files(entry: CacheEntry) -> dict[str, bytes] | None:
     """The files of a compile in Triton's cache, by their endings.
 
-    None if it has none, or files that no stage writes.
+    None if the cache lacks the compile, or if one of its files is not written by Triton's stages.
 
     Raises OSError.
     """

@@ -190,7 +190,8 @@ def _replace() -> Any:  # noqa: ANN401
             call = None if handler is None else requested(src, options, target)
             if handler is None or call is None:
                 return proceed(src, options)
-            # ``rest`` is passed on unchanged: Triton's environment key in it does not depend on the source.
+            # ``rest`` also holds Triton's key of the environment, which does not depend on the source, so it is passed
+            # on unchanged.
             return handler(call, lambda asked: proceed(asked.source, dict(asked.options)))
 
         return compile_kernel

@@ -166,7 +166,7 @@ def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
     """The names of a tuner's arguments that change how it measures."""
     settings = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
     set_names = tuple(name for name, value in settings.items() if value is not None)
-    # Any of the arguments found makes the tuner use a benchmark of its own.
+    # If a warm-up, a duration or CUDA graphs are set, the benchmark that the tuner holds was made from them.
     return set_names or (("do_bench",) if own_benchmark(tuner) is not None else ())
 
 
@@ -287,7 +287,8 @@ def wrap(
         "__copy__": _itself,
         "__deepcopy__": _itself,
     }
-    # a replaced text must reach both: Silo reads the function's text, and callers inline the copy's
+    # If a program replaces the source text, both objects must get the new text: Silo reads the text of ``function``,
+    # and kernels that call the copy inline the copy's text.
     if hasattr(base, UPDATE):
         members[UPDATE] = _replaced_in_both(base, function)
     kind: Any = type(f"Silo{base.__name__}", (base,), members)

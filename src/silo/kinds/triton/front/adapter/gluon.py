@@ -146,7 +146,10 @@ def is_aggregate(candidate: object) -> bool:
 
 
 def block_extents(block: Value) -> tuple[int, ...]:
-    """The block extents in a descriptor's specialization, which a layout may follow there; or ()."""
+    """The block extents in ``block``, a descriptor's specialization, in which a layout may follow them.
+
+    () if ``block`` is no tuple.
+    """
     if not isinstance(block, tuple):
         return ()
     return tuple(extent for extent in block if isinstance(extent, int))

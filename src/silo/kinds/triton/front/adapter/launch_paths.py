@@ -270,15 +270,14 @@ def watched_debug(changed: Callable[[Any], None]) -> property:
 
 @dataclass(frozen=True, slots=True)
 class LaunchWatch:
-    """The state that decides launches: dictionary members and sizes of containers.
+    """The state of Triton and torch that decides how kernels are launched.
 
-    It is valid until one of them changes.
-
-    ``blocked`` is the reason why every launch has to go through Triton itself, "" if there is none. ``key`` is the part
-    of Triton's key that is neither an argument nor an option of the call. ``driver`` is Triton's active driver, which
-    is part of that key. ``hooks`` are Triton's launch hooks, which are called with each launch's metadata; both None
-    without a hook. ``torch_stream`` and ``torch_device``: whether torch's C functions return the same as ``get_stream``
-    and ``get_device``.
+    ``watched`` holds dictionary members and ``sizes`` containers with their sizes: the state is valid until one of them
+    changes. ``blocked`` is the reason why every launch has to go through Triton itself, "" if there is none. ``key`` is
+    the part of Triton's key that is neither an argument nor an option of the call. ``driver`` is Triton's active
+    driver, which is part of that key. ``hooks`` are Triton's launch hooks, which are called with each launch's
+    metadata; both None without a hook. ``torch_stream`` and ``torch_device``: whether torch's C functions return the
+    same as ``get_stream`` and ``get_device``.
     """
 
     watched: tuple[tuple[Any, ...], ...]
@@ -350,10 +349,7 @@ def _inspected(knobs: Any) -> str:  # noqa: ANN401
 
 
 def launch_hooks() -> str:
-    """The reason why launches must go through Triton's own launcher; "" if there is none.
-
-    It is a hook of the program that sees each launch.
-    """
+    """The reason why launches must go through Triton's own launcher, or "": a hook that sees each launch."""
     knobs = module("triton.knobs")
     return _inspected(knobs) or _watch_hooks(knobs.runtime, [], [])
 

@@ -60,12 +60,11 @@ class _Update:
 
 
 def when_text_is_replaced(function: Any, changed: Callable[[], None]) -> None:  # noqa: ANN401  # as above
-    """Calls ``changed`` after each replacement of the function's text.
+    """Calls ``changed``, a bound method, after each replacement of the function's text.
 
-    It is a bound method whose object is held weakly.
-
-    A text is replaced only by the method ``_unsafe_update_src``. It is overridden in this one object, so other
-    functions, and launches, cost nothing more.
+    The object of the method ``changed`` is held weakly. A text is replaced only by Triton's method
+    ``_unsafe_update_src``, which is overridden in this one function object, so that other functions and launches take
+    no longer.
     """
     members: dict[str, Any] | None = getattr(function, "__dict__", None)
     kind: Any = function.__class__

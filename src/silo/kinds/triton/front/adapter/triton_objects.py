@@ -1,6 +1,6 @@
 """Recognises Triton's objects by class name, without importing Triton; pickles kernels by name.
 
-Accesses their caches.
+Also accesses the caches of compiled code that functions hold.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def code_of_functions(
 
     The result has the form of Triton's record of globals: (member, id of the function's dictionary) to (value,
     dictionary). Triton treats a function whose source was replaced in place (``_unsafe_update_src``) as a different
-    function, and replacing a source clears the hashes of all its callers. If this function's hash is cleared, the
-    sources of all functions ``reached`` from it count.
+    function, and replacing a source clears the hashes of all its callers. For a function whose hash is cleared, the
+    result therefore also has the sources of all functions that ``reached`` returns for it.
     """
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)
@@ -100,7 +100,7 @@ def _code_of(function: object, names: tuple[str, ...]) -> dict[tuple[str, int], 
 def dtype_name(value: object) -> str | None:
     """The name of a dtype such as ``tl.float32``, or of the dtype of the mock tensor that ``warmup`` accepts.
 
-    Else None.
+    None for any other object.
     """
     kind = type(value)
     qualified_name = f"{kind.__module__}.{kind.__qualname__}"
@@ -117,8 +117,9 @@ def dtype_name(value: object) -> str | None:
 def reference_to(kernel: Any) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401  # a twin made by `wrap`
     """The result of ``__reduce_ex__`` for a kernel: a function that finds it again, and its arguments (module, name).
 
-    The name is the kernel's qualified name if that leads to it, and else that of a module's variable which holds it:
-    the result of ``fast = silo.kernel(existing)`` has the name of the function inside.
+    ``name`` is the kernel's qualified name if that leads to the kernel. Otherwise it is the name of a module's variable
+    that holds the kernel: the result of ``fast = silo.kernel(existing)`` has the qualified name of the function inside,
+    which leads elsewhere.
 
     Raises:
         ArgumentError: no module holds the kernel. It is a TypeError, as for all objects that cannot be pickled.

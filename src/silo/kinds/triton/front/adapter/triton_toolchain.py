@@ -301,7 +301,7 @@ class _Installation:
 
 @lru_cache(maxsize=1)
 def _installation() -> _Installation:
-    """Looked up once in a process: if Triton is replaced while the process runs, it keeps using the old one."""
+    """The installation, looked up once in a process: a process keeps using the Triton that it found first."""
     return _Installation()
 
 

@@ -52,7 +52,7 @@ UNREACHABLE: Final = define(
 
 
 def _own(name: str, role: OperationRole, side_effect: SideEffect = SideEffect.NONE) -> OperationRecord:
-    """An operation that no text contains: only the pass that lowers it reads its types and attributes."""
+    """The record of an operation that only Silo's own passes create; its types and attributes are not checked."""
     return define(name, role, types=None, attributes=None, side_effect=side_effect)
 
 

@@ -88,7 +88,7 @@ def _same_scalar(left: Type, right: Type) -> bool:
 
 
 def splat_types(_module: Module, operation: Operation) -> None:
-    """The operand is a scalar, the result a tensor of it."""
+    """Checks that the operand is a scalar, the result a tensor of it."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     _need(
@@ -99,7 +99,7 @@ def splat_types(_module: Module, operation: Operation) -> None:
 
 
 def expand_dims_types(_module: Module, operation: Operation) -> None:
-    """The result has one more axis than the operand, of extent 1."""
+    """Checks that the result has one more axis than the operand, of extent 1."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     axis = operation.attributes.get("axis")
@@ -110,7 +110,7 @@ def expand_dims_types(_module: Module, operation: Operation) -> None:
 
 
 def broadcast_types(_module: Module, operation: Operation) -> None:
-    """The result differs from the operand only in axes whose extent was 1."""
+    """Checks that the result differs from the operand only in axes whose extent was 1."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     fits = len(source.shape) == len(target.shape) and all(
@@ -120,7 +120,7 @@ def broadcast_types(_module: Module, operation: Operation) -> None:
 
 
 def addptr_types(_module: Module, operation: Operation) -> None:
-    """The operands are pointers and as many integers."""
+    """Checks that the operands are pointers and as many integers."""
     _counts(operation, 2, 1)
     pointer, offset = (value.type for value in operation.operands)
     _need(operation, pointer.pointer and operation.result.type == pointer, "it moves a pointer")
@@ -132,7 +132,7 @@ def addptr_types(_module: Module, operation: Operation) -> None:
 
 
 def load_types(_module: Module, operation: Operation) -> None:
-    """The operands are a pointer, an optional mask, and an optional value for masked-off elements."""
+    """Checks that the operands are a pointer, an optional mask, and an optional value for masked-off elements."""
     _need(
         operation, 1 <= len(operation.operands) <= 3 and len(operation.results) == 1, "it takes pointer, mask and other"
     )
@@ -159,7 +159,7 @@ def _mask(operation: Operation, mask: tuple[Value, ...], pointer: Type) -> None:
 
 
 def store_types(_module: Module, operation: Operation) -> None:
-    """The operands are a pointer, a value of its element type, and an optional mask."""
+    """Checks that the operands are a pointer, a value of its element type, and an optional mask."""
     _need(operation, 2 <= len(operation.operands) <= 3 and not operation.results, "it takes pointer, value and mask")
     pointer, value = operation.operands[0].type, operation.operands[1].type
     if pointer.pointer:
@@ -168,7 +168,10 @@ def store_types(_module: Module, operation: Operation) -> None:
 
 
 def atomic_rmw_types(_module: Module, operation: Operation) -> None:
-    """The operands are a pointer, a value of its element type, and an optional mask; the result is the old value."""
+    """Checks that the operands are a pointer, a value of its element type, and an optional mask.
+
+    The result is the old value.
+    """
     _need(
         operation, 2 <= len(operation.operands) <= 3 and len(operation.results) == 1, "it takes pointer, value and mask"
     )
@@ -182,7 +185,7 @@ def atomic_rmw_types(_module: Module, operation: Operation) -> None:
 
 
 def atomic_cas_types(_module: Module, operation: Operation) -> None:
-    """The operands are a pointer and two values of its element type."""
+    """Checks that the operands are a pointer and two values of its element type."""
     _counts(operation, 3, 1)
     pointer, compare, value = (operand.type for operand in operation.operands)
     _need(
@@ -193,7 +196,7 @@ def atomic_cas_types(_module: Module, operation: Operation) -> None:
 
 
 def histogram_types(_module: Module, operation: Operation) -> None:
-    """The operands are integers along one axis, and an optional mask."""
+    """Checks that the operands are integers along one axis, and an optional mask."""
     _need(operation, 1 <= len(operation.operands) <= 2 and len(operation.results) == 1, "it takes values and a mask")
     values, result = operation.operands[0].type, operation.result.type
     _need(operation, values.tensor and len(values.shape) == 1 and values.element.startswith("i"), "it counts integers")
@@ -206,7 +209,7 @@ def histogram_types(_module: Module, operation: Operation) -> None:
 
 
 def gather_types(_module: Module, operation: Operation) -> None:
-    """The operands are a source and indices of the same rank."""
+    """Checks that the operands are a source and indices of the same rank."""
     _counts(operation, 2, 1)
     source, index = (value.type for value in operation.operands)
     axis = operation.attributes.get("axis")
@@ -222,7 +225,7 @@ def gather_types(_module: Module, operation: Operation) -> None:
 
 
 def cat_types(_module: Module, operation: Operation) -> None:
-    """The operands are two tensors of one type."""
+    """Checks that the operands are two tensors of one type."""
     _counts(operation, 2, 1)
     left, right = (value.type for value in operation.operands)
     _need(operation, left.tensor and left == right, "it takes two tensors of one type")
@@ -231,7 +234,7 @@ def cat_types(_module: Module, operation: Operation) -> None:
 
 
 def join_types(_module: Module, operation: Operation) -> None:
-    """The operands are two tensors of one type."""
+    """Checks that the operands are two tensors of one type."""
     _counts(operation, 2, 1)
     left, right = (value.type for value in operation.operands)
     _need(operation, left.tensor and left == right, "it takes two tensors of one type")
@@ -240,7 +243,7 @@ def join_types(_module: Module, operation: Operation) -> None:
 
 
 def split_types(_module: Module, operation: Operation) -> None:
-    """The operand is a tensor whose last axis has two elements."""
+    """Checks that the operand is a tensor whose last axis has two elements."""
     _counts(operation, 1, 2)
     source = operation.operands[0].type
     _need(operation, source.tensor and source.shape[-1] == 2, "the last axis has the extent 2")
@@ -249,7 +252,7 @@ def split_types(_module: Module, operation: Operation) -> None:
 
 
 def unsplat_types(_module: Module, operation: Operation) -> None:
-    """The operand is a tensor of one element."""
+    """Checks that the operand is a tensor of one element."""
     _counts(operation, 1, 1)
     source, result = operation.operands[0].type, operation.result.type
     fits = source.tensor and source.elements == 1 and not result.tensor and _same_scalar(source, result)
@@ -257,7 +260,7 @@ def unsplat_types(_module: Module, operation: Operation) -> None:
 
 
 def map_elementwise_types(_module: Module, operation: Operation) -> None:
-    """Operands and results have one shape; the region takes packs of elements."""
+    """Checks that operands and results have one shape and that the region takes packs of elements."""
     pack = operation.attributes.get("pack", 1)
     _need(operation, isinstance(pack, int) and pack > 0, "it has a pack")
     assert isinstance(pack, int)
@@ -281,7 +284,7 @@ def map_elementwise_types(_module: Module, operation: Operation) -> None:
 
 
 def dot_types(_module: Module, operation: Operation) -> None:
-    """The operands are two factors whose inner extents agree, and an accumulator."""
+    """Checks that the operands are two factors whose inner extents agree, and an accumulator."""
     _counts(operation, 3, 1)
     left, right, total = (value.type for value in operation.operands)
     rank = len(left.shape)
@@ -300,7 +303,7 @@ _E2M1 = 4  # member of Triton's ScaleDotElemType: a byte holds two elements
 
 
 def dot_scaled_types(_module: Module, operation: Operation) -> None:
-    """The operands are two factors, which may be packed, an accumulator, and scales for groups of elements."""
+    """Checks that the operands are two factors (perhaps packed), an accumulator, and scales for groups of elements."""
     segments = operation.operand_segments()
     sizes = [len(segment) for segment in segments]
     _need(operation, len(sizes) == 5 and sizes[:3] == [1, 1, 1] and max(sizes) == 1, "it has two factors and a sum")
@@ -330,7 +333,7 @@ def dot_scaled_types(_module: Module, operation: Operation) -> None:
 
 
 def reduction_types(_module: Module, operation: Operation) -> None:
-    """A reduction or a scan along an axis; its region combines two elements of each operand."""
+    """Checks a reduction or a scan along an axis: its region combines two elements of each operand."""
     count = len(operation.operands)
     axis = operation.attributes.get("axis")
     _need(operation, count > 0 and len(operation.results) == count, "it has one result per operand")
@@ -357,14 +360,14 @@ def reduction_types(_module: Module, operation: Operation) -> None:
 
 
 def same_type(_module: Module, operation: Operation) -> None:
-    """Operands and the result have the same type."""
+    """Checks that operands and the result have the same type."""
     _need(operation, operation.operands and len(operation.results) == 1, "it has operands and one result")
     kind = operation.result.type
     _need(operation, all(value.type == kind for value in operation.operands), "operands and result have one type")
 
 
 def comparison_types(_module: Module, operation: Operation) -> None:
-    """The operands are two values of one type; the result is an i1 for each element."""
+    """Checks that the operands are two values of one type and the result an i1 for each element."""
     _counts(operation, 2, 1)
     left, right = (value.type for value in operation.operands)
     _need(operation, left == right, "it compares values of one type")
@@ -372,14 +375,14 @@ def comparison_types(_module: Module, operation: Operation) -> None:
 
 
 def same_shape(_module: Module, operation: Operation) -> None:
-    """The result has the shape of the operand, but may have another element type."""
+    """Checks that the result has the shape of the operand, but may have another element type."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     _need(operation, source.shape == target.shape and source.tensor == target.tensor, "it keeps the shape")
 
 
 def select_types(_module: Module, operation: Operation) -> None:
-    """The operands are a condition, one for all or one for each element, and two values of one type."""
+    """Checks that the operands are a condition, one for all or one for each element, and two values of one type."""
     _counts(operation, 3, 1)
     condition, left, right = (value.type for value in operation.operands)
     _need(operation, left == right == operation.result.type, "both values and the result have one type")
@@ -392,14 +395,14 @@ def select_types(_module: Module, operation: Operation) -> None:
 
 
 def reshape_types(_module: Module, operation: Operation) -> None:
-    """The result has as many elements as the operand, of the same type."""
+    """Checks that the result has as many elements as the operand, of the same type."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     _need(operation, source.elements == target.elements and _same_scalar(source, target), "the elements stay the same")
 
 
 def trans_types(_module: Module, operation: Operation) -> None:
-    """The result has the operand's axes in another order."""
+    """Checks that the result has the operand's axes in another order."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     order = operation.attributes.get("order")
@@ -410,13 +413,13 @@ def trans_types(_module: Module, operation: Operation) -> None:
 
 
 def constant_types(_module: Module, operation: Operation) -> None:
-    """The operation has a value and no operands."""
+    """Checks that the operation has a value and no operands."""
     _counts(operation, 0, 1)
     _need(operation, "value" in operation.attributes, "it has a value")
 
 
 def make_range_types(_module: Module, operation: Operation) -> None:
-    """The result holds the integers from a start to an end."""
+    """Checks that the result holds the integers from a start to an end."""
     _counts(operation, 0, 1)
     start, end = operation.attributes.get("start"), operation.attributes.get("end")
     _need(operation, isinstance(start, int) and isinstance(end, int), "it has a start and an end")
@@ -426,7 +429,7 @@ def make_range_types(_module: Module, operation: Operation) -> None:
 
 
 def for_types(_module: Module, operation: Operation) -> None:
-    """The operands are bounds, a step, and the values that the loop carries."""
+    """Checks that the operands are bounds, a step, and the values that the loop carries."""
     _need(operation, len(operation.operands) >= 3, "it takes bounds and a step")
     carried = [value.type for value in operation.operands[3:]]
     _need(
@@ -443,7 +446,7 @@ def _yields(operation: Operation, block: Block, types: list[Type]) -> None:
 
 
 def if_types(_module: Module, operation: Operation) -> None:
-    """The operand is a condition; there are one or two regions."""
+    """Checks that the operand is a condition and that there are one or two regions."""
     _need(operation, [value.type for value in operation.operands] == [Type("i1")], "its condition is i1")
     types = [value.type for value in operation.results]
     _need(operation, 1 <= len(operation.regions) <= 2, "it has a then and an else region")
@@ -454,7 +457,7 @@ def if_types(_module: Module, operation: Operation) -> None:
 
 
 def while_types(_module: Module, operation: Operation) -> None:
-    """The first region decides whether to continue; the second is repeated."""
+    """Checks the two regions of a loop: the first decides whether to continue, the second is repeated."""
     _need(
         operation,
         len(operation.regions) == 2 and all(region.blocks for region in operation.regions),
@@ -471,7 +474,7 @@ def while_types(_module: Module, operation: Operation) -> None:
 
 
 def branch_types(_module: Module, operation: Operation) -> None:
-    """Each successor receives the arguments of its block."""
+    """Checks that each successor receives the arguments of its block."""
     expected = 1 if operation.name == "cf.br" else 2
     _need(operation, len(operation.successors) == expected, f"it has {expected} successors")
     if operation.name == "cf.cond_br":
@@ -488,7 +491,7 @@ def branch_types(_module: Module, operation: Operation) -> None:
 
 
 def func_types(module: Module, operation: Operation) -> None:
-    """The operation is a function of the module."""
+    """Checks that the operation is a function of the module."""
     _counts(operation, 0, 0)
     returned = _returned(operation)
     _need(operation, all(types == returned[0] for types in returned), "all its returns give values of the same types")
@@ -503,7 +506,7 @@ def _returned(function: Operation) -> list[list[Type]]:
 
 
 def call_types(module: Module, operation: Operation) -> None:
-    """Operands and results are the arguments and returned values of the called function."""
+    """Checks that operands and results are the arguments and returned values of the called function."""
     callee = module.functions.get(operation.callee)
     _need(operation, callee is not None, "the function it calls is in the module")
     assert callee is not None
@@ -514,46 +517,46 @@ def call_types(module: Module, operation: Operation) -> None:
 
 
 def program_types(_module: Module, operation: Operation) -> None:
-    """The result is a position in the grid, or the grid's extent."""
+    """Checks that the result is a position in the grid, or the grid's extent."""
     _counts(operation, 0, 1)
     _need(operation, operation.result.type == Type("i32"), "a place in the grid is an i32")
 
 
 def assert_types(_module: Module, operation: Operation) -> None:
-    """The operand is a condition."""
+    """Checks that the operand is a condition."""
     _counts(operation, 1, 0)
     _need(operation, operation.operands[0].type.element == "i1", "its condition is i1")
 
 
 def no_values(_module: Module, operation: Operation) -> None:
-    """The operation has neither operands nor results."""
+    """Checks that the operation has neither operands nor results."""
     _counts(operation, 0, 0)
 
 
 def poison_types(_module: Module, operation: Operation) -> None:
-    """The result is a value of any type."""
+    """Checks that the result is a value of any type."""
     _counts(operation, 0, 1)
 
 
 def assume_types(_module: Module, operation: Operation) -> None:
-    """The operand is a condition, and attributes may accompany it."""
+    """Checks that the operand is a condition; attributes may accompany it."""
     _need(operation, operation.operands and not operation.results, "it takes a condition")
     _need(operation, operation.operands[0].type == Type("i1"), "its condition is i1")
 
 
 def foreign_types(_module: Module, operation: Operation) -> None:
-    """A function or an instruction is applied to elements; its types are not checked."""
+    """Checks that operands and results of a function or instruction have one shape, and not their element types."""
     shapes = {(value.type.shape, value.type.tensor) for value in (*operation.operands, *operation.results)}
     _need(operation, len(shapes) <= 1, "operands and results have one shape")
 
 
 def print_types(_module: Module, operation: Operation) -> None:
-    """Operands of any type, and no result."""
+    """Checks that the operation has no result; operands may have any type."""
     _need(operation, not operation.results, "it has no result")
 
 
 def atomic_load_types(_module: Module, operation: Operation) -> None:
-    """The operands are a pointer and an optional mask."""
+    """Checks that the operands are a pointer and an optional mask."""
     _need(operation, 1 <= len(operation.operands) <= 2 and len(operation.results) == 1, "it takes pointer and mask")
     pointer = operation.operands[0].type
     _need(operation, pointer.pointer and _pointee(pointer) == operation.result.type, "what is loaded lies there")
@@ -561,7 +564,7 @@ def atomic_load_types(_module: Module, operation: Operation) -> None:
 
 
 def atomic_poll_types(_module: Module, operation: Operation) -> None:
-    """The operands are a pointer, the awaited value, and an optional time limit."""
+    """Checks that the operands are a pointer, the awaited value, and an optional time limit."""
     _need(operation, 2 <= len(operation.operands) <= 3, "it takes pointer, what is expected, and a time")
     _need(operation, len(operation.results) == 1, "it has a result")
     pointer, expected = (value.type for value in operation.operands[:2])

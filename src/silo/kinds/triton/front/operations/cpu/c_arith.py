@@ -96,7 +96,7 @@ _CMPF = (
 
 
 def constant(call: ScalarCall) -> str:
-    """A number, or a tensor of one number."""
+    """The C expression of a number, or a tensor of one number."""
     value = call.operation.attributes.get("value")
     if isinstance(value, Dense):
         value = value.splat
@@ -110,7 +110,7 @@ def constant(call: ScalarCall) -> str:
 
 
 def float_binary(sign: str) -> Renderer:
-    """An operator between two floating-point numbers."""
+    """Returns a function that writes the C text of an operator between two floating-point numbers."""
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -120,9 +120,9 @@ def float_binary(sign: str) -> Renderer:
 
 
 def float_call(stem: str, piece: str) -> Renderer:
-    """A function of the runtime on floating-point numbers, in f32 or f64.
+    """Returns a function that writes a call of a runtime function on floating-point numbers, in f32 or f64.
 
-    ``piece`` is the runtime piece that defines it.
+    ``piece`` is the runtime piece that defines the function.
     """
 
     def render(call: ScalarCall) -> str:
@@ -135,7 +135,10 @@ def float_call(stem: str, piece: str) -> Renderer:
 
 
 def wrapping(sign: str, on_bool: str) -> Renderer:
-    """Integer arithmetic that wraps; ``on_bool`` is the operator between two i1."""
+    """Returns a function that writes the C text of integer arithmetic that wraps.
+
+    ``on_bool`` is the operator between two i1.
+    """
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -147,7 +150,7 @@ def wrapping(sign: str, on_bool: str) -> Renderer:
 
 
 def bitwise(sign: str) -> Renderer:
-    """An operator between the bits of two integers."""
+    """Returns a function that writes the C text of an operator between the bits of two integers."""
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -158,7 +161,10 @@ def bitwise(sign: str) -> Renderer:
 
 
 def integer_call(stem: str, *, signed: bool, least: int = 8) -> Renderer:
-    """A function of the runtime on integers of at least ``least`` bits, taken as signed or unsigned."""
+    """Returns a function that writes a call of a runtime function on integers of at least ``least`` bits.
+
+    The integers are taken as signed or unsigned.
+    """
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -174,7 +180,10 @@ def integer_call(stem: str, *, signed: bool, least: int = 8) -> Renderer:
 
 
 def minmax(stem: str, *, signed: bool, on_bool: str) -> Renderer:
-    """The smaller or the larger of two integers; ``on_bool`` is the operator between two i1."""
+    """Returns a function that writes the C text of the smaller or the larger of two integers.
+
+    ``on_bool`` is the operator between two i1.
+    """
     general = integer_call(stem, signed=signed)
 
     def render(call: ScalarCall) -> str:
@@ -186,7 +195,7 @@ def minmax(stem: str, *, signed: bool, on_bool: str) -> Renderer:
 
 
 def shift(stem: str) -> Renderer:
-    """A shift by any distance."""
+    """Returns a function that writes the C text of a shift by any distance."""
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -201,7 +210,7 @@ def shift(stem: str) -> Renderer:
 
 
 def floor_ceil(stem: str, *, signed: bool) -> Renderer:
-    """A quotient that is rounded down or up."""
+    """Returns a function that writes the C text of a quotient that is rounded down or up."""
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -215,18 +224,21 @@ def floor_ceil(stem: str, *, signed: bool) -> Renderer:
 
 
 def _differ(call: ScalarCall, *, equal: bool = False) -> str:
-    """Exclusive or of two conditions, as a conditional: gcc 12 does not vectorise one of comparisons otherwise."""
+    """The C expression of whether two conditions differ (or, with ``equal``, are equal), as a conditional one.
+
+    gcc 12 does not vectorise an exclusive or of comparisons.
+    """
     call.use("integer")
     return f"silo_{'same' if equal else 'differ'}_i1({call.operands[0]}, {call.operands[1]})"
 
 
 def xori(call: ScalarCall) -> str:
-    """Exclusive or; for two conditions, whether they differ."""
+    """The C expression of an exclusive or; for two conditions, of whether they differ."""
     return _differ(call) if call.element == "i1" and not call.result.pointer else bitwise("^")(call)
 
 
 def cmpi(call: ScalarCall) -> str:
-    """A comparison of two integers or pointers."""
+    """The C expression of a comparison of two integers or pointers."""
     predicate = call.attribute("predicate")
     if not 0 <= predicate < len(_CMPI):
         raise RefusedError(f"integer predicate {predicate} is unknown")
@@ -241,7 +253,7 @@ def cmpi(call: ScalarCall) -> str:
 
 
 def cmpf(call: ScalarCall) -> str:
-    """A comparison of two floating-point numbers."""
+    """The C expression of a comparison of two floating-point numbers."""
     call.pointer_free()
     predicate = call.attribute("predicate")
     if not 0 <= predicate < len(_CMPF):
@@ -250,17 +262,17 @@ def cmpf(call: ScalarCall) -> str:
 
 
 def poison(call: ScalarCall) -> str:
-    """A value that programs must not depend on, such as a loop's variable after the loop; always zero."""
+    """The C expression of a value that no result may depend on, such as a loop's variable after the loop: zero."""
     return zero(call.result)
 
 
 def select(call: ScalarCall) -> str:
-    """One of two values by a condition."""
+    """The C expression of one of two values, chosen by a condition."""
     return f"(({call.operands[0]}) ? ({call.operands[1]}) : ({call.operands[2]}))"
 
 
 def negf(call: ScalarCall) -> str:
-    """The number with the opposite sign, also for NaN."""
+    """The C expression of the number with the opposite sign, also for NaN."""
     call.pointer_free()
     if call.element in HALVES:
         return call.cast(f"({call.operands[0]}) ^ 0x8000u")
@@ -271,7 +283,7 @@ def negf(call: ScalarCall) -> str:
 
 
 def absf(call: ScalarCall) -> str:
-    """The number without its sign."""
+    """The C expression of the number without its sign."""
     call.pointer_free()
     if call.element in HALVES:
         return call.cast(f"({call.operands[0]}) & 0x7fffu")
@@ -282,7 +294,7 @@ def absf(call: ScalarCall) -> str:
 
 
 def remf(call: ScalarCall) -> str:
-    """The remainder of a division whose quotient is rounded toward zero."""
+    """The C expression of the remainder of a division whose quotient is rounded toward zero."""
     call.pointer_free()
     call.use("libm")
     function = "fmod" if call.element == "f64" else "fmodf"
@@ -290,14 +302,14 @@ def remf(call: ScalarCall) -> str:
 
 
 def addptr(call: ScalarCall) -> str:
-    """A pointer plus an offset in elements."""
+    """The C expression of a pointer plus an offset in elements."""
     if not call.result.pointer:
         raise RefusedError("the first operand is not a pointer")
     return f"(({call.operands[0]}) + ({call.operands[1]}))"
 
 
 def clampf(call: ScalarCall) -> str:
-    """A number clamped to two bounds; an attribute decides whether NaN is kept."""
+    """The C expression of a number clamped to two bounds; an attribute decides whether NaN is kept."""
     # Triton's PropagateNan: 0 is none, 0xFFFF is all.
     propagate = call.operation.attributes.get("propagateNan", 0)
     return float_call("clamp_nan" if propagate not in (0, False) else "clamp", "minmax")(call)
@@ -322,7 +334,7 @@ class MathFunction:
     arity: int = 1
 
     def __call__(self, call: ScalarCall) -> str:
-        """The C call, in the type in which the result is computed; makes the object a :data:`Renderer`."""
+        """The C call, in the type in which the result is computed; this makes the object a :data:`Renderer`."""
         call.pointer_free()
         if len(call.operands) != self.arity:
             raise RefusedError(f"{self.name} takes {self.arity} operands, not {len(call.operands)}")
@@ -366,7 +378,10 @@ def library(name: str, *, arity: int = 1) -> MathFunction:
 
 
 def fma(call: ScalarCall) -> str:
-    """A multiply-add with one rounding; types narrower than f32 use f64, in which the product is exact."""
+    """The C expression of a multiply-add with one rounding.
+
+    Types narrower than f32 use f64, in which the product is exact.
+    """
     call.pointer_free()
     if call.element in NARROW:
         call.use("narrow", NARROW[call.element])
@@ -378,7 +393,10 @@ def fma(call: ScalarCall) -> str:
 
 
 def classify(test: str) -> Renderer:
-    """isnan, isinf or isfinite: the result is an i1 or, for libdevice, an i32."""
+    """Returns a function that writes the C text of isnan, isinf or isfinite.
+
+    The result is an i1 or, for libdevice, an i32.
+    """
 
     def render(call: ScalarCall) -> str:
         return call.cast(f"{test}({call.float_operand(0)}) != 0")
@@ -387,7 +405,7 @@ def classify(test: str) -> Renderer:
 
 
 def ctpop(call: ScalarCall) -> str:
-    """The number of set bits; the result's type may be narrower than the operand's."""
+    """The C expression of the number of set bits; the result's type may be narrower than the operand's."""
     call.pointer_free()
     call.integer_bits(call.types[0].element)
     wide = call.types[0].element in ("i64", "index")
@@ -403,7 +421,7 @@ _BITS_OF = {"f32": "i32", "f64": "i64", **dict.fromkeys(HALVES, "i16"), **dict.f
 
 
 def float_cast(call: ScalarCall, roundings: Mapping[int | None, str] = _MLIR_ROUNDINGS) -> str:
-    """A conversion between any two floating-point types, rounded once; it saturates to 8-bit types.
+    """The C expression of a conversion between any two floating-point types, rounded once; it saturates to 8-bit types.
 
     ``roundings`` holds the meanings of the rounding attribute, which is ignored if the result type represents every
     value of the operand type.
@@ -454,7 +472,10 @@ def _rounded(call: ScalarCall, rounding: str) -> str:
 
 
 def int_to_float(*, signed: bool) -> Renderer:
-    """A conversion from an integer; f16 and bf16 are rounded from f32, as array libraries do."""
+    """Returns a function that writes the C text of a conversion from an integer.
+
+    f16 and bf16 are rounded from f32, as array libraries do.
+    """
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -468,7 +489,10 @@ def int_to_float(*, signed: bool) -> Renderer:
 
 
 def float_to_int(*, signed: bool) -> Renderer:
-    """A conversion to an integer: rounds toward zero, saturates, and turns NaN into 0."""
+    """Returns a function that writes the C text of a conversion to an integer.
+
+    The conversion rounds toward zero, saturates, and turns NaN into 0.
+    """
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -480,7 +504,8 @@ def float_to_int(*, signed: bool) -> Renderer:
         if bits >= 32:
             return call.cast(wide)
         if bits == 1:
-            # A signed i1 holds -1 or 0, an unsigned one 1 or 0; saturating leaves the set bit in either case.
+            # As a number, a set i1 is -1 if it is signed and 1 if it is unsigned. Saturation to that range sets the bit
+            # for every number below 0 (signed) or above 0 (unsigned).
             return f"(uint8_t)({wide} {'<' if signed else '>'} 0)"
         if signed:
             return call.cast(f"silo_clamp_i32({wide}, {-(1 << (bits - 1))}, {(1 << (bits - 1)) - 1})")
@@ -490,7 +515,7 @@ def float_to_int(*, signed: bool) -> Renderer:
 
 
 def extend(*, signed: bool) -> Renderer:
-    """A conversion to a wider integer."""
+    """Returns a function that writes the C text of a conversion to a wider integer."""
 
     def render(call: ScalarCall) -> str:
         call.pointer_free()
@@ -501,7 +526,7 @@ def extend(*, signed: bool) -> Renderer:
 
 
 def index_cast(*, signed: bool) -> Renderer:
-    """A conversion between an index and an integer of any width."""
+    """Returns a function that writes the C text of a conversion between an index and an integer of any width."""
     widen = extend(signed=signed)
 
     def render(call: ScalarCall) -> str:
@@ -512,7 +537,7 @@ def index_cast(*, signed: bool) -> Renderer:
 
 
 def trunc(call: ScalarCall) -> str:
-    """A conversion to a narrower integer."""
+    """The C expression of a conversion to a narrower integer."""
     call.pointer_free()
     if call.integer_bits() == 1:
         return f"(uint8_t)(({call.operands[0]}) & 1)"
@@ -520,7 +545,7 @@ def trunc(call: ScalarCall) -> str:
 
 
 def bitcast(call: ScalarCall) -> str:
-    """The operand's bits as another type."""
+    """The C expression of the operand's bits as another type."""
     source, target = call.types[0], call.result
     if source.pointer != target.pointer:
         raise RefusedError("a cast between pointers and numbers")
@@ -539,12 +564,12 @@ def bitcast(call: ScalarCall) -> str:
 
 
 def int_to_ptr(call: ScalarCall) -> str:
-    """An address as a pointer."""
+    """The C expression of an address as a pointer."""
     call.integer_bits(call.types[0].element)
     return f"({c_type(call.result)})(uint64_t)({call.operands[0]})"
 
 
 def ptr_to_int(call: ScalarCall) -> str:
-    """A pointer as an address."""
+    """The C expression of a pointer as an address."""
     call.integer_bits()
     return f"({c_type(call.result)})(uint64_t)({call.operands[0]})"

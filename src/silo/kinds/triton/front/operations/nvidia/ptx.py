@@ -108,7 +108,7 @@ def inline_parts(operation: Operation) -> list[Operation]:
 
 
 class _Expression:
-    """The C text of a program.
+    """The C text of the expression that a PTX text computes.
 
     Nodes that are read once are written in place; all others are first defined as constants.
     """
@@ -120,7 +120,7 @@ class _Expression:
     def text(self) -> str:
         """The C expression.
 
-        If there are constants, a GNU C statement expression: a block whose last statement is its value.
+        If it needs constants, it is a GNU C statement expression: a block whose last statement is its value.
         """
         numbers = self._graph.below(self._result)
         reads = Counter(source for number in numbers for source in self._sources(number))

@@ -205,10 +205,11 @@ _Operand = PtxRegister | PtxNumber | PtxVector
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The elements that one execution of the text reads and writes.
+    """The elements that one execution of a PTX text reads and writes.
 
-    ``operands`` and ``results`` are the bits of an element of each. ``pack`` is the number of elements of each.
-    ``index`` is the number of the wanted result, and ``used`` the number of its low bits that the kernel reads.
+    ``operands`` and ``results`` hold the bits of one element of each operand and of each result. ``pack`` is the number
+    of elements that one execution takes of each operand. ``index`` is the number of the wanted result, and ``used`` the
+    number of its low bits that the kernel reads.
     """
 
     operands: tuple[int, ...]
@@ -219,7 +220,7 @@ class Shape:
 
     @property
     def result(self) -> int:
-        """The bits of an element of the wanted result."""
+        """The number of bits of one element of the wanted result."""
         return self.results[self.index]
 
 
@@ -456,7 +457,8 @@ class _Machine:
     ) -> None:
         """Sets a register.
 
-        With ``zeros`` the bits above are 0; otherwise they are unknown, which only constraints may have.
+        With ``zeros``, bits above the written ones become 0. Otherwise they are unknown, which is allowed only for the
+        registers of the text's constraints (``$0``, ...).
         """
         width = self._widths.get(target.name) if isinstance(target, PtxRegister) else None
         if width is None or not isinstance(target, PtxRegister):
@@ -484,9 +486,9 @@ def _all_known(bits: Sequence[Bit]) -> tuple[Bit, ...] | None:
 
 
 def _bitwise(table: int, bits: Sequence[Bit]) -> Bit:
-    """The result of a function of three bits if it is a constant or one of the bits.
+    """The result of a function of three bits, if it is a constant or one of the bits.
 
-    Else, or if a bit is unknown, UNKNOWN.
+    UNKNOWN for any other result, and if one of the bits is unknown.
     """
     if UNKNOWN in bits:
         return UNKNOWN
