@@ -194,9 +194,9 @@ class TritonCompiler:
 
 
 def _named_as_options(variant: Variant) -> dict[str, Value]:
-    """The values of constexpr parameters named like a compile option; as in Triton, they also set that option.
+    """The values of constexpr parameters that are named like a compile option.
 
-    As in Triton, they set the option too.
+    As in Triton, such a value sets the option too.
     """
     values = {**dict(variant.config.values), **variant.specialization.constant_values}
     options: dict[str, Value] = {}

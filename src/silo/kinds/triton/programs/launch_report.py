@@ -44,7 +44,8 @@ class KernelLine:
 
 @frozen
 class Report:
-    """The launches of one process. ``passed`` counts, by reason, launches through Triton that no kernel counts."""
+    """The launches of one process. ``passed`` counts, by reason, launches through Triton that no kernel's line counts.
+    """
 
     process: int
     program: str

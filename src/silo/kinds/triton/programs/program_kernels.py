@@ -303,9 +303,9 @@ class ProgramKernel:
         return variant
 
     def _learn(self, call: SeenCall | None = None) -> None:
-        """Passes the objects that later launches must compare to the native object.
+        """Gives the native object all objects whose state it must compare at each later launch.
 
-        With a call, functions passed as constexprs are included.
+        With a call, these include the functions that the call passes as constexprs.
         """
         function = self.function
         hooks, devices, caches, read = adapter.launch_state(function)
@@ -313,7 +313,7 @@ class ProgramKernel:
             for _, value in () if call is None else _constants(call):
                 self._given.update(adapter.code_of_functions(value, _reached))
             if not self._read and not self._given:
-                # Triton's own dictionary of globals, to which it may add
+                # passes Triton's own dictionary of globals, not a copy, because Triton may add globals to it
                 self.native.learned(hooks, devices, caches, read)
                 return
             then = {**self._read, **read}
@@ -328,7 +328,9 @@ class ProgramKernel:
             raise RuntimeError(problem)
 
     def _changed(self, then: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]) -> None:
-        """Called after a change: raises if a global has changed; if a function argument has other code, starts over."""
+        """Called after a change: raises if a global has changed; if a function argument has other code, forgets
+        bindings.
+        """
         problem = adapter.changed_global(then)
         if problem:
             raise RuntimeError(problem)
@@ -367,11 +369,10 @@ def loaded_code(name: str, program: CompiledProgram, launch: LaunchInfo, device:
 
 
 def _adopted(name: str, program: CompiledProgram, launch: LaunchInfo, device: Device) -> object | None:
-    """The module that Triton has loaded, if launches may use it, so that both share the module and its memory.
+    """The module that Triton has loaded, if launches may use it and share its memory; else None.
 
-    Else None.
-
-    Triton's kernel object unloads the module in the end. It either is the tag of the binding or holds the binding.
+    Triton's kernel object unloads the module in the end. The module stays loaded long enough, because that object is
+    the binding's tag or holds the binding.
     """
     if not program.module or not isinstance(device, AdoptsModules):
         return None

@@ -41,7 +41,10 @@ _NOWHERE = native.TritonSituation((), (), None, None, 0, 0, True, False, False, 
 
 
 class Situations:
-    """Creates a new state when the previous one is no longer valid. States that are equal share an epoch number."""
+    """Creates the state that decides launches (knobs, hooks, driver) when the previous state is no longer valid.
+
+    States that are equal share an epoch number.
+    """
 
     def __init__(self) -> None:
         self._epochs: dict[tuple[object, ...], int] = {}
@@ -187,9 +190,9 @@ class _Switch:
         self._situations: Any = None
         self._methods: tuple[Any, Any] | None = None  # our run and __getitem__
         self._held = False  # whether a launcher calls our methods itself, so that they must work until the process ends
-        self._unlock: Any = None  # ends the deciding of a lock file, or the store, for tuners
+        self._unlock: Any = None  # a function: the lock file or the store stops deciding for tuners
         self._searches: Any = None  # watches tuners that measure
-        self._unwatch: Any = None  # ends the waiting for compiles in workers
+        self._unwatch: Any = None  # a function: launches stop waiting for compiles in workers
 
     def hold(self) -> Any:  # noqa: ANN401
         with self._lock:
@@ -409,7 +412,7 @@ def _forget(function: Any) -> None:  # noqa: ANN401
 
 
 class _Finder:
-    """Is in ``sys.meta_path`` until Triton's classes are complete; it never finds a module."""
+    """An import finder that waits in ``sys.meta_path`` until Triton's classes are complete; it never finds a module."""
 
     def __init__(self, then: Any) -> None:  # noqa: ANN401
         self._then = then

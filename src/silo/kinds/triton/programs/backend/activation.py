@@ -80,7 +80,7 @@ def require() -> None:
 
 
 def claim() -> bool:
-    """With ``SILO_TRITON=cpu``: makes every other driver inactive, before Triton calls it; returns whether it did.
+    """With ``SILO_TRITON=cpu``: makes every other driver inactive, before Triton calls them; returns whether it did.
 
     Triton requires exactly one active driver, and calls the drivers in an order of its own.
     """
@@ -101,7 +101,10 @@ def claim() -> bool:
 
 
 def complete_keys() -> bool:
-    """Makes Triton's file cache distinguish kernels that read different constants as attributes (helper.CONST)."""
+    """Makes Triton's file cache distinguish kernels that read different constants as attributes (helper.CONST).
+
+    Returns True.
+    """
     from silo.kinds.triton.front import adapter  # noqa: PLC0415  # with `import triton`, where nobody may launch on a CPU
     from silo.kinds.triton.front.triton_fingerprint import read_attributes  # noqa: PLC0415  # as above
 
@@ -110,7 +113,7 @@ def complete_keys() -> bool:
 
 
 def begin_acceleration() -> bool:
-    """With ``SILO_ACCELERATE=1``: lets Silo serve this program's launches, from the end of this import on."""
+    """With ``SILO_ACCELERATE=1``: lets Silo serve this program's launches, from the end of ``import triton`` on."""
     if not accelerate_wanted():
         return False
     import logging  # noqa: PLC0415  # as above
@@ -137,7 +140,7 @@ def begin_checks() -> bool:
 
 
 def begin_records() -> bool:
-    """With ``SILO_RECORD`` or ``SILO_BUNDLE``: records or serves this program's compiled code, from this import on."""
+    """With ``SILO_RECORD`` or ``SILO_BUNDLE``: records or serves compiled code, from ``import triton`` on."""
     if not records_wanted():
         return False
     from silo.core.plugins import load_place  # noqa: PLC0415  # few programs ask for it

@@ -13,7 +13,7 @@ _told = False
 
 
 def ask(question: str) -> Any:  # noqa: ANN401  # None where it failed
-    """Calls a function of :mod:`.activation`.
+    """Calls the function of :mod:`.activation` that ``question`` names; returns its result, or None if it fails.
 
     Catches every failure of Silo, so that Triton still finds the other drivers.
     """

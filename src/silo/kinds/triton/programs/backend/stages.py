@@ -38,7 +38,7 @@ __all__ = ["CpuStages", "compile_check", "concrete_target", "front_end", "parse_
 def concrete_target(target: Any) -> Target:  # noqa: ANN401  # Triton's
     """Silo's target for one of Triton's.
 
-    If that has no arch, as torch passes it, the result is this machine's level.
+    If Triton's target has no arch, as when torch passes it, the result is this machine's level.
     """
     return Target("cpu", target.arch) if target.arch else host_target()
 
@@ -79,7 +79,7 @@ class CpuStages:
         """Adds the stages to ``stages`` in order, by the endings of the files that Triton keeps.
 
         Raises:
-            SourceError: a Gluon kernel, or Triton would throw the object away.
+            SourceError: the kernel is a Gluon kernel, or Triton is set to keep only binaries of GPUs.
         """
         if getattr(language, "name", "TRITON") != "TRITON":
             raise SourceError("this is a Gluon kernel, which is written for one GPU; the CPU takes the Triton language")

@@ -1,6 +1,6 @@
 """A recording: its entries, the contents of its bundle and journal, and additions by this process.
 
-Many processes share it.
+Many processes may use one recording at once.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def file_ref(data: bytes, kind: str = FILE_KIND) -> BlobRef:
 class RecordedVariant(Persisted):
     """One variant that a program used, or the generic variant recorded with it.
 
-    ``signature`` is the source's own, without types. ``key`` is the folder in Triton's cache of which it had the
-    ``files``, by name; the file that a driver loads is the artifact's blob.
+    ``signature`` is the source's own, without types. ``key`` is the variant's folder in Triton's cache, and ``files``
+    are the files in that folder, by name; the file that a driver loads is the artifact's blob.
     """
 
     title = "a recorded variant"

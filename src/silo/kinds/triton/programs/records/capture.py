@@ -1,6 +1,6 @@
-"""Records compiled code and decisions of tuners, and compiles for further values of constexprs that are to be covered.
+"""Records compiled code and decisions of tuners, and compiles kernels for further constexpr values that a user lists.
 
-A word names a parameter and its values::
+A word of such a list names a parameter and its values::
 
     word    = [KERNEL "."] NAME "=" item { "," item }
     item    = value | FROM ".." TO [":" step]
@@ -408,7 +408,7 @@ class Capture:
             self._record(call, compiled, source, signature, specialization, config, reason)
 
     def _tell(self, call: CompileCall, error: Exception) -> None:
-        """Logs, once for each kernel and reason, that it is not recorded.
+        """Logs, once for each kernel and reason, that a kernel is not recorded.
 
         The program continues as without a recording.
         """
@@ -421,7 +421,7 @@ class Capture:
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """An earlier decision of this or another process, so that all processes of a recording use the same.
 
-        None without one.
+        None without an earlier decision.
         """
         try:
             question = winner_of(self._sources.of(kernel_of_tuner(tuner)), tuner, key, None)

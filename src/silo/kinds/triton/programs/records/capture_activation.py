@@ -143,7 +143,7 @@ _EXIT_ERROR = 3  # the exit code of Silo's commands for an error, also that of `
 
 
 class _Finder:
-    """Is in ``sys.meta_path`` until Triton's classes are complete; it never finds a module."""
+    """An import finder that waits in ``sys.meta_path`` until Triton's classes are complete; it never finds a module."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -75,9 +75,9 @@ class _LaterStored:
 
 
 class _WithCode:
-    """Passes requests on to ``decisions``.
+    """Passes a tuner's requests on to ``decisions``, and stores compiled code from the first request on.
 
-    From the first request on, it also stores code, because few programs tune.
+    Few programs tune, and a program that does not tune stores no code.
     """
 
     def __init__(self, decisions: TunerDecisions, first: StoredFirstCompile) -> None:
@@ -124,10 +124,9 @@ class _WithCode:
 def decide_while_accelerated() -> Callable[[], None] | None:
     """Lets the lock file of ``SILO_LOCK`` and the store decide for the tuners of an accelerated program.
 
-    Returns the undo.
-
-    Returns None if the settings exclude both, or if both decide together with a recording or a bundle, which begin
-    separately. Tuners whose ``run`` the program has replaced are left alone, unless there is a lock.
+    Returns a function that ends this. Returns None if the settings exclude both, or if both decide together with a
+    recording or a bundle, which begin separately. Tuners whose ``run`` the program has replaced are left alone, unless
+    there is a lock.
 
     Raises:
         LockError: ``SILO_TUNE=frozen``, and the lock file cannot be read.
@@ -145,8 +144,8 @@ def decide_while_accelerated() -> Callable[[], None] | None:
             _log.warning("tuners decide themselves: %s", error)
     if decisions is None or (current.lock is None and launch_hook_points().tuned_run is None):
         return None
-    # The order of methods is decided by triton_patching.py, which calls this. A recording that the program begins
-    # itself takes precedence over the store, hence ``last``.
+    # triton_patching.py, which calls this function, decides the order of methods. With ``last``, a recording that the
+    # program begins itself takes precedence over the store.
     if not current.keep_decisions or current.frozen:
         return watch_autotuners(decisions, last=current.lock is None)
     first = StoredFirstCompile()

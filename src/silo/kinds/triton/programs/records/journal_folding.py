@@ -253,7 +253,7 @@ def _key_names(
 ) -> tuple[str, ...]:
     """The names of the key, if every call passes these arguments as numbers.
 
-    Else (): the first decision then serves all.
+    () otherwise: then the first decision serves all calls.
     """
     name_sets = {winner.names for winner in winners}
     if len(name_sets) != 1:
@@ -273,7 +273,7 @@ def _rules(
 ) -> BundleRules | None:
     """The decisions for one target and signature, as far as the bundle has variants with their configs.
 
-    None without any.
+    None if it has no such variant.
     """
     target, signature, extents = rules_key(group[0].artifact.variant)
     configs = {canonical_json(item.artifact.variant.config.to_json()): item.artifact.variant.config for item in group}

@@ -27,7 +27,7 @@ _LONGEST_KEY = 1 << 20  # characters of a key
 
 
 class StoredFirstCompile:
-    """Answers Triton from the store.
+    """Returns results of Triton's first compile from the store, and stores new ones.
 
     Nothing is written before :meth:`keep` is called, which happens when a program tunes.
     """

@@ -111,7 +111,7 @@ def find_decision(
 ) -> FoundDecision:
     """The config that was decided for this key, or else for the nearest key.
 
-    It must be among those that pruning leaves.
+    Only a config that the author's pruning leaves is returned.
     """
     same_target = [winner for winner in winners if winner.target == wanted.target]
     exact = next((winner for winner in same_target if winner.slot == wanted.slot), None)

@@ -95,7 +95,7 @@ def largest_first(configs: Sequence[Mapping[str, object]]) -> list[int]:
 class JobState(enum.Enum):
     """The state of a config's compile.
 
-    READY means that nothing need be waited for: it has ended, is cached, or was never sent.
+    READY means that the config can be measured without waiting: its compile has ended, is cached, or was never sent.
     """
 
     READY = "ready"

@@ -120,9 +120,9 @@ def reported_times(
 ) -> dict[int, Times]:
     """The times to report for all configs; the winner's full measurement is reported unchanged and is the lowest.
 
-    The other times are scaled as if they had been measured together with the winner's full measurement: that of a
-    config which took turns with the winner by the rounds they share, that of a shortly measured config by the winner's
-    short measurement. A pure function.
+    The other times are scaled as if they had been measured together with the winner's full measurement. If a config was
+    measured in turns with the winner, the scale is the ratio of their times in these rounds; if it was only measured
+    shortly, the scale comes from the winner's short measurement. A pure function.
 
     >>> reported_times({0: (2.0,), 1: (1.0,), 2: (3.0,)}, {0: (2.5,), 1: (1.5,)}, 1, {})
     {1: (1.5,), 0: (2.5,), 2: (4.5,)}

@@ -32,7 +32,8 @@ _log = logging.getLogger("silo")
 _STATIC_PRINT = "static_print"
 
 
-# members: ``next`` is a tuner and its configs; ``search`` and ``finished`` are searches of this thread
+# members: ``next`` is the tuner that is about to search, with its configs; ``search`` and ``finished`` are the running
+# and the last search of this thread
 _local = threading.local()
 
 
@@ -43,9 +44,9 @@ def search_of_thread() -> Search | None:
 
 
 def finished_search(tuner: Any) -> Search | None:  # noqa: ANN401
-    """The search for ``tuner`` that this thread has just ended.
+    """The search for ``tuner`` that this thread has just ended; None without one.
 
-    It is returned only once; the program may change things later.
+    A search is returned once: by a second call, the program may have changed what the search has measured.
     """
     search: Search | None = getattr(_local, "finished", None)
     _local.finished = None
@@ -72,7 +73,7 @@ class Search:
     seconds: float = 0.0
 
     def place_of(self, config: Any) -> int | None:  # noqa: ANN401
-        """The position of a config among those that are measured, or None."""
+        """The position of a config among the configs that are measured; None if the config is not among them."""
         return next((index for index, candidate in enumerate(self.configs) if candidate is config), None)
 
     def run(self, place: int, own: Callable[[Any], Any]) -> Any:  # noqa: ANN401

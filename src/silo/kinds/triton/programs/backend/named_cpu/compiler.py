@@ -11,9 +11,9 @@ _plugin: Any = import_module("silo.kinds.triton.programs.backend.compiler")
 
 
 class NamedCpuBackend(_plugin.CpuBackend):
-    """Like Silo's backend, which Triton finds for every CPU.
+    """Silo's backend under the name ``cpu``; it supports no target.
 
-    This one supports no target, because Triton refuses two for one.
+    Triton raises an error if two backends support one target, and it finds Silo's own backend for every CPU.
     """
 
     @staticmethod
