@@ -382,8 +382,8 @@ def _same_bits(wanted: DType, given: DType) -> bool:
     return wanted == given or (wanted.bits == given.bits and wanted.kind in integers and given.kind in integers)
 
 
-# For each compiler that can read types: its module, and the function that finds it. By name, as these modules import
-# this one's package.
+# For each compiler that can read types: its module, and the function that finds it. They are given as names and not
+# imported here, because these modules import this module's package.
 _NVRTC = "silo.kinds.cuda_cpp.nvrtc_process", "silo.kinds.cuda_cpp.nvrtc", "find_nvrtc"
 _CLANG = "silo.kinds.cuda_cpp.cpu.clang_probe", "silo.emulation.clang", "find_clang"
 

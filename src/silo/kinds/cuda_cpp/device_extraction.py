@@ -429,9 +429,9 @@ class _Reader:
         *,
         function: bool,
     ) -> set[str]:
-        """Returns the words that a declaration may declare. Too many words only keep more declarations.
+        """Returns the words that a declaration may declare; words that it does not declare only keep more declarations.
 
-        Without any, other rules decide whether the declaration is kept.
+        If no word is found, other rules decide whether the declaration is kept.
         """
         if "operator" in head or "static_assert" in head:
             return set()

@@ -373,7 +373,7 @@ def written_scalar(spelled: str) -> CudaType | None:
 
 
 def _element(of: Mangled) -> tuple[str, int]:
-    """Returns the scalar behind a pointer, and how many make an element; ("", 1) if unknown."""
+    """Returns the scalar behind a pointer, and the number of scalars in an element; ("", 1) if unknown."""
     name = of.text.rpartition("::")[2]
     if name in _PAIRS:
         return _PAIRS[name]

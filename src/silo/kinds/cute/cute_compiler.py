@@ -168,7 +168,7 @@ class _Cleaner:
 
 
 def _cleaned(artifact: Any, clean: _Cleaner, modules: DslBindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
-    """Returns the artifact without those parts, for a DSL without hooks: reads its module and writes it again."""
+    """Returns the artifact without source locations and prints; used with a DSL without hooks. Rewrites its module."""
     with modules.context():
         module = modules.ir.Module.parse(artifact.get_bitcode())
         clean(None, module, "")
@@ -305,7 +305,7 @@ class CuteCompiler:
         return Lowered(job.to_job(variant.kernel, target))
 
     def _needs_dsl(self, source: Source, variant: Variant, job: CuteJob) -> bool:
-        """Decides which host code launches a source with ``host="auto"``, by compiling its first variant here."""
+        """Whether the DSL's own host code must launch a source with ``host="auto"``; compiles its first variant here."""
         choice = getattr(source, "host_choice", None)
         if not isinstance(choice, HostChoice) or not choice.open:
             return False

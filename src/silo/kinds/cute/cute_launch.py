@@ -1,6 +1,6 @@
 """Makes launch info for a cubin: from the host function's launch, the author's options, and the cubin's own table.
 
-:mod:`.tensor_maps` reads tensor maps from the traced module, before the slots are made.
+The cubin's tensor maps are read from the traced module before that, by :mod:`.tensor_maps`.
 """
 
 from __future__ import annotations
@@ -322,9 +322,9 @@ def _shared(
 
 
 def _check_grid(call: LaunchCall, job: CuteJob, arguments: Sequence[HostArgument]) -> None:
-    """Checks the grid. Silo's host function takes it from the launch; in an author's it may be constant.
+    """Raises CompileError if the host function launches another grid than the launch's.
 
-    Raises CompileError.
+    A host function that Silo wrote takes the grid as arguments. In an author's host function the grid may be constant.
     """
     if any(argument.role is CuteArgumentRole.GRID for argument in arguments):
         for axis, value in enumerate(call.grid):

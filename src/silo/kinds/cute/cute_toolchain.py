@@ -115,7 +115,8 @@ def bindings() -> DslBindings:
     )
 
 
-# Added to the DSL's own message, which describes only an error that follows from passing such a value.
+# Added to the DSL's own message if a Constexpr got a value of a call, because the DSL's message describes only an error
+# that follows from it.
 _OUTSIDE = (
     "a kernel is given a value of each call where it declares a Constexpr: pass it a constant, or declare the "
     "parameter with the DSL's type of a number"
@@ -254,7 +255,7 @@ def _containers(module: Any, ir: Any) -> list[bytes]:  # noqa: ANN401
 
 
 def _host_function(functions: dict[str, Any]) -> str:
-    """Returns the name of the function with a C interface: a function called like it, with a prefix, calls it."""
+    """Returns the name of the host function: the only function ``f`` that has a C wrapper ``_mlir_ciface_f``."""
     names = [name for name in functions if f"_mlir_ciface_{name}" in functions]
     if len(names) != 1:
         raise CompileError(f"the DSL made {len(names)} host functions, and Silo takes one")

@@ -360,7 +360,7 @@ class _Run:
         value = operation.attributes["value"]
         kind = operation.results[0].type
         if self.layout(kind).scalar is None:
-            return Computed()  # a text
+            return Computed()  # a constant that is no number, such as a string
         constant = value.value
         return constant if isinstance(constant, float) else wrapped(int(constant), _bits(kind))
 

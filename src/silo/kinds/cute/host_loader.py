@@ -172,7 +172,8 @@ class _Module:
             path.write_bytes(host.code)
             try:
                 self._module = tvm_ffi.load_module(str(path))
-                # the library that tvm_ffi loaded: the system's loader recognizes the file
+                # the same library again, for its C functions: the system's loader recognizes the file that tvm_ffi has
+                # loaded
                 self._object = ctypes.CDLL(str(path))
                 self.function: Callable[..., object] = self._module[host.function]
                 self._initialize = self._object[host.initialize]

@@ -51,7 +51,7 @@ def includes_headers(text: str) -> bool:
 def headers_folder() -> Path:
     """Returns the folder of torch's headers. Does not import torch.
 
-    ToolchainError if torch or the headers are missing.
+    Raises ToolchainError if torch or the headers are missing.
     """
     spec = find_spec("torch")
     folder = None if spec is None or spec.origin is None else Path(spec.origin).parent / "include"

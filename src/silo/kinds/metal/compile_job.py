@@ -154,7 +154,7 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
     except CompileError as error:
         if emulated.waits or "undefined reference to `" + _WAITING not in str(error):
             raise
-        # A header's function waits, and may_wait() could not see this from the names in the text.
+        # The function of an included header waits for threads, which may_wait() cannot see from the names in the text.
         emulated = replace(emulated, waits=True)
         built = _built(emulated, entry, job.target, flags, clang)
     stack = stack_needed(built.log) if emulated.waits else STACK

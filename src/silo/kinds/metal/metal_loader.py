@@ -89,7 +89,8 @@ def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
     body = text[slice(*kernel_text.body)]
     line = text.count("\n", 0, kernel_text.body[0]) + 1
     uses_positions = any(parameter.name in MLX_POSITIONS for parameter in kernel_text.parameters)
-    # A nested block, if a parameter of the kernel has the same name as a position that MLX declares.
+    # If a parameter of the kernel has the same name as a position that MLX declares, the body is put in a nested block,
+    # in which the parameter hides MLX's variable.
     opening, closing = ("{ ", "\n}") if uses_positions else ("", "")
     source = opening + " ".join(lines) + f'\n#line {line} "{kernel}.metal"\n{body}{closing}\n'
     copies = " ".join(dict.fromkeys(_taken(kernel_text)))

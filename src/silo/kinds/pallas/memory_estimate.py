@@ -289,9 +289,9 @@ def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa:
         name = equation.primitive.name
         sizes: list[tuple[int, tuple[int, ...], DType]] = []
         if name in _PRODUCTS and _length(equation) > _PASS:
-            # The sum of several passes, and a quarter of it more during the additions. A sum that is only written to
-            # memory is accumulated there. Sums of 32-bit elements, which the matrix unit multiplies in several passes,
-            # need little temporary memory.
+            # The compiler keeps the sum of several passes in memory, and a quarter of the sum more during the
+            # additions. A sum that is only written to memory is accumulated there. Sums of 32-bit elements, which the
+            # matrix unit multiplies in several passes, need little temporary memory.
             several = [outvar for outvar in equation.outvars if readers.get(id(outvar), _WRITES) - _WRITES]
             share = 1 / 16 if equation.invars[0].aval.dtype.itemsize >= _WORD else 5 / 4
             sizes += [(int(size[0] * share), *size[1:]) for item in several if (size := _body_memory_size(item.aval))]

@@ -29,7 +29,7 @@ __all__ = ["WORDS", "compile_checked"]
 _ENTRY = "silo_checked"
 
 WORDS = Words("block", "warp", "shared memory")
-"""CUDA's words in findings."""
+"""CUDA's terms for a group of threads, a subgroup of lanes and shared memory, used in findings."""
 
 
 @frozen
@@ -48,7 +48,7 @@ def compile_checked(
     Args:
         kernel: its name.
         unit: the variant.
-        effects: its effect through each parameter of the layout.
+        effects: the kernel's effect through each parameter of the layout.
         target: the CPU level to compile for.
         clang: the compiler.
 

@@ -1,4 +1,4 @@
-"""Reads the parameter types of kernels with clang: it returns the mangled names of probes, as NVRTC does."""
+"""Reads the parameter types of kernels with clang, as NVRTC does, from mangled names of templates over the types."""
 
 from __future__ import annotations
 

@@ -36,7 +36,9 @@ def quoted(text: str) -> str:
 
 
 def rewritten(text: str) -> str:
-    """Returns a text in which declarations of dynamic shared memory use the symbol. Line numbers stay the same.
+    """Returns a text in which declarations of dynamic shared memory use the symbol :data:`HIDDEN`.
+
+    Line numbers stay the same.
 
     >>> rewritten("extern __shared__ float s[];")
     'extern __thread float s[] SILO_DYNAMIC;'

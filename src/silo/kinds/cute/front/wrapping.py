@@ -222,8 +222,8 @@ _ROUND = 16  # in elements: a stride that is a multiple of this keeps every alig
 def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[AbiType, str], ...]]:
     """Returns shape and strides for the code; on an axis of size 1 the stride may be any number.
 
-    Such an axis gets the next stride behind all elements. With a stride of 1 there, which facts of a call have, the DSL
-    would assume no alignment for the elements of a batch.
+    On an axis of size 1, the stride is the next one behind all elements. A call's facts have a stride of 1 there, from
+    which the DSL would conclude that the elements of a batch are not aligned.
     """
     assert extents.strides is not None  # a CuTe source is compiled for layouts, which have strides
     pairs = list(zip(extents.shape, extents.strides, strict=True))
@@ -257,8 +257,8 @@ def _written(
     stream = source.in_library  # the host function itself runs in this case; otherwise it is only read
     if stream:
         grid.append(dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True))
-    # For Silo's driver: the artifact has the bytes that the kernel allocates, and launch_info() compares them with the
-    # author's value, which does not affect the code.
+    # Without the DSL's host code, the author's bytes of shared memory do not affect the code: the artifact has the
+    # bytes that the kernel allocates, and launch_info() compares them with the author's.
     smem = launch.smem if source.in_library else None
     values = {"block": launch.block, "cluster": launch.cluster, "smem": smem}
     options = {name: value for name, value in values.items() if value is not None}

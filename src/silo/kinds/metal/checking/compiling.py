@@ -28,7 +28,7 @@ __all__ = ["WORDS", "compile_checked"]
 _ENTRY = "silo_checked"
 
 WORDS = Words("threadgroup", "simdgroup", "threadgroup memory")
-"""Metal's words in findings."""
+"""Metal's terms for a group of threads, a subgroup of lanes and shared memory, used in findings."""
 
 
 def compile_checked(
@@ -39,7 +39,7 @@ def compile_checked(
     Args:
         kernel: its name.
         job: the kernel's compile job.
-        effects: its effect through each parameter of the layout.
+        effects: the kernel's effect through each parameter of the layout.
         target: the CPU level to compile for.
         clang: the compiler.
 

@@ -85,7 +85,7 @@ def tokens_of(text: str) -> tuple[Token, ...]:
 def _piece(text: str, at: int, attributes: int, *, fresh: bool) -> tuple[TokenKind | None, int]:
     """Returns the kind of the token at ``at`` (None for a blank) and its end.
 
-    ``fresh``: it is the first on its line.
+    ``fresh``: the token is the first on its line.
     """
     first, two = text[at], text[at : at + 2]
     if first.isspace():

@@ -1,4 +1,4 @@
-// The kernels of `silo selftest metal`; probes.py says what each asks and what it should compute.
+// The kernels of `silo selftest metal`; metal_selftest.py has their arguments and expected results.
 #include <metal_stdlib>
 #include <metal_simdgroup_matrix>
 using namespace metal;

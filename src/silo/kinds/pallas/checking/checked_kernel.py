@@ -180,7 +180,10 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         """Does nothing, because the program has copies of the arguments."""
 
     def _operand(self, one: ArrayPlace | ScalarPlace, value: Any, mode: CheckMode) -> Any:  # noqa: ANN401
-        """Returns a copy of an argument. One in ``uninitialized`` gets the same fill as unwritten memory."""
+        """Returns a copy of an argument.
+
+        An argument that the check's limits list as ``uninitialized`` gets the same fill as unwritten memory.
+        """
         import numpy as np  # noqa: PLC0415  # jax needs it
 
         jnp = jax_module("jax.numpy")

@@ -44,8 +44,7 @@ class KernelLine:
 
 @frozen
 class Report:
-    """The launches of one process. ``passed`` counts, by reason, launches through Triton that no kernel's line counts.
-    """
+    """The launches of one process; ``passed`` counts, by reason, launches through Triton that no kernel's line has."""
 
     process: int
     program: str

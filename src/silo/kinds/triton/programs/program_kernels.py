@@ -328,9 +328,7 @@ class ProgramKernel:
             raise RuntimeError(problem)
 
     def _changed(self, then: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]) -> None:
-        """Called after a change: raises if a global has changed; if a function argument has other code, forgets
-        bindings.
-        """
+        """Raises if a global has changed; forgets all bindings if a function argument has other code."""
         problem = adapter.changed_global(then)
         if problem:
             raise RuntimeError(problem)

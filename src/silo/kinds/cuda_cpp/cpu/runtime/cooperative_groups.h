@@ -58,7 +58,7 @@ inline grid_group this_grid() {
 }
 
 struct thread_group {
-    unsigned mask; // of its lanes; 0 for a whole block
+    unsigned mask; // the lanes of the group; 0 for a whole block
     SILO_LANES void sync(SILO_HERE) const {
         if (mask)
             silo_cuda::meet_lanes(silo_cuda::Kind::sync, mask, silo_cuda::all_memory, place);

@@ -1,5 +1,5 @@
-// Floats of 8 bits. Headers may declare them and functions that take them; a launch that converts
-// one fails.
+// Floats of 8 bits. Headers may declare them and functions that take them.
+// A launch that converts a float of 8 bits fails.
 #pragma once
 #include <cuda_fp16.h>
 

@@ -1,5 +1,4 @@
-// Internal functions of Apple's headers that some texts call. Their last argument selects fast
-// math.
+// Internal functions of Apple's headers that some texts call. The last argument selects fast math.
 #pragma once
 
 #include "integer.h"

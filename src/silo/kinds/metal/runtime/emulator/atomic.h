@@ -25,7 +25,7 @@ template <class T> struct atomic {
     T value;
     using value_type = T;
 };
-// As large as on the hardware.
+// An atomic bool has 4 bytes, as on the hardware.
 template <> struct alignas(4) atomic<bool> {
     bool value;
     using value_type = bool;
@@ -135,8 +135,8 @@ SILO_ATOMIC void atomic_min_explicit(P pointer, SILO_VALUE value, memory_order o
     atomic_fetch_min_explicit(pointer, value, order, place);
 }
 
-// Orders accesses between groups, which run on host threads. Within a group, all accesses are in
-// order anyway.
+// Orders accesses between groups, which run on host threads.
+// Accesses within a group are in order anyway.
 inline void atomic_thread_fence(mem_flags, memory_order = memory_order_seq_cst,
                                 thread_scope = thread_scope_device) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -1,5 +1,4 @@
-// bfloat: the compiler's own type if it supports arithmetic (clang 18 and later), otherwise a
-// class.
+// bfloat: the compiler's own type if it supports arithmetic (clang 18 and later), else a class.
 #pragma once
 
 #include "language.h"
@@ -20,8 +19,7 @@ constexpr ushort round_to_bfloat(float value) {
 
 typedef __bf16 bfloat;
 
-// Functions that the compiler calls on CPUs without bfloat16 instructions. Not every libgcc defines
-// them.
+// Functions that the compiler calls on CPUs without bfloat16 instructions; some libgccs lack them.
 extern "C" __attribute__((weak, visibility("hidden"), used)) inline __bf16
 __truncsfbf2(float value) {
     return __builtin_bit_cast(__bf16, silo_metal::round_to_bfloat(value));
@@ -64,7 +62,7 @@ struct bfloat {
     }
 };
 
-// Only for two bfloats: an operation on a bfloat and a float is computed in float.
+// These operators take two bfloats. An operation on a bfloat and a float is computed in float.
 template <class T>
     requires __is_same
 (T, bfloat) constexpr bfloat operator+(T a, T b) {
@@ -94,8 +92,8 @@ template <class T>
 #endif
 
 namespace silo_metal {
-// Functions of bfloats are templates over the type, so that a text may define its own functions in
-// the namespace metal.
+// Functions of bfloats are templates over the type.
+// So a text may define functions of the same names in the namespace metal.
 template <class T>
 concept Bfloat = __is_same(T, bfloat);
 

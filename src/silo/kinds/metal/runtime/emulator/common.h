@@ -39,8 +39,8 @@ namespace metal {
     }
 #define SILO_PLAIN_MIN_MAX(T) SILO_MIN_MAX(T, )
 SILO_NUMBERS(SILO_PLAIN_MIN_MAX)
-// A template, so that a text may define functions of bfloats in the namespace metal, which then
-// take precedence.
+// min and max of bfloats are templates: a text may define its own in the namespace metal.
+// The text's functions then take precedence, because they are not templates.
 SILO_MIN_MAX(T, template <silo_metal::Bfloat T>)
 #undef SILO_PLAIN_MIN_MAX
 

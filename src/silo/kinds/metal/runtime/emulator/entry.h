@@ -5,8 +5,8 @@
 
 namespace silo_metal {
 
-// Runs threads that never wait for each other: one after another, in a loop. The compiler may
-// vectorize it, because these threads may run in any order.
+// Runs threads that never wait for each other: one after another, in a loop.
+// The compiler may vectorize the loop, because these threads may run in any order.
 template <uint X, uint Y, uint Z, bool cut, class Body>
 [[gnu::always_inline]] inline int run_plain(const Body &body, const uint *grid, const uint *threads,
                                             unsigned long begin, unsigned long end, void *,

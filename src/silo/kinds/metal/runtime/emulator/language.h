@@ -105,8 +105,7 @@ typedef _Float16 half;
 #define M_SQRT2_H half(M_SQRT2_F)
 #define M_SQRT1_2_H half(M_SQRT1_2_F)
 
-// The literal 1.0h. The literal 1.0bf is not valid C++; the translated text has bfloat(1.0)
-// instead.
+// The literal 1.0h. In translated texts, bfloat(1.0) replaces the literal 1.0bf, which C++ lacks.
 constexpr half operator""h(long double value) {
     return half(value);
 }

@@ -1,5 +1,5 @@
-// <metal_math>: functions of real numbers. For half and bfloat they are computed in float and
-// rounded once. The namespaces precise and fast have the same functions here.
+// <metal_math>: functions of real numbers; for half and bfloat computed in float and rounded once.
+// The namespaces precise and fast have the same functions here.
 #pragma once
 
 #include "common.h"
@@ -46,8 +46,8 @@ namespace silo_metal {
 
 constexpr double pi = 3.14159265358979323846L;
 
-// Reduces x by a multiple of 2 before it is multiplied by pi, because the float product would be
-// inexact for a large x.
+// Returns x minus a multiple of 2, to be multiplied by pi.
+// For a large x, the product of x itself and pi would be inexact in float.
 inline float turns(float x) {
     return x - 2.0f * __builtin_rintf(x * 0.5f);
 }
@@ -223,9 +223,9 @@ template <silo_metal::Integer T> constexpr T abs(T x) {
 }
 SILO_VECTOR1(abs)
 
-// Using declarations in addition to the using directive. A text may define functions of bfloats in
-// these namespaces. They would hide the functions of the directive, and a call with a float would
-// call the text's function.
+// Using declarations, because a text may define functions of bfloats in these namespaces.
+// Such functions would hide the functions that a using directive makes visible.
+// A call with a float would then call the text's function.
 #define SILO_MATH_NAMES                                                                            \
     using metal::abs;                                                                              \
     using metal::acos;                                                                             \

@@ -1,5 +1,6 @@
-// <MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h>: matrix products computed by the threads of a
-// group together. Each thread computes its own elements, so no thread waits for another.
+// <MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h>: matrix products computed by a group's
+// threads.
+// Each thread computes its own elements, so no thread waits for another.
 #pragma once
 
 #include "arguments.h"
@@ -31,8 +32,8 @@ struct matmul2d_descriptor {
           relaxed_precision(relaxed_precision), matmul_mode(how) {}
 };
 
-// A matrix of m rows and n columns, distributed over the threads: element i of thread t is element
-// i * threads + t of the matrix, row by row.
+// A matrix of m rows and n columns, distributed over the threads.
+// Element i of thread t is element i * threads + t of the matrix, row by row.
 template <class T, int m, int n, unsigned threads> class cooperative_tensor {
   public:
     using element_type = T;
@@ -68,7 +69,7 @@ template <class T, int m, int n, unsigned threads> class cooperative_tensor {
     const T &operator[](int i) const {
         return elements[i];
     }
-    // Returns column and row, which is the order of a tensor's axes.
+    // Returns (column, row), in the order of a tensor's axes.
     static metal::array<int, 2> get_multidimensional_index(int i) {
         const int at = i * int(threads) + own();
         return {at % n, at / n};

@@ -1,6 +1,6 @@
-// <metal_simdgroup_matrix>: matrices of 8 x 8, distributed over the lanes of a simdgroup. A lane
-// holds two neighbours of a row. Apple does not document the order; this is the order on which
-// libraries rely.
+// <metal_simdgroup_matrix>: matrices of 8 x 8, distributed over the lanes of a simdgroup.
+// A lane holds two neighbours of a row.
+// Apple does not document the order of the lanes; libraries rely on the order used here.
 #pragma once
 
 #include "simd.h"
@@ -99,8 +99,8 @@ struct Product {
     float at[8][8];
 };
 
-// Returns the caller's part of the product of two matrices, which the first lane that goes on
-// computes in float.
+// Returns the caller's part of the product of two matrices.
+// The first lane that runs after the lanes have met computes the whole product, in float.
 template <class A, class B>
 SILO_LANES metal::vec<float, 2> matrix_product(const metal::simdgroup_matrix<A> &a,
                                                const metal::simdgroup_matrix<B> &b, Place place) {
@@ -157,8 +157,8 @@ SILO_LANES void simdgroup_multiply(thread simdgroup_matrix<D> &to,
     to.own = vec<D, 2>(D(product.x), D(product.y));
 }
 
-// An operator cannot take its caller's place as a default argument, so all products by operators
-// share one place.
+// Products by operators report one common place in the text as their caller's.
+// An operator cannot take its caller's place as a default argument.
 template <class T>
 SILO_LANES simdgroup_matrix<T> operator*(simdgroup_matrix<T> a, simdgroup_matrix<T> b) {
     simdgroup_matrix<T> product;

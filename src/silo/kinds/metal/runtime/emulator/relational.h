@@ -5,7 +5,7 @@
 
 namespace metal {
 
-// These test the bits, so that they find NaN under every compiler flag.
+// These functions test the bits, so that they find NaN under every compiler flag.
 #define SILO_QUESTIONS(T, U, sign, infinity)                                                       \
     inline bool isnan(T x) {                                                                       \
         return (__builtin_bit_cast(U, x) & ~U(sign) & U(-1)) > U(infinity);                        \

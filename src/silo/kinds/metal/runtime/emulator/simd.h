@@ -35,8 +35,7 @@ SILO_LANES void simdgroup_barrier(mem_flags flags, SILO_HERE) {
 
 namespace silo_metal {
 
-// The lanes that take part in an operation: all lanes of the simdgroup, or the four lanes of a
-// quad.
+// The lanes that take part in an operation: the simdgroup's, or the four of a quad.
 enum class Over : unsigned { simd = 32, quad = 4 };
 
 constexpr unsigned first_of(Over over, unsigned lane) {
@@ -83,9 +82,9 @@ template <class T> SILO_LANES T take(T value, unsigned from, T other, Place plac
     return all.has(from) ? all[from] : other;
 }
 
-// Returns the value of the lane that is `delta` lanes before (`up`) or after the caller, in runs of
-// `modulo` lanes. Beyond an end of a run the position wraps around, and the result is that lane's
-// `filling`.
+// Returns the value of the lane that is `delta` lanes before (`up`) or after the caller.
+// Lanes form runs of `modulo` lanes: beyond an end of its run, the position wraps around.
+// Then the result is the `filling` of the lane at that position.
 template <bool up, class T>
 SILO_LANES T take_or_fill(T value, T filling, unsigned delta, unsigned modulo, Place place) {
     struct Both {

@@ -1,5 +1,5 @@
-// Swizzles of vectors. They are properties, so that reading a swizzle returns a vector and storing
-// one needs no memory. Each letter is followed by its name as a colour and by its index.
+// Swizzles of vectors, as properties: reading returns a vector, and storing needs no memory.
+// Each letter is followed by its name as a colour and by its index.
 #pragma once
 
 #define SILO_SWIZZLE2(A, a, i, B, b, j)                                                            \
@@ -38,8 +38,8 @@
     __declspec(property(get = get_##A##B##C##D, put = put_##A##B##C##D)) vec<T, 4> A##B##C##D;     \
     __declspec(property(get = get_##A##B##C##D, put = put_##A##B##C##D)) vec<T, 4> a##b##c##d;
 
-// Applies M to its arguments and to each letter of a vector of that length. There is a macro for
-// each depth of nesting, because a macro cannot expand itself.
+// Applies M to its arguments and to each letter of a vector of that length.
+// There is a macro for each depth of nesting, because a macro cannot expand itself.
 #define SILO_EACH_A2(M, ...)                                                                       \
     M(__VA_ARGS__ __VA_OPT__(, ) x, r, 0)                                                          \
     M(__VA_ARGS__ __VA_OPT__(, ) y, g, 1)

@@ -85,8 +85,8 @@ template <class T, class E, class K = tensor_handle> struct tensor {
     T *data_handle() const {
         return memory;
     }
-    // Returns the part that starts at these positions, up to the end of each axis or of the given
-    // lengths.
+    // Returns the part that starts at these positions, with at most the lengths `lengths`.
+    // Without a length, the part extends to the end of the axis.
     template <long... lengths, class... A> tensor slice(A... from) const {
         const long at[] = {long(from)...};
         const long wanted[] = {lengths..., 0};
@@ -107,7 +107,7 @@ template <class T, class E, class K = tensor_handle> struct tensor {
             offset += long(at[i]) * steps[i];
         return memory[offset];
     }
-    // These two are for tensors with two axes.
+    // `holds` and `at` are for tensors with two axes.
     bool holds(long x, long y) const {
         return x >= 0 && y >= 0 && x < sizes[0] && y < sizes[1];
     }

@@ -159,8 +159,8 @@ namespace silo_metal {
 
 template <class A> constexpr bool is_vector = Shape<A>::vector;
 
-// The vector type of an operator with two operands. One of them may be a scalar, which is used for
-// every element.
+// The vector type of an operator with two operands.
+// One operand may be a scalar, which is used for every element.
 template <class A, class B> struct Operands;
 template <class A, class B>
     requires(is_vector<A> && is_vector<B> && __is_same(element_of<A>, element_of<B>) &&

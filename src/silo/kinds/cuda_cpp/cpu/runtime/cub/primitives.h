@@ -1,6 +1,6 @@
-// Primitives of cub for a block and its warps, written from cub's documentation. As in cub, a
-// result that only the first thread has is the caller's own value in all other threads, and a block
-// must synchronize before it uses a TempStorage again.
+// Primitives of cub for a block and its warps, written from cub's documentation. As in cub:
+// - a result for the first thread alone is the caller's own value in all other threads;
+// - a block must synchronize before it uses a TempStorage again.
 #pragma once
 
 #include <silo_cuda.h>
@@ -61,8 +61,7 @@ template <class T> struct Fold {
     }
 };
 
-// Returns the lanes of the caller's warp that exist and are in the same logical warp of `count`
-// threads.
+// Returns the existing lanes of the caller's logical warp, which has `count` threads.
 inline unsigned lanes_of(unsigned count) {
     const unsigned own = lane_now(), first = own / count * count;
     const unsigned all = blockDim.x * blockDim.y * blockDim.z - (thread_rank() - own);
@@ -75,8 +74,8 @@ template <unsigned threads> inline void check_block(Place place) {
         stop("the block has another number of threads than the primitive of cub", place);
 }
 
-// The memory of a block's primitive: a value for each warp, and a prefix. Its type is trivial,
-// because it must be usable in shared memory and in unions.
+// The memory of a block's primitive: a value for each warp, and a prefix.
+// The type Parts is trivial, because it must be usable in shared memory and in unions.
 template <class T, unsigned warps> struct Parts {
     alignas(T) char bytes[sizeof(T) * (warps + 1)];
 
@@ -123,7 +122,7 @@ template <class T, int LOGICAL_WARP_THREADS = 32, int = 0> class WarpScan {
     static_assert(LOGICAL_WARP_THREADS >= 1 && LOGICAL_WARP_THREADS <= 32);
 
     // Returns the fold of the values before the caller's, including the caller's if `inclusive`.
-    // `aggregate` becomes the fold of all values.
+    // Sets `aggregate` to the fold of all values.
     template <bool inclusive, class F>
     SILO_LANES silo::Fold<T> scan(T input, F &function, T &aggregate, silo_threads::Place place) {
         const unsigned own = silo_cuda::lane_now(), mask = silo::lanes_of(LOGICAL_WARP_THREADS);
@@ -256,8 +255,8 @@ class BlockScan {
         return storage;
     }
 
-    // Returns the fold of the values of all threads before the caller. `aggregate` becomes the fold
-    // of the whole block.
+    // Returns the fold of the values of all threads before the caller.
+    // Sets `aggregate` to the fold of the whole block.
     template <class F>
     SILO_LANES silo::Fold<T> before(T input, F &function, T &aggregate, silo_threads::Place place) {
         silo::check_block<threads>(place);
@@ -287,8 +286,7 @@ class BlockScan {
         return result;
     }
 
-    // Returns, in all threads, the prefix that the callback returns in the first lane of the first
-    // warp.
+    // Calls the callback in the first warp; returns, in all threads, the prefix of its first lane.
     template <class Callback>
     SILO_LANES T prefix_of(Callback &callback, T aggregate, silo_threads::Place place) {
         if (silo_cuda::thread_rank() < 32) {
@@ -424,8 +422,7 @@ class BlockScan {
 #undef SILO_SUMS
 };
 
-// ---- Loads and stores. With every algorithm except the striped one, a thread gets consecutive
-// values.
+// ---- Loads and stores: a thread gets consecutive values, except with the striped algorithm
 
 template <class T, int BLOCK_DIM_X, int ITEMS, BlockLoadAlgorithm algorithm = BLOCK_LOAD_DIRECT,
           int BLOCK_DIM_Y = 1, int BLOCK_DIM_Z = 1, int = 0>

@@ -20,8 +20,8 @@ template <> struct Word<8> {
     using type = unsigned long;
 };
 
-// Replaces the value at `pointer` by the result of `change` for it, and returns the old value. If
-// an exchange leaves the value unchanged, the thread may be polling, so another thread runs next.
+// Replaces the value at `pointer` by the result of `change` for it, and returns the old value.
+// If the value does not change, the thread may be polling, so another thread runs next.
 template <class T, class F> inline T update(T *pointer, AtomicUse use, F change, Place place) {
     using W = typename Word<sizeof(T)>::type;
     T *const at = const_cast<T *>(pointer);

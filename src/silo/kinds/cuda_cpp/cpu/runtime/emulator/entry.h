@@ -33,8 +33,8 @@ inline int run_blocks(const Body &body, const unsigned *grid, unsigned long begi
 
 #else
 
-// Runs threads that never wait for each other: one after another, in a loop. The compiler may
-// vectorize it, because these threads may run in any order.
+// Runs threads that never wait for each other: one after another, in a loop.
+// The compiler may vectorize the loop, because these threads may run in any order.
 template <unsigned X, unsigned Y, unsigned Z, class Body>
 [[gnu::always_inline]] inline int run_blocks(const Body &body, const unsigned *grid,
                                              unsigned long begin, unsigned long end, void *,

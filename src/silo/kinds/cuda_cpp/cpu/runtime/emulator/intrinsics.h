@@ -125,8 +125,7 @@ inline double __hiloint2double(int high, int low) {
     return silo_cuda::bits_as<double>((unsigned long long)unsigned(high) << 32 | unsigned(low));
 }
 
-// ---- Conversions, as on the hardware: a value out of range becomes the nearest value in range,
-// NaN becomes 0
+// ---- Conversions, as on the hardware: to the nearest value in range, and from NaN to 0
 
 namespace silo_cuda {
 

@@ -1,10 +1,10 @@
 // The threads of a block, with CUDA's names: qualifiers, threadIdx, __shared__ memory, barriers.
 //
-// Code whose threads wait for each other is compiled with SILO_CUDA_WAITS: each thread has a stack,
-// and a __shared__ variable is a __thread variable that clang emulates, so that its address can be
-// in the block's memory. All other code runs the threads in a plain loop. An object whose threads
-// cannot run in a plain loop is recognized in one of two ways: code that waits does not link, and a
-// __shared__ variable makes a further thread-local variable beside `here_now`.
+// Code whose threads wait for each other is compiled with SILO_CUDA_WAITS: each thread has a stack.
+// A __shared__ variable is then a __thread variable that clang emulates, in the block's memory.
+// All other code runs the threads in a plain loop. Two signs show that this is impossible:
+// - code that waits does not link;
+// - a __shared__ variable makes a further thread-local variable beside `here_now`.
 #pragma once
 
 #define SILO_THREADS_GROUP "block"
@@ -237,7 +237,7 @@ inline void __threadfence_system() {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-// Nothing to do for programmatic dependent launch, because launches run one after another.
+// Programmatic dependent launch needs no code, because launches run one after another.
 inline void cudaGridDependencySynchronize() {}
 inline void cudaTriggerProgrammaticLaunchCompletion() {}
 
