@@ -305,7 +305,7 @@ class CuteCompiler:
         return Lowered(job.to_job(variant.kernel, target))
 
     def _needs_dsl(self, source: Source, variant: Variant, job: CuteJob) -> bool:
-        """Whether the DSL's own host code must launch a source with ``host="auto"``; compiles its first variant here."""
+        """Whether the DSL's own host code must launch a source with ``host="auto"``; compiles its first variant."""
         choice = getattr(source, "host_choice", None)
         if not isinstance(choice, HostChoice) or not choice.open:
             return False
