@@ -1,6 +1,6 @@
 """CUDA and HIP C++ for AMD GPUs: compiled by clang, with the device libraries and the linker of Triton's wheel.
 
-ROCm is not needed. Such code has been built, read back and bundled, but never run on an AMD GPU.
+ROCm is not needed. Code compiled in this way has been built, read back and bundled, but never run on an AMD GPU.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ __all__ = ["macro_kernel"]
 
 _DEFINE = re.compile(r"(?:#|%:)\s*define\s+(?P<name>[A-Za-z_]\w*)\((?P<parameters>[^)]*)\)(?P<body>.*)", re.DOTALL)
 _CONTINUED = re.compile(r"\\[ \t]*\n")
-_DEEPEST = 4  # nesting of macros
-_MOST = 4000  # most invocations that are expanded
+_DEEPEST = 4  # the deepest nesting of macros that is expanded
+_MOST = 4000  # the most uses of macros that are expanded
 
 
 class _Macro(NamedTuple):

@@ -32,7 +32,7 @@ PACKAGE = "nvidia-cuda-nvrtc"
 INSTALL = "install it with: pip install kernel-silo[cuda]"
 
 FIXED_FLAGS = (
-    "-frandom-seed=silo",  # otherwise names of internal variables contain a random part and the process id
+    "-frandom-seed=silo",  # without this, names of internal variables contain a random part and the process id
     "--no-cache",  # Silo itself stores the code
 )
 """Flags of every compile: equal inputs give equal bytes, and no text is read that was not passed."""

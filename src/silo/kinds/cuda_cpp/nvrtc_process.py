@@ -80,7 +80,7 @@ def lowered_names(
     options = [f"-arch={_PROBE_ARCH}", *flags, *macro_options(defines), "-w"]
     key = digest("cuda-types/1", [text.to_json(), list(options), list(expressions), installation.build, PROBE])
     path = settings().store_folder / "cuda-types" / f"{key}.json"
-    with contextlib.suppress(OSError, ValueError):  # missing or damaged in the store: compile again
+    with contextlib.suppress(OSError, ValueError):  # the answer is missing or damaged in the store: compile again
         cached = parse_json(read_private(path))
         if (
             isinstance(cached, list)
@@ -90,7 +90,7 @@ def lowered_names(
             return tuple(str(name) for name in cached)
     probed = CudaText(text.file, text.text + PROBE, text.headers)
     names = ask_nvrtc(probed, options, expressions).names
-    with contextlib.suppress(OSError):  # not stored, so the next process runs the compiler again
+    with contextlib.suppress(OSError):  # the answer is not stored, so the next process runs the compiler again
         publish(path, canonical_json(list(names)))
     return names
 

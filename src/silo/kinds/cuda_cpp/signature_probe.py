@@ -327,7 +327,7 @@ _VECTORS = MappingProxyType(
 _VECTOR = re.compile(r"(u?char|u?short|u?int|u?longlong|u?long|float|double)([1-4])")
 _PAIRS = MappingProxyType({"__half2": ("fp16", 2), "__nv_bfloat162": ("bf16", 2), "dim3": ("u32", 3)})
 TENSOR_MAPS: Final = ("CUtensorMap", "CUtensorMap_st")
-_LARGEST_ARRAY = 64  # most elements of an array in a struct: a call passes each element separately
+_LARGEST_ARRAY = 64  # the most elements of an array in a struct: a call passes each element separately
 
 
 _SPELLED = MappingProxyType(

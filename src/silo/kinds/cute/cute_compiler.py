@@ -222,7 +222,7 @@ def _drop_unused(owners: list[Any]) -> None:
 _log = logging.getLogger("silo")
 _OLDEST = 80
 _ANY_ARCH = Target("cuda")
-_MOST_TRACED = 256  # each takes some 10 KB
+_MOST_TRACED = 256  # the most jobs that are kept; each takes some 10 KB
 
 
 class _HasWrapper(Protocol):

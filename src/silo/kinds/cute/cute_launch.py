@@ -53,7 +53,7 @@ def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgu
         CompileError: the module and the job contradict each other.
     """
     if parameter.size == 1 and all(leaf.value == 0 for leaf in parameter.leaves):
-        return LayoutSlot("", AbiType.EMPTY)  # such as a TiledMma
+        return LayoutSlot("", AbiType.EMPTY)  # the parameter has no bytes, such as a TiledMma
     values = [leaf.value for leaf in parameter.leaves]
     owners = {value.argument for value in values if isinstance(value, LaunchValue)}
     if len(owners) != 1 or not all(isinstance(value, LaunchValue) for value in values):
@@ -162,7 +162,7 @@ _FIRST_KEPT = 90
 _KEPT_BYTES = 1024
 _MOST_THREADS = 1024
 _FIRST_WITH_CLUSTERS = 90
-_MOST_BLOCKS = 16  # blocks of a cluster, if the launch asks the driver to allow more than 8
+_MOST_BLOCKS = 16  # the most blocks of a cluster, if the launch asks the driver to allow more than 8
 
 
 def launch_info(

@@ -295,9 +295,9 @@ def _balanced(words: Sequence[Token], at: int) -> int:
 
 
 def _threadgroup_declaration(text: str, words: Sequence[Token], at: int) -> tuple[_Edit, int] | None:
-    """Translates a declaration of threadgroup variables at ``at``; returns it with the index after it.
+    """Returns the edit that translates a declaration of threadgroup variables at ``at``, and the index after it.
 
-    None for a pointer.
+    Returns None for the declaration of a pointer.
     """
     first = at + 1
     angle = 0

@@ -171,7 +171,8 @@ class MlxCall:
             grid=(grid[0] * x, grid[1] * y, grid[2] * z),
             threadgroup=(x, y, z),
         )
-        # Otherwise MLX would run the kernel only when a result is read, and the next launch may replace that result.
+        # Without this call, MLX would run the kernel only when a result is read, and the next launch may replace that
+        # result.
         self._mx.async_eval(results)
         for output, result in zip(outputs, results, strict=True):
             output[...] = result

@@ -52,7 +52,7 @@ _SIZE = r"([0-9.]+)([KMG]?)B?"
 _SCOPED = re.compile(rf"size {_SIZE} and limit {_SIZE} exceeded")
 _ALLOCATION = re.compile(rf"Allocation \(size={_SIZE}\) would exceed memory \(size={_SIZE}\)[^\n]*space=(vmem|smem)")
 _USED = re.compile(rf"Used {_SIZE} of {_SIZE} (vmem|smem)")
-_MOST_SAID = 12  # most lines of the compiler's output in an error, as the output contains whole programs
+_MOST_SAID = 12  # the most lines of the compiler's output in an error, as the output contains whole programs
 
 
 def libtpu_version() -> str | None:

@@ -118,7 +118,8 @@ class GpuCall:
         self._device = device
         self._array_type: type = self._jax.Array
         self._stream = device.get_stream_for_external_ready_events()
-        self._external: Any = None  # torch's ExternalStream for it, made when needed, as torch may not be imported yet
+        # torch's ExternalStream for ``_stream``, made when needed, as torch may not be imported yet
+        self._external: Any = None
         self._program = program
         self._runs: dict[tuple[bool, ...], Callable[..., Any]] = {}
         self._elements = {operand.parameter: self._jax.numpy.dtype(operand.dtype.name) for operand in plan.operands}

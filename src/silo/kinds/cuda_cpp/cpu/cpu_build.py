@@ -48,7 +48,7 @@ HEADER = FOLDER / "silo_cuda.h"
 
 _CODE_FLAGS = ("-std=gnu++20", "-Wno-reserved-user-defined-literal")
 _WAITING_FLAGS = ("-femulated-tls", "-DSILO_CUDA_WAITS", "-DSILO_THREADS_SLOT")
-_STATIC = 49152  # bytes of static shared memory that a block may have, besides dynamic shared memory
+_STATIC = 49152  # the most bytes of static shared memory of a block, besides dynamic shared memory
 _MOST_DYNAMIC = 232448 - _STATIC
 _MOST_THREADS = 1024
 _PRINTS = 65536  # bytes of stack that printf needs

@@ -29,9 +29,9 @@ class Passed:
     """How the function takes one argument: a fact that the signature does not contain."""
 
     name: str
-    pointer: bool = False  # as the address of an array: cute.Pointer
-    python: bool = False  # as a Python number: int, float, bool
-    keyword: bool = False  # only by keyword
+    pointer: bool = False  # whether the function takes the address of an array (cute.Pointer)
+    python: bool = False  # whether the function takes a Python number (int, float, bool)
+    keyword: bool = False  # whether the function takes the argument only by keyword
 
 
 @dataclass(frozen=True, slots=True)

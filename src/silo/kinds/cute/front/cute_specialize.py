@@ -38,7 +38,7 @@ _OTHERWISE = {
 _WITHOUT = ("float8_e4m3fnuz", "float8_e5m2fnuz")
 _NAMES = {
     one.name: _OTHERWISE.get(one.name, one.name.capitalize()) for one in DTYPES if one.name not in _WITHOUT
-}  # so that int32 becomes Int32
+}  # the DSL's name of each dtype: Int32 for int32
 _BY_NAME = {name: dtype(own) for own, name in _NAMES.items()}
 
 
@@ -222,5 +222,6 @@ class _Reached(ReachedObjects):
 
     def refuse(self, value: Any, name: str) -> None:  # noqa: ANN401
         kind = cast("type[object]", type(value))
-        if kind.__module__.startswith("cutlass._mlir"):  # even its text may need an MLIR context that was deleted
+        # even turning such an object into text may need an MLIR context that was deleted
+        if kind.__module__.startswith("cutlass._mlir"):
             raise SourceError(f"the kernel reads {name}, a value of an earlier trace ({kind.__name__}): make it anew")

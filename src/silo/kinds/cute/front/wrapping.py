@@ -254,7 +254,8 @@ def _written(
     constants = {name: value for name, value in arguments.items() if name not in forms}
     cutlass = dsl_module("cutlass")
     grid = [cutlass.Int32(1) for _ in _AXES]
-    stream = source.in_library  # the host function itself runs in this case; otherwise it is only read
+    # the DSL's host function itself runs, and needs a stream; for Silo's driver, the host function is only read
+    stream = source.in_library
     if stream:
         grid.append(dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True))
     # Without the DSL's host code, the author's bytes of shared memory do not affect the code: the artifact has the

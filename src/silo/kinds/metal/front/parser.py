@@ -151,7 +151,7 @@ class AddressSpace(Enum):
     DEVICE = "device"
     CONSTANT = "constant"
     THREADGROUP = "threadgroup"
-    NONE = ""  # for a value: a position or a size
+    NONE = ""  # for parameters that are values (a position or a size) and point to nothing
 
 
 @frozen
@@ -221,7 +221,7 @@ class ArrayDeclaration:
 
     type: str
     arrays: tuple[tuple[str, str], ...]
-    span: Span  # including the ;
+    span: Span  # the span includes the ``;``
     line: int
 
 
@@ -555,7 +555,8 @@ class _Parser:
             if depth == 0:
                 break
             position = self._pairs[position] - 1 if self._at(position) == ")" else position - 1
-        written = self._at(at - 1) == ">"  # otherwise the template arguments follow from the types of the parameters
+        # without template arguments here, they follow from the types of the parameters
+        written = self._at(at - 1) == ">"
         name = self._tokens[position - 1 if written else at - 1]
         host = _literal(attributes.get("host_name", ""))
         template = self._templates.get(name.text)

@@ -22,9 +22,9 @@ METAL_VERSION = 310
 """The value of ``__METAL_VERSION__`` in conditions: Metal 3.1, the first version with bfloat."""
 
 _PREDEFINED = {"__METAL__": "1", "__METAL_VERSION__": str(METAL_VERSION), "__HAVE_BFLOAT__": "1"}
-_MOST_NESTED = 64  # depth of files that include each other, and of macros that expand to each other
-_MOST_TEXT = 64 << 20  # characters of the expanded text
-_MOST_WORDS = 1 << 20  # words from one use of a macro, whose text may double at each level
+_MOST_NESTED = 64  # the deepest nesting of files that include each other, and of macros that expand to each other
+_MOST_TEXT = 64 << 20  # the most characters of the expanded text
+_MOST_WORDS = 1 << 20  # the most words from one use of a macro, whose text may double at each level
 _INCLUDE = re.compile(r'\s*(?:"([^"]+)"|<([^>]+)>)')
 _HEAD = re.compile(r"\s*([A-Za-z_]\w*)(\(([^)]*)\))?\s*(.*)", re.DOTALL)
 _KERNEL_WORDS = frozenset({"kernel", "host_name", "[["})

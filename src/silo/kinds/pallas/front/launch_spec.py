@@ -66,9 +66,9 @@ class ArgumentRole(Enum):
 class Scheme(Enum):
     """How a body accesses its arrays."""
 
-    DEFAULT = "default"  # it gets blocks; the programs of the grid run one after the other
-    PIPELINE = "pipeline"  # it gets arrays in HBM and runs ``emit_pipeline`` over them
-    FORI = "fori"  # it gets arrays in HBM and copies their parts itself, with semaphores
+    DEFAULT = "default"  # the body gets blocks; the programs of the grid run one after the other
+    PIPELINE = "pipeline"  # the body gets arrays in HBM and runs ``emit_pipeline`` over them
+    FORI = "fori"  # the body gets arrays in HBM and copies their parts itself, with semaphores
     # on NVIDIA GPUs: it gets arrays in GPU memory and copies their parts itself, with barriers
     MOSAIC_GPU = "mosaic_gpu"
 
@@ -372,7 +372,7 @@ def choice(where: str, what: str, kind: type[_Choice], given: object) -> _Choice
 def read_named(given: Sequence[Any] | Mapping[str, Any], names: Sequence[str], where: str, what: str) -> dict[str, Any]:
     """Returns an entry for each of ``names``; ``given`` has the entries in their order, or by name.
 
-    None for no entry.
+    An entry that is not given is None.
     """
     if isinstance(given, Mapping):
         if unknown := [given_name for given_name in given if given_name not in names]:

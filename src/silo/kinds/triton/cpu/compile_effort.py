@@ -16,9 +16,10 @@ __all__ = ["SIMD", "USUAL", "CompileEffort", "effort_of", "efforts_after_a_fault
 
 USUAL = "-O2"
 SIMD = "-fopenmp-simd"
-_LESS_FROM = 200_000  # characters of a kernel's own C text: about 3 s of gcc 12 at -O2
-_PLAIN_FROM = 400_000  # characters: gcc 12 takes 7 s at -O1
-_LEAST_FROM = 1_000_000  # characters: gcc 12 takes 10 s at -Og
+# longer C texts, in characters, are compiled with -O1; gcc 12 takes about 3 s for this length at -O2
+_LESS_FROM = 200_000
+_PLAIN_FROM = 400_000  # longer C texts are compiled with -Og; gcc 12 takes 7 s for this length at -O1
+_LEAST_FROM = 1_000_000  # longer C texts are compiled with -O0; gcc 12 takes 10 s for this length at -Og
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
     for operation, line in zip(_asserts(module), lines, strict=False):
         operation.location = line
     entry = entry_name(job.kernel, job.key(code_identity(level, toolchain)))
-    work = options.work or program_nanoseconds(module)  # before emitting C rewrites the module
+    work = options.work or program_nanoseconds(module)  # computed first, because emitting C rewrites the module
     emitted = emit_c(module, options, entry)
     launch = LaunchInfo(
         entry=emitted.entry,

@@ -191,9 +191,10 @@ class LoopProgram:
     constants: list[str]  # definitions of constant arrays and of a dot's block kernels, one each
     body: list[Statement]
     functions: list[LoopFunction] = field(default_factory=list[LoopFunction])
-    finish: list[Statement] = field(default_factory=list["Statement"])  # run after the last program of a call
-    scratch_bytes: int = 0  # scratch memory of the kernel's own buffers
-    total_bytes: int = 0  # scratch memory with that of the functions it calls
+    # the statements that run after the last program of a call
+    finish: list[Statement] = field(default_factory=list["Statement"])
+    scratch_bytes: int = 0  # bytes of scratch memory of the kernel's own buffers
+    total_bytes: int = 0  # bytes of scratch memory, including that of the functions that the kernel calls
     locals: list[str] = field(default_factory=list[str])  # C definitions before the loop over programs
     parts: int = 1  # the most parts of one program that may run separately
     # pairs of pointer parameters: if the two of a pair are equal, a program is not divided into parts

@@ -39,7 +39,8 @@ _DIALECT = re.compile(r"#[A-Za-z_][A-Za-z0-9_.$]*")
 _KEYWORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEX_STRING = re.compile(r'"0x((?:[0-9A-Fa-f]{2})*)"')
 _NO_DIGITS = re.compile(r"i[0-9]+|index")
-_MAX_ELEMENTS = 1 << 22  # far above any constant in a kernel; limits the memory that a damaged text can request
+# the most elements of a constant, far more than kernels have; limits the memory that a damaged text can request
+_MAX_ELEMENTS = 1 << 22
 _MAX_DEPTH = 16
 
 
@@ -295,7 +296,7 @@ _LINE = re.compile(
 # The form that most of the other operations have; the general parser reads any other form.
 _SIGNATURE = re.compile(r"\([^()\n]*\) -> (?:\([^()\n]*\)|[^ ()\n]+)")
 _DICTIONARY = re.compile(r'\{((?:[^{}\[\]"\n]|"[^"\\\n]*"|\[(?:[^{}\[\]"\n]|\{[^{}\[\]"\n]*\})*\])*)\}')
-_MOST_KEPT = 2000  # characters of a dictionary whose parsed form is cached
+_MOST_KEPT = 2000  # the most characters of a dictionary whose parsed form is cached
 _PLAIN_ARGUMENT = rf"%([\w$.-]+): ({PLAIN_TYPE})(?: loc\((?:#loc[0-9]*|unknown)\))?"
 _ARGUMENT = re.compile(_PLAIN_ARGUMENT)
 _ARGUMENTS = re.compile(rf"\({_PLAIN_ARGUMENT}(?:, {_PLAIN_ARGUMENT})*\)")
@@ -356,7 +357,7 @@ class _Scope:
 
     shadowed: list[tuple[str, Value | None]] = field(default_factory=list[tuple[str, Value | None]])
     blocks: dict[str, Block] = field(default_factory=dict[str, Block])
-    # labels used before their definition, with a position
+    # each label that is used before its definition, with a position in the text at which it is used
     wanted: dict[str, int] = field(default_factory=dict[str, int])
 
 

@@ -79,7 +79,7 @@ class KernelTable:
         self.providers = PROVIDERS
 
     def keep(self) -> None:
-        """Keeps every kernel until the process ends for a report or a recording."""
+        """Keeps every kernel, for a report or a recording, until the process ends."""
         with self._lock:
             self._kept = list(self._kernels) if self._kept is None else self._kept
 

@@ -184,7 +184,7 @@ class _Switch:
     def __init__(self) -> None:
         self._wanted = 0
         self._lock = Mutex()
-        # class, name, the replaced member (or None), ours
+        # tuples of a class, a member's name, the replaced member (or None) and our member
         self._before: list[tuple[Any, str, Any, Any]] = []
         self._left_alone = ""
         self._situations: Any = None
@@ -354,7 +354,7 @@ class _Switch:
 
 
 def _member(kind: Any, name: str) -> Any:  # noqa: ANN401
-    """The member that a class itself has under a name; None without one."""
+    """The member that a class itself has under a name; None if the class itself has no such member."""
     members: Mapping[str, Any] = kind.__dict__
     return members.get(name)
 

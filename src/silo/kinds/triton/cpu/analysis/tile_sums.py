@@ -29,7 +29,7 @@ _EXTREMES = frozenset(
     }
 )
 _ELEMENTS = frozenset({"f32", "f64", "i32", "i64"})
-_LEAST_ROW = 64  # elements: it costs less to add a shorter row to an accumulator tile than to sum it
+_LEAST_ROW = 64  # elements of a row: adding a shorter row to an accumulator tile costs less than summing it
 _ZEROS = frozenset({"0", "0.0"})  # not -0.0: the sign of a zero result could differ
 
 

@@ -77,7 +77,8 @@ def emit_checked(
     check_supported(module)
     with refuse_depth():
         effects = argument_effects(module)
-        fold_networks(module)  # the C compiler would take half a minute for a sort of single steps
+        # otherwise each step of a sort would be an operation, and the C compiler would take half a minute
+        fold_networks(module)
         spell_out_polls(module)  # so that a wait without end is reported as an endless loop
         sites = instrument(module, nan=nan)
     return emit_supported(module, options), tuple(sites), effects

@@ -261,7 +261,7 @@ def _signed(value: int) -> int:
 
 
 _CLOCK_BYTES = 1 << 28  # the most memory for the vector clocks of atomics
-# above this number, a program counts as ordered after all others once it has acquired anything
+# With more programs than this, a program counts as ordered after all others once it has acquired anything.
 _CLOCK_PROGRAMS = 1 << 14
 _OTHER_ORDER_STEPS = 1 << 20
 # How a doubtful value is replaced, by number; `lower.messages` emits the replacements. 1 and 2 are two other values. 3

@@ -413,7 +413,10 @@ def _may_make_nan(operation: Operation) -> bool:
 
 
 def _addressing(module: Module) -> set[Value]:
-    """Every value from which an address or a mask of an access is computed, up to operations that hash or load."""
+    """Every value from which an address or a mask of an access is computed.
+
+    Values behind operations that hash numbers or load from memory are left out.
+    """
     sources: dict[Value, list[Value]] = defaultdict(list)
     pending: list[Value] = []
     for operation in module.walk():

@@ -50,8 +50,8 @@ class Site:
 
     ``place`` is ``file:line``, or "" if the text lacks locations; then ``ordinal`` (from 1, among the operations of
     this name) identifies it in reports. ``shape`` is the shape of the tile, () for a scalar. ``roots`` are the
-    positions of the arguments that an address may derive from, None for any memory. ``details`` holds the promise of a
-    hint, or the message of an assertion.
+    positions of the arguments that an address may derive from, None for any memory. ``details`` holds the promise that
+    a hint such as ``tl.multiple_of`` makes, or the message of an assertion.
     """
 
     number: int

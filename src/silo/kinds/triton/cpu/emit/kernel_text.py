@@ -67,7 +67,7 @@ SILO_INLINE int nest_fits(int64_t base, int64_t limit) {
 
 
 _USUAL = CompileEffort(USUAL)
-_WITHOUT_F16 = 128  # the vector bits of CPU levels without f16 instructions
+_WITHOUT_F16 = 128  # the width in bits of vectors at CPU levels without f16 instructions
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 __all__ = ["BLOCK", "REST", "Parts", "part"]
 
 REST = "/* ---- from here on: of this kernel alone */"
-BLOCK = "SILO_DOT_KERNEL_"  # how the line that defines a dot's block kernel begins
+BLOCK = "SILO_DOT_KERNEL_"  # the beginning of the line that defines a dot's block kernel
 _STATIC = "#define SILO_APART static __attribute__((noinline, unused))\n"
 _HIDDEN = '#define SILO_APART __attribute__((noinline, visibility("hidden")))\n'
 _BODY = re.compile(r"^(SILO_APART [^{};]*?) ?\{\n.*?^\}$", re.MULTILINE | re.DOTALL)
@@ -54,6 +54,6 @@ def part(text: str) -> Parts:
 def _without_blocks(text: str) -> str:
     """Returns the text without the lines that define block kernels.
 
-    It ends in the same way for any number of these lines.
+    The result ends in the same way for any number of these lines.
     """
     return _BLOCK_LINE.sub("", text).rstrip()

@@ -30,7 +30,7 @@ __all__ = [
 
 # ---- Atomics and volatile loads as calls of the C runtime ----
 
-_COMBINE_FROM = 256  # elements of a tile from which its adds are summed by address, if the sums end with the tile
+_COMBINE_FROM = 256  # the fewest elements of a tile whose adds are summed by address, if the sums end with the tile
 _COMBINE_LATER_FROM = 16
 # The most slots of a table of sums that outlasts its program (`runtime/combine.h`): it takes a quarter of a
 # second-level cache.

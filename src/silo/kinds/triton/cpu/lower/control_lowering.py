@@ -169,7 +169,8 @@ class _Parts:
         body: list[Statement] = []
         for source in self.sources:
             rows = scope.name("rows")
-            (row, _), *_ = source.nest.loops_over  # along the nest's innermost axis
+            # the rows of the source's tile are along the innermost axis of ``nest``
+            (row, _), *_ = source.nest.loops_over
             start = f"{source.start} + {nest.first[outer]}"
             look = [*source.nest.levels[1], Assign(f"{rows}[{row} - {nest.first[inner]}]", start)]
             body += [

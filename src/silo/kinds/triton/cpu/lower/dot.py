@@ -144,7 +144,7 @@ class _Shape:
     lanes: int
     packed: str
     fresh: bool
-    part: bool  # whether the numbers of used rows and columns are passed
+    part: bool  # whether a call passes the numbers of used rows and columns
     either: bool = False  # whether the left operand may be packed instead of the right one
 
 
@@ -238,7 +238,7 @@ def leading_products(
         same: list[str] = []
         parts: list[str] = []
         for side, (value, start) in enumerate(zip((left, right), starts, strict=True)):
-            axis = 1 - side  # the operand's axis that is the depth
+            axis = 1 - side  # the axis of the operand along which products are summed
             extents = {} if seen_extents is None else {side: seen_extents[side]}
             forms, base, strides = _forms(scope, value, extents, axis if _is_zero_beyond(value) else None)
             scope.emit(If(f"!({' && '.join(dict.fromkeys(forms.guards)) or '1'})", [Break()]))
@@ -599,7 +599,8 @@ def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) ->
 def _may_pack(scope: LoweringScope, element: str, depth: int) -> bool:
     """Whether elements may be multiplied in packed words of several elements.
 
-    That is possible with instructions that the CPU may have beyond its level, and for bf16 also without them.
+    Packed words need instructions that the CPU may have beyond its level; for bf16 the level's own instructions
+    suffice.
     """
     if scope.options.vector_bits != 512 or element not in _PACKED or depth % _PACKED[element][2]:
         return False

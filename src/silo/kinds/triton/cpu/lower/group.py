@@ -230,9 +230,9 @@ class _GroupLowering:
         return joined(nest, axis) if plain else 0
 
     def _rows_ahead(self) -> list[Statement]:
-        """Returns calls that prefetch the lines of later rows, if the nest sums rows and so reads each once.
+        """Returns calls that prefetch the cache lines of later rows, if the nest sums rows and so reads each row once.
 
-        Else [].
+        Returns [] for any other nest.
         """
         nest, scope = self.nest, self.scope
         if (

@@ -16,7 +16,7 @@ from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, Loop
 __all__ = ["PIECE", "convert_in_blocks"]
 
 PIECE = "half_blocks"  # the piece of the C runtime that converts blocks
-_BLOCK = 256  # elements: a block of f32 takes 1 KiB of the stack
+_BLOCK = 256  # elements of a block: in f32 they take 1 KiB of the stack
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _SCRATCH = re.compile(r"b\d+")
 _WIDEN, _NARROW = "silo_f16_to_f32", "silo_f32_to_f16"

@@ -33,8 +33,8 @@ ROW_TYPES = frozenset({"f32", "f64", "i32", "i64"})
 _MOST_ROWS = 8
 _LEAST_ROWS = 4
 _MATRIX = 2
-_FEW = 8  # statements for one element
-_NARROW = 64  # elements of a row; of longer rows, fewer are read at a time
+_FEW = 8  # the most statements for one element with which a second loop, of constant length, is emitted
+_NARROW = 64  # the most elements of a short row; of longer rows, fewer are read at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ def combined_text(scope: LoweringScope, combining: Operation, left: str, right: 
 def _combined(scope: LoweringScope, one: CombinedRow, elements: list[str], first: str) -> list[Statement]:
     """Combines the elements of one column in pairs, and then with the target.
 
-    If ``first`` is 0, they replace the target.
+    If the C text ``first`` is 0 at run time, the elements replace the target.
     """
     combining = combining_operation(one.operation)
     assert combining is not None

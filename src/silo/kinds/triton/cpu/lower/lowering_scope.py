@@ -57,7 +57,7 @@ class LoweringScope:
         self.locals: list[str] = []  # C definitions that keep their values from one program to the next
         self.finish: list[Statement] = []  # run after the last program of a call
         self.wants_alone = False  # whether atomics become plain updates while no other kernel with atomics runs
-        # atomics that take a lock instead, while all running kernels with atomics use locks
+        # atomics that become plain updates under a lock while all running kernels with atomics use locks
         self.locking: set[Operation] = set()
         self.in_kernel = False  # whether the kernel itself is being lowered, rather than a function that it calls
         self.out: list[Statement] = []

@@ -35,7 +35,7 @@ __all__ = ["Descent", "Nest"]
 # ---- Calls that recurse along chains of values, without exceeding Python's stack ----
 
 
-_DEEPEST = 48  # nested calls; each takes about five frames of Python's stack
+_DEEPEST = 48  # the most nested calls; each takes about five frames of Python's stack
 _Find = Callable[[Value, Index], Any]
 _Found = TypeVar("_Found")
 
@@ -90,9 +90,9 @@ class Descent:
 # ---- Evaluates values inside one loop nest ----
 
 
-# characters of the C text of an affine form: a C compiler may refuse more than 256 nested parentheses
+# the most characters of the C text of an affine form: a C compiler may refuse more than 256 nested parentheses
 _LONGEST_FORM = 1500
-_WIDEST = 64  # conditions of a mask; a mask with more is not split into its conditions
+_WIDEST = 64  # the most conditions of a mask that is split into its conditions
 _RANGE_START = re.compile(r"\(int64_t\)[0-9]+")
 _BY_RECIPROCAL: Mapping[str, str] = {arith.DIVSI: "silo_divsi_by_i32", arith.REMSI: "silo_remsi_by_i32"}
 

@@ -19,7 +19,8 @@ _KEPT_BYTES = 1 << 20
 _SLOTS_BYTES = 1 << 19
 _MOST_SLOTS = 64
 _LEAST_SLOTS = 4
-_TILE_WORDS = 16  # matrix tiles fill the depth up to this many words
+# the depth of a product is filled up with zeros to a multiple of this many words, the depth of a matrix tile
+_TILE_WORDS = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,10 +119,15 @@ def _integer(name: str, element: str) -> Accumulation:
 
 _LANE_BITS = 32
 _MOST_BITS = 512  # the most bits of a vector
-_VECTORS = 4  # vectors with accumulators of their own, for a body of at most _SHORT_BODY statements without calls
+# the vectors that have accumulators of their own, for a body of at most _SHORT_BODY statements without calls
+_VECTORS = 4
 _SHORT_BODY = 8
-_LEAST_BODY = 3  # statements: a mask costs as much as the scalar rest of a loop that only copies
-_SHORT_LOOP = 128  # iterations: in longer loops the rest after the last full vector takes a small part of the time
+# the fewest statements of a loop that gets a mask: for a loop that only copies, a mask costs as much as scalar code for
+# the last iterations
+_LEAST_BODY = 3
+# the most iterations of a short loop: in longer loops, the iterations after the last full vector take a small part of
+# the time
+_SHORT_LOOP = 128
 _READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # matches an array element or a dereferenced pointer
 _OWN = re.compile(r"b[0-9]+\[[i0-9 ()*+]*\]")  # matches an element of scratch memory, by the indices of loops alone
 _CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")

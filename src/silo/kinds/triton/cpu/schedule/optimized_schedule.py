@@ -504,7 +504,7 @@ class _Planner:
     def _overwritten_by(self, load: Operation, order: dict[Step | None, int], end: int) -> Step | None:
         """The first step before position ``end`` that contains a store which follows ``load`` in the program.
 
-        None without one.
+        None if no step contains such a store.
         """
         position = self.position[load]
         for step in self.writing:

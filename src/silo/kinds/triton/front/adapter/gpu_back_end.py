@@ -20,7 +20,8 @@ from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, gpu_ta
 
 __all__ = ["GpuStages", "compile_gpu"]
 
-# The end of an operation's line, its result types; a line that opens a region does not end the operation.
+# Matches the result types at the end of a line with one operation; a line that opens a region does not end its
+# operation.
 _OPERATION_END = re.compile(r"(-> [^\n{]*)$", re.MULTILINE)
 _BLOCK_ARGUMENTS = re.compile(r"^( *\^\w+\()(%.*)(\):)", re.MULTILINE)
 

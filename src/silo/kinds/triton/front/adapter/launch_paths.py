@@ -508,7 +508,8 @@ def _later() -> Any:  # noqa: ANN401
                 kernel._init_handles()  # noqa: SLF001  # it was launched, and then Triton's has its module and launcher
                 own = cast("dict[str, Any]", vars(kernel))
                 members.update(own)
-                # its finalizer must not unload the module, which belongs to this object
+                # Triton's kernel object gives the module to this object, so the finalizer of Triton's object must not
+                # unload it
                 own.update(module=None, _module_pid=None)
                 del members[_MAKE]
         if name not in members:

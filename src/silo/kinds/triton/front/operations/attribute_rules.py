@@ -50,7 +50,7 @@ __all__ = [
 OWN = "silo."  # the prefix of the operations that Silo's own passes add; a text must not contain them
 _MAX_RANK = 64
 _INTEGER = re.compile(r"i([0-9]{1,3})")
-_MAX_TEXT = 1 << 16  # characters of one string; far more than any message or instruction needs
+_MAX_TEXT = 1 << 16  # the most characters of one string; far more than any message or instruction needs
 
 
 @dataclass(frozen=True, slots=True)

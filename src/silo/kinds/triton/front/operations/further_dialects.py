@@ -60,7 +60,7 @@ def _own(name: str, role: OperationRole, side_effect: SideEffect = SideEffect.NO
 NETWORK: Final = _own("silo.network", OperationRole.WHOLE)
 # The operand with the elements along ``axis``, of extent 2, exchanged (`analysis.networks`).
 MIRROR: Final = _own("silo.mirror", OperationRole.SHUFFLE)
-# `analysis.orders` replaces volatile loads and barriers by these two, and puts fences before stores.
+# `analysis.orders` replaces volatile loads by VOLATILE_LOAD and barriers by FENCE, and puts fences before stores.
 VOLATILE_LOAD: Final = _own("silo.volatile_load", OperationRole.ORDERED, SideEffect.WRITES)
 FENCE: Final = _own("silo.fence", OperationRole.ELEMENTWISE, SideEffect.WRITES)
 # Nanoseconds since a fixed moment, an i64 (`analysis.ssa_rewriting` uses it for polls).

@@ -87,7 +87,7 @@ class CpuStages:
             raise SourceError("TRITON_STORE_BINARY_ONLY keeps only binaries of GPUs: unset it to run on the CPU")
         emitted: list[EmittedJob] = []
         names: list[str] = []
-        begin = time.monotonic()  # Triton's front end runs next
+        begin = time.monotonic()  # the time at which the front end begins: Triton runs it after this method
 
         def ttir(made: Any, metadata: dict[str, Any]) -> Any:  # noqa: ANN401
             metadata.update(METADATA)

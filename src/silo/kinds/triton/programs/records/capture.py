@@ -58,8 +58,9 @@ from silo.machine.process_session import session
 __all__ = ["OPTIONS", "Capture", "Cover", "Sources", "covered_combinations", "read_covers"]
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas")
-_MOST_VALUES = 256  # of one word: each value is a compile, mostly two, for each kernel that has the parameter
-_MOST_COMBINATIONS = 1024  # combinations of values that one call is recorded for
+# the most values of one word: each value is compiled, mostly twice, for each kernel that has the parameter
+_MOST_VALUES = 256
+_MOST_COMBINATIONS = 1024  # the most combinations of values for which one call is recorded
 _WORD = re.compile(r"(?:([A-Za-z_]\w*)\.)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _ITEM = re.compile(r"'[^']*'|[^,']+")
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?::(pow2|\d+))?")
@@ -377,7 +378,7 @@ class Capture:
         blobs = {file_ref(data).sha256: data for data in files.values()}
         blobs |= {file_ref(content).sha256: content for content in (text,) if content is not None}
         refs = {name: file_ref(data) for name, data in files.items()}
-        if artifact.runs_on_host:  # it was compiled by this process, or by this user into Triton's cache
+        if artifact.runs_on_host:  # the code was compiled by this process, or by this user into Triton's cache
             session().store.trust.note_built(artifact.host_code())
         entry = RecordedVariant(artifact, source.signature, reason, code.key, tuple(sorted(refs.items())))
         self.recording.add(entry, blobs)
@@ -385,7 +386,9 @@ class Capture:
             self.recording.add(TextNames(key, names), {})
 
     def keep_compiled(self, call: CompileCall, compiled: Any, reason: str) -> None:  # noqa: ANN401
-        """Records one variant that a program of another compiler made, without its generic or covered variants.
+        """Records one variant that the output of another compiler (Inductor) launched.
+
+        Its generic variant and further covered variants are not compiled.
 
         Args:
             call: the request; its function identifies the source, and may have another name than the code's.

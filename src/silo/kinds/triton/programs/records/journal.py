@@ -43,7 +43,7 @@ _NAMED_BYTES = len(_NAME) + 16
 _HEAD = struct.Struct("<IQ32s")
 _MOST_DOCUMENT = 16 << 20
 _CHUNK = 1 << 20
-_WORD = MARK[:-2]  # a stored text contains this only before a zero byte
+_WORD = MARK[:-2]  # the beginning of a mark; in stored texts a zero byte follows it
 
 
 def _new_name() -> bytes:

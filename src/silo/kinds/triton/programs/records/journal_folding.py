@@ -117,7 +117,7 @@ def _gather(journal: Journal) -> _Gathered | None:
             entry = entry_from_json(record.document)
             blobs = blobs_of(entry, record.read_bytes())
         except ValueError:
-            return  # this was logged when the record was first read
+            return  # the error was logged when the record was first read
         gathered.places |= dict.fromkeys(blobs, (record, entry))
         if isinstance(entry, ForeignWinner):
             gathered.winners.setdefault(entry.slot, entry)

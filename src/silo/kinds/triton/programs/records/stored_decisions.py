@@ -192,7 +192,7 @@ class StoredDecisions:
             if is_repeated or tuning_is_heard():
                 return None  # the program emptied the tuner's cache, or has a listener that expects a measurement
             if (question.place, winner.slot) in _own:
-                return None  # decided by another tuner of this process; in Triton, each tuner measures for itself
+                return None  # another tuner of this process decided it; in Triton, each tuner measures for itself
         return question
 
     def _serve(self, name: str, tuner: Any, config: Any, kept: KeptDecision, allowed: Sequence[Any]) -> None:  # noqa: ANN401

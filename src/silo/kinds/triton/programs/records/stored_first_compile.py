@@ -23,7 +23,7 @@ _log = logging.getLogger("silo")
 
 # a file that changed less than this ago could change again without a visible change of its time
 _SETTLED_NS = 2_000_000_000
-_LONGEST_KEY = 1 << 20  # characters of a key
+_LONGEST_KEY = 1 << 20  # the most characters of a key that is stored
 
 
 class StoredFirstCompile:

@@ -135,7 +135,10 @@ def words_of_nearest(near: ForeignWinner, wanted: ForeignWinner) -> str:
 
 
 def nearest_winner(winners: Sequence[ForeignWinner], wanted: ForeignWinner) -> ForeignWinner | None:
-    """The decision for the nearest key of the same kind; of equally near ones, the first in order. None without any."""
+    """The decision for the nearest key of the same kind; of equally near keys, the first decision in order counts.
+
+    None if no decision is of that kind.
+    """
     bucket = bucket_of(wanted.key)
     nearest: tuple[int, tuple[str, str, str], ForeignWinner] | None = None
     for winner in winners:

@@ -28,9 +28,11 @@ __all__ = [
     "to_measure_fully",
 ]
 
-LEAST_CONFIGS = 4  # configs of a tuner; with fewer, short measurements in addition to full ones save nothing
+# the fewest configs of a tuner that is measured in this way; with fewer, short measurements save nothing
+LEAST_CONFIGS = 4
 _NEAR_PERMILLE = 250  # the possible error of a short measurement
-_CLOSE_PERMILLE = 30  # the possible difference of full measurements of equal configs, which are not taken in turns
+# by this much, full measurements of equally fast configs may differ, because they are not taken in turns
+_CLOSE_PERMILLE = 30
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 8
 # Milliseconds of a short measurement, and of warming up: _COLD_MS after a pause, in which clock rates may have dropped.
 _SHORT_MS, _WARM_MS, _COLD_MS = 8, 2, 25

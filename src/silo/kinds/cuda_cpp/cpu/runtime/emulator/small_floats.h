@@ -36,8 +36,8 @@ inline float once(double value) {
 
 } // namespace silo_cuda
 
-// NUMBER: the type; PAIR: the type of a pair; f(x): from float to bits; v(bits): from bits to
-// float.
+// NUMBER: the type; PAIR: the type of a pair of numbers.
+// f(x) converts a float to bits; v(bits) converts bits to a float.
 #define SILO_SMALL(NUMBER, PAIR, RAW, RAWPAIR, f, v)                                               \
     struct RAW {                                                                                   \
         unsigned short x;                                                                          \
