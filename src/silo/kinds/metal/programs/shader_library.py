@@ -73,7 +73,7 @@ def number_read(kernel: str, parameter: MslParameter, value: Any, cast: str | No
     """Returns the number that a kernel reads if a call passes ``value``.
 
     Raises:
-        ArgumentError: it would read another number, or read past the end of the bytes.
+        ArgumentError: the kernel would read another number, or would read past the end of the bytes.
     """
     if hasattr(value, "item"):
         return value.item()

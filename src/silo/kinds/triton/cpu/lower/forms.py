@@ -53,7 +53,7 @@ class AffineForms:
         return fold((self.scope.resolve(value), axes), self._parts, self._combined)
 
     def _parts(self, place: _Place) -> list[_Place]:
-        """The values from whose forms the form of a value is computed."""
+        """The values, each with its axes, whose affine forms determine the form of the value in ``place``."""
         value, axes = place
         if not value.type.tensor or scalar_source(value) is not None:
             return []

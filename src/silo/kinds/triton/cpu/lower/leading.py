@@ -26,7 +26,11 @@ def leading_loops(
     body: Callable[[Nest], Body],
     reductions: tuple[tuple[str, str], ...] = (),
 ) -> list[Statement]:
-    """The loops over ``shape``. ``body`` returns the code of one element, which follows the statements of its nest."""
+    """The loops over ``shape``.
+
+    ``body`` returns the code of one element, to be put after the statements of the innermost level of the nest that it
+    is given.
+    """
 
     def written(nest: Nest, *, fast: bool) -> Body:
         nest.begin_body(fast=fast)

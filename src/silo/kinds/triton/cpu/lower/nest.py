@@ -151,7 +151,8 @@ class Nest(NestLoops):
         self.ended = ended
         self._inner_memo = {}
         self._affine = {}
-        if self.runs is not None:  # facts about a run do not hold outside of it
+        # names defined for a run (consecutive indices with the same quotient) are unknown outside of it
+        if self.runs is not None:
             outer_items = self._outer_memo.items()
             self._outer_memo = {key: name for key, name in outer_items if self.level(name) < self.depth - 1}
         self.clear_body()
@@ -519,7 +520,8 @@ class Nest(NestLoops):
         low, high = self.affine(left, index), self.affine(right, index)
         if low is None or high is None:
             return ""
-        # the limit would differ from run to run
+        # the comparison depends on the run (consecutive indices with the same quotient), so its limit would differ from
+        # run to run
         if self.runs is not None and self.text_level(low[0], high[0]) == self.depth - 1:
             return ""
         inclusive = " + 1" if predicate == 3 else ""
@@ -663,7 +665,7 @@ class Nest(NestLoops):
         return tuple(self.runs.first if name == self.inner else name for name in index)
 
     def _quotient_of_run(self, operation: Operation, index: Index) -> str | None:
-        """The C name of a run's quotient, which is computed once for the run.
+        """The C name of a quotient that is the same for a whole run of indices, computed once for the run.
 
         None if the operands have another form.
         """
@@ -676,7 +678,7 @@ class Nest(NestLoops):
         return self.put(ctype, f"({ctype}){form[0]}", self.depth - 1)
 
     def _is_same_in_run(self, value: Value, index: Index) -> bool:
-        """Whether ``value`` is the same for all elements of a run.
+        """Whether ``value`` is the same for all elements of a run (consecutive indices with the same quotient).
 
         Such values are made of quotients, and of values loaded at quotients.
         """
@@ -713,7 +715,7 @@ class Nest(NestLoops):
         return plain and all(self._is_same_in_run(operand, index) for operand in operation.operands)
 
     def _divided_form(self, operation: Operation, index: Index) -> tuple[str, str] | None:
-        """A quotient or remainder as an affine form, within a run.
+        """A quotient or remainder as an affine form, within a run (consecutive indices with the same quotient).
 
         There the quotient is constant, and the remainder increases by one with each index.
         """
@@ -723,7 +725,7 @@ class Nest(NestLoops):
         if self.runs is None:
             self.wants_runs = True
             return None
-        # the operands are known only within a run themselves
+        # the operands themselves depend on the run, so its quotient cannot be computed from them before the run
         if self.text_level(form[0], divisor[0]) >= self.depth - 1:
             return None
         pair = self.runs.pair(form[0], divisor[0])

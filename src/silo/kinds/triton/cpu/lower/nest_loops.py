@@ -118,7 +118,10 @@ class _Pair:
 
 @dataclass(slots=True)
 class Runs:
-    """The runs of one nest. ``first`` is the C name of the index at which a run begins."""
+    """The runs of one nest: consecutive indices of the innermost loop with the same quotient.
+
+    ``first`` is the C name of the index at which a run begins.
+    """
 
     name: Callable[[str], str]
     first: str
@@ -219,7 +222,8 @@ class FlatLoops:
         return f"{self.loops[level - 1][0]} >> {self._shift(axis)} & {self.shape[axis] - 1}"
 
     def linear(self, exchanged: list[int]) -> str:
-        """The row-major position of the current index with the axes ``exchanged``, of extent 2, mirrored."""
+        """The row-major position of the current index with mirrored indices along the axes ``exchanged``, of extent 2.
+        """
         texts: list[str] = []
         for level, (name, _) in enumerate(self.loops, 1):
             bits = sum(1 << self._shift(axis) for axis in exchanged if self._level(axis) == level)

@@ -2,8 +2,8 @@
    polynomial in r. Errors over all f32, subnormal results included: exp 1.2 ulp, exp2 1.1 ulp,
    expm1 1.6 ulp. */
 
-/* Added to n, it leaves n + 254 in the last bits: twice the bias of an exponent, because the scale
- * is split into two factors. */
+/* This number, added to n, leaves n + 254 in the last bits. 254 is twice the bias of an exponent,
+ * because the scale is split into two factors. */
 #define SILO_SHIFT_F32 (0x1.8p23f + 254.0f)
 
 /* y * 2^(n + more) for the n in shifted = n + SILO_SHIFT_F32, in two factors so that subnormal

@@ -79,7 +79,10 @@ for _name in ["append", "extend", "insert", "remove", "pop", "clear", "__setitem
 
 
 def follow_launch_hooks(switch: Callable[[bool], None]) -> None:
-    """Calls ``switch`` with whether any chain has a hook: now, and after each change of a chain. Imports nothing."""
+    """Calls ``switch(True)`` if any chain has a hook, else ``switch(False)``: now, and after each change of a chain.
+
+    Imports nothing.
+    """
     knobs: Any = sys.modules.get("triton.knobs")
     if knobs is None:
         return

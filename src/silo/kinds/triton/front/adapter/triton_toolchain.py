@@ -177,8 +177,8 @@ def lowering_for(target: object) -> Generator[None]:
 
 TESTED_VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 
-# Prefixes of environment variables that change Triton's code; _WITHOUT_EFFECT lists variables with these prefixes that
-# do not.
+# Prefixes of environment variables that change Triton's code; _WITHOUT_EFFECT lists the variables with these prefixes
+# that do not change it.
 _PREFIXES = ("TRITON_", "AMDGCN_", "PTXAS_", "DISABLE_PTXAS_OPT", "DISABLE_LLVM_OPT", "LLVM_", "MLIR_", "NVPTX_")
 _WITHOUT_EFFECT = frozenset(
     {

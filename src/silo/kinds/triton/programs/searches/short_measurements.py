@@ -74,9 +74,10 @@ def close_to_fastest(full: Mapping[int, float]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state of a race: its leader, and the configs that take part in the next round; () if the race is over.
+    """The state of a race, in which configs are measured in turns: its leader, and the configs of the next round.
 
-    ``gaps`` is the time of each config relative to the leader's in the rounds they share, in millionths.
+    ``next`` is () if the race is over. ``gaps`` is the time of each config relative to the leader's in the rounds they
+    share, in millionths.
     """
 
     leader: int

@@ -99,9 +99,9 @@ def function(name: str) -> MathFunction:
 
 
 def _runtime(stem: str, kinds: str, *pieces: str) -> Renderer:
-    """A call of the C function ``stem``. ``kinds`` are the types of its operands and, last, of its result.
+    """Returns a function that writes a call of the C function ``stem``.
 
-    Types are f32, f64, i32, u32, i64 and u64.
+    ``kinds`` are the types of the operands and, last, of the result: f32, f64, i32, u32, i64 or u64.
     """
     *inputs, output = kinds.split()
     elements = [kind.replace("u", "i") for kind in inputs]
@@ -125,7 +125,7 @@ def _argument(call: ScalarCall, index: int, kind: str) -> str:
 
 
 def _both(stem: str, kinds: str, *pieces: str) -> tuple[Renderer, Renderer]:
-    """The f32 and the f64 form of a function; F in ``kinds`` is the type."""
+    """Returns functions that write calls of ``stem`` for f32 and for f64; each replaces F in ``kinds`` by its type."""
     single = _runtime(f"{stem}_f32", kinds.replace("F", "f32"), *pieces)
     return single, _runtime(f"{stem}_f64", kinds.replace("F", "f64"), *pieces)
 
@@ -186,7 +186,10 @@ _INTEGER = {
 
 
 def _directed() -> dict[str, Renderer]:
-    """Arithmetic with an explicit rounding mode, which the compiler never fuses with other operations."""
+    """Returns a function for each libdevice function of arithmetic that names its rounding mode.
+
+    The C compiler never fuses such arithmetic with other operations.
+    """
     table: dict[str, Renderer] = {}
     for name, arity in (("add", 2), ("sub", 2), ("mul", 2), ("div", 2), ("sqrt", 1), ("rcp", 1)):
         for mode in ("rn", "rz", "rd", "ru"):
@@ -199,7 +202,7 @@ def _directed() -> dict[str, Renderer]:
 
 
 def _conversions() -> dict[str, Renderer]:
-    """``float2int_rd`` and its family: every pair of types with every rounding mode."""
+    """Returns a function for each of the family of ``float2int_rd``: every pair of types with every rounding mode."""
     table: dict[str, Renderer] = {}
     integers = {"int": "i32", "uint": "u32", "ll": "i64", "ull": "u64"}
     for mode in ("rn", "rz", "rd", "ru"):
@@ -304,7 +307,7 @@ def _of_amd(symbol: str) -> Renderer | None:
 
 
 def extern_renderer(call: ScalarCall) -> str:
-    """``tt.extern_elementwise``: calls a function of libdevice or of AMD's libraries by name."""
+    """The C expression of a ``tt.extern_elementwise``: a function of libdevice or of AMD's libraries, by name."""
     symbol = call.operation.attributes.get("symbol")
     if not isinstance(symbol, str):
         raise RefusedError("it names no function")

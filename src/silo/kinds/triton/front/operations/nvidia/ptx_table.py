@@ -69,7 +69,10 @@ def _reciprocal(call: ScalarCall) -> str:
 
 
 def _runtime(stem: str, piece: str) -> Renderer:
-    """A call of a C function of the runtime; the operands are converted to the C types of its parameters."""
+    """Returns a function that writes a call of a C function of the runtime.
+
+    The operands are converted to the C types of its parameters.
+    """
 
     def render(call: ScalarCall) -> str:
         call.use(piece)
@@ -79,7 +82,7 @@ def _runtime(stem: str, piece: str) -> Renderer:
 
 
 def _directed(name: str, rounding: str, kind: str) -> Renderer | None:
-    """Arithmetic that is never fused with other operations, because it names its rounding mode."""
+    """Returns a function that writes arithmetic with a rounding mode, which is never fused; None if none exists."""
     if kind in HALVES:
         if rounding != "rn":
             return None
@@ -141,7 +144,7 @@ def _arithmetic() -> dict[str, PtxStep]:
 
 
 def _integers() -> dict[str, PtxStep]:
-    """Integer arithmetic, which wraps, and bit operations. The distance of a shift has 32 bits."""
+    """The steps of integer arithmetic, which wraps, and of bit operations. The distance of a shift has 32 bits."""
     steps: dict[str, PtxStep] = {}
     for bits in (16, 32, 64):
         kind = f"i{bits}"
