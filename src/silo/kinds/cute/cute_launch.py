@@ -177,7 +177,7 @@ def launch_info(
     ``maps`` are the tensor maps that the host function makes, by the index of the kernel's parameter.
 
     Raises:
-        UnsupportedError: the launcher cannot launch in that way; the message has the reason and a remedy for the author.
+        UnsupportedError: the launcher cannot launch in that way; the message has the reason and a remedy.
         CompileError: the author's options, the module and the cubin contradict each other, or the arch is unsuitable.
     """
     kernel = _kernel(call, kernels)

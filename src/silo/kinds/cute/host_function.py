@@ -191,7 +191,10 @@ INTEGER_OPERATIONS: Mapping[str, Callable[[int, int, int], int | None]] = {
     "llvm.ashr": _shifted(_signed(lambda left, right: left >> right)),
     "llvm.lshr": _shifted(_unsigned(lambda left, right: left >> right)),
 }
-"""Maps an operation's name to a function of two signed numbers and their width in bits; None if undefined."""
+"""Maps an operation's name to a function of two signed numbers and their width in bits, which may return None.
+
+None means that the result is undefined.
+"""
 
 # In order of the dialect's numbers: eq, ne, slt, sle, sgt, sge, ult, ule, ugt, uge.
 COMPARISONS: tuple[Callable[[int, int, int], bool], ...] = (

@@ -50,7 +50,9 @@ _MOST_PROGRAMS = 1 << 20
 
 
 def lowers_to_triton(launch: BlockedLaunch, index_maps: Mapping[str, Any]) -> Decision:
-    """Whether this lowering can compile a launch. On a GPU, programs run concurrently and without scratch.
+    """Whether jax's lowering to Triton can compile a launch.
+
+    On a GPU, programs run concurrently and without scratch.
 
     >>> lowers_to_triton(BlockedLaunch("k", Scheme.PIPELINE, (1,), ()), {}).reason
     "it has scheme='pipeline'"

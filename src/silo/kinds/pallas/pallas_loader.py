@@ -357,7 +357,10 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
 
 
 def _check_avals(plan: CallLayout, exported: Any, name: str) -> None:  # noqa: ANN401
-    """Checks that the plan matches the program: consent covers both together, but either may be wrong."""
+    """Checks that the plan matches the program.
+
+    Consent was given to both together, but a wrong plan would let the program misread the call's arrays.
+    """
     shapes = [getattr(operand, "shape", (1,)) for operand in plan.operands]
     dtypes = [operand.dtype.name for operand in plan.operands]
     input_types = [(tuple(in_aval.shape), in_aval.dtype.name) for in_aval in exported.in_avals]

@@ -41,7 +41,7 @@ class LoopBuffer:
     ctype: str
     elements: int
     item_bytes: int
-    offset: int = -1  # bytes from the start of the function's scratch memory, set by `schedule.scratch`
+    offset: int = -1  # bytes from the start of the function's scratch memory, set by `schedule.scratch_layout`
     external: bool = False
     kept: bool = False
 

@@ -1,4 +1,4 @@
-"""Adds to a kernel the operations that check it, in SSA form; ``lower.checked`` has their C form.
+"""Adds to a kernel the operations that check it, in SSA form; ``lower.messages`` writes them in C.
 
 An access gets a ``silo.access`` before it, whose result is the mask of the elements that may be accessed. A value that
 kernels should not use (a masked-off lane, a quotient by zero, a wrapped sum, a new NaN) goes through a ``silo.suspect``

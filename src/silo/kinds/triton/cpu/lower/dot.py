@@ -288,7 +288,7 @@ def _is_zero_beyond(value: Value) -> bool:
 class _SeenPart:
     """C names of the numbers of leading rows and columns of the accumulator that are used, each at least 1.
 
-    ``nothing`` is the C condition that no element is used, "" if it has no such form.
+    ``nothing`` is the C condition under which no element is used, "" if it cannot be written.
     """
 
     extents: tuple[str, str]

@@ -26,7 +26,7 @@ def linear_index(index: Index, shape: tuple[int, ...]) -> str:
 
 
 def remap(operation: Operation, index: Index) -> Index:
-    """The index into a view's operand of the element that the view has at ``index``."""
+    """The index, in a view's operand, of the element that is at ``index`` in the view."""
     source: Type = operation.operands[0].type
     shape = operation.result.type.shape
     match operation.name:

@@ -108,9 +108,7 @@ def seen_extent(scope: LoweringScope, nest: Nest, operations: Sequence[Operation
 def whole_tile(scope: LoweringScope, nest: Nest, end: str) -> str:
     """The C condition that no mask of ``nest`` excludes any of the first ``end`` elements of a row.
 
-    "" if it has no such form.
-
-    Emits the code that computes the condition.
+    "" if the condition cannot be written. Emits the code that computes the condition.
     """
     inner = nest.axes[-1]
     own = Nest(scope, nest.shape)

@@ -26,7 +26,10 @@ _PROGRAM = "program_x, program_y, program_z"
 
 
 def split_prints(module: Module) -> None:
-    """Replaces a ``tt.print`` of several values by one for each, in place, because the values may differ in shape."""
+    """Replaces a ``tt.print`` of several values by one ``tt.print`` for each value, in place.
+
+    The values may differ in shape.
+    """
     for operation in module.walk():
         if operation.name == tt.PRINT and len(operation.operands) > 1:
             assert operation.block is not None
@@ -210,7 +213,7 @@ def _site(operation: Operation) -> int:
 
 
 def _access(operation: Operation, operands: Sequence[str], lane: str) -> str:
-    """The check of an access.
+    """The C expression that checks an access.
 
     ``operands``: the address, the mask if there is one, the stored value if ``stores`` is set.
     """
@@ -242,7 +245,7 @@ def _hint(operation: Operation, value: str, lane: str, index: Sequence[str]) -> 
 
 
 def _suspect(scope: LoweringScope, operation: Operation, operands: Sequence[str], lane: str) -> str:
-    """The value itself, or one of three replacements, as the check selects at run time."""
+    """The C expression of the value itself, or of one of three replacements, as the check selects at run time."""
     value, *facts = operands
     condition = _SUSPICIONS[str(operation.attributes["what"])](scope, operation, value, facts)
     others = _others(operation.result.type, str(operation.attributes["what"]), value)

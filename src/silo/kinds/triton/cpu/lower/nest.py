@@ -263,7 +263,7 @@ class Nest(NestLoops):
         return self.value(condition, index)
 
     def holds(self, condition: Value, index: Index) -> bool:
-        """Whether a condition is true for all elements within the limits found so far."""
+        """Whether a condition is true for all elements before the lowest of the limits found so far."""
         return holds_within(self.limits, condition, index, self._limit_set_by)
 
     def _limit_set_by(self, condition: Value, index: Index) -> str | None:
@@ -506,9 +506,9 @@ class Nest(NestLoops):
         return "1" if getattr(attribute, "splat", attribute) else "0"
 
     def _limit_of(self, compare: Operation, index: Index) -> str:
-        """The limit set by a signed comparison of an affine value with a loop-invariant one.
+        """The limit set by a signed comparison of an affine value with a loop-invariant one; "" for other comparisons.
 
-        "" for other comparisons.
+        The limit is a C text for the number of leading iterations in which the comparison is true.
         """
         predicate = compare.attributes["predicate"]
         left, right = compare.operands
@@ -550,9 +550,10 @@ class Nest(NestLoops):
         return limits[0] if plain else ""
 
     def ends(self) -> tuple[frozenset[str], str]:
-        """The limits of the fast body, and the C condition under which one of their comparisons is false after it.
+        """The limits of the fast body (numbers of leading iterations), and a condition on what follows them.
 
-        The set is empty if that cannot be shown. A comparison is false after its limit if its operands fit in 32 bits.
+        Under this C condition, one of the limiting comparisons is false in every later iteration. The set is empty if
+        that cannot be shown. A comparison is false after its limit if its operands fit in 32 bits.
         """
         limits, extent = self.limit_statements()
         if self.runs is not None or any(limit not in self.bases for limit in limits):

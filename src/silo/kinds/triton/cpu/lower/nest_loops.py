@@ -71,7 +71,7 @@ def unless_masked(condition: Value) -> tuple[Value, Value] | None:
 
 
 def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
-    """The conditions of which ``condition`` is the conjunction, or a view of one; [] for any other value."""
+    """The conditions whose conjunction is ``condition``, or the operand of a view; [] for any other value."""
     operation = condition.owner
     if operation is None or not condition.type.tensor:
         return []
@@ -222,8 +222,7 @@ class FlatLoops:
         return f"{self.loops[level - 1][0]} >> {self._shift(axis)} & {self.shape[axis] - 1}"
 
     def linear(self, exchanged: list[int]) -> str:
-        """The row-major position of the current index with mirrored indices along the axes ``exchanged``, of extent 2.
-        """
+        """The row-major position of the current index with the axes ``exchanged``, of extent 2, mirrored."""
         texts: list[str] = []
         for level, (name, _) in enumerate(self.loops, 1):
             bits = sum(1 << self._shift(axis) for axis in exchanged if self._level(axis) == level)

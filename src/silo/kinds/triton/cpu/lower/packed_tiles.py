@@ -88,9 +88,9 @@ def slots_of(
 ) -> Panels | None:
     """Slots for the packed right operand of a product in a loop, one for each iteration; None if they are of no use.
 
-    ``tile`` is the operand as ``silo_tile``. ``copied`` is a condition under which it is in a buffer of the program
-    itself, and ``unless`` one under which it is multiplied in place (each "" for never). ``share`` elements make one
-    word.
+    ``tile`` is the operand as ``silo_tile``. ``copied`` is the C condition under which the operand is in a buffer of
+    the program itself, and ``unless`` the condition under which the operand is multiplied in place (each "" for never).
+    ``share`` elements make one word.
     """
     right = operation.operands[1]
     load = loaded_by(right)

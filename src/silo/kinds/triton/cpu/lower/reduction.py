@@ -56,7 +56,8 @@ class Accumulation:
 
     @property
     def repeat(self) -> str:
-        """A C text that applies ``combine`` with one element as often as a third argument says (at least once).
+        """A C text that applies ``combine`` repeatedly with one element; its third argument is the number of times (>=
+        1).
 
         "" if repeating ``combine`` needs a loop.
         """

@@ -411,7 +411,7 @@ class _Planner:
                 self._place_value(operation, value, demands)
 
     def _through_loop(self, operation: Operation) -> None:
-        """Passes the demands on a loop result that is a carried start plus an offset on to that start."""
+        """If a loop's result is a carried start plus an offset, passes the demands for the result to the start."""
         step = self.loops.get(operation)
         for entry in step.carried if step is not None else ():
             if entry.kind in {"invariant", "offset"}:
