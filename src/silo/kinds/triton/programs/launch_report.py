@@ -56,6 +56,8 @@ class Report:
 def gather(passed: Mapping[str, int]) -> Report:
     """The report of this process so far, without the launches of its parents.
 
+    ``passed`` becomes the member ``passed`` of the report.
+
     ``passed`` becomes the member of that name.
     """
     lines: list[KernelLine] = []

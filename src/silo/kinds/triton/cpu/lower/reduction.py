@@ -56,8 +56,9 @@ class Accumulation:
 
     @property
     def repeat(self) -> str:
-        """A C text that applies ``combine`` repeatedly with one element; its third argument is the number of times (>=
-        1).
+        """A C text that applies ``combine`` with one element several times, at least once.
+
+        The third value formatted into the text is the number of times.
 
         "" if repeating ``combine`` needs a loop.
         """

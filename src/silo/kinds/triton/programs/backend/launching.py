@@ -370,7 +370,7 @@ def _signless(kind: AbiType) -> str:
 
 
 def _picker(paths: list[tuple[int, ...]]) -> Callable[[tuple[object, ...]], tuple[object, ...]]:
-    """Returns a function that selects the values at these paths from the arguments."""
+    """Returns a function that selects the values at these paths (positions in nested tuples) from the arguments."""
     if any(len(path) > 1 for path in paths) or len(paths) < 2:  # itemgetter with a single index returns no tuple
         return lambda arguments: tuple(_at(arguments, path) for path in paths)
     return itemgetter(*(path[0] for path in paths))

@@ -69,7 +69,10 @@ _NAMED: Mapping[str, Value] = {"true": True, "false": False, "none": None}
 
 @frozen
 class Cover:
-    """Values to cover for one parameter, in the kernels named ``kernel`` or (None) in all that have the parameter."""
+    """Listed values of one parameter, for which kernels are compiled in addition to the values of launches.
+
+    ``kernel`` names the kernels; None stands for all kernels that have the parameter.
+    """
 
     kernel: str | None
     name: str
@@ -306,7 +309,7 @@ class Capture:
                 yield ", ".join(f"{name}={value}" for name, value in values.items()), covering
 
     def uncovered(self) -> tuple[str, ...]:
-        """The parameters to cover that no launched kernel had, as their words write them."""
+        """The listed parameters that no launched kernel had, as the user wrote them."""
         with self._lock:
             return tuple(cover.label for cover in self._covers if cover not in self._met)
 

@@ -314,8 +314,9 @@ class Serving:
 def _held(value: object) -> object:
     """A copy of a global's value, so that a change inside of the object is detected, as in Triton.
 
-    If no copy equals the value, it is the value itself. Triton itself copies no global that only a parameter's default
+    Returns the value itself if no copy equals it. Triton itself copies no global that only a parameter's default
     reads.
+
     """
     try:
         copied = copy.deepcopy(value)

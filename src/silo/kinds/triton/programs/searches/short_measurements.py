@@ -89,7 +89,7 @@ def standing(rounds: Mapping[int, Sequence[int]]) -> Standing:
     """Computes the state of a race from its rounds. A pure function.
 
     A config leaves the race once it is certainly slower than the leader. It counts as equal once it is certainly at
-    most 1 % slower. The race is over if no other config is left, or after the most rounds.
+    most 1 % slower. The race is over if no other config is left, or after a fixed number of rounds.
 
     >>> standing({3: [100, 101, 99], 5: [150, 151, 149]})
     Standing(leader=3, next=(), gaps={3: 1000000, 5: 1500000})
