@@ -316,7 +316,6 @@ def _held(value: object) -> object:
 
     Returns the value itself if no copy equals it. Triton itself copies no global that only a parameter's default
     reads.
-
     """
     try:
         copied = copy.deepcopy(value)
