@@ -143,7 +143,8 @@ def held_settings() -> Generator[None]:
         settings_stack.enter_context(jax.numpy_rank_promotion("allow"))
         settings_stack.enter_context(jax.threefry_partitionable(True))  # noqa: FBT003
         settings_stack.enter_context(jax.default_prng_impl("threefry2x32"))
-        # Mosaic GPU always adds a line of the author's file; the second setting removes the name of the file.
+        # Mosaic GPU adds a line of the author's file even without locations; the regular expression removes the file's
+        # name.
         for name, value in (
             ("jax_traceback_in_locations_limit", 0),
             ("jax_hlo_source_file_canonicalization_regex", ".*"),

@@ -62,7 +62,7 @@ def compile_checked(
 
 
 class _Unit:
-    """A unit that compares by its canonical form, for use as a cache key."""
+    """A ``CudaUnit`` that compares equal to one with the same canonical form, for use as a cache key."""
 
     def __init__(self, form: str, unit: CudaUnit) -> None:
         self.form = form
