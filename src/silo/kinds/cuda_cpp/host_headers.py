@@ -134,8 +134,8 @@ _TOOLKIT = frozenset(
     ]
 )
 _DEPENDENT = re.compile(r"\bcuda(?:GridDependencySynchronize|TriggerProgrammaticLaunchCompletion)\b")
-# As in CUDA's device runtime: PTX instructions from sm_90 on, and nothing on older chips, where a launch always waits
-# for the launch before it.
+# Functions for dependent launches, as in CUDA's device runtime: PTX instructions from sm_90 on, and nothing on older
+# chips, where a launch always waits for the launch before it.
 _DEPENDENT_TEXT = """#if !defined SILO_CUDA_PLAIN
 static __device__ inline void cudaGridDependencySynchronize() {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900

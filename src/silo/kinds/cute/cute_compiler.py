@@ -160,8 +160,8 @@ class _Cleaner:
                 for block in operation.regions[0].blocks:
                     _drop_prints(block)
         strip = self._modules.passes.PassManager.parse("builtin.module(strip-debuginfo)")
-        # Without the verifier, because the DSL verifies modules only after its own passes, which infer alignments for
-        # copies.
+        # The pass runs without the verifier, because the DSL verifies modules only after its own passes, which infer
+        # alignments for copies.
         strip.enable_verifier(enable=False)
         strip.run(module.operation)
         self.module = module

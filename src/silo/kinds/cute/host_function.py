@@ -196,7 +196,7 @@ INTEGER_OPERATIONS: Mapping[str, Callable[[int, int, int], int | None]] = {
 None means that the result is undefined.
 """
 
-# In order of the dialect's numbers: eq, ne, slt, sle, sgt, sge, ult, ule, ugt, uge.
+# The comparisons in order of the dialect's numbers: eq, ne, slt, sle, sgt, sge, ult, ule, ugt, uge.
 COMPARISONS: tuple[Callable[[int, int, int], bool], ...] = (
     lambda left, right, _: left == right,
     lambda left, right, _: left != right,

@@ -124,7 +124,8 @@ class HostObject:
 _DLPACK_CUDA = 2
 
 _lock = Mutex()
-# By the digest of the object, the names of its functions, and its versions. Loaded code is never unloaded.
+# The loaded objects, by the digest of the object, the names of its functions, and its versions. Loaded code is never
+# unloaded.
 _modules: Final[dict[tuple[str, ...], _Module]] = {}
 
 

@@ -293,7 +293,7 @@ _LINE = re.compile(
     r'\s*(?:%([\w$.-]+)(?::([0-9]{1,3}))? = )?"([\w.-]+)"\(([^()"\n]*)\)(?: <\{([^{}"\n]{0,400})\}>)?'
     r" : (\([^()\n]*\) -> (?:\([^()\n]*\)|[^ ()\n]+))(?: loc\((#loc[0-9]*|unknown)\))?\n"
 )
-# The form that most of the other operations have; the general parser reads any other form.
+# Matches the signature of most operations that _LINE does not match; the general parser reads any other form.
 _SIGNATURE = re.compile(r"\([^()\n]*\) -> (?:\([^()\n]*\)|[^ ()\n]+)")
 _DICTIONARY = re.compile(r'\{((?:[^{}\[\]"\n]|"[^"\\\n]*"|\[(?:[^{}\[\]"\n]|\{[^{}\[\]"\n]*\})*\])*)\}')
 _MOST_KEPT = 2000  # the most characters of a dictionary whose parsed form is cached

@@ -222,7 +222,8 @@ def atomic_runs(scope: LoweringScope, operation: Operation) -> list[Statement]:
 
 # ---- Plain updates by a thread that runs alone: vectorised where addresses are consecutive ----
 
-# The field of `struct silo_context` of the native module; an older native module, or a caller without one, lacks it.
+# Reads the field `alone` of the launch's context (`struct silo_context` of the native module); 0 if the context is too
+# short to have it, as from an older native module.
 _ALONE = (
     "uint32_t const alone = context && *(uint32_t const *)context >= 1048"
     " ? *(uint32_t const *)(void *)((char *)context + 1040) : 0;"

@@ -46,7 +46,8 @@ from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = ["lower_group"]
 
-# Bytes of the elements that vectors can transpose, in tiles of at least these extents (`runtime/transpose.h`).
+# The sizes in bytes of elements that vectors can transpose (`runtime/transpose.h`), and the least extents of such
+# tiles.
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
 _TURNED_LINES = 16  # rows of four-byte elements that are transposed at a time if a vector is as long as a cache line
@@ -506,8 +507,8 @@ class _GroupLowering:
             return [Assign(target, element)]
         combining = combining_operation(operation)
         assert combining is not None
-        # In a statement of its own: C compilers do not vectorise a loop with a comparison inside of a conditional
-        # expression.
+        # The combined value gets a statement of its own, because C compilers do not vectorise a loop with a comparison
+        # inside of a conditional expression.
         name, text = self.scope.name("t"), combined_text(self.scope, combining, target, element)
         combined = Define(ops.c_type(operation.result.type), name, text)
         return [combined, Assign(target, f"{self.nest.index[axis]} == 0 ? {element} : {name}")]

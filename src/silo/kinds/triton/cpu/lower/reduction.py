@@ -269,7 +269,7 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
         result.append(Assign(lane_array.accumulator, combined))
     if ragged and not masked:
         result.append(replace(loop, start=full_end, simd=False, reductions=()))
-    # The lanes of a row without any element need no start and no fold.
+    # A row without any element needs neither start values for its lanes nor a fold of them.
     return result if constant else [If(f"{loop.start} < {loop.end}", result)]
 
 
@@ -314,7 +314,7 @@ def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str)
     """
     lane, remaining, on = state.name("lane"), state.name("left"), state.name("on")
     lanes = {f"{lane_array.array}[{lane}]" for lane_array in all_lanes}
-    # The vectors of such a loop fill the rows of scratch memory that its index runs over.
+    # If the loop counts from 0 to a multiple of the lanes, its vectors fill whole rows of scratch memory.
     filled = loop.start == "0" and loop.most > 0 and loop.most % state.lanes == 0
     body: list[Statement] = [
         # A 64-bit sum: gcc does not vectorise a masked load whose index may wrap.

@@ -25,8 +25,8 @@ _CHUNK_BYTES = 4096
 _LEAST_ROW_BYTES = 256
 # A body with more statements is limited by arithmetic, not by memory.
 _MOST_STATEMENTS = 48
-# The C variable that records whether a call has bypassed the caches. Only then does it wait at its end for all its
-# stores, which would take a small launch longer than its work.
+# The C variable that records whether a call has bypassed the caches. Only a call that has done so waits at its end for
+# all its stores; for a small launch, waiting would take longer than its work.
 _STREAMED = "streamed"
 
 

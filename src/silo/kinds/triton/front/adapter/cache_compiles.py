@@ -285,7 +285,7 @@ class _NotedOptions:
 
 
 def _in_words(options: Any, name: str) -> str:  # noqa: ANN401
-    # As text, because Python considers 1, True and 1.0 equal.
+    # Values are recorded as text, because Python considers 1, True and 1.0 equal.
     return repr(getattr(options, name)) if hasattr(options, name) else _ABSENT
 
 

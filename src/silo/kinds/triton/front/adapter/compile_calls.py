@@ -108,7 +108,7 @@ def compile_call(
     return CompileCall(source, function, dict(types), constants, attributes, options, target)
 
 
-# Receives the request, and Triton's own compiler, which it may call with another request.
+# A handler receives the request, and Triton's own compiler, which it may call with another request.
 Handler = Callable[[CompileCall, Callable[[CompileCall], Any]], Any]
 
 
@@ -123,8 +123,8 @@ def intercept_compiles(handler: Handler) -> Callable[[], None]:
     return _begin(_handlers, handler)
 
 
-# Called with the source, target and options of a compile; a function that it returns is called when the compile has
-# succeeded.
+# A watcher is called with the source, target and options of a compile. If it returns a function, that is called when
+# the compile has succeeded.
 CompileWatcher: TypeAlias = Callable[[Any, Any, Mapping[str, Any]], Callable[[], None] | None]
 
 

@@ -45,7 +45,8 @@ _replaced: list[tuple[Any, Any]] = []
 
 
 def _put_back() -> None:
-    # Runs in a child process after fork: the parent's thread that was lowering does not exist in it and cannot do this.
+    # Runs in a child process after a fork. The child has no copy of the thread that was lowering in the parent, so
+    # nothing else would put the driver back.
     for config, before in reversed(_replaced):
         config.set_active(before)
     _replaced.clear()

@@ -114,7 +114,7 @@ def _inline_refusal(operation: Operation) -> str:
     return inline_refusal(TRUNCI)(operation)
 
 
-# Above every threshold of the scheduler, so that a read of memory is not repeated.
+# The cost of a load is above every threshold of the scheduler, so that a read of memory is not repeated.
 LOAD_COST: Final = 2.0**20
 
 # ---- functions, and the program's position in the grid

@@ -37,7 +37,8 @@ _LEAST_ROUNDS, _MOST_ROUNDS = 3, 8
 # Milliseconds of a short measurement, and of warming up: _COLD_MS after a pause, in which clock rates may have dropped.
 _SHORT_MS, _WARM_MS, _COLD_MS = 8, 2, 25
 _PAUSE_S = 0.05
-# The least samples of a config that may be the fastest: with fewer, a single disturbed sample would decide.
+# The fewest samples of a config whose time is below 1.5 times the lowest, so that it may be the fastest: with fewer, a
+# single disturbed sample would decide.
 _LEAST_SAMPLES, _PERHAPS_FASTEST = 3, 1.5
 
 Times: TypeAlias = tuple[float, ...]  # quantiles in milliseconds, the median first, as tuners request them
@@ -142,7 +143,8 @@ def reported_times(
             target = best * gaps[index] / PPM
         else:
             target = measured[0]
-        # Always above the winner's time: the tuner takes the lowest time, and either of two equal ones.
+        # The other times stay above the winner's, because the tuner takes the config with the lowest time, and any of
+        # several equal ones.
         reported[index] = _scaled(measured, max(target, math.nextafter(best, math.inf)))
     return reported
 

@@ -72,9 +72,9 @@ __all__ = [
 # ---- C expressions of the arith dialect and of Triton's own elementwise operations ----
 
 
-# In MLIR's order of integer predicates: eq ne slt sle sgt sge ult ule ugt uge.
+# The C operators in MLIR's order of integer predicates: eq ne slt sle sgt sge ult ule ugt uge.
 _CMPI = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
-# In MLIR's order of floating-point predicates; with a NaN, ordered ones are false and unordered ones true.
+# C texts in MLIR's order of floating-point predicates; with a NaN, ordered ones are false and unordered ones true.
 _CMPF = (
     "0",
     "{a} == {b}",

@@ -127,7 +127,8 @@ class _Expression:
         lines: list[str] = []
         for number in numbers:
             text, element = self._node(number)
-            # A node that is read several times: an operand may be any expression, but must occur only once in the text.
+            # A node that is read several times becomes a constant, because an operand may be any expression and must
+            # occur only once in the text.
             if reads[number] > 1 and not text.isidentifier() and not isinstance(self._graph.nodes[number], Literal):
                 name = f"ptx_{number}"
                 lines.append(f"{c_type(Type(element))} const {name} = {text};")
