@@ -47,11 +47,11 @@ struct silo_bounds {
     uint64_t low, high; /* addresses of the first byte and the end */
     uint64_t origin;    /* the address of the first byte that a cell describes */
     uint64_t *writers;  /* the last writer, encoded by silo_check_cell; NULL: not needed */
-    uint64_t *readers;  /* the reader since that write */
+    uint64_t *readers;  /* the reader since that write, encoded alike; SILO_CHECK_MANY: several */
     uint8_t *fresh;     /* enum silo_check_fresh; NULL: all of it was written before */
     uint8_t *shared;    /* enum silo_check_shared; NULL if `writers` is NULL */
     uint64_t
-        *stamps; /* the execution of a store that was the last to write here; NULL: not needed */
+        *stamps; /* the number of the store's execution that wrote here last; NULL: not needed */
     uint8_t *stored; /* the bytes that this execution wrote, one for each byte from `origin` */
     uint8_t const
         *inside; /* for each byte from `low`, 1 if it is part of the array; NULL: all are */
@@ -64,9 +64,9 @@ struct silo_bounds {
 struct silo_site {
     uint32_t use;          /* enum silo_check_use */
     uint32_t bytes;        /* size of one access */
-    uint32_t first, count; /* the part of `reach` with the bounds that the site may access */
+    uint32_t first, count; /* the allowed bounds have the numbers reach[first], ... (`count`) */
     uint32_t change;       /* replaces a suspect value: 0 keeps it, 1 to 3 choose another */
-    uint32_t seen;   /* the result was suspect in the watched program, first at lane `watched` */
+    uint32_t seen;   /* 1 if the result was suspect in program watch_program, first at `watched` */
     uint64_t events; /* how often the result was suspect; the first time, `order` other sites had
                         been suspect */
     uint64_t order, program;
@@ -391,7 +391,7 @@ static __attribute__((unused)) int silo_check_begin(void *context, uint64_t prog
     return 0;
 }
 
-/* Called once in every iteration of a loop; returns whether to give up. */
+/* Called once in every iteration of a loop; returns 1 after a fault, such as too many steps. */
 static __attribute__((unused)) int silo_check_step(void *context, uint32_t number) {
     struct silo_check *check = (struct silo_check *)context;
     if (++check->steps > check->limit)

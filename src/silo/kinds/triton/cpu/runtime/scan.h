@@ -43,7 +43,8 @@ SILO_INLINE void silo_sums_f32_of(float *x, int64_t n, const int reverse) {
             v += reverse ? SILO_SUMS_DOWN_f32(v, 4) : SILO_SUMS_UP_f32(v, 4);
         if (SILO_SUMS_LANES_f32 > 8)
             v += reverse ? SILO_SUMS_DOWN_f32(v, 8) : SILO_SUMS_UP_f32(v, 8);
-        /* Carries wait for the carry before them alone, not for the sums of its vector. */
+        /* The total does not include the carry, so the next carry waits only for this one, and not
+         * for the sums of the vector. */
         const silo_sums_f32 total =
             reverse ? __builtin_shufflevector(v, v, SILO_LANES_OF_4(SILO_SUMS_FIRST_f32, 0))
                     : __builtin_shufflevector(v, v, SILO_LANES_OF_4(SILO_SUMS_LAST_f32, 0));

@@ -1,7 +1,7 @@
 /* One step of a sorting network, in place. Element i is compared with its partner i ^ (1 << bit).
- * Each of the two takes the other's value if (own > other) differs from whether it is the upper one
- * of the pair. Bit `flip` of i, which is above `bit`, reverses that order, and so does `down` (0 or
- * 1); `flip` is 30 for no bit. With a NaN, each of the two applies the rule by itself. n is a power
+ * The lower element of a pair takes its partner's value if own > other, the upper element if not
+ * (own > other). Bit `flip` of i, which is above `bit`, reverses that order, and so does `down` (0
+ * or 1); `flip` is 30 for no bit. With a NaN, each element applies its rule by itself. n is a power
  * of two, at most 2^30. */
 
 typedef float silo_swap_f32
