@@ -92,8 +92,8 @@ template <class T>
 #endif
 
 namespace silo_metal {
-// Functions of bfloats are templates over the type.
-// So a text may define functions of the same names in the namespace metal.
+// Functions of bfloats are templates over the type `T`.
+// A text may therefore define functions of the same names in the namespace metal.
 template <class T>
 concept Bfloat = __is_same(T, bfloat);
 

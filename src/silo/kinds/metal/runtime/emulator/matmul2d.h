@@ -1,5 +1,5 @@
-// <MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h>: matrix products computed by a group's
-// threads.
+// <MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h>: matrix products.
+// The threads of a group compute a product together.
 // Each thread computes its own elements, so no thread waits for another.
 #pragma once
 

@@ -121,7 +121,7 @@ def _integer(name: str, element: str) -> Accumulation:
 
 _LANE_BITS = 32
 _MOST_BITS = 512  # the most bits of a vector
-# the vectors that have accumulators of their own, for a body of at most _SHORT_BODY statements without calls
+# the number of vectors with accumulators of their own, for a body of at most _SHORT_BODY statements without calls
 _VECTORS = 4
 _SHORT_BODY = 8
 # the fewest statements of a loop that gets a mask: for a loop that only copies, a mask costs as much as scalar code for
