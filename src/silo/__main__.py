@@ -1,4 +1,4 @@
-"""``python -m silo``: runs the ``silo`` command with the Python interpreter that was started."""
+"""``python -m silo``: the ``silo`` command, run by this Python interpreter."""
 
 from silo.cli.main import main
 

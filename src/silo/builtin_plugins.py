@@ -1,10 +1,10 @@
 """The table of the plug-ins that Silo ships: their import paths, compile options and kinds of blobs.
 
-Searching every installed distribution and importing each compiler's declaration takes longer than launching a kernel.
-So this table lists the import paths (group of entry points, name, ``module:attribute``), which ``pyproject.toml``
-repeats for other programs, and the options and blob kinds that the declarations contain. A test compares the table with
-``pyproject.toml`` and the declarations. Devices are not in the table: each folder of ``silo/drivers`` is a driver
-(:func:`silo.core.plugins.driver_kinds`).
+Without the table, Silo would search every installed distribution and import each compiler's declaration, which takes
+longer than launching a kernel. The table lists the import paths (group of entry points, name, ``module:attribute``) and
+the options and blob kinds of the compiler declarations. ``pyproject.toml`` repeats the import paths for other programs.
+A test compares the table with ``pyproject.toml`` and the declarations. Drivers are not in the table: each folder of
+``silo/drivers`` is a driver (:func:`silo.core.plugins.driver_kinds`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ OPTIONS: tuple[str, ...] = (
 )
 LAUNCH_OPTIONS: tuple[str, ...] = ("cpu_chunk", "cpu_threads", "cpu_work")
 
-# For each kind of blob: whether it runs on the host when loaded, and whether a check compiles its text.
+# For each kind of blob: whether the blob is code that runs on the host when it is loaded, and whether it is text that
+# a check (``silo check``, ``SILO_CHECK=1``) compiles into checking code.
 BLOB_KINDS: dict[str, tuple[bool, bool]] = {
     "c": (False, False),
     "cubin": (False, False),

@@ -4,7 +4,7 @@
 
     SiloError
     ├── SettingsError            a SILO_* variable or an option has a value Silo cannot use
-    ├── TargetError              a target that does not parse, or that nothing here can build or run
+    ├── TargetError              a target that does not parse, or that this machine can neither build for nor run
     ├── PackageError             a package that only a part of Silo needs is not installed (also an ImportError)
     ├── SourceError              a kernel that cannot be read
     │   ├── ToolchainError       Triton (or another framework) is absent or of an unsupported version
@@ -24,8 +24,8 @@
     │   └── LockError            a lock file that is missing, cannot be read or cannot be written
     ├── StoreError               the store cannot be read or written
     │   └── RemoteError          the remote store cannot be reached, denies access or sends wrong data; carries kind
-    ├── SignatureError           a key or a signature that cannot be read, used or verified
-    ├── BundleError              a .silo file
+    ├── SignatureError           a signing key or the signature of a file that cannot be read, used or verified
+    ├── BundleError              a .silo file that cannot be used
     │   ├── BundleFormatError    not a bundle, truncated or damaged; carries field and offset
     │   ├── BundleVersionError   written by a newer Silo
     │   ├── NoVariantError       no variant in it fits the call; carries every rejection
@@ -106,7 +106,7 @@ class SettingsError(SiloError):
 
 
 class TargetError(SiloError):
-    """A target does not parse, or nothing here can build or run it."""
+    """A target does not parse, or this machine can neither build for it nor run its code."""
 
 
 class SourceError(SiloError):
@@ -130,7 +130,7 @@ class ExpressionError(SiloError):
 
 
 class SpaceError(SiloError):
-    """A tuning space or one of its constraints is invalid."""
+    """A tuning space, or a constraint of a tuning space, is invalid."""
 
 
 class CaseError(SiloError):
@@ -146,7 +146,10 @@ class UnsupportedError(CompileError):
 
 
 class ResourceError(CompileError):
-    """A variant needs more of the device's memory than exists: ``need`` and ``capacity`` of ``kind``, in bytes."""
+    """A variant needs more memory of one ``kind`` (for example shared memory) than the device has.
+
+    ``need`` and ``capacity`` are in bytes.
+    """
 
     def __init__(self, message: str, *, kind: str = "", need: int = 0, capacity: int = 0) -> None:
         super().__init__(message)
@@ -200,15 +203,15 @@ class RemoteError(StoreError):
 
 
 class SignatureError(SiloError):
-    """A key or a signature cannot be read, used or verified."""
+    """A signing key, or the cryptographic signature of a file, cannot be read, used or verified."""
 
 
 class BundleError(SiloError):
-    """Something is wrong with a .silo file."""
+    """A .silo file cannot be used."""
 
 
 class BundleFormatError(BundleError):
-    """Not a bundle, truncated or damaged.
+    """The file is not a bundle, or it is truncated or damaged.
 
     ``field`` names the member being read and ``offset`` is its byte position in the file.
     """
@@ -264,7 +267,7 @@ class CheckError(LaunchError):
     argument``. ``place`` is the ``file:line`` of the operation, or "" if the kernel's text has no source positions.
     ``program`` is the index of the program in the grid. ``index`` is the element's index in its tile, () for a scalar;
     for a Metal kernel, the thread's position in its threadgroup. ``argument`` is the name of an array or of a variable
-    in the kernel's text. Each of these three is None if it does not apply.
+    in the kernel's text. ``program``, ``index`` and ``argument`` are None if they do not apply.
     """
 
     def __init__(

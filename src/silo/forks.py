@@ -122,7 +122,7 @@ def _after_fork() -> None:
 
 
 def _forget_unfinished_imports() -> None:
-    """Removes the modules that other threads were importing, as the child would wait for ever for them.
+    """Removes modules that other threads were importing at the fork; the child would wait for these imports for ever.
 
     Python renews only its global import lock. Each module also has a lock (``_ModuleLock`` of ``importlib._bootstrap``,
     in CPython 3.11 to 3.14), and a half-imported module is in ``sys.modules``. The child imports such a module again

@@ -102,7 +102,7 @@ def frozen(cls: type[T]) -> type[T]:
             one.name, one.member = name, one.member or name
     members = {name: value for name, value in cls.__dict__.items() if name not in fields}
     for name in ("__dict__", "__weakref__"):
-        members.pop(name, None)  # the new class makes its own or has none
+        members.pop(name, None)  # descriptors that belong to the old class: the new class gets its own, or has none
     parameters = {name: one for name, one in fields.items() if one.init}
     members |= {
         "__slots__": (*fields, *_REMEMBERED),

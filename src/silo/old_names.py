@@ -48,7 +48,7 @@ OLD_MEMBERS: Final = MappingProxyType({"silo.heuristics": MappingProxyType({"Eff
 
 
 def new_name(name: str) -> str | None:
-    """Returns the present name of a module; "" for a former package without contents of its own; None for other names.
+    """Returns the present name of a module; "" for a former package that held only modules; None for other names.
 
     >>> new_name("silo.tune.heuristics.space"), new_name("silo.tune.lock"), new_name("silo.api"), new_name("silo.x")
     ('silo.heuristics.heuristic_space', 'silo.tuner.lock', '', None)
@@ -81,7 +81,8 @@ class _Loader(Loader):
         return _CallableModule(spec.name) if spec.name == "silo.tune" else None
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__path__ = []  # being a package, the alias has submodules, which this finder finds too
+        # ``__path__`` makes the alias a package, so that Python asks this finder for the alias's submodules too
+        module.__path__ = []
         if not self._new:
             return
         module.__doc__ = f"The old name of :mod:`{self._new}`."

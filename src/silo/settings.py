@@ -1,4 +1,4 @@
-"""Settings from the environment, which no other module reads.
+"""The settings of Silo, read from environment variables. No other module reads the environment.
 
 ``docs/settings.md`` is printed from :data:`VARIABLES` (``python -m silo.settings``).
 """
@@ -77,7 +77,7 @@ _UNITS = {"K": 10, "M": 20, "G": 30}
 
 
 def available_cpus() -> int:
-    """Returns the number of CPUs that this process may use, by its affinity and its control groups' quotas."""
+    """Returns the number of CPUs that this process may use, by its CPU affinity and its control groups' quotas."""
     if sys.platform != "linux":
         return os.cpu_count() or 1
     affinity = max(1, len(os.sched_getaffinity(0)))
@@ -104,7 +104,7 @@ def quota_threads(root: str = "") -> int | None:
 
 
 def _quotas_up_from(base: str, group: str) -> list[int]:
-    """Returns the quotas of a group and of the groups that contain it, up to the folder at which they are mounted."""
+    """Returns the quotas, in threads, of a group and of its parent groups, up to the folder where they are mounted."""
     quotas = [_quota_in(base + group)]
     while "/" in group:
         group = group.rpartition("/")[0]
@@ -125,9 +125,10 @@ def _quota_in(folder: str) -> int | None:
 
 
 def _lines(path: str) -> list[str]:
-    """The lines of a small file of the system, at most 64 KiB; none if it cannot be read.
+    """Returns the lines of a small file of the system, at most 64 KiB; an empty list if the file cannot be read.
 
-    By the system's calls: a first launch reads several such files, and a text file object takes four times as long.
+    Uses ``os.open`` and ``os.read``: a first launch reads several such files, and a text file object takes four times
+    as long.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -158,7 +159,7 @@ def available_memory() -> int:
 
 @frozen
 class Settings:
-    """Every setting; the name of a setting with a unit ends in the unit. A setting that is None was not given.
+    """The values of all settings. A setting that is None was not given. A name with a unit ends in the unit.
 
     Paths are strings, because a program that only launches needs none of them and must not import ``pathlib``.
     """
@@ -331,7 +332,7 @@ def _triton_mode(given: Mapping[str, str]) -> str:
 
 
 def _inductor_parts(given: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the parts that ``SILO_INDUCTOR`` lists; for ``off``, an empty tuple."""
+    """Returns the parts of Silo's Inductor integration that ``SILO_INDUCTOR`` lists; for ``off``, an empty tuple."""
     text = given.get("SILO_INDUCTOR")
     if text is None:
         return INDUCTOR_PARTS
@@ -538,7 +539,7 @@ def _warn_of_unknown(environment: Mapping[str, str]) -> None:
 
 
 def _tell(current: Settings) -> None:
-    """Applies the settings ``log`` and ``quiet``. Imports :mod:`silo.status_line` only if they are not the defaults."""
+    """Applies the settings ``log`` and ``quiet``. If both are the defaults, :mod:`silo.status_line` is not imported."""
     if current.log is None and not current.quiet and "silo.status_line" not in sys.modules:
         return
     from silo.status_line import configure  # noqa: PLC0415  # see above
@@ -547,17 +548,18 @@ def _tell(current: Settings) -> None:
 
 
 def checks_wanted() -> bool:
-    """Whether this program's kernels run in checking mode. Reads the variable without fixing the other settings."""
+    """Whether this program's kernels run in checking mode. Leaves the other settings unread."""
     with _lock:
         current = _current
     return current.check if current is not None else _given(os.environ).get("SILO_CHECK") == "1"
 
 
 def records_wanted() -> bool:
-    """Whether to record this program's Triton kernels, or to serve them from a bundle or a lock.
+    """Whether Silo handles the program's own Triton kernels: records them, or serves them from a bundle or a lock.
 
-    A lock counts only in an accelerated program, where it decides for the program's own tuners; in any other program a
-    lock concerns Silo's kernels alone. Reads the variables without fixing the other settings.
+    A lock counts only in an accelerated program (``SILO_ACCELERATE``), where it decides for the program's own tuners;
+    in any other program a lock concerns Silo's kernels alone. If the settings were not read yet, this function reads
+    its own variables from the environment and leaves the other settings unread.
     """
     with _lock:
         current = _current
@@ -570,7 +572,10 @@ def records_wanted() -> bool:
 
 
 def triton_mode() -> str:
-    """Returns ``settings().triton`` without fixing the other settings, as ``import triton`` may run before them."""
+    """Returns ``settings().triton``, and leaves the other settings unread.
+
+    ``import triton`` may call this before the program has set the variables of the other settings.
+    """
     with _lock:
         current = _current
     return _triton_mode(_given(os.environ)) if current is None else current.triton
@@ -582,16 +587,16 @@ def triton_default() -> str:
 
 
 def accelerate_wanted() -> bool:
-    """Returns ``settings().accelerate`` without fixing the other settings, like :func:`triton_mode`."""
+    """Returns ``settings().accelerate``. Leaves the other settings unread, like :func:`triton_mode`."""
     with _lock:
         current = _current
     return _flag(_given(os.environ), "SILO_ACCELERATE", default=False) if current is None else current.accelerate
 
 
 def inductor_wanted() -> bool:
-    """Whether Silo takes part in Inductor's kernels for GPUs in an accelerated program.
+    """Whether Silo takes part in Inductor's kernels for GPUs, which it does only in an accelerated program.
 
-    Reads the variables without fixing the other settings.
+    Leaves the other settings unread, like :func:`triton_mode`.
 
     Raises:
         SettingsError: ``SILO_INDUCTOR`` names an unknown part.
@@ -609,7 +614,7 @@ def search_path() -> str | None:
 
 
 def stand_in_wanted() -> bool:
-    """Whether ``settings().on`` is ``cpu``. Reads the variable without fixing the other settings."""
+    """Whether ``settings().on`` is ``cpu``. Leaves the other settings unread, like :func:`triton_mode`."""
     with _lock:
         current = _current
     return (_stand_in(_given(os.environ)) if current is None else current.on) == "cpu"

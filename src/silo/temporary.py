@@ -15,8 +15,8 @@ __all__ = ["keep_text", "own_folder"]
 
 _PREFIXES = ("silo-caches-", "silo-cc-", "silo-cuda-", "silo-cute-", "silo-folded-", "silo-pch-")
 _KEPT = "silo-failed-"
-_MOST_LOOKED_AT = 5000  # names read in the temporary folder
-_MOST_REMOVED = 64  # folders removed in one run
+_MOST_LOOKED_AT = 5000  # at most this many names are read in the temporary folder
+_MOST_REMOVED = 64  # at most this many folders are removed in one run
 _YOUNG_S = 60.0  # a younger folder is left alone: its maker may not have locked it yet
 _KEPT_S = 24 * 3600.0
 _MOST_KEPT = 16
@@ -49,12 +49,12 @@ def own_folder(prefix: str) -> Generator[str]:
 
 
 def keep_text(text: str, suffix: str) -> str:
-    """Writes a text that a compiler refused to a file for the user to read, and removes old files; returns the path.
+    """Writes text that a compiler rejected into a file that the user can read; returns the file's path.
 
-    The newest 16 files of this user are kept, each for a day.
+    The newest 16 files of this user are kept, each for a day; older files are removed.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     import tempfile  # noqa: PLC0415
 

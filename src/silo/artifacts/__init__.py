@@ -1,1 +1,1 @@
-"""Compiled variants: their blobs, how they are launched, and the devices that can run them."""
+"""Descriptions of compiled variants: their blobs, how they are launched, and the devices that can run them."""

@@ -81,7 +81,8 @@ class Artifact(Persisted):
     def host_code(self, calls: JSON = None) -> HostCode:
         """Returns the description of the native code that a user consents to.
 
-        ``calls`` is a bundle's description of its calls, if the code is in a bundle.
+        ``calls`` is what a bundle records about calls of the kernel (default arguments, grid, ...), if the code is in a
+        bundle.
         """
         return self._plain_host_code if calls is None else self._host_code(calls)
 
@@ -104,5 +105,5 @@ class Artifact(Persisted):
 
 
 def text_of(sidecars: tuple[BlobRef, ...]) -> str:
-    """Returns the SHA-256 of the text that a check compiles, which is one of the sidecars; "" if none is."""
+    """Returns the SHA-256 of the sidecar that a check compiles into checking code; "" without such a sidecar."""
     return next((ref.sha256 for ref in sidecars if is_checked_text(ref.kind)), "")

@@ -56,7 +56,7 @@ _SIZES = {1: ">B", 2: ">H", 4: ">I"}
 
 
 def read_msgpack(data: bytes) -> Item:
-    """Returns the item that ``data`` starts with.
+    """Decodes the MessagePack item at the start of ``data``.
 
     Raises:
         CompileError: the item is truncated, too deep, too long, or of a type that this reader does not support.
@@ -147,7 +147,8 @@ class _Reader:
 
 _MACHINE_CUDA = 190
 _MACHINE_AMDGPU = 224
-# files of CUDA 12 and older: the low byte of the flags is the compute capability; in newer files, the second byte is
+# The ELF header's OS ABI in files of CUDA 12 and older. There the low byte of the flags is the compute capability; in
+# files of newer versions the second byte is the compute capability.
 _OS_ABI_CUDA_OLD = 0x33
 
 _INFO_VALUE = 4  # EIFMT_SVAL: a 16-bit size follows, and then that many bytes
@@ -209,7 +210,10 @@ def inspect_binary(data: bytes, kind: str) -> tuple[BinaryKernel, ...]:
 
 
 def _attributes(data: bytes) -> list[tuple[int, bytes]]:
-    """Returns the code and the bytes of each attribute of a ``.nv.info`` section that consists of a size and bytes."""
+    """Returns the code and the bytes of each attribute of a ``.nv.info`` section.
+
+    Attributes with a 16-bit value in place of a size and bytes are skipped.
+    """
     attributes: list[tuple[int, bytes]] = []
     at = 0
     while at + 4 <= len(data):
@@ -369,7 +373,7 @@ def _list(item: Item, name: str) -> list[Item]:
 
 
 def free_of_folders(data: bytes, folders: Iterable[Path]) -> Decision:
-    """Rejects ``data`` that contains the absolute path of one of ``folders``; the reason quotes the text found.
+    """Returns Rejected, quoting the text found, if ``data`` contains the absolute path of one of ``folders``.
 
     The root folder and folders whose path has two characters are ignored, because their paths occur in any text.
 

@@ -1,6 +1,6 @@
 """Files of device code: their kind and entry points, and whether the parameters of a kernel fit a declared layout.
 
-The directives of PTX are read by the PTX ISA, "Kernel and Function Directives" and "Performance-Tuning Directives".
+The reader of PTX follows the PTX ISA, "Kernel and Function Directives" and "Performance-Tuning Directives".
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ _HOST_MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "aarch64", 243: "RISC-
 _MOST_SHOWN = 300  # a message lists at most this many parameters
 _RELOCATABLE = 1  # the value of e_type for relocatable files: ET_REL
 
-# The first bytes of files that users pass by mistake, each with the words that a message has for the file.
+# The first bytes of files that users pass by mistake, each with the description that error messages give of the file.
 _OTHERS: tuple[tuple[bytes, str], ...] = (
     (b"\x50\xed\x55\xba", "a CUDA fatbin; take one cubin or PTX out of it with cuobjdump -xelf all (or -xptx all)"),
     (b"__CLANG_OFFLOAD_BUNDLE__", "a bundle of clang; unbundle it with clang-offload-bundler --unbundle"),
@@ -176,7 +176,7 @@ class DeviceCode:
 
 
 def read_device_code(data: bytes, name: str) -> DeviceCode:
-    """Reads a file of device code; its bytes tell its kind. Messages call the file ``name``.
+    """Reads a file of device code, whose kind is recognized from its bytes. Messages call the file ``name``.
 
     Raises:
         SourceError: another kind of file, truncated or damaged; the message names it and lists the supported kinds.

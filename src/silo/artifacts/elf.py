@@ -41,7 +41,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """A 64-bit little-endian ELF file. ``os_abi`` and ``flags`` have a meaning for each ``machine``."""
+    """A 64-bit little-endian ELF file. The meaning of ``os_abi`` and ``flags`` depends on ``machine``."""
 
     machine: int
     os_abi: int
@@ -84,7 +84,8 @@ def read_elf(data: bytes) -> Elf:
     headers: list[tuple[int, ...]] = [
         _SECTION.unpack_from(data, sections_at + index * _SECTION.size) for index in range(count)
     ]
-    # The bytes of sections are copied, so the sections of a hostile file could overlap until memory is exhausted.
+    # The bytes of each section are copied below. Without this limit, a hostile file could declare many overlapping
+    # sections whose copies exhaust the memory.
     if sum(header[5] for header in headers if header[1] not in (0, _NOBITS)) > 2 * len(data):
         raise _damaged("section headers", "the sections are larger than the file")
     if count and names_index >= count:

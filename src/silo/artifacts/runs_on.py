@@ -34,7 +34,7 @@ __all__ = ["FIRST_SPECIFIC", "capability", "runs_on", "specific_form"]
 FIRST_SPECIFIC = 90
 """The compute capability from which NVIDIA's archs have a specific form, for example ``sm_90a``."""
 
-_SM = r"sm_([0-9]{2,3})([af]?)"  # compiled when first used: a launch from a bundle needs it never
+_SM = r"sm_([0-9]{2,3})([af]?)"  # compiled when first used, because a launch from a bundle never needs it
 
 
 def runs_on(artifact_target: Target, device_target: Target, blob_kind: str = "") -> Decision:
@@ -68,7 +68,7 @@ def capability(target: Target) -> int:
 
 
 def specific_form(target: Target) -> Target:
-    """Returns the target that compilers for a single arch use for a device: ``sm_90a`` instead of ``sm_90``.
+    """Returns the target that a compiler uses if its code is for a single arch: ``sm_90a`` in place of ``sm_90``.
 
     A target without such a form is returned unchanged.
 

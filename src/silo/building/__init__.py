@@ -1,1 +1,1 @@
-"""From a kernel as its author declared it to loaded code: declarations, compilation, loading. Chooses no config."""
+"""Makes loaded code from declared kernels: declarations, compilation, loading. Chooses no config."""

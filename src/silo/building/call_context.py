@@ -27,9 +27,9 @@ class CallContext:
     ``values`` are its scalars by name. ``given`` are the config's constexprs and options that the caller set;
     ``searched`` are the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, or
     None. ``key`` names the scalars that tuning depends on, ``config_names`` the names that configs set. ``left_out``
-    holds the reason for each config of the space that is not a candidate, by its order key: the author prunes it for
-    this call, or in deterministic mode its results would have other bits. ``other_bits`` holds only reasons of the
-    latter kind.
+    maps the ``order_key`` of each config of the space that is not a candidate to the reason: the author's pruning
+    function excludes it for this call, or, in deterministic mode, its results would differ in their bits.
+    ``other_bits`` is the part of ``left_out`` with reasons of the latter sort.
     """
 
     call: SeenCall
@@ -49,7 +49,11 @@ class CallContext:
 
     @property
     def candidates(self) -> tuple[Config, ...]:
-        """The configs that are searched, the default first; for a space of groups only the configs that it lists."""
+        """The configs that are searched, the default first.
+
+        A space of groups contains every combination of its groups' choices; only the configs that it lists are
+        included.
+        """
         return self.searched.listed
 
     def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:

@@ -1,4 +1,7 @@
-"""The forms of an artifact's code, each made on demand: results of ``k.compiled(...)`` and ``k.warmup(...)``."""
+"""The forms of an artifact's code (TTIR, PTX, SASS, C, ...), each made on demand.
+
+:class:`CodeForms` is part of the results of ``k.compiled(...)`` and ``k.warmup(...)``.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ __all__ = [
     "stand_in",
 ]
 
-# The forms that a user can request; _NAMES has their names in the mapping if these differ.
+# The forms that a user can request. _NAMES maps a form to its key in CodeForms, if the key is another word.
 CODE_FORMS = ("ttir", "ttgir", "cu", "c", "c++", "llvm", "ptx", "sass", "amdgcn", "asm")
 _NAMES = {"llvm": "llir"}
 
@@ -58,8 +61,9 @@ def kinds_with(form: str) -> tuple[str, ...]:
 class CodeForms(Mapping[str, str | bytes]):
     """The forms of code by name: ``forms["ptx"]`` is text; the binary (``cubin``, ``hsaco``, ``so``) is bytes.
 
-    Iterating yields the names that need no disassembler. ``sass`` (of a cubin), ``amdgcn`` (of a hsaco whose source is
-    not here) and ``asm`` (of a shared object) are made on demand. Raises KeyError for a missing form.
+    Iterating yields the names that need no disassembler. The disassembled forms are made on demand: ``sass`` (of a
+    cubin), ``amdgcn`` (of an hsaco, if the kernel's source is not in this process) and ``asm`` (of a shared object).
+    Raises KeyError for a missing form.
     """
 
     def __init__(

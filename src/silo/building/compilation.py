@@ -36,7 +36,7 @@ _lock = Mutex()
 
 
 def compiler_identity(source_kind: str, target: Target) -> str:
-    """Returns the identity of the compiler, which together with the variant decides the bytes of the code.
+    """Returns the identity of the compiler; the identity and the variant together decide the bytes of the code.
 
     Raises TargetError without a compiler.
     """
@@ -44,7 +44,7 @@ def compiler_identity(source_kind: str, target: Target) -> str:
 
 
 def lowered(source: Source, variant: Variant) -> Lowered:
-    """Returns the compile job that the front end makes of one variant, and its facts.
+    """Returns the compile job that the front end makes of one variant, with the facts of its code.
 
     Raises SourceError and CompileError.
     """
@@ -75,7 +75,7 @@ def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, ob
     try:
         return lowered(source, variant).facts.shows_its_memory
     except (CompileError, SourceError):
-        return Accepted()  # a failure of the config, which its trial will record
+        return Accepted()  # a config that cannot be lowered is no error here: its trial will record the failure
 
 
 def _artifacts_travel(compiler: Compiler, target: Target) -> bool:
@@ -106,10 +106,11 @@ def _may_be_addresses(value: object) -> bool:
 class Pending:
     """The state of one artifact: stored, being fetched from the remote store, or being compiled.
 
-    ``asked`` is the requested variant, from which the artifact's key is made; ``variant`` also has its effects.
-    ``hidden_memory`` is a member of the artifact to make. ``sought`` resolves to the artifact that the remote store is
-    known to have. ``future`` resolves to the compile result, or to the outcome of the same job from the remote store.
-    ``fresh`` is True, once the artifact is finished, if it was compiled for this request.
+    ``asked`` is the requested variant, from which the artifact's key is made; ``variant`` is the same variant with the
+    effects that lowering found. ``hidden_memory`` is the member of that name for the new artifact. ``sought`` is set
+    while the artifact is fetched from the remote store, and resolves to the artifact or None. ``future`` is set while a
+    job is compiled or its outcome is fetched, and resolves to the compile result or the outcome. ``fresh`` is True,
+    once the artifact is finished, if it was compiled for this request.
     """
 
     asked: Variant

@@ -11,7 +11,8 @@ from silo.errors import ExpressionError, SpaceError, TraceError
 
 __all__ = ["FORBIDDEN", "Derived", "call_opaque", "derive", "trace_heuristics"]
 
-# The value that a call requires of a parameter of a config that its author does not allow: no config has this value.
+# An integer that no config sets. If the author's pruning allows a config only in some calls, a bundle adds a condition
+# that demands this value in all other calls, so the config does not match there.
 FORBIDDEN = INT64_MIN
 
 
@@ -98,11 +99,11 @@ def call_opaque(
 
     A value given in ``arguments`` takes precedence.
 
-    They run before a config is chosen, and for all configs at once. ``arguments`` may hold the values that all configs
-    share.
+    The heuristics run before a config is chosen, and once for all configs. ``arguments`` may hold the values that all
+    configs share.
 
     Raises:
-        SpaceError: a heuristic reads another name of ``config_names``.
+        SpaceError: a heuristic reads another name of ``config_names``, whose value differs between configs.
     """
     results: dict[str, object] = {}
     for name, function, reason in derived.opaque:
@@ -133,5 +134,5 @@ class _BeforeConfig(dict[str, object]):
         raise KeyError(name)
 
     def get(self, name: str, default: object = None) -> object:
-        """Like ``[]`` for names of configs, because a default must not replace a config's value."""
+        """Like ``[]`` for names that configs set: raises, because a default must not replace a config's value."""
         return self[name] if name in self or name in self._config_names else default

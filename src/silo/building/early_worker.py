@@ -52,7 +52,7 @@ def _kinds_of(file: Path) -> tuple[str, ...]:
 def kinds_mentioned(text: str) -> tuple[str, ...]:
     r"""Returns the kinds whose kernels a file makes.
 
-    Its text tells: it uses ``silo.NAME``, or imports the kind's library.
+    A kind counts if the file's text uses ``silo.NAME`` or imports the kind's library.
 
     >>> kinds_mentioned("import silo\nadd = silo.cute(body, grid=grid)")
     ('cute',)

@@ -174,7 +174,7 @@ class DeclaredKernel:
 
     @property
     def guard_key(self) -> tuple[str, ...]:
-        """Scalar arguments whose bucket is part of the guard in calls that leave block sizes open."""
+        """Scalar arguments whose bucket is part of the guard in calls that leave out block sizes."""
         return self.key or self.open_key
 
     @property

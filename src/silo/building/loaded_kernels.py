@@ -70,7 +70,7 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
 def _serve_unread(
     kernel: DeclaredKernel, arguments: tuple[object, ...], options: dict[str, object], grid: object
 ) -> bool:
-    """Serves a call that the native launcher cannot read: with tuples among its arguments, or with traced arrays."""
+    """Serves a call with tuples or traced arrays, which the native launcher cannot read; returns whether it did."""
     from silo.launch.arrays_without_memory import serve_traced  # noqa: PLC0415  # few calls pass traced arrays
 
     if any(isinstance(argument, tuple) for argument in arguments):
@@ -102,7 +102,8 @@ def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | N
 def stored_code(store: Store | MemoryStore, artifact: Artifact, packed: JSON = None) -> VouchedCode:
     """Returns an artifact of the store with its bytes and consent, ready to be loaded.
 
-    ``packed`` is its bundle's description of its calls.
+    If the artifact is from a bundle, ``packed`` is what the bundle records about calls of the kernel; consent covers
+    it.
 
     Raises:
         BlobLostError: the store no longer has its blob.
@@ -231,7 +232,7 @@ def bound_launcher(
             release_gil=release_gil,
             extents=variant.specialization.passed,
         )
-    # guarded calls compare values and do not use the declarations, so only this call finds the fault
+    # a launcher with a guard compares values without using the signature, so this mismatch is first found here
     except ValueError as error:
         raise DeviceError(f"the variant's signature and its code do not agree: {error}") from error
     if not settings().debug:

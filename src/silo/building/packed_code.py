@@ -1,4 +1,4 @@
-"""The contents of a bundle that is built: the variants of the plan that compile and fit."""
+"""Compiles the code for a new bundle: the planned variants that compile and fit into the bundle's size limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["PackedCode", "compile_plans"]
 
 @dataclass(frozen=True, slots=True)
 class PackedCode:
-    """The code of one kernel: the packed variants of its plan, their artifacts, and remarks on variants left out."""
+    """The code of one kernel in a new bundle: packed variants, their artifacts, and remarks on variants left out."""
 
     variants: tuple[BuildVariant, ...]
     artifacts: Mapping[Variant, Artifact]

@@ -160,7 +160,7 @@ class ZeroingLauncher:
         return self._native
 
     def complete(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        """Returns the keyword arguments with the values of heuristics that run in Python."""
+        """Returns the keyword arguments completed with the values of the heuristics that run in Python."""
         return dict(kwargs) if self._completed is None else self._completed(args, kwargs)
 
     def __call__(self, *args: object, **kwargs: object) -> None:

@@ -74,8 +74,8 @@ class PreparedCase:
         """Returns the worst result of all expected arrays, with the array's name; None if the case expects nothing.
 
         A changed array that must only be read is worse than any other result. ``results`` are host arrays by name,
-        which are checked instead of the arguments themselves; read-only ones were not written. ``written`` are the
-        arguments that the code may write, None if unknown.
+        which are checked instead of the arguments themselves; an array among them whose ``writeable`` flag is off
+        counts as unchanged. ``written`` are the arguments that the code may write, None if unknown.
         """
         for owner, compare_with in self.unchanged.items():
             if results is None:
@@ -102,9 +102,10 @@ class PreparedCase:
         return ResultComparison(ok=result.ok, max_error=result.max_abs_error, message=message)
 
     def grid_argument(self, *, held: bool) -> dict[str, object]:
-        """Returns the ``grid`` argument of a case's call: the grid that the case declares, if it decides the code.
+        """Returns the ``grid`` keyword of a case's call: the grid that the case declares, or {} if none is needed.
 
-        Empty if the grid does not decide the code (``held``), or if the kernel declares it.
+        ``held``: whether the kernel's code is compiled for one grid. If it is not, or if the kernel declares the grid,
+        the call needs no grid.
 
         Raises:
             CaseError: the grid depends on a config or the device, so a call cannot pass it beforehand.
@@ -162,7 +163,7 @@ def _checker(expected: ExpectedRecipe) -> Callable[[Any], CheckResult]:
 
 
 def _result(value: object) -> Any:  # noqa: ANN401  # a numpy array, or a PlainArray without numpy
-    """Returns the present content of an argument. A bundle's cases can be checked without numpy."""
+    """Returns the present content of an argument: a numpy array; without numpy, a PlainArray of a ``silo.Buffer``."""
     array = array_behind(value)
     if not isinstance(array, Buffer) or has_numpy():
         require_numpy("checking the results of a case")
