@@ -1,1 +1,1 @@
-"""The ``.silo`` file: its format, writer, reader and verification."""
+"""Reads, writes, verifies, signs, slices and joins bundles (``.silo`` files)."""

@@ -1,8 +1,8 @@
-"""Parts of a bundle: some of its kernels and targets; slices by target, which are bundles of their own; joining slices.
+"""Cuts bundles by kernel and target, and joins bundles.
 
-A slice is a bundle like any other, with the variants, rules and trials of its targets and the cases of its kernels. It
-also notes the place of each of these entries in the whole bundle, so that all slices joined give the whole bundle, byte
-for byte.
+A slice is a bundle like any other: it has the variants, rules and trials of some targets, and the cases of its kernels.
+It also notes the position of each of these entries in the whole bundle, so that all slices joined give the whole
+bundle, byte for byte.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def is_for_any(target: Target, targets: Sequence[Target] | None) -> bool:
 def cut_contents(
     contents: BundleContents, kernels: Sequence[str] | None, targets: Sequence[Target] | None
 ) -> BundleContents:
-    """Returns the kernels' variants for these targets (None: all), without documents and attachments.
+    """Returns the kernels' variants for these targets (None: all), without documents (cases, trials) and attachments.
 
     Plans are kept if they launch only these kernels.
 
@@ -97,12 +97,12 @@ def _bare(one: BundleVariant) -> BundleVariant:
     return replace(one, artifact=replace(one.artifact, sidecars=()))
 
 
-_NOTE: Final = "slice"  # the name of the note that holds the places in the whole bundle
+_NOTE: Final = "slice"  # the name of the note that holds the positions of a slice's entries in the whole bundle
 _MOST_PLACES: Final = 1 << 20
-_BEHIND: Final = 1 << 32  # greater than all places in a note
+_BEHIND: Final = 1 << 32  # greater than all positions in a note
 _MOST_NOTED: Final = 65536  # the most characters of a note
 
-# Variants, rules or trials of a kernel, each with its place in the whole bundle.
+# Variants, rules or trials of a kernel, each with its position in the whole bundle.
 _Part: TypeAlias = "list[tuple[int, object]]"
 
 
@@ -121,7 +121,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """The parts of a kernel; ``head`` is the kernel without variants, rules and trials."""
+    """A kernel taken apart: its variants, rules and trials, and ``head``, the kernel without these."""
 
     head: BundleKernel
     variants: _Part
@@ -170,10 +170,10 @@ def cut_slice(bundle: Bundle, wanted: Sequence[Target]) -> Slice:
 def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
     """Joins bundles; all slices of one bundle give that bundle itself.
 
-    ``noted`` keeps the note of places, for slices that are not all of the whole bundle. Without notes the order of
-    ``bundles`` counts. Bundles of one source that different compilers made are joined with the code of each of them. If
-    several of them have a rule for a bucket, trials of one device decide; without such trials, the first bundle's
-    decision is kept until the joined bundle is tuned.
+    ``noted`` keeps the note of positions in the result, which is needed if some slices of the whole bundle are missing.
+    Entries of bundles without such notes keep the order of ``bundles``. Bundles of one source that different compilers
+    made are joined with the code of each compiler. If several of them have a rule for a bucket, trials of one device
+    decide; without such trials, the first bundle's decision is kept until the joined bundle is tuned.
 
     Raises:
         BundleError: two bundles contradict each other on a kernel, a rule or their producer.
@@ -223,7 +223,7 @@ def _planned(bundles: Sequence[Bundle]) -> tuple[RecordedPlan, ...]:
 
 
 def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Kernel]:
-    """Splits the kernels of a bundle into parts with places; ``first`` is added to every place.
+    """Takes the kernels of a bundle apart, with the position of each entry in the whole bundle plus ``first``.
 
     Entries that a slice gained after it was cut (by tuning) come after the entries of the whole bundle.
     """
@@ -272,7 +272,7 @@ def _joined_toolchains(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str
 
 
 def _joined(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> _Kernel:
-    """Joins the parts that several bundles have of one kernel."""
+    """Joins the parts that several bundles have of one kernel. ``slices``: they are slices of one bundle."""
     head = kernels[0].head
     for other in kernels[1:]:
         for name in names_of(BundleKernel):
@@ -317,7 +317,7 @@ def _rules_of(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -
 
 
 def _once(what: str, parts: Iterable[_Part], key_of: Callable[[object], object]) -> _Part:
-    """Returns all items in the order of their places, without repetitions.
+    """Returns all items in the order of their positions in the whole bundle, without repetitions.
 
     Raises BundleError if two different items have one key.
     """
@@ -333,9 +333,9 @@ def _once(what: str, parts: Iterable[_Part], key_of: Callable[[object], object])
 
 
 def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> Slice:
-    """Makes contents of the parts of kernels.
+    """Returns a slice that contains ``kernels``, with all other contents of ``base``.
 
-    If ``whole`` is not "", notes their places in the bundle of this identity.
+    If ``whole`` is not "", it is the identity of the whole bundle, and the slice notes the entries' positions in it.
     """
     documents: dict[str, bytes] = {}
     kernels_made: list[BundleKernel] = []
@@ -359,7 +359,7 @@ def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> S
 
 
 def _runs(part: _Part) -> list[JSON]:
-    """Returns the places as runs: for each run its first place and its length."""
+    """Returns the entries' positions as runs of consecutive numbers: first position and length of each run."""
     runs: list[JSON] = []
     for _, run in groupby(enumerate(position for position, _ in part), lambda pair: pair[1] - pair[0]):
         numbers = [position for _, position in run]
@@ -368,9 +368,9 @@ def _runs(part: _Part) -> list[JSON]:
 
 
 def _noted(bundle: Bundle) -> tuple[str, dict[str, tuple[Sequence[int], ...]]]:
-    """Reads the note of a slice: the identity of the whole bundle, and the places of the kernels' parts.
+    """Returns the note of a slice: the identity of the whole bundle, and the positions of the kernels' entries in it.
 
-    Empty without a note, or for a note of another form.
+    Both are empty without a note, or for a note of another form.
     """
     text = dict(bundle.manifest.notes).get(_NOTE, "")
     try:
@@ -416,7 +416,7 @@ def _key_of_variant(item: object) -> str:
 
 
 def _agreed(what: str, texts: Iterable[Iterable[tuple[str, str]]]) -> tuple[tuple[str, str], ...]:
-    """Returns the pairs of all bundles. Raises BundleError if two bundles have different texts for one name."""
+    """Returns all bundles' pairs of name and text. Raises BundleError if one name has different texts."""
     values: dict[str, str] = {}
     for pairs in texts:
         for name, text in pairs:

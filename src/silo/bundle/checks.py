@@ -55,5 +55,8 @@ class Checker:
 
 
 def _text(data: JSON) -> str:
-    """Returns a text that is equal only for equal data, if at least one of two values has no floats."""
+    """Returns the JSON text of a value, for a comparison in which 1 and True differ.
+
+    Two different values can have one text only if both contain floats.
+    """
     return json.dumps(data, sort_keys=True)

@@ -23,7 +23,7 @@ _local = threading.local()
 
 
 class CodecError(ValueError):
-    """Stored bytes that contradict their header or digest."""
+    """The stored bytes of a blob contradict their header or digest."""
 
 
 def compress(data: bytes) -> tuple[str, bytes]:

@@ -270,8 +270,8 @@ class BundleKernel:
     ``signature`` is the source's, untyped, with its defaults; ``key`` names the arguments that tuning depends on;
     ``config_names`` the constexprs and options that a config sets; ``derived`` are constexprs computed from the call;
     ``grid`` has an expression per axis (None: the caller passes the grid). ``cases`` and ``trials`` are documents (JSON
-    lines). ``kind`` is the kind of its source; "" for the kinds of versions of the format that did not store it.
-    ``contiguous`` names the arrays that calls must pass contiguous.
+    lines). ``kind`` is the kind of the source (Triton, ...); it is "" in files of versions of the format that did not
+    store it. ``contiguous`` names the arrays that calls must pass contiguous.
     """
 
     name: str = field(form=NAME)

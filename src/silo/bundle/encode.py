@@ -168,8 +168,8 @@ _SHA256: Final = hashlib.sha256(b"").hexdigest()
 def encode_variant(variant: Variant) -> bytes:
     """Returns a bundle file with only the kernel ``KERNEL``, which has the variant's parameters, and the variant.
 
-    Its blob is empty. Its target is ``TARGET``, because the variant's own may belong to a plug-in's device; no device
-    uses this file.
+    The variant's blob is empty. Its target is replaced by ``TARGET``, because the original target may belong to a
+    plug-in's device; the file is never used on a device.
     """
     renamed = replace(variant, kernel=KERNEL, source=_SHA256, target=TARGET)
     artifact = Artifact(renamed, LaunchInfo(KERNEL, ()), BlobRef(_SHA256, BLOB_KIND, 0), (), "none", _SHA256)

@@ -80,7 +80,8 @@ def _place(key: RulesKey, bucket: Bucket) -> _Place:
 def faster_by_trials(own: Mapping[_Machine, Estimate], theirs: Mapping[_Machine, Estimate]) -> Decision:
     """Decides whether code with the times ``theirs`` replaces code with the times ``own``.
 
-    It does if its interval lies below on at least one machine that measured both, and above on none.
+    Accepted if, on at least one machine that measured both, the interval of ``theirs`` lies wholly below the interval
+    of ``own``, and on no machine wholly above.
     """
     shared = [machine for machine in own if machine in theirs]
     if not shared:

@@ -47,7 +47,7 @@ def compilers_by_key(variants: Iterable[BundleVariant]) -> dict[RulesKey, tuple[
 def table_of(rules: BundleRules, compilers: Sequence[str]) -> tuple[dict[Bucket, CompiledConfig], CompiledConfig]:
     """Returns the config and compiler of each bucket, and of the fallback.
 
-    ``compilers`` are the compilers of the variants. Rules that name no compiler mean the first of them.
+    ``compilers`` are the compilers of the variants. A rule without a compiler gets the first of these.
     """
     first = compilers[0] if compilers else ""
     table = {

@@ -234,14 +234,17 @@ class Manifest:
                 )
 
     def _constants(self, specialization: int) -> tuple[tuple[str, object], ...]:
-        """Returns the names in a specialization's row of constants, with identities of their values' JSON forms."""
+        """Returns the constants of a specialization, as names and hashable identities of their JSON values.
+
+        The identities of 1 and True differ.
+        """
         constants = self._rows.get(("constants", specialization))
         if constants is None:
             row: Any = self._open.row("specializations", specialization)
             try:
                 constants = tuple([(name, identity_of(value)) for name, value in row.get("constants", ())])
             except (AttributeError, TypeError, ValueError):
-                constants = ()  # reading the whole row will raise the error
+                constants = ()  # the row is malformed; reading all of it later raises the error
             self._rows["constants", specialization] = constants
         return constants
 
@@ -387,7 +390,7 @@ class OpenKernel:
         Raises:
             BundleFormatError: the variant has other parameters than the kernel.
             DeviceError: the code has a parameter that cannot be passed.
-            ExpressionError: the grid reads a name that is neither an argument nor known here.
+            ExpressionError: the grid reads a name that is no argument, config value or fact of the device.
         """
         facts = dict(device.facts())
         served = ServedVariant(self, number)
@@ -419,13 +422,16 @@ class OpenKernel:
         return self._manifest.code(self._number)
 
     def held(self) -> tuple[bytes, bytes, bool]:
-        """Returns parameters' flags, the extents, and whether the guard holds the grid; see silo.launch.arguments."""
+        """Returns the parts of the guard: flags and extents by parameter, and whether it compares the grid.
+
+        :mod:`silo.launch.arguments` describes their encoding.
+        """
         return held(self._open, self._number)
 
     def rank(self, call: RawChoiceCall, place: RawPlace, most: int) -> tuple[int, ...]:
-        """Returns the indices of the variants that serve a call, best first.
+        """Returns the indices of the variants that serve a call, best first, at most ``most``.
 
-        ``silo.launch.arguments`` makes ``call`` and ``place``.
+        ``call`` and ``place`` (the device) are encodings that ``silo.launch.arguments`` makes.
         """
         return rank_variants(self._open, self._number, call, place, most)
 
@@ -513,7 +519,7 @@ class Bundle:
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
-        """References to all blobs of the bundle; the rule about host code reads them."""
+        """References to all blobs of the bundle."""
         return tuple(entry.ref for entry in self.manifest.blobs)
 
     def kernel(self, name: str) -> BundleKernel:
@@ -576,9 +582,8 @@ class Bundle:
     def documents(self, name: str, kind: str) -> Iterator[tuple[str, JSON]]:
         """Yields the cases or trials of a kernel, each with its field name.
 
-        They are parsed one by one, because parsed ones take far more memory than their text.
-
-        Raises for all of them if they are more than a reader may keep.
+        Documents are parsed one by one, because parsed documents take far more memory than their text. If all of them
+        together exceed the memory that a reader may spend, ``BundleFormatError`` is raised for the kernel's documents.
         """
         ref = self._document_ref(name, kind)
         if ref is None:
@@ -685,7 +690,10 @@ def _file_memory() -> int:
 
 
 def _words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Returns the names that plug-ins add. The native module reads them if a file has a name that is not Silo's own."""
+    """Returns the names of blob kinds, launch options, checked texts and devices that plug-ins allow in bundles.
+
+    The native module reads them if a file has a name that is not Silo's own.
+    """
     from silo.core.plugins import installed_words  # noqa: PLC0415  # most files have no names of plug-ins
 
     return installed_words()

@@ -163,10 +163,10 @@ def settle_signature(path: str | os.PathLike[str], before: bytes | None, after: 
 
 
 class Signing:
-    """The signature of one bundle while this process refines it, perhaps several times, as other processes may too.
+    """The signature of one bundle that this process refines, perhaps several times.
 
-    The key signs only contents that it had signed or that this process made, because another process may replace the
-    file while this one measures.
+    Another process may replace the file while this one measures. So the key signs a result only if the file that was
+    refined was signed by this key, or was opened or written by this process.
     """
 
     def __init__(self, opened: bytes, key: SecretKey | None = None) -> None:

@@ -33,8 +33,8 @@ __all__ = [
 class KernelUpdate:
     """The additions to one kernel.
 
-    ``trials`` are added to the bundle's trials, equal ones once; the bundle's trials of ``replaced`` studies are
-    dropped. ``rules`` replace those for the same target, signature and extents. ``variants`` replace those with the
+    ``trials`` are added to the bundle's trials, without duplicates; the bundle's trials of ``replaced`` studies are
+    dropped. ``rules`` replace rules for the same target, signature and extents. ``variants`` replace variants with the
     same artifact key; other variants are added at the end.
     """
 

@@ -106,8 +106,9 @@ def _problem(error: BundleFormatError) -> BundleProblem:
 def shared_by_look_alikes(kernels: Iterable[BundleKernel]) -> tuple[str, ...]:
     """Returns a line for each pair of variants that share a blob although one has V=1 and the other V=True.
 
-    Keys of version 1 are equal for these variants. So the code was compiled for one of them, and is wrong for the other
-    if the kernel reads the type. A kernel that does not read the type may share its code, which the file does not show.
+    Keys of version 1 are equal for these variants. So the blob was compiled for one of them, and is wrong for the other
+    if the kernel distinguishes 1 from True. If it does not, sharing the blob is right; the file does not show which is
+    true.
     """
     return tuple(line for kernel in kernels for line in _pairs(kernel))
 

@@ -53,7 +53,7 @@ class Written:
 
 
 def place_of_bundle(path: str | os.PathLike[str]) -> Path:
-    """Returns the path, without links, of a bundle that is to be written, so that a link keeps pointing at the bundle.
+    """Returns the path to write a bundle to: links are resolved, so that a link keeps pointing at the new bundle.
 
     Raises:
         BundleError: a link on the path was made by another user.

@@ -1,8 +1,8 @@
 """Searches in the background: calls use the best known config until a search has found a better one.
 
 One thread runs the searches, one after the other. Compiling and measuring happen in processes that only use CPUs that
-are otherwise idle. Lowering happens in this process, and takes a twentieth of the time if the program's other threads
-are busy. A search keeps a copy of its call's arguments, and the arrays themselves, until it ends.
+are otherwise idle. Lowering happens in this process; while the program's other threads are busy, it may use only a
+twentieth of the time. A search keeps a copy of its call's arguments, and the arrays themselves, until it ends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _log = logging.getLogger("silo")
 # The largest number of waiting searches. A waiting search holds a copy of its arrays, so if a process calls more
 # kernels than this at once, the searches of the others are left to later processes.
 _MOST_WAITING = 8
-# A process that gets little CPU time takes long for any config. The limit only ends runs that would never finish.
+# The time limit of a run, only to end runs that would never finish. It is long, because a process that gets little CPU
+# time takes long for any config.
 _RUN_LIMIT_S = 120.0
 # Lowering may take the fraction _SHARE of the time if the process's other threads are busy, that is, if they use CPUs
 # for at least the fraction _BUSY_SHARE of the time.
@@ -77,8 +78,8 @@ class BackgroundSearches:
         in_child(self._begin_anew)
 
     def _begin_anew(self) -> None:
-        # Called in a child after a fork. The thread exists only in the parent, which finishes the searches in the
-        # queue.
+        # Called in a child after a fork. The search thread exists only in the parent and runs the queued searches
+        # there, so the child starts with an empty queue and no thread.
         self._queue = deque()
         self._thread = None
 
@@ -181,7 +182,8 @@ def begin_search(
         bench.close()
         searches.release(study.key)
         return Rejected(str(error))
-    # without a time limit learned from other configs, because CPU time is short
+    # The searches' own compilation has no time limit learned from other configs: waits for a CPU would exceed such a
+    # limit.
     compilation = Compilation(session().beside, kernel.source)
     artifacts = _PacedArtifacts(compilation, variant_of, lock)
     live = LiveSearch(kernel, context, study_key, variant_of, bench, artifacts, timeouts_count=False)

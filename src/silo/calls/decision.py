@@ -65,9 +65,9 @@ def decide_call(
 
     ``promising`` returns the config of a declared space that is worth trying first, or None. It is called in
     ``background`` mode, in which calls use that config until a first config is measured. ``carry`` returns configs that
-    were good with an earlier compiler. If the present compiler makes the same code, it also copies their trials to the
-    call's study
-    (:func:`silo.measuring.earlier_studies.carry_decision`). Both are called only for a study without a winner.
+    were good with an earlier compiler; if the present compiler makes the same code, ``carry`` also copies their trials
+    to the call's study (:func:`silo.measuring.earlier_studies.carry_decision`). Both functions are called only for a
+    study without a winner.
 
     In ``frozen`` mode with a lock, only the lock is read: every process that reads it launches the same config,
     regardless of its store.
@@ -127,8 +127,8 @@ def decide_call(
 def may_switch(context: CallContext) -> Decision:
     """Decides whether a process may change the config of calls like this one between two calls.
 
-    It may not in deterministic mode. And it may only on a CPU: a search on a GPU would share the GPU with the launches,
-    and a switch could fall into the capture of a graph.
+    Rejected in deterministic mode, and on every device but a CPU: a search on a GPU would share the GPU with the
+    launches, and the change could happen during the capture of a graph.
     """
     if context.deterministic:
         return Rejected("a process in deterministic mode keeps its configs")
@@ -175,9 +175,9 @@ def _to_go_on(study_key: StudyKey, context: CallContext, mode: TuneMode) -> str:
 
 
 def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
-    """Returns two configs: the one that a lock has for this study, and the one that it predicts from others.
+    """Returns two configs: the one that a lock has for this study, and the one that it predicts from other studies.
 
-    One is None.
+    At least one of the two is None.
     """
     if advice is None:
         return None, None

@@ -59,11 +59,14 @@ __all__ = [
 
 _log = logging.getLogger("silo")
 
-_PROMISING = 7  # configs that are tried after the first one, before the search learns from times
+_PROMISING = 7  # the number of configs that are tried after the first one, before the search learns from times
 
 
 def measurable(kernel: DeclaredKernel, context: CallContext, variant: Variant) -> Decision:
-    """Returns whether candidates can be measured on copies of the call's arguments; ``variant`` is any candidate's."""
+    """Decides whether candidates can be measured on copies of the call's arguments.
+
+    ``variant`` is the variant of any one candidate.
+    """
     if kernel.grid is None and context.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
     if kernel.zeroed_always is None:
@@ -113,10 +116,10 @@ def tuned_live(
     launcher: Any,  # noqa: ANN401  # the kernel's launcher without a check
     unmeasured: Origin,
 ) -> TuneOutcome | None:
-    """Tunes one call within the budget, logs one line, and returns the outcome, or None if no config works.
+    """Tunes one call within the budget, logs one line, and returns the outcome, or None if no candidate works.
 
-    ``unmeasured`` is the decision source of the config that is used if no config works. The caller's arrays are only
-    read: candidates run on copies.
+    ``unmeasured`` is the decision source of the config that the call then uses. The caller's arrays are only read:
+    candidates run on copies.
     """
     bench = _bench(kernel, context, launcher)
     if bench is None:
@@ -132,7 +135,7 @@ def tuned_live(
 
 @dataclass(frozen=True)
 class LiveSearch:
-    """The search of one call's study, on a bench with the call's arguments.
+    """The search of one call's study. Candidates run on a bench, which holds copies of the call's arguments.
 
     ``timeouts_count``: see :class:`silo.tuner.session_values.SessionScope`.
     """
@@ -201,7 +204,10 @@ class LiveSearch:
         return {config.order_key: float(count) for config in space.listed if (count := counted(config))}
 
     def _shortlist(self, space: SearchSpace) -> Shortlist | None:
-        """Returns the shortlist that other sizes predict; None without a model, or if ``space`` lacks a config."""
+        """Returns the shortlist predicted from measurements of other sizes.
+
+        None without a model for this study, or if ``space`` lacks a config of the shortlist.
+        """
         generalization = self.study_key.generalization(self.context.specialization, self.context.reach)
         if generalization is None:
             return None
@@ -258,11 +264,11 @@ def programs_of(
 
 
 def early_end_of(target: Target, effort: TimeSpent, predicted: Shortlist | None = None) -> EarlyEnd | None:
-    """Returns when a call's search may end early; None if it has to use its budget.
+    """Returns the conditions under which a call's search ends before its budget is spent; None if it must not.
 
-    Searches end early only on a CPU, where compiling takes most of the time. They do so once for a study: the next
-    search measures the rest. A shortlist ends a search if the shortlists of the measured sizes lost no more than the
-    limit of the expected gain.
+    Searches end early only on a CPU, where compiling takes most of the time, and only once for a study: the next search
+    measures the rest. A search may end after the configs of a shortlist if such shortlists, made for sizes that were
+    measured, lost at most ``EarlyEnd.gain``.
     """
     if target.kind != "cpu" or effort.ended_early:
         return None
@@ -278,9 +284,9 @@ def _scope(
     study: Study,
     variant_of: Callable[[Config], Variant],
 ) -> tuple[SearchSpace, SessionScope]:
-    """Returns the configs to measure.
+    """Returns the configs to measure, and the scope of the session.
 
-    If the study was decided under an earlier compiler, these are only the best configs of that decision.
+    If the study was decided under an earlier compiler, the configs are only the best ones of that decision.
     """
     contenders = contenders_of(study, study_key.records, context.reach)
     tried = {trial.config.order_key for trial in study_key.trials(context.specialization, context.bucket)}

@@ -44,7 +44,8 @@ def guess_space(
             f"{kernel.name}: no heuristic can be guessed for {len(kernel.open_blocks)} open blocks: give the values "
             "in the call, or silo.kernel a space="
         )
-    # Two trials with different block sizes, because a constant of the kernel may equal a block size by chance once.
+    # Two trials with different block sizes: in one trial alone, a constant of the kernel could equal a block size by
+    # chance.
     trials = [
         {
             name: _GROUP_ROWS if role_of(name) == GROUP else lengths[index + shift]
@@ -63,7 +64,8 @@ def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple
     """Raises SpaceError if the grid of a call does not depend on the block sizes that it has to depend on.
 
     ``grid`` is the grid that the call passes, or None if the call uses the ``declared`` grid of the kernel or of a
-    case. This detects every wrong call, because the guard code holds whether the grid consists of integers.
+    case. Whether a grid consists of integers is part of the guard code, so the first call with such a grid always comes
+    here, even if calls with a function as grid were served already.
     """
     if not rule.placed or callable(grid):
         return

@@ -234,7 +234,8 @@ class Resolver:
         if generalization is None:
             return []
         expected = generalization.expect(tuple(context.values[name] for name in study_key.key))
-        # the rule may name another compiler's winner for this very size
+        # the loss belongs to the generalization's config; the rule may have chosen another compiler's winner for this
+        # size
         lines = [f"loss: {expected}"] if expected.config == decision.config else []
         return [*lines, generalization.text]
 
@@ -461,7 +462,8 @@ class Resolver:
     def variant(self, context: CallContext, config: Config) -> Variant:
         """Returns the variant of a call with a config. Derived constexprs count as values that the caller passed."""
         kernel = self._kernel
-        # an open block size is an argument in the traced functions of derived values
+        # If a call passes block sizes, they are in context.values; if it leaves them out, the config has them.
+        # Functions of derived constexprs may read both.
         values = {**config.as_dict(), **context.values}
         derived = derive(kernel.derived, values, config.as_dict(), context.device.facts())
         own = {name: value for name, value in derived.items() if name not in context.specialization.constant_values}

@@ -5,8 +5,9 @@ Members of the manifest, besides ``format``:
 - ``cause``: ``kind`` (signal, device error, hang, request), ``text``, ``code``; for a signal also ``kernel``,
   ``program`` and ``address``.
 - ``kernels``: ``offset`` and ``bytes`` of a description in JSON: name, parameters, config, driver, ``text`` (TTIR with
-  source positions), ``launch`` (its parameters), and which arguments' contents decide accesses (``decisive``), are
-  ``stored``, ``read`` or ``written``.
+  source positions), ``launch`` (its parameters), and four lists of arguments: those whose contents decide which
+  addresses are accessed (``decisive``), whose contents are copied to a stored value (``stored``), and those that the
+  kernel reads (``read``) or writes (``written``).
 - ``launches``: ``number``, ``kernel``, ``grid``, ``stream``, ``state`` (running, returned, failed), ``arguments``: each
   ``[number]``, or ``[address, start, size, 1 if a view]``.
 - ``arrays``: ``launch``, ``address``, ``offset``, ``bytes``, ``copy`` (made before the launch).
@@ -56,8 +57,8 @@ class CrashCause:
 class CrashKernel:
     """A kernel as it was described at its first launch.
 
-    ``members`` are the rest of the description (``silo.kinds.triton.programs.flight_texts``). ``reason`` says why the
-    kernel has no text to check.
+    ``members`` are the rest of the description (``silo.kinds.triton.programs.flight_texts``). ``reason`` is the reason
+    why the kernel has no text to check.
     """
 
     name: str
@@ -71,7 +72,8 @@ class CrashKernel:
 class Argument:
     """One argument of a launch: the 64-bit word that the kernel received and, for an address, its allocation.
 
-    ``size`` is 0 if the allocation is unknown. ``view``: start and size are the array's, as its allocation is unknown.
+    ``size`` is 0 if the allocation is unknown. If ``view`` is set, ``low`` and ``size`` describe the array that was
+    passed, because the allocation that contains it is unknown.
     """
 
     word: int
@@ -166,7 +168,7 @@ def _report(path: Path, data: bytes, manifest: Any, end: int) -> CrashReport:  #
 
 def _kernel(text: bytes) -> CrashKernel:
     description = cast("dict[str, Any]", json.loads(text))
-    if not description:  # native code, which launched it, could not describe it
+    if not description:  # the kernel was launched by native code, which recorded no description
         return CrashKernel("?", (), "", "it could not be described", {})
     if description.get("text"):
         _check_description(description)

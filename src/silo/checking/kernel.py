@@ -45,8 +45,8 @@ class CheckedCode(Protocol[CallT_contra]):
 class LaunchableKernel(Generic[Call]):
     """Implements :class:`silo.core.protocols.CheckedKernel` for each kind of kernel.
 
-    A binding launches ``loaded``, a function of this process that makes the runs of the check. ``launch`` is its launch
-    info and ``effects`` its effect through each parameter of the layout. ``name`` is the kernel's name.
+    A binding launches ``loaded``, a function of this process that makes the runs of the check. ``launch`` is the
+    kernel's launch info and ``effects`` its effect through each parameter of the layout. ``name`` is the kernel's name.
     """
 
     loaded: LoadedKernel
@@ -109,12 +109,12 @@ class LaunchableKernel(Generic[Call]):
         return self._error is None
 
 
-# ---- Kernels launched as functions of CPU objects
+# ---- Kernels that are launched like functions of a CPU's shared object
 
 
 @frozen
 class NativeCall:
-    """The arguments of a launch in the form in which a function of a CPU object receives them.
+    """The arguments of a launch in the form in which a compiled function for a CPU receives them.
 
     ``params`` is the address of the table of pointers to the parameters. ``scratch`` is the address of scratch memory,
     or 0.
@@ -143,7 +143,7 @@ _ENTRY = ctypes.CFUNCTYPE(
 
 
 class NativeKernel(LaunchableKernel[NativeCall]):
-    """A checked kernel that is launched like a function of a CPU object."""
+    """A checked kernel that is launched like a compiled function for a CPU."""
 
     def __init__(
         self, name: str, launch: LaunchInfo, effects: tuple[Effect, ...], code: CheckedCode[NativeCall]

@@ -36,8 +36,9 @@ __all__ = [
 class CheckFinding:
     """The first fault found in a launch.
 
-    ``what`` is a noun phrase, as "a load out of bounds". ``at`` is the rest of the first line: the place in the kernel
-    and the program. ``details`` are further lines. :class:`silo.errors.CheckError` describes the other fields.
+    ``what`` is a noun phrase, as "a load out of bounds". ``at`` is the rest of the message's first line: the place in
+    the kernel and the program. ``details`` are further lines of the message. :class:`silo.errors.CheckError` describes
+    the other fields.
     """
 
     kind: str
@@ -129,8 +130,8 @@ Results = TypeVar("Results")
 class Doubt(Generic[About]):
     """A value that no result may depend on: the content of memory that was never written, for example.
 
-    ``about`` is the kind's own description. ``others`` are numbers of replacement values: the doubt is reported if a
-    run with one of them ends in another fault, or leaves other results.
+    ``about`` describes the value in terms of the kernel's kind. ``others`` are the numbers of replacement values that a
+    check tries: the doubt is reported if a run with one of them ends in another fault, or leaves other results.
     """
 
     about: About
@@ -147,10 +148,10 @@ class Exchange(Generic[About]):
 
 @dataclass(frozen=True, slots=True)
 class Unseen(Generic[About]):
-    """A doubt about values whose use no run can observe: it is tested once, after all schedules.
+    """A doubt about a value whose uses a run cannot observe: the value is replaced once, after all schedules.
 
-    ``own``: compare with the value that ordinary runs have. Otherwise the first of ``others`` is the value to compare
-    with.
+    ``own``: the results are compared with those of a run with the original value; otherwise, with those of a run with
+    the first of ``others``.
     """
 
     doubt: Doubt[About]
