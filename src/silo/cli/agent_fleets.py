@@ -16,7 +16,7 @@ __all__ = ["open_fleet", "wait_seconds"]
 
 
 def wait_seconds(value: float) -> float:
-    """Checks a number of seconds to wait for agents. A usage error unless it is positive and finite."""
+    """Returns ``value``, the seconds to wait for agents; raises a usage error unless it is positive and finite."""
     if not 0 < value < float("inf"):
         raise click.BadParameter(f"{value:g} seconds are no time to wait; give more than 0")
     return value
@@ -27,7 +27,7 @@ def open_fleet(
 ) -> AbstractContextManager[Fleet | None]:
     """Returns a context of agents that ``commands`` start, or of actors on Ray.
 
-    The context yields None if neither is asked for: this machine is used.
+    Without ``commands`` and ``ray`` the context yields None: the caller then uses this machine.
     """
     if ray is not None:
         return _fleet_on_ray(ray, gpus, device, wait_s)

@@ -1,4 +1,4 @@
-"""The process that runs cases for ``silo run`` (``python -m silo.cli.case_worker``), which starts it.
+"""``python -m silo.cli.case_worker``: the process that ``silo run`` starts to run cases.
 
 It runs the same command, but writes rows to a pipe instead of printing a table.
 """

@@ -132,7 +132,7 @@ def print_table(table: Table) -> None:
 
 
 def is_asked_on_a_terminal() -> bool:
-    """Returns whether standard input is a terminal, so that a person may mistype."""
+    """Returns whether standard input is a terminal: a person answers prompts, and may mistype."""
     return sys.stdin.isatty()
 
 

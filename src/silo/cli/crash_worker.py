@@ -14,7 +14,7 @@ __all__ = ["main"]
 def main(words: list[str]) -> None:
     """Checks launches of a report and prints a line of JSON for each.
 
-    ``words`` are the report's path and their numbers.
+    ``words`` are the report's path and the numbers of the launches; ``--trust`` may come first.
     """
     trust = words[:1] == ["--trust"]
     path, *numbers = words[trust:]

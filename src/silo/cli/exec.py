@@ -16,7 +16,8 @@ from silo.cli.parser import Argument, Command, Option
 
 __all__ = ["ExecCommand", "command", "interpreter_options", "with_report_place"]
 
-_PYTHON = re.compile(r"python(3(\.\d+)?)?")  # accepts a command line that was copied together with its first word
+# matches the word "python" in front of a program's command line that a user copied whole
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")
 
 
 def interpreter_options(words: Sequence[str], given: Sequence[str]) -> list[str]:
@@ -266,7 +267,7 @@ def _covering(words: list[str], record: Path | None) -> str:
 def _stand_in(on: str | None, pretend: str | None) -> dict[str, str]:
     """Returns the environment variables for ``--on cpu``, which makes the CPU serve ``cuda``.
 
-    Reports it on standard error.
+    Prints a line about this substitution on standard error.
     """
     from silo.core.plugins import load_place  # noqa: PLC0415
     from silo.errors import SettingsError  # noqa: PLC0415

@@ -1,4 +1,8 @@
-"""Caches of other runtimes under ``silo exec``. Recording fills new folders; serving uses folders in the store."""
+"""Caches of other runtimes (DeepGEMM, FlashInfer, ...) under ``silo exec``.
+
+While a program is recorded, its caches are new folders, whose files are added to the bundle. While a program is served
+from a bundle, its caches are folders in the store with the files of the bundle.
+"""
 
 from __future__ import annotations
 

@@ -134,9 +134,9 @@ def _failed(message: str) -> ExitCode:
 
 
 def _traced() -> ExitCode:
-    """Prints the traceback of the current exception and returns an exit code.
+    """Prints the traceback of the current exception and returns the exit code for an error.
 
-    Python's own, 1, would mean a failed check.
+    Python itself would exit with 1, which means a failed check here.
     """
     import traceback  # noqa: PLC0415  # completion does without
 

@@ -101,7 +101,7 @@ def _module_file(name: str) -> Path | None:
 
 
 def complete_targets(context: click.Context, text: str) -> list[str]:
-    """Returns kinds of targets; after a colon, the architectures of that kind that have a name."""
+    """Completes a target: kinds of targets or, after a colon, the levels of the CPU or an example arch of the kind."""
     del context
     from silo.core.device import (  # noqa: PLC0415
         CPU_LEVELS,
@@ -233,7 +233,7 @@ TuneMode = Annotated[
     Option(
         "--tune",
         metavar="MODE",
-        # leader and background are modes of calls
+        # leader and background are left out: they need calls of a running program
         choices=tuple(mode for mode in TUNE_MODES if mode not in ("leader", "background")),
         help="auto: measure if unknown; cached: never measure; frozen: never measure or guess; off: first config.",
     ),

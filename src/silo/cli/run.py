@@ -184,7 +184,7 @@ def _blamed(
 ) -> dict[int, dict[str, Any]]:
     """Runs cases alone after a process crashed, to find which one crashes.
 
-    Returns rows for it and for the running case.
+    Returns the row of the case that crashes, and the row of the case that was running when the process crashed.
     """
     rows: dict[int, dict[str, Any]] = {}
     last = made.in_flight
@@ -197,7 +197,8 @@ def _blamed(
             begun = alone.in_flight or _begun(number, alone.rows.get(number) or made.rows[number])
             return rows | {number: _crashed(begun, alone.how)}
         if number in alone.rows and last is not None and number == last.number:
-            rows |= alone.rows  # another case crashed the process, so this row is right
+            # the running case does not crash alone, so another case caused the crash, and this row has the right result
+            rows |= alone.rows
     if last is not None:
         rows[last.number] = _crashed(last, f"{made.how}, after other cases and not alone")
     return rows

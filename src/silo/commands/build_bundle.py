@@ -363,12 +363,16 @@ def _tune(kernel: Kernel, study: CaseStudy, limits: CaseLimits, report: OnTuning
     name = f"{kernel.name} {study.case.label}"
     study.case.verify()
     outcome, _ = tune_case(study, limits, lambda event: report(name, event))
-    if outcome.trials or outcome.faults:  # neither means that the budget is used up; then the first config is used
+    # without trials and faults the budget was used up before this case; its first config is packed then
+    if outcome.trials or outcome.faults:
         require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
 
 
 def _refined_form(kernel: Kernel, study: CaseStudy) -> Chosen | None:
-    """Returns, for a case with one config, a refinement of it that has won a measurement or is locked; else None."""
+    """Returns the config to pack for a case whose space has one config, if a refinement of this config is better.
+
+    A refinement is better if it won a measurement or the lock names it; otherwise returns None.
+    """
     if not study.situation.reach.refinable:
         return None
     chosen = _decided(kernel, study, "cached")
@@ -525,7 +529,10 @@ def _open_names(entry: _Planned) -> set[str]:
 
 
 def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
-    """Returns constexprs that calls of other sizes must compute themselves: a case's value would give wrong results."""
+    """Returns derived constexprs, with their expressions, that the bundle must compute for each call.
+
+    Calls of other sizes than the cases' would get wrong results with a case's value.
+    """
     rules = [study.situation.rule for study in entry.studies]
     return tuple(dict.fromkeys(pair for rule in rules if rule is not None for pair in rule.needed))
 

@@ -1,4 +1,4 @@
-"""``silo judge``: judges kernels that strangers wrote by a task of your own."""
+"""``silo judge``: judges kernels that strangers wrote. The rules are a task that the user wrote."""
 
 from __future__ import annotations
 

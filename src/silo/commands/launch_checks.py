@@ -48,13 +48,14 @@ def start(path: Path) -> None:
     check_launches_by(checks)
     on_launch(checks, each=True)
     torch: Any = sys.modules.get("torch")
-    if torch is not None:  # the pattern reveals reads of memory that was never written
+    # new memory gets a fill pattern, by which a check recognizes reads of memory that was never written
+    if torch is not None:
         fill_new_memory(torch)
         fill_new_tensors(torch)
 
 
 class _Busy(threading.local):
-    """Whether this thread is just checking a launch."""
+    """Whether this thread is checking a launch at the moment."""
 
     set = False
 

@@ -37,10 +37,10 @@ def choose_compiler(
 ) -> tuple[str, ...]:
     """Returns the command to run, from the requested name and the path at which each name was found (None: not found).
 
-    ``requested`` may contain arguments (``ccache gcc``); if ``found`` contains all of it, it is the path of a compiler,
-    perhaps with spaces. If it is missing, no other compiler is used instead. ``need`` names, in the error's message,
-    the feature that needs a compiler. ``family`` is the family of machines that the code is for (``aarch64``,
-    ``x86-64``) if it is not this machine's.
+    ``requested`` is looked up as a whole, because the path of a compiler may contain spaces, and otherwise by its first
+    word, which arguments may follow (``ccache gcc``). A requested compiler that was not found is an error; no other
+    compiler is used instead. ``need`` names, in the error's message, the feature that needs a compiler. ``family`` is
+    the family of machines that the code is for (``aarch64``, ``x86-64``) if it is not this machine's.
 
     >>> choose_compiler(None, {"cc": None, "gcc": "/usr/bin/gcc"})
     ('/usr/bin/gcc',)
@@ -86,7 +86,7 @@ def find_compiler(requested: str | None, need: str = "CPU kernels need", family:
     Raises:
         CompilerMissingError: no compiler was found, or it does not run; a failure is not cached.
     """
-    # Not cached: a relative path depends on the working folder.
+    # A relative path is not cached, because its compiler depends on the working folder.
     find = _found if requested is None or requested.startswith("/") else _found.__wrapped__
     return find(requested, search_path(), need, "" if family in ("", _own_family()) else family)
 

@@ -188,7 +188,7 @@ class _Form:
                 module_name = f"{base}.{alias.name}"
                 if module_name not in self._project.modules:
                     imports.append((f"{alias.name} as {local}", base))
-                # a name that always means this module is labelled where it is used
+                # if the name means this module everywhere, its uses are labelled, and the import need not be
                 elif self._bound.get(local) != module_name:
                     imports.append((f"module as {local}", module_name))
             return True

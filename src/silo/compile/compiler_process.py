@@ -125,9 +125,9 @@ def end_group_with_this_process() -> None:
 
 
 def _keeper(reading: int, *, lead: bool) -> subprocess.Popen[bytes]:
-    """Starts a shell that kills its group once the other end of ``reading`` is closed everywhere.
+    """Starts a shell that kills its process group once the other end of ``reading`` is closed everywhere.
 
-    ``lead``: it leads a new group.
+    ``lead``: the shell leads a new group; otherwise it is in this process's group.
     """
     return subprocess.Popen(
         [_SHELL, "-c", _KEEP],
@@ -140,7 +140,7 @@ def _keeper(reading: int, *, lead: bool) -> subprocess.Popen[bytes]:
 
 
 def _kill_group(keeper: subprocess.Popen[bytes]) -> None:
-    # The keeper was not waited for yet, so no other process group can have its number.
+    # Nobody has waited for the keeper yet, so its process group number is still taken, and this kills no other group.
     if keeper.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(keeper.pid, signal.SIGKILL)
