@@ -21,9 +21,9 @@ class ArgumentFacts:
     For an array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` if its memory is known to be less than
     2 GiB and the target may use that. ``shape`` and ``strides`` are set if the source declares that they decide its
     code, ``layout`` if it declares that they are passed to the code (a dynamic layout). For a tensor descriptor: the
-    same facts of its base array, ``block_shape``, ``block_form`` and, once the source has read it, ``block_layout``,
-    the layout of a block in shared memory, if the descriptor has one. For any other argument: its ``value``, and the
-    ``dtype`` only if the caller's scalar has one (``numpy.int64``).
+    facts of its base array, ``block_shape``, ``block_form`` (the block's layout as a call encodes it) and
+    ``block_layout``, the layout of a block in shared memory, which the source sets if the descriptor has one. For any
+    other argument: its ``value``, and the ``dtype`` only if the caller's scalar has one (``numpy.int64``).
     """
 
     value: Value = None

@@ -58,7 +58,7 @@ Extents: TypeAlias = "int | Sequence[int]"
 
 
 class Handle:
-    """An array of a case: its recipe, the array the kernel gets, and the numpy copy the reference is computed from."""
+    """An array of a case: its recipe, the array for the kernel, and a numpy copy for computing expected results."""
 
     __slots__ = ("_array", "_host", "_make", "recipe")
 
@@ -140,7 +140,7 @@ class DescriptorHandle:
 
     @property
     def host(self) -> NDArray[Any]:
-        """The :attr:`Handle.host` of the descriptor's array."""
+        """The values that the descriptor's array was made with, as :attr:`Handle.host`."""
         return self.handle.host
 
     @property
@@ -352,7 +352,7 @@ class Case:
                 raise CaseError(f"{name} of a case is a natural number or None, not {describe(value)}")
 
     def bind(self, names: Sequence[str]) -> dict[str, Any]:
-        """Returns the arguments by parameter name, in the parameters' order; ``CaseError`` if they do not fit."""
+        """Returns the arguments by parameter name, in the parameters' order. Raises ``CaseError`` for a misfit."""
         if len(self.args) > len(names):
             raise CaseError(
                 f"a case has {len(self.args)} arguments, and the kernel takes {len(names)}: {', '.join(names)}"

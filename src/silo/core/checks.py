@@ -1,4 +1,4 @@
-"""Compares an array with its expected values; for a recipe's few expected values, also without numpy."""
+"""Compares an array with its expected values: numpy arrays in full, and without numpy the values stored in a recipe."""
 
 from __future__ import annotations
 

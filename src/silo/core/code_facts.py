@@ -60,7 +60,7 @@ class CodeFacts:
 
     In this base class every fact is unknown; a compiler that reads its code returns a subclass.
 
-    Each fact is computed at its first use. ``SourceError`` if the code cannot be read.
+    Each fact is computed at its first use. Raises ``SourceError`` if the code cannot be read.
 
     >>> CodeFacts().effects, CodeFacts().numerics
     ({}, None)
@@ -81,12 +81,12 @@ class CodeFacts:
 
     @property
     def traits(self) -> Traits | None:
-        """The numbers of its operations by kind; None if unknown."""
+        """The numbers of the code's operations by kind; None if unknown."""
         return None
 
     @property
     def numerics(self) -> Numerics | None:
-        """The facts that decide the bits of its results; None if unknown."""
+        """The facts that decide the bits of the code's results; None if unknown."""
         return None
 
 

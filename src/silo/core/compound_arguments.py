@@ -49,7 +49,7 @@ class TupleShape:
     def made(self, path: str, leaf: Callable[[str, tuple[int, ...]], object], place: tuple[int, ...] = ()) -> Any:  # noqa: ANN401  # a tuple
         """Makes a tuple of this shape.
 
-        ``leaf`` returns each value from its name and its place, which has one index for each level.
+        ``leaf`` returns each value from its name and its place in the tuple: one index for each level of nesting.
 
         >>> shape_of((1, (2,))).made("xs", lambda name, place: (name, place))
         (('xs.0', (0,)), (('xs.1.0', (1, 0)),))

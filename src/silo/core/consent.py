@@ -164,7 +164,7 @@ class Consent:
     def host_code(self) -> HostCode:
         """The code with all its members.
 
-        ``TrustError`` if the consent is for a launch from a bundle: only a digest exists.
+        Raises ``TrustError`` if the consent is for a launch from a bundle, which knows only the code's digest.
         """
         if isinstance(self.code, PackedHostCode):
             raise TrustError(f"consent was given to launches of {self.code.launch.entry} from a bundle, and to no more")

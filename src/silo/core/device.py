@@ -1,4 +1,8 @@
-"""Devices and targets as data: what drivers declare of kinds, memory and models, and the kind and arch of a variant."""
+"""Devices and targets as data, usable without opening a driver.
+
+A driver declares its kind of devices, their memory and their archs; a target is the kind and arch that a variant is
+compiled for.
+"""
 
 from __future__ import annotations
 
@@ -358,7 +362,7 @@ def _kinds_of_plugins() -> tuple[str, ...]:
 def read_target(data: JSON, what: str) -> Target:
     """Returns the target that JSON names in canonical spelling.
 
-    ``ValueError``, with the noun ``what``, for anything else.
+    Raises ``ValueError``, with the noun ``what``, for anything else.
     """
     try:
         return Target.parse(read_text(data, what))

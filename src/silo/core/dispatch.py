@@ -9,7 +9,7 @@ The bucket function of one integer, the same in Python and C::
         return INT64_C(1) << (64 - __builtin_clzll((uint64_t)v - 1));
     }
 
-A bucket is its own bucket: ``bucket(bucket(v)) == bucket(v)``. People read the largest size in it.
+The number of a bucket is in the bucket itself: ``bucket(bucket(v)) == bucket(v)``. It is the largest value in it.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class DecisionList:
 
     @classmethod
     def from_json(cls, data: JSON) -> DecisionList:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` on anything else."""
         return cls(_STEPS.read(data, "a decision list"))
 
 
@@ -217,7 +217,7 @@ def bucket_to_json(bucket: Bucket) -> JSON:
 
 
 def bucket_from_json(data: JSON) -> Bucket:
-    """The inverse of :func:`bucket_to_json`; ``ValueError`` on anything else."""
+    """The inverse of :func:`bucket_to_json`; raises ``ValueError`` on anything else."""
     return ExactTuple(value_from_json(item) for item in read_list(data, "a bucket", MAX_NAMES))
 
 

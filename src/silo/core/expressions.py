@@ -117,7 +117,7 @@ _INFIX = {
 
 @frozen
 class Const:
-    """An integer that fits 64 bits; ``ExpressionError`` otherwise."""
+    """An integer that fits 64 bits; raises ``ExpressionError`` otherwise."""
 
     value: int
 
@@ -195,7 +195,7 @@ class DeviceFact:
 class Op:
     """An operation on other expressions. Build it with :func:`make`, which folds constants, or directly.
 
-    ``depth`` is the height of the tree; ``ExpressionError`` if it exceeds :data:`MAX_DEPTH`.
+    ``depth`` is the height of the tree; raises ``ExpressionError`` if it exceeds :data:`MAX_DEPTH`.
     """
 
     kind: OpKind
@@ -300,7 +300,7 @@ def _rounded_up(node: Node, divisor: int) -> Node | None:
 
 
 def evaluate(node: Node, bindings: Bindings) -> int:
-    """Returns the value; ``ExpressionError`` if there is none, or if a leaf is not bound to an integer.
+    """Returns the value; raises ``ExpressionError`` if it does not exist, or if a leaf is not bound to an integer.
 
     >>> evaluate(make(OpKind.CDIV, Argument("n"), Const(128)), Bindings(values={"n": 1000}))
     8
@@ -453,7 +453,7 @@ def to_json(node: Node) -> JSON:
 
 
 def from_json(data: JSON) -> Node:
-    """Returns the expression of :func:`to_json` output; ``ValueError`` for anything that it never writes."""
+    """Returns the expression of :func:`to_json` output; raises ``ValueError`` for anything that it never writes."""
     try:
         return _from_json(data, itertools.count(1))
     except ExpressionError as error:  # an integer out of range, a wrong number of operands, or a tree that is too deep

@@ -88,8 +88,8 @@ _LAYOUT_AXES: Final = listed(value_of(DynamicAxis), most=MAX_DYNAMIC_AXES)
 class DynamicLayout:
     """The assumptions of code about one array whose extents and strides are passed to it, for up to 5 axes.
 
-    ``size_bits`` 32: every extent fits a signed integer of 32 bits. ``offset_bits`` 32: so do the strides, and the
-    distance from the first element to the farthest, in elements. 64: they may be anything.
+    ``size_bits`` is 32 if every extent fits a signed integer of 32 bits. ``offset_bits`` is 32 if every stride, and the
+    distance from the first element to the farthest (in elements), fit such an integer. A width of 64 assumes nothing.
 
     >>> layout = DynamicLayout.of((30, 64), (64, 1), bits=16)
     >>> str(layout)
@@ -113,7 +113,7 @@ class DynamicLayout:
         """Returns the layout with all facts that hold for an array whose elements have ``bits`` bits.
 
         The facts are, for each extent and stride, whether it is a multiple of 16 bytes; for each stride, whether it is
-        0 or 1; and the widths. ``ValueError`` for more than 5 axes.
+        0 or 1; and the widths. Raises ``ValueError`` for more than 5 axes.
         """
         divisor = _VECTOR_BITS // bits if bits > 0 and _VECTOR_BITS % bits == 0 else 1
 
@@ -193,7 +193,7 @@ class DynamicLayout:
 
     @classmethod
     def from_json(cls, data: JSON) -> DynamicLayout:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` on anything else."""
         members = read_object(data, LAYOUT_MEMBERS, "a dynamic layout")
         bits = [read_natural(item, "the bits of a dynamic layout") for item in read_list(members["bits"], "bits", 2)]
         if len(bits) != 2:
@@ -214,7 +214,8 @@ class ExtentKind(Enum):
 
     SHAPE = "shape"
     LAYOUT = "layout"  # the shape and the strides of an array
-    DYNAMIC = "dynamic"  # both are passed to the code, which :class:`silo.core.extents.DynamicLayout` describes
+    # shape and strides are passed to the code, whose assumptions about them are a :class:`DynamicLayout`
+    DYNAMIC = "dynamic"
 
 
 @frozen
@@ -316,7 +317,7 @@ def kind_of(extents: ArrayExtents) -> ExtentKind:
 
 
 def array_extents_from_json(data: JSON) -> ArrayExtents:
-    """Returns extents or a dynamic layout, whichever the JSON holds; ``ValueError`` on anything else."""
+    """Returns extents or a dynamic layout, whichever the JSON holds; raises ``ValueError`` on anything else."""
     dynamic = isinstance(data, dict) and "axes" in data
     return DynamicLayout.from_json(data) if dynamic else Extents.from_json(data)
 
@@ -327,7 +328,7 @@ def extents_to_json(extents: Iterable[tuple[str, ArrayExtents]]) -> JSON:
 
 
 def extents_from_json(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
-    """The inverse of :func:`extents_to_json`; ``ValueError`` on anything else, and on a name that occurs twice."""
+    """The inverse of :func:`extents_to_json`; raises ``ValueError`` on anything else and on repeated names."""
     pairs = read_pairs(data, "the extents of arrays")
     names = [name for name, _ in pairs]
     if not pairs or names != sorted(set(names)):
@@ -358,7 +359,7 @@ def guard_for_grid(
 
 
 def grid_from_json(data: JSON) -> tuple[int, int, int]:
-    """Returns the three dimensions of a grid; ``ValueError`` on anything else."""
+    """Returns the three dimensions of a grid; raises ``ValueError`` on anything else."""
     dims = read_integers(read_list(data, "a grid", _AXES), "a grid")  # pyright: ignore[reportArgumentType]  # a list
     if len(dims) != _AXES or any(not 0 <= size < _WORD for size in dims):
         raise malformed("a grid", data)

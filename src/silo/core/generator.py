@@ -237,7 +237,7 @@ def generate(
     *,
     params: FillParams = _NO_PARAMS,
 ) -> NDArray[Any]:
-    """Returns :func:`generate_bits` as an array of the dtype; ``CaseError`` if numpy lacks the dtype."""
+    """Returns :func:`generate_bits` as an array of the dtype; raises ``CaseError`` if numpy lacks the dtype."""
     return generate_bits(fill, element, seed, first, count, params=params).view(numpy_dtype(element))
 
 

@@ -184,8 +184,8 @@ def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid
     """Returns a grid from a table of config values: a config uses the grid of the entry whose values it agrees with.
 
     An entry's grid is a :class:`Grid`, or one to three sizes. Among several entries the entry with the most values
-    counts, then the first. A config without an entry is not part of the space. ``ExpressionError`` for a table without
-    entries, or with values that are not integers.
+    counts, then the first. A config without an entry is not part of the space. Raises ``ExpressionError`` for a table
+    without entries, or with values that are not integers.
 
     >>> grid = precomputed([({}, ["n"]), ({"SPLIT": 2}, ["n", 2])])
     >>> grid.dimensions({"n": 7}, {"SPLIT": 2}), grid.dimensions({"n": 7}, {"SPLIT": 1})
@@ -271,7 +271,7 @@ def _grid(x: Node, y: Node = _ONE, z: Node = _ONE, *, requires: tuple[tuple[Node
 
 
 def _size(size: Size) -> Node:
-    """Returns the expression of a size; ``ExpressionError`` for a negative constant."""
+    """Returns the expression of a size; raises ``ExpressionError`` for a negative constant."""
     node = Argument(size) if isinstance(size, str) else Const(size) if isinstance(size, int) else size
     if isinstance(node, Const) and node.value < 0:
         raise ExpressionError(f"the size {node.value} of a grid is negative")

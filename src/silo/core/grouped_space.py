@@ -20,7 +20,7 @@ __all__ = ["GroupedSpace", "Steps"]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Parameters that always share one value, and the values that a descent may set."""
+    """Parameters that always share one value, and the values that a coordinate descent after the groups may set."""
 
     names: tuple[str, ...]
     values: tuple[int, ...]
@@ -117,7 +117,10 @@ class GroupedSpace:
         return tuple({config.order_key: config for config in every if self._allowed(config)}.values())
 
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:
-        """The :attr:`listed` configs that the values of key arguments allow. ``SpaceError`` if they allow none."""
+        """Returns the :attr:`listed` configs that the values of key arguments allow.
+
+        Raises ``SpaceError`` if they allow none.
+        """
         return (self.for_call(arguments) if arguments else self).listed
 
     @property
@@ -152,7 +155,7 @@ class GroupedSpace:
     def product(self) -> tuple[Config, ...]:
         """Returns every combination of choices, in the order of nested loops over the groups.
 
-        ``SpaceError`` for too many.
+        Raises ``SpaceError`` if there are too many.
         """
         count = math.prod(len(choices) for choices in self.groups)
         if count > MAX_POINTS:

@@ -353,7 +353,7 @@ class Persisted:
 
     @classmethod
     def from_json(cls, data: JSON) -> Self:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` on anything else."""
         values = read_members(cls, data)
         try:
             return cls(*values)
@@ -382,7 +382,7 @@ class PersistedRow(Persisted):
 
     @classmethod
     def from_json(cls, data: JSON) -> Self:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` on anything else."""
         members = members_of(cls)
         if not isinstance(data, list) or len(data) != len(members):
             raise malformed(cls.title, data)
@@ -394,7 +394,7 @@ P = TypeVar("P", bound=Persisted)
 
 
 def built(cls: type[P], values: Sequence[Any]) -> P:
-    """Returns ``cls(*values)``; ``ValueError``, with the text of the class's own error, if the class refuses them."""
+    """Returns ``cls(*values)``; raises ``ValueError``, with the class's own error text, if the class refuses them."""
     try:
         return cls(*values)
     except (SiloError, ArithmeticError) as error:
@@ -439,7 +439,7 @@ def write_members(value: Persisted) -> dict[str, JSON]:
 
 
 def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
-    """Returns the values of the fields of a class, in order, from its JSON; ``ValueError`` on anything else."""
+    """Returns the values of the fields of a class, in order, from its JSON; raises ``ValueError`` on anything else."""
     if not isinstance(data, dict):
         raise malformed(cls.title, data)
     values: list[Any] = []

@@ -102,7 +102,7 @@ class Lattice:
         return tuple(column[index] for column in self.columns)
 
     def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
-        """Yields the configs that differ from config ``index`` on ``axis`` only, at each of ``places`` in order."""
+        """Yields the configs that differ from config ``index`` on ``axis`` alone, for each coordinate of ``places``."""
         base = self._codes[index] - self.columns[axis][index] * self._strides[axis]
         for position in places:
             index_at = self._by_code.get(base + position * self._strides[axis])
@@ -213,7 +213,7 @@ class Box:
         return tuple(index // stride % length for stride, length in zip(self._strides, lengths, strict=True))
 
     def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
-        """Yields the configs that differ from config ``index`` on ``axis`` only, at each of ``places`` in order."""
+        """Yields the configs that differ from config ``index`` on ``axis`` alone, for each coordinate of ``places``."""
         base = index - self.coordinates(index)[axis] * self._strides[axis]
         for position in places:
             reached = base + position * self._strides[axis]

@@ -197,7 +197,7 @@ class LayoutSlot:
 
     @classmethod
     def from_json(cls, data: JSON) -> LayoutSlot:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` on anything else."""
         title = "a parameter layout"
         match data:
             case [str() as name, "struct", list() as leaves]:
@@ -378,7 +378,7 @@ class LaunchInfo(Persisted):
 
     @classmethod
     def from_json(cls, data: JSON) -> LaunchInfo:
-        """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` on unknown, missing or mistyped members."""
         mapping = read_mapping(data, cls.title)
         own = {member.member for member in members_of(cls)} - {"options"}
         options = {name: mapping[name] for name in sorted(set(mapping) - own)}

@@ -128,7 +128,7 @@ OwnData: TypeAlias = Values | Formula
 
 
 def own_from_json(data: JSON) -> OwnData:
-    """Returns the values or the formula that the JSON holds; ``ValueError`` on anything else."""
+    """Returns the values or the formula that the JSON holds; raises ``ValueError`` on anything else."""
     if isinstance(data, dict) and "formula" in data:
         return Formula(from_json(read_object(data, ("formula",), "own data")["formula"]))
     text = read_text(read_object(data, ("values",), "own data")["values"], "values")
@@ -139,7 +139,7 @@ def own_from_json(data: JSON) -> OwnData:
 
 
 def formula_of(function: Callable[..., object], shape: tuple[int, ...]) -> Formula:
-    """Returns the formula that a Python function computes. ``TraceError`` if it is not an expression."""
+    """Returns the formula that a Python function computes. Raises ``TraceError`` if it is not an expression."""
     return Formula(trace_indices(function, _index_names(len(shape))))
 
 

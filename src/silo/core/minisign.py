@@ -81,7 +81,7 @@ class PublicKey:
 
     @classmethod
     def parse(cls, text: str) -> PublicKey:
-        """Parses the 56 characters. ``SignatureError`` for anything else."""
+        """Parses the 56 characters. Raises ``SignatureError`` for anything else."""
         data = _decoded(text.encode("ascii", "replace"), _PUBLIC_BYTES, "a public key")
         if data[:2] != _KEY:
             raise SignatureError(f"a key of the algorithm {data[:2]!r}, which is not known; keys begin with RW")

@@ -79,9 +79,10 @@ def shipped_places(group: str) -> Mapping[str, str]:
 
 @cache
 def installed_places(group: str) -> Mapping[str, str]:
-    """Maps the names of all installed plug-ins to ``module:attribute``, sorted. Others cannot use Silo's own names.
+    """Maps the names of all installed plug-ins to ``module:attribute``, sorted.
 
-    Searches every installed distribution, once for each process and group: some milliseconds.
+    Other plug-ins cannot take the names of Silo's own. Searches every installed distribution, once for each process and
+    group: some milliseconds.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415  # a first launch does without
 
@@ -90,7 +91,7 @@ def installed_places(group: str) -> Mapping[str, str]:
 
 
 def place_of(group: str, name: str) -> str | None:
-    """Returns ``module:attribute`` of one plug-in, None if it is not installed. For Silo's own the table is enough."""
+    """Returns ``module:attribute`` of one plug-in, None if it is not installed. Silo's own are in the table."""
     return shipped_places(group).get(name) or installed_places(group).get(name)
 
 
@@ -222,9 +223,12 @@ def threads_of_option(name: str) -> int:
 
 
 def _own_option(name: str) -> Option | None:
-    """Returns the option of another plug-in, which the name begins with; None if ``name`` is no such option."""
+    """Returns the option called ``name`` of a plug-in that Silo does not ship; None if no plug-in has this option.
+
+    Such an option begins with its plug-in's name (``stack_depth``).
+    """
     plugin, separator, _ = name.partition("_")
-    # Do not search for plug-ins: most names are parameters, for example BLOCK_SIZE.
+    # Most names are parameters, for example BLOCK_SIZE: they return here, without a search for plug-ins.
     if not separator or not plugin.islower() or plugin in shipped_places(COMPILERS):
         return None
     location = installed_places(COMPILERS).get(plugin)

@@ -426,7 +426,7 @@ class Searcher(Protocol):
         ...
 
     def restore(self, state: JSON) -> None:
-        """Continues from a :meth:`state`; ``ValueError`` if it is the state of another search."""
+        """Continues from a :meth:`state`; raises ``ValueError`` if it is the state of another search."""
         ...
 
 

@@ -53,7 +53,10 @@ class SearchSpace(Protocol):
     def __contains__(self, config: object) -> bool: ...
 
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:
-        """The listed configs that the constraints allow for the values of key arguments. ``SpaceError`` for none."""
+        """Returns the listed configs that the constraints allow for the values of key arguments.
+
+        Raises ``SpaceError`` if they allow none.
+        """
         ...
 
     def for_call(
@@ -63,7 +66,7 @@ class SearchSpace(Protocol):
         ...
 
     def product(self) -> tuple[Config, ...]:
-        """Returns every config. ``SpaceError`` if there are too many to list."""
+        """Returns every config. Raises ``SpaceError`` if there are too many to list."""
         ...
 
 
@@ -96,7 +99,7 @@ class Rule(Protocol):
 
     @property
     def placed(self) -> tuple[str, ...]:
-        """The config values by which programs are placed; the grid is checked to count these blocks."""
+        """The block sizes by which programs find their positions; the grid must depend on them, which is checked."""
         ...
 
     @property
@@ -110,7 +113,7 @@ class Rule(Protocol):
         ...
 
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> SearchSpace:
-        """Returns the space of one call. ``SpaceError`` if the constraints exclude all configs."""
+        """Returns the space of one call. Raises ``SpaceError`` if the constraints exclude all configs."""
         ...
 
     def explain(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> str:
@@ -130,7 +133,7 @@ class SpaceHeuristic(Protocol):
     def bound(self, kernel: str, signature: Signature, constraints: Sequence[Constraint] = ()) -> Rule:
         """Binds the heuristic to one kernel.
 
-        ``SpaceError`` if the kernel lacks a block or an argument that it names.
+        Raises ``SpaceError`` if the kernel lacks a block or an argument that it names.
         """
         ...
 

@@ -66,7 +66,7 @@ def _is_bound(constraint: Node, arguments: Mapping[str, Value]) -> bool:
 
 
 def satisfies(config: Config, constraints: Iterable[Node], arguments: Mapping[str, Value]) -> bool:
-    """Whether a config satisfies all constraints. ``SpaceError`` if it lacks a value that a constraint reads."""
+    """Whether a config satisfies all constraints. Raises ``SpaceError`` if it lacks a value that a constraint reads."""
     return all(_holds(constraint, config, arguments) for constraint in constraints)
 
 
@@ -198,7 +198,7 @@ class Space:
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:
         """Returns the configs in order; with the values of key arguments, only those that the constraints allow.
 
-        ``SpaceError`` if the arguments exclude all configs.
+        Raises ``SpaceError`` if the arguments exclude all configs.
         """
         if not arguments:
             return self._configs
@@ -231,8 +231,8 @@ class Space:
         """Returns the configs one step away, which differ in one parameter.
 
         A number changes to the next smaller or larger number that the space has for it, any other value (strings,
-        bools, None) to every other value. Parameters come in order of name, the smaller value first. ``SpaceError`` if
-        the config is not in this space.
+        bools, None) to every other value. Parameters come in order of name, the smaller value first. Raises
+        ``SpaceError`` if the config is not in this space.
         """
         index = self._lattice.index(config)
         if index is None:
@@ -253,7 +253,7 @@ class Space:
 
     @classmethod
     def from_json(cls, data: JSON) -> Space:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else, ``SpaceError`` on an invalid space."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` on other JSON, ``SpaceError`` on an invalid space."""
         members = read_object(data, ("axes", "points", "constraints"), "a space")
         return cls(
             axes=tuple(

@@ -259,7 +259,7 @@ _BUILTINS: dict[str, object] = {
     "str": _refusing(str, "expressions have no text"),
     "repr": _refusing(repr, "expressions have no text"),
 }
-# By id: the builtins may also be reached under other names.
+# Replacements of builtins by the id of the builtin, because a function may reach a builtin under another name.
 _BY_IDENTITY = {
     id(min): _BUILTINS["min"],
     id(max): _BUILTINS["max"],
@@ -274,7 +274,7 @@ _BY_IDENTITY = {
     id(math.sqrt): _refusing(math.sqrt, "expressions are integers"),
 }
 
-# By library that kernels are written with: its functions that have a traceable version in Silo, by name.
+# For each library that kernels are written with: the functions that have a traceable version in Silo, by name.
 _taught: dict[str, Mapping[str, Callable[..., object]]] = {}
 # The functions of these modules, Silo's own included, accept tracers unchanged.
 _OPAQUE_MODULES = frozenset({"silo", "functools", "itertools", "operator", "math"})
@@ -296,7 +296,7 @@ class _ModuleProxy:
 
 
 class Copier:
-    """Copies functions so that the names they read lead to Silo's versions. Each function is copied once."""
+    """Copies functions; the names that a copy reads lead to Silo's versions. Each function is copied once."""
 
     def __init__(self) -> None:
         self._copies: dict[int, object] = {}

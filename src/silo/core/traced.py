@@ -163,7 +163,7 @@ class Traced(Operators["Traced"]):
         self.node = node
 
     def operate(self, sign: str, left: object, right: object) -> Traced:
-        """Returns the expression of an operation. ``TraceError`` if the expression language lacks the operation."""
+        """Returns the expression of an operation; raises ``TraceError`` if the expression language lacks it."""
         match sign:
             case "<<" | ">>" if left is self:
                 factor = 1 << _shift(right)

@@ -132,7 +132,9 @@ def dtype(name: str) -> DType:
 
 
 def dtype_named(value: object) -> DType:
-    """Returns the dtype of a name, a :class:`DType`, or a dtype of numpy, torch or Triton; ``CaseError`` otherwise.
+    """Returns the dtype of a name, a :class:`DType`, or a dtype of numpy, torch or Triton.
+
+    Raises ``CaseError`` for anything else.
 
     >>> dtype_named("torch.bfloat16").name
     'bfloat16'
@@ -324,7 +326,7 @@ def same_values(left: Mapping[str, Value], right: Mapping[str, Value]) -> bool:
 
 
 def value_from_json(data: JSON) -> Value:
-    """Returns the value of :func:`value_to_json` output; ``ValueError`` for anything that it never writes."""
+    """Returns the value of :func:`value_to_json` output; raises ``ValueError`` for anything that it never writes."""
     if type(data) in _PLAIN and (type(data) is not int or data in _INT64):  # the usual case
         return cast("Value", data)
     try:
@@ -383,7 +385,7 @@ def value_sort_key(value: Value) -> tuple[str, bool, float, str]:
 
 
 def canonical_json(data: JSON) -> bytes:
-    """Returns canonical JSON: UTF-8, sorted keys, no white space; ``TypeError`` for floats.
+    """Returns canonical JSON: UTF-8, sorted keys, no white space; raises ``TypeError`` for floats.
 
     Equal data give equal bytes.
     """
@@ -437,7 +439,7 @@ def _refuse_keys(members: Mapping[object, object]) -> None:
 
 
 def parse_json(text: bytes, budget: int = PARSE_BUDGET) -> JSON:
-    """Parses UTF-8 JSON without floats and without duplicate keys; ``ValueError`` otherwise.
+    """Parses UTF-8 JSON without floats and without duplicate keys; raises ``ValueError`` otherwise.
 
     Text that would take more than ``budget`` bytes of memory, or is nested too deeply, is refused before any of it is
     built.

@@ -70,8 +70,8 @@ class Variant(Persisted):
     def artifact_key(self, compiler_identity: str) -> str:
         """Returns the key of its artifact in a store (schema ``artifact-key/1``; ``/2`` if it has a look-alike).
 
-        A store may hold the code of V=1 as the ``/1`` artifact of V=True. The outcomes of compile jobs need no second
-        schema: a job's key is made from the text that is compiled.
+        Under schema ``/1`` V=1 and V=True have one key, so a store may hold the code of one under the key of the other.
+        The outcomes of compile jobs need no second schema: a job's key is made from the text that is compiled.
         """
         key = self._artifact_keys.get(compiler_identity)
         if key is None:
