@@ -69,7 +69,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class CheckedVariable:
-    """A variable that may be unset, by clang's warning; each of ``objects`` initializes it to another value."""
+    """A variable that may be unset, as clang warns; each of ``objects`` initializes it to another value."""
 
     place: str
     name: str
@@ -78,7 +78,10 @@ class CheckedVariable:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRuns:
-    """The loaded code of a kernel, its layout, the parameters it writes through, a variable that may be unset."""
+    """A kernel's loaded checking code, with its layout, the parameters that it writes through, and a variable to check.
+
+    ``variable`` may be unset when it is read; None if clang warns of no such variable.
+    """
 
     ready: Ready
     layout: tuple[LayoutSlot, ...]

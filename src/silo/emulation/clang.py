@@ -87,7 +87,7 @@ _COMMON_FLAGS = (
     "-Xclang",
     "-ffloat16-excess-precision=none",  # round the result of every operation on halves
     "-Xclang",
-    "-fconvergent-functions",  # threads meet at a call, so it must stay at one place in the code
+    "-fconvergent-functions",  # threads meet at a call, so clang must keep the call at its one place in the code
 )
 _LINK_FLAGS = (
     "-shared",

@@ -1,7 +1,7 @@
 """Maps addresses in an object to lines of the text, by the line table (DWARF 4) that clang writes.
 
-A parser of its own, because compilers may be installed without such a tool. It reads only objects that this process had
-compiled.
+This is a parser of its own, because a compiler may be installed without a tool such as addr2line. It reads only objects
+that this process had compiled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The base class of kernels written in C-like languages: constants are macros or literals, scalars must fit."""
+"""The base class of kernels in C-like languages, whose constants are macros or literals in the text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TextSource"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TextSource(abc.ABC):
-    """One kernel of a text. Its signature has the kernel's parameters, then constants.
+    """One kernel in a source text. Its signature has the kernel's parameters, then its constants.
 
     Subclasses implement the rest of :class:`silo.sources.kernel_source.KernelSource`.
     """

@@ -1,4 +1,4 @@
-"""The CPU driver. Here: its declaration. The levels are in ``levels``, the device is in ``cpu_device``."""
+"""The declaration of the CPU driver. The CPU's levels are in ``levels``, the device is in ``cpu_device``."""
 
 import re
 from itertools import chain

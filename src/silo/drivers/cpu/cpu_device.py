@@ -90,7 +90,7 @@ class CpuDevice:
 
     @property
     def measuring(self) -> Measuring:
-        """A separate process: if code under measurement faults, its process ends."""
+        """``CONFINED``: candidates are timed in a separate process, because code that faults ends its process."""
         return Measuring.CONFINED
 
     def runs(self, target: Target, blob_kind: str = "so") -> Decision:
@@ -101,7 +101,7 @@ class CpuDevice:
         """Does nothing: launches return when they are done."""
 
     def free_memory(self) -> None:
-        """Returns None: there is no limit to check, as copies are made in host memory for every device."""
+        """Returns None (unknown): no limit is checked for arrays in host memory."""
 
     @property
     def driver(self) -> str:
@@ -171,7 +171,7 @@ def devices() -> Sequence[CpuDevice]:
 
 
 def _missing_level() -> Target:
-    """Returns the level's target; its ``TargetError`` contains the system's description of the CPU."""
+    """Calls ``host_target`` on a machine below every level, to raise its TargetError, which describes the CPU."""
     from silo.drivers.cpu.levels import host_target  # noqa: PLC0415  # few machines are below every level
 
     return host_target()

@@ -1,4 +1,4 @@
-"""The driver for NVIDIA GPUs. Here: its declaration. The devices are in ``cuda_device``."""
+"""The declaration of the driver for NVIDIA GPUs. The devices are in ``cuda_device``."""
 
 from types import MappingProxyType
 

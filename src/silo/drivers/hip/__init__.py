@@ -1,4 +1,4 @@
-"""The driver for AMD GPUs. Here: its declaration. The devices are in ``hip_device``."""
+"""The declaration of the driver for AMD GPUs. The devices are in ``hip_device``."""
 
 from types import MappingProxyType
 
@@ -32,6 +32,6 @@ DRIVER = DriverDeclaration(
     code_forms=("ttgir", "amdgcn"),
     library="hip_library",
     torch_build="hip",
-    least_flush=512 << 20,  # behind the cache that the driver reports is another cache of 256 MiB
+    least_flush=512 << 20,  # the driver reports only one level of cache; the next level has 256 MiB
     spills=32,  # PyTorch 2.13 uses the same limit
 )

@@ -1,4 +1,4 @@
-"""The driver for GPUs of Macs, through torch or MLX. Here: its declaration. The device is in ``metal_device``."""
+"""The declaration of the driver for GPUs of Macs, which torch or MLX drives. The device is in ``metal_device``."""
 
 from silo.core.device import DriverDeclaration, Memory
 

@@ -110,7 +110,7 @@ class MetalDevice:
 
     @property
     def measuring(self) -> Measuring:
-        """This process, because torch launches here."""
+        """``HERE``: candidates are timed in this process, because torch launches in it."""
         return Measuring.HERE
 
     @property
@@ -128,7 +128,7 @@ class MetalDevice:
         _synchronize()
 
     def free_memory(self) -> None:
-        """Returns None: the GPU uses host memory, for which no limit is checked."""
+        """Returns None (unknown): the GPU uses host memory, for which no limit is checked."""
 
     def timer(self) -> MetalTimer:
         """Returns a :class:`MetalTimer`."""

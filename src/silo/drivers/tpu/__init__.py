@@ -1,4 +1,4 @@
-"""The driver for TPUs, through jax. Here: its declaration. The devices are in ``tpu_device``."""
+"""The declaration of the driver for TPUs, which jax drives. The devices are in ``tpu_device``."""
 
 from silo.core.device import EXTENSION_MEMORY, DriverDeclaration, Memory
 

@@ -58,7 +58,7 @@ class TpuDevice:
     driver: str
     timing: str = "tpu-wall/1"
     memory: Memory = DRIVER.memory
-    measuring: Measuring = Measuring.HERE  # this process, in which jax's arrays are
+    measuring: Measuring = Measuring.HERE  # candidates are timed in this process, because it holds jax's arrays
 
     def facts(self) -> Mapping[str, int]:
         """The facts that grids may read."""
