@@ -59,7 +59,7 @@ _locks: weakref.WeakSet[Mutex] = weakref.WeakSet()
 _handlers: list[weakref.WeakMethod[Callable[[], object]] | Callable[[], Callable[[], object]]] = []
 _registering = Mutex()
 _MOST_WAITED_S = 1.0  # longest time that a fork waits for native code of a library
-_packages = {"silo"}  # top-level packages whose classes have cached properties that are computed during a call
+_packages = {"silo"}  # the packages whose cached properties get new locks in a child (renew_properties_of)
 
 
 def in_child(handler: Callable[[], object]) -> None:

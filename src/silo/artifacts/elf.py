@@ -25,7 +25,7 @@ _NOBITS = 8
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section.
+    """One section of an ELF file.
 
     ``data`` is empty if the file does not contain the section's bytes; ``size`` is their number even then.
     """

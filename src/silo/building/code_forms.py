@@ -169,7 +169,7 @@ _DEFAULTS = {"num_warps": 4, "num_stages": 3}  # a CPU ignores these options, bu
 
 
 class CompiledTarget(NamedTuple):
-    """The code's target in Triton's terms: ``cuda``, 90, 32; ``hip``, ``gfx942``, 64; ``cpu``, the level, 1."""
+    """The code's target as Triton's ``GPUTarget``: ("cuda", 90, 32), ("hip", "gfx942", 64), or ("cpu", level, 1)."""
 
     backend: str
     arch: int | str

@@ -186,8 +186,8 @@ class Compilation:
         artifacts = self.session.store.artifacts
         result = lowered(self.source, variant)
         job = result.job
-        # The artifact's key leaves effects out, because finding them needs the lowered text. They follow from the
-        # source.
+        # Effects are found in the lowered text, and follow from the source. The artifact's key covers the source and
+        # leaves effects out, so that looking up an artifact needs no lowering.
         typed = replace(variant, signature=variant.signature.with_effects(dict(result.facts.effects)))
         key = job.key(identity)
         shown = result.facts.shows_its_memory

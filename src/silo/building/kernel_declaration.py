@@ -82,7 +82,7 @@ class DeclaredKernel:
         return isinstance(self.source, TakesTuples)
 
     def with_tuples(self, shapes: TupleShapes) -> Self:
-        """Returns this kernel for calls that pass tuples of these shapes, by parameter; always the same object."""
+        """Returns this kernel for calls that pass tuples of these shapes, by parameter: one object per shapes."""
         key = tuple(sorted(shapes.items(), key=lambda pair: pair[0]))
         if (cached_kernel := self._by_tuples.get(key)) is not None:
             return cached_kernel
@@ -120,8 +120,8 @@ class DeclaredKernel:
     def declared_writes(self) -> tuple[str, ...]:
         """The parameters that the kernel writes by its declaration: zeroed ones, and ``out`` and ``inout`` ones.
 
-        The signatures of some kinds have no effects: then all effects are unknown, and only zeroed parameters are
-        declared.
+        If the signature declares no effects (kernels of some kinds cannot declare any), these are only the zeroed
+        parameters.
         """
         parameters = self.source.signature.parameters
         declares_effects = any(parameter.effect is not Effect.BOTH for parameter in parameters)
@@ -157,7 +157,10 @@ class DeclaredKernel:
         raise SpaceError(f"the space of {self.name} depends on the call: a heuristic makes it")
 
     def first_config(self, values: Mapping[str, Value]) -> Config:
-        """Returns the first config for the scalars of a call; the empty config if it depends on more than these."""
+        """Returns the first config for the scalars of a call.
+
+        A heuristic makes it for a GPU about which nothing is known.
+        """
         if self.rule is None:
             return self.space.default
         return self.rule.space(Target("cuda"), {}, values).default

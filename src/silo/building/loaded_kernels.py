@@ -244,7 +244,9 @@ def bound_launcher(
 
 
 class FollowsSource:
-    """Handles the misses of one launcher, and empties the launcher when the source of its kernel has changed.
+    """Handles the misses of one launcher: the calls for which it has no code yet.
+
+    If the source of the kernel has changed, it empties the launcher.
 
     The source is read at the first miss. From then on, each call compares the values of all places that the source was
     read from (globals, cells of closures, attributes) with the values at that time; a launcher whose source reads no

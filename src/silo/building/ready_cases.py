@@ -94,7 +94,7 @@ class PreparedCase:
         return worst, name
 
     def compare(self, results: Mapping[str, Any]) -> ResultComparison:
-        """Compares host arrays, by name, with the expected values; returns the form that tuning uses."""
+        """Compares host arrays, by name, with the expected values; returns the type of result that tuning stores."""
         result, name = self.check(results)
         if result is None:
             return ResultComparison(ok=True)

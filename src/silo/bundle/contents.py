@@ -457,7 +457,7 @@ def calls_of(kernel: BundleKernel) -> str:
 
 
 def host_code(one: BundleVariant, calls: str) -> HostCode:
-    """Returns the subject of consent to a variant's native code: everything that decides how it is called.
+    """Returns the value that a user consents to for a variant's native code: the code and everything about its calls.
 
     ``calls`` is the result of :func:`calls_of` for the kernel.
     """
@@ -470,7 +470,7 @@ def variant_calls(one: BundleVariant, calls: str) -> JSON:
 
 
 def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | None:
-    """Returns the subject of consent to run ``codes``, all native code of a kernel, on its cases.
+    """Returns the value that a user consents to so that ``codes``, all native code of a kernel, run on its cases.
 
     None if the kernel has no cases or no native code.
     """
@@ -481,7 +481,7 @@ def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | N
 
 
 def host_plans(contents: BundleContents) -> list[tuple[HostPlan, str]]:
-    """Returns the subject of consent, and the name, of each plan that launches code for the CPU."""
+    """Returns, for each plan that launches code for the CPU, the value that a user consents to, and the plan's name."""
     kernels = {kernel.name: kernel for kernel in contents.kernels}
     plans: list[tuple[HostPlan, str]] = []
     for plan in contents.plans:
@@ -498,14 +498,14 @@ def host_plans(contents: BundleContents) -> list[tuple[HostPlan, str]]:
 
 
 def host_plan(plan: RecordedPlan, codes: Iterable[str]) -> HostPlan:
-    """Returns the subject of consent for a plan; ``codes`` are the digests of all CPU code of its kernels."""
+    """Returns the value that a user consents to for a plan; ``codes`` are digests of all CPU code of its kernels."""
     from silo.core.consent import HostPlan  # noqa: PLC0415  # few bundles have plans
 
     return HostPlan(hashlib.sha256(canonical_json(plan.to_json())).hexdigest(), tuple(codes))
 
 
 def host_text(one: BundleVariant, code: HostCode) -> HostText | None:
-    """Returns the subject of consent for the C text of ``code``, the native code of a variant; None without C text."""
+    """Returns the value that a user consents to for the C text of ``code``, a variant's native code, or None."""
     from silo.core.consent import HostText  # noqa: PLC0415  # only builds, exports and commands about trust need it
 
     text = next((ref.sha256 for ref in one.artifact.sidecars if ref.kind == "c"), None)

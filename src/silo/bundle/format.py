@@ -72,7 +72,10 @@ _STRUCT = struct.Struct("<8sHHIQQ32s")
 
 @frozen
 class Header:
-    """The first 64 bytes. ``manifest_sha256``, the SHA-256 of the manifest's stored bytes, is the bundle's identity."""
+    """The first 64 bytes of a bundle.
+
+    ``manifest_sha256``, the SHA-256 of the manifest's stored bytes, is the bundle's identity.
+    """
 
     major: int
     minor: int

@@ -1,4 +1,7 @@
-"""Decides between the configs of bundles that are joined, by trials of one bucket, device model and policy in both."""
+"""Decides between the configs of bundles that are joined.
+
+Trials count if both bundles have some for the same bucket, device model, driver and measurement policy.
+"""
 
 from __future__ import annotations
 

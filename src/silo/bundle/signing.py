@@ -37,7 +37,7 @@ SUFFIX: Final = ".minisig"
 
 
 def signature_paths(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Returns the places of a bundle's signature: beside the given name, and beside the file that a link leads to."""
+    """Returns the paths where a bundle's signature may be: beside the given name, and beside a link's target."""
     signature_path = os.path.abspath(path) + SUFFIX  # noqa: PTH100  # paths are texts here
     return tuple(dict.fromkeys((signature_path, os.path.realpath(path) + SUFFIX)))
 

@@ -60,7 +60,10 @@ decided: dict[tuple[str, str, str, str, str], None] = {}
 
 @dataclass(frozen=True)
 class Resolved:
-    """The artifact that serves a call, and the decision that chose it. It is the tag of the call's binding."""
+    """The artifact that serves a call, and the decision that chose it.
+
+    The call's binding holds this object as its tag.
+    """
 
     artifact: Artifact
     decision: PolicyDecision
@@ -68,7 +71,7 @@ class Resolved:
 
 
 class Resolver:
-    """Handles the misses of one kernel's launcher: decides on a config, compiles it and loads the code."""
+    """Handles the calls for which a kernel's launcher has no code: decides on a config, compiles it, loads the code."""
 
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel

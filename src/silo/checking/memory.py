@@ -52,7 +52,7 @@ def allocations_of(
 
 
 class LaunchMemory:
-    """The memory of a launch's arrays, if the runs use the caller's arrays themselves.
+    """The memory of a launch's arrays, for checks that run on the caller's own arrays instead of copies.
 
     Arrays that overlap share a region. :meth:`keep` copies regions; :meth:`restore` writes the copies back, so that
     each run starts with the same contents. ``starts`` has the address of each region as a run sees it.

@@ -126,7 +126,7 @@ def _compilers() -> list[Finding]:
                 if isinstance(decision, Rejected)
             )
             part = f"{purpose} for {target}"
-            # the compiler works, but only the kind's own package can make its input from a kernel
+            # the compiler works, but reading a kernel needs the package of the kernel's kind, which is missing
             if accepted and lacking:
                 findings.append(Finding(part, "optional", lacking, "bundles run without; needed to build them"))
             elif accepted:

@@ -33,8 +33,8 @@ __all__ = [
 Answer = TypeVar("Answer")
 Slice: TypeAlias = "slice[int, int, None]"
 
-# Relative tolerances by dtype, about 2000 (fp64: 10^5) units in the last place. They allow another order of summation,
-# but not other sums.
+# Relative tolerances by dtype, about 2000 (fp64: 10^5) units in the last place. Sums of the same terms in another order
+# pass; other results do not.
 _RTOL = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}
 _RTOL_FLOAT8 = 0.125
 

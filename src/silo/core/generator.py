@@ -242,7 +242,7 @@ def generate(
 
 
 @lru_cache(maxsize=8)  # a case reads its indices a few times
-@lru_cache(256)  # for each target of the case, each of its expected arrays
+@lru_cache(256)  # one entry for each expected array of a case, for each target
 def sample_indices(seed: int, count: int, total: int) -> tuple[int, ...]:
     """Returns at most ``count`` different element numbers below ``total``, in order, with the first and the last.
 

@@ -217,8 +217,8 @@ def sequential_combo(
 ) -> Grid:
     """Returns the grid of several kernels, one after the other along x in the order of ``parts``.
 
-    They share y, which is long enough for all. ``least``: the least number of programs along x, unless the work is
-    empty. ``limit`` splits y as in :func:`tall`.
+    All kernels get the same axis y, as long as the longest of them needs. ``least``: the least number of programs along
+    x, unless the work is empty. ``limit`` splits y as in :func:`tall`.
 
     >>> sequential_combo([Part("n"), Part(5, blocked=False)], 64).dimensions({"n": 100}, {})
     (7, 1, 1)
@@ -332,7 +332,7 @@ def _longest(sizes: Sequence[Node]) -> Node:
 
 
 def _along_x(parts: Sequence[Part], programs: Node, least: int) -> Node:
-    """Returns ``programs``, but at least ``least`` if there is work; a negative size if there is one."""
+    """Returns ``programs``, at least ``least`` if there is work; the least size if a size along x is negative."""
     if least > 0:
         programs = make(OpKind.SELECT, programs, make(OpKind.MAX, programs, Const(least)), programs)
     return _refusing([_size(part.x) for part in parts], programs)

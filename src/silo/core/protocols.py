@@ -312,7 +312,7 @@ class Device(Protocol):
 
     @property
     def index(self) -> int:
-        """The number of the device among equal devices; 0 for the CPU."""
+        """The number of the device among the devices of its kind; 0 for the CPU."""
         ...
 
     def facts(self) -> Mapping[str, int]:
@@ -437,8 +437,8 @@ class CatchesUp(Protocol):
     def catch_up(self, keys: Sequence[str], *, follow: bool = False) -> bool:
         """Fetches records that other machines have stored under these keys; returns whether any were new.
 
-        With ``follow`` the keys are fetched even if they were fetched earlier, and the first key again from time to
-        time as it is read.
+        Records of a key are fetched once. With ``follow`` they are fetched again now, and reading the first of the keys
+        repeats the fetch from time to time.
         """
         ...
 

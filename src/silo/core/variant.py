@@ -48,7 +48,7 @@ class Variant(Persisted):
 
     @property
     def has_look_alike(self) -> bool:
-        """Whether another variant may have a constexpr that Python calls equal to one of this variant (1 and True)."""
+        """Whether a constexpr of this variant equals, in Python, a value with other code (1 == True)."""
         return any(map(has_look_alike, self._constexprs.values()))
 
     @property

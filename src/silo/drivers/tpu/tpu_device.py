@@ -93,7 +93,7 @@ def devices() -> Sequence[TpuDevice]:
     """Returns the TPUs that this process may use. Imports jax, which takes seconds, only if TPU device files exist.
 
     Raises:
-        DeviceError: without TPUs; contains the reason.
+        DeviceError: no TPU was found; the message has the reason.
     """
     if not any((Path("/dev") / node).exists() for node in _NODES):
         raise DeviceError("this machine has no TPU: there is neither /dev/accel0 nor /dev/vfio")
