@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 __all__ = ["file_name", "one_line", "printable", "printable_json"]
 
-# Also kept, although str.isprintable() is false for them: tabs, and blanks of every width.
+# Characters that printable() keeps although str.isprintable() is false for them: tabs, and blanks of every width.
 _BLANKS = "\t\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 

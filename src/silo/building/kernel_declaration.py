@@ -82,7 +82,10 @@ class DeclaredKernel:
         return isinstance(self.source, TakesTuples)
 
     def with_tuples(self, shapes: TupleShapes) -> Self:
-        """Returns this kernel for calls that pass tuples of these shapes, by parameter: one object per shapes."""
+        """Returns this kernel for calls that pass tuples of these shapes, by parameter.
+
+        Equal shapes give the same object.
+        """
         key = tuple(sorted(shapes.items(), key=lambda pair: pair[0]))
         if (cached_kernel := self._by_tuples.get(key)) is not None:
             return cached_kernel

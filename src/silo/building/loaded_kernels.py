@@ -261,7 +261,7 @@ class FollowsSource:
         self._lock = Mutex()
 
     def follow(self, launcher: Launcher) -> Launcher:
-        """Registers the launcher whose misses this object handles, and returns it."""
+        """Registers the launcher whose misses (calls without code) this object handles, and returns it."""
         self._launcher = launcher
         return launcher
 

@@ -338,7 +338,10 @@ def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # an ob
 
 
 class OpenKernel:
-    """The view of a kernel that launches use. A variant is checked when a call may use it, the head when it is read."""
+    """A kernel of an open bundle, as launches use it.
+
+    A variant is checked when a call may use it, the head (everything but variants and dispatch rules) when it is read.
+    """
 
     def __init__(self, opened: OpenBundle, manifest: Manifest, number: int) -> None:
         self._open = opened
@@ -354,7 +357,7 @@ class OpenKernel:
 
     @cached_property
     def head(self) -> BundleKernel:
-        """The kernel without its variants and dispatch rules, which the native module reads for a call."""
+        """The kernel without its variants and dispatch rules. For a call, the native module reads these itself."""
         return self._manifest.head(self._number)
 
     def __len__(self) -> int:

@@ -220,7 +220,7 @@ def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Ve
 
 
 def _is_race_of_stores(error: CheckError) -> bool:
-    """Returns whether a finding is a race of two stores, which depends on values, as equal values do not race."""
+    """Returns whether a finding is a race of two stores. It depends on values: stores of equal values do not race."""
     text = str(error)
     return error.kind == "race" and "a store that races" in text and " wrote there" in text
 

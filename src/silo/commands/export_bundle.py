@@ -69,7 +69,7 @@ class ExportOptions:
         return None if self.targets is None else [Target.parse(text) for text in self.targets]
 
     def to_json(self) -> dict[str, JSON]:
-        """Returns the form that an export's record has."""
+        """Returns the JSON form of the options in an export's record."""
         return {
             "kernels": None if self.kernels is None else list(self.kernels),
             "targets": None if self.targets is None else list(self.targets),
@@ -189,7 +189,10 @@ def check_export(path: Path, folder: Path) -> Differences:
 
 
 def _require_consent(bundle: Bundle, path: Path, chosen: ExportOptions, *, trust: bool) -> None:
-    """Requires consent, as for loading, to all code that programs built from the export will run on the host."""
+    """Raises TrustError without consent to the code that programs built from the export will run on the host.
+
+    Loading the code here would need the same consent.
+    """
     consents: list[HostCode | HostCases | HostPlan | HostText] = []
     targets = chosen.parsed_targets
     contents = bundle.contents()

@@ -52,8 +52,9 @@ class Project:
 class ModuleCode:
     """The code of one module.
 
-    ``digest`` covers everything except the modules of the same project that it imports. Those are ``links``: pairs of a
-    label, which ``digest`` covers, and the module's dotted name. ``empty``: the module has no statement.
+    ``digest`` covers the module's own code, but not the modules of the same project that it imports. ``links`` are the
+    imported modules: pairs of a label, which ``digest`` covers, and the dotted name. ``empty``: the module has no
+    statement.
     """
 
     digest: str

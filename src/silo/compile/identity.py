@@ -257,7 +257,7 @@ def _linked(codes: Mapping[str, ModuleCode]) -> dict[str, str]:
 
 
 def _others(files: Sequence[CodeFile]) -> list[str]:
-    """Returns a line for each file that is not a module: its name, with its folders if names are not unique."""
+    """Returns a line for each file that is not a module: its name (with folders if names repeat) and its sha256."""
     from silo.compile.canonical_code import canonical_c, is_c_text  # noqa: PLC0415  # see code_digest
 
     def text(file: CodeFile) -> bytes:

@@ -44,7 +44,7 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
-    """The facts, besides its arguments, on which a kernel's results depend.
+    """The facts, besides the arguments, that decide the results of a kernel.
 
     ``ordered`` lists the operations whose result depends on the grouping of elements, each described in words with a
     count; if empty, every element is computed alone. ``stored`` is a digest of the address and the value of each store,

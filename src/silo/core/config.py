@@ -103,7 +103,7 @@ class ConfigSet:
 
     @property
     def default(self) -> Config:
-        """The first one. Raises ``IndexError`` for an empty list."""
+        """The first config. Raises ``IndexError`` if the set is empty."""
         return self.listed[0]
 
     @property

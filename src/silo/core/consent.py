@@ -98,7 +98,7 @@ class HostCases:
 
     @property
     def digest(self) -> str:
-        """The digest that consent is given to, in hex (``host-cases/1``)."""
+        """The digest that consent is given to, in hex (schema ``host-cases/1``)."""
         return digest("host-cases/1", {"cases": self.blob, "codes": sorted(set(self.codes))})
 
 
@@ -116,7 +116,7 @@ class HostText:
 
     @property
     def digest(self) -> str:
-        """The digest that consent is given to, in hex (``host-text/1``)."""
+        """The digest that consent is given to, in hex (schema ``host-text/1``)."""
         return digest("host-text/1", {"text": self.blob, "code": self.code})
 
 
@@ -134,7 +134,7 @@ class HostPlan:
 
     @property
     def digest(self) -> str:
-        """The digest that consent is given to, in hex (``host-plan/1``)."""
+        """The digest that consent is given to, in hex (schema ``host-plan/1``)."""
         return digest("host-plan/1", {"plan": self.blob, "codes": sorted(set(self.codes))})
 
 

@@ -125,7 +125,7 @@ class CompilerDeclaration:
                 raise ValueError(f"{self.name} declares a name twice: {', '.join(names)}")
 
     def takes(self, source_kind: str, target: _Target) -> Decision:
-        """Whether, by its declaration, it compiles a source of this kind for a target of this kind."""
+        """Decides whether the compiler is declared for a source of this kind and a target of this kind."""
         if self.sources and source_kind not in self.sources:
             return Rejected(f"compiles {' and '.join(self.sources)} kernels only, not {source_kind}")
         if self.targets and target.kind not in self.targets:

@@ -239,7 +239,7 @@ class HeldExtents:
 
     @classmethod
     def of(cls, arguments: Mapping[str, str | ExtentKind] | None = None, *, grid: bool = False) -> HeldExtents:
-        """Makes the value from ``{"x": "shape", "out": "layout"}``."""
+        """Returns the extents that a mapping such as ``{"x": "shape", "out": "layout"}`` declares."""
         return cls(tuple((name, ExtentKind(kind)) for name, kind in (arguments or {}).items()), grid)
 
     @property

@@ -146,7 +146,7 @@ def tall(x: Size, y: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK", l
 
 
 def mix_order(x: Size, split: Block = "RSPLIT_SIZE", xblock: Block = "XBLOCK") -> Grid:
-    """Returns the grid of a mix-order reduction: each program handles ``split`` rows, ``xblock`` at a time.
+    """Returns the grid of Inductor's mix-order reduction: each program handles ``split`` rows, ``xblock`` at a time.
 
     ``xblock`` must divide ``split``.
     """

@@ -164,7 +164,7 @@ class GroupedSpace:
                 "search them group by group (the searcher sequential), or shorten a group"
             )
         combined = [self.base]
-        for choices in self.groups:  # combinations share the configs of their first groups
+        for choices in self.groups:  # each round extends the configs that the earlier rounds made
             combined = [self.chosen(config, choices, choice) for config in combined for choice in choices]
         distinct = {config.order_key: config for config in (self.default,)}
         for config in combined:

@@ -208,7 +208,7 @@ def _naturals(data: JSON, what: str) -> tuple[int, ...]:
 
 
 ANYTHING: Final[Form[JSON]] = Form(_anything, _itself)
-"""Any JSON; the class itself checks it."""
+"""The form of a member that may be any JSON; the class that has the member checks it."""
 BOOL: Final[Form[bool]] = Form(read_bool, _itself, check="FLAG")
 DTYPE: Final[Form[DType]] = Form(read_dtype, lambda value: value.name)
 FLOAT: Final[Form[float]] = Form(_float, value_to_json)

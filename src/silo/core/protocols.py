@@ -374,7 +374,7 @@ class Device(Protocol):
 
 
 class LibraryCall(Protocol):
-    """Code that a library runs; the native launcher calls it while it holds the interpreter lock."""
+    """Code that a library runs. The native launcher calls it, and holds the interpreter lock meanwhile."""
 
     def __call__(self, arguments: tuple[object, ...], grid: tuple[int, int, int], stream: object, /) -> object:
         """Runs or enqueues the code; results are written through the arguments.

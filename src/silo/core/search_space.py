@@ -109,7 +109,7 @@ class Rule(Protocol):
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """The constexprs without which results would be wrong, as expressions over the arguments."""
+        """Constexprs for which one value alone gives right results, each with this value as an expression."""
         ...
 
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> SearchSpace:

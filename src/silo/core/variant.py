@@ -103,7 +103,7 @@ class CompileJob(Persisted):
     parameters: JSON = field(form=ANYTHING)
 
     def key(self, compiler_identity: str) -> str:
-        """Returns the key under which its outcome is stored (schema ``job-key/1``)."""
+        """Returns the key under which the job's outcome is stored (schema ``job-key/1``)."""
         key = self._keys.get(compiler_identity)
         if key is None:
             key = self._keys[compiler_identity] = digest("job-key/1", [self.to_json(), compiler_identity])

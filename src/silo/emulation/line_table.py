@@ -47,7 +47,8 @@ class LineTable:
         data: a shared object, 64 bits, little endian.
         library: prefixes of the names of files that are not the user's.
 
-    ``symbols`` are the names of variables that the threads of a group share, by an offset in the object.
+    ``symbols`` are the names of variables that the threads of a group share, by the offsets of the variables'
+    descriptors.
     """
 
     def __init__(self, data: bytes, library: tuple[str, ...]) -> None:
