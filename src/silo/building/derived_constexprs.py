@@ -41,7 +41,7 @@ class Derived:
 def trace_heuristics(
     kernel: str, heuristics: Mapping[str, Callable[..., object]], arguments: Sequence[str], config_names: Sequence[str]
 ) -> Derived:
-    """Traces each heuristic.
+    """Returns the constexprs that heuristics compute, each traced to an expression if possible.
 
     A heuristic that cannot be traced, or that reads more than scalars, is called at every launch.
     """

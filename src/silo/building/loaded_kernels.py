@@ -284,7 +284,7 @@ class FollowsSource:
                 launcher.forget()
 
     def _changed(self) -> None:
-        """Reads the source again, because a place has another value, or a function another text.
+        """Reads the source again, because a value that it reads (a global, ...) or the text of a function has changed.
 
         Raises SourceError if the source cannot be read.
         """

@@ -146,7 +146,7 @@ def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase
         uninitialized=_empty_arrays(recipe),
         work=recipe.work,
         record=lambda: recipe,
-        # without numpy, results are only compared with the expected values
+        # without numpy, arrays that must only be read are not compared: only expected results are
         unchanged={name: _unchanged_recipe(argument) for name, argument in recipe.unchanged().items()}
         if has_numpy()
         else {},

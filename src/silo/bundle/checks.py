@@ -30,7 +30,7 @@ class Checker:
         return BundleFormatError(f"{self.file}: {message}", field=field, offset=self.offset)
 
     def members(self, data: JSON, field: str, names: frozenset[str]) -> Mapping[str, JSON]:
-        """Returns ``data`` if it is an object with exactly these members. Raises otherwise."""
+        """Returns ``data``, an object with exactly these members. Raises BundleFormatError for anything else."""
         if not isinstance(data, dict):
             raise self.error(field, f"a {type(data).__name__} where an object is needed")
         if frozenset(data) != names:
@@ -41,7 +41,10 @@ class Checker:
         return data
 
     def decoded(self, data: JSON, field: str, decode: Callable[[JSON], T], encode: Callable[[T], JSON]) -> T:
-        """Returns a value decoded from its JSON. Raises for any form that ``encode`` would not write."""
+        """Returns a value decoded from its JSON.
+
+        Raises BundleFormatError for any JSON that ``encode`` would not write.
+        """
         try:
             value = decode(data)
             written = encode(value)

@@ -298,7 +298,7 @@ class BundleKernel:
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """For each space of known size, how many of its configs are packed."""
+        """The number of packed configs of each space whose size is known."""
         configs: dict[RulesKey, set[bytes]] = {}
         for packed in self.variants:
             variant = packed.artifact.variant

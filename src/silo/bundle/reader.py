@@ -330,7 +330,11 @@ class _NamedBlobs(Mapping[str, BlobRef]):
 
 
 def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # an object of the class ``cls``
-    """Makes an object of class ``cls`` with these values; objects that the manifest inlines are made of them too."""
+    """Makes an object of class ``cls`` with these values.
+
+    The manifest stores the members of some fields' objects among the owner's members, so these objects are made of the
+    same values.
+    """
     return cls(*[_built(INLINED[name], values) if name in INLINED else values[name] for name in names_of(cls)])
 
 

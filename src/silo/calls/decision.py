@@ -44,7 +44,7 @@ _CPU_BUDGET_S = 1.5
 _SMALL_CPU_BUDGET_S = 4.0
 _MANY_WORKERS = 8
 
-_notices = Notices()  # logs each reason why a lock was not used once
+_notices = Notices()  # logs why a lock was not used, each reason only once
 
 
 def mode_of(kernel: DeclaredKernel) -> TuneMode:

@@ -216,7 +216,7 @@ class LiveSearch:
         return predicted if predicted and all(config in space for config in predicted.configs) else None
 
     def _seeds(self, space: SearchSpace, predicted: Shortlist | None) -> tuple[Seed, ...]:
-        """Returns the configs to try first: those that earlier studies suggest; else, on a CPU, by their grids."""
+        """Returns the configs to try first: configs from earlier studies or else, on a CPU, with promising grids."""
         locked = lock_of(self.kernel)
         near = study_seeds(self.study, space, self.study_key.records, locked[0] if locked else None)
         if predicted is not None:

@@ -32,7 +32,7 @@ _GROUP_ROWS = 8
 def guess_space(
     kernel: DeclaredKernel, target: Target, signature: Signature, specialization: Specialization
 ) -> BoundSpace:
-    """Infers a space for the block sizes that calls may leave open.
+    """Returns a space, inferred from the lowered kernel, for the block sizes that calls may leave out.
 
     ``specialization`` is the specialization of a call, without values for these block sizes. Raises SpaceError, with
     the reason and the values to pass, if no space can be inferred.

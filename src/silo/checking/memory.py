@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Contents", "CopiedMemory", "LaunchMemory", "MemoryLaunch", "allocations_of"]
 
 Contents: TypeAlias = "Mapping[int, NDArray[np.uint8]]"
-"""The bytes of regions, by the region's number."""
+"""The bytes of memory regions, by the number of the region."""
 
 _LEAST_GAP = 1 << 20  # least bytes between two copies
 _MOST_GAP = 1 << 28

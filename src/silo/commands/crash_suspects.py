@@ -96,7 +96,7 @@ def likeness_of(report: CrashReport, launch: RecordedLaunch) -> object:
 
 
 def contents_of(report: CrashReport, launch: RecordedLaunch) -> dict[int, KeptArray]:
-    """Returns the kept bytes of a launch's allocations by address; copies made before the launch come first."""
+    """Returns the kept bytes of a launch's allocations by address; a copy made before the launch takes precedence."""
     arrays = sorted((array for array in report.arrays if array.launch == launch.number), key=lambda one: one.copy)
     return {kept_array.address: kept_array for kept_array in arrays}
 

@@ -80,7 +80,7 @@ def remember(content: str, known: KnownDigest) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside.write_bytes(encode_table({**newest, content: known}))
         beside.replace(path)
-    except OSError:  # nothing is stored, like byte code that Python cannot write
+    except OSError:  # no digest is stored, just as Python stores no byte code if it cannot write here
         with contextlib.suppress(OSError):
             beside.unlink()
 
@@ -95,7 +95,7 @@ def encode_table(entries: Mapping[str, KnownDigest]) -> bytes:
 
 
 def decode_table(data: bytes) -> dict[str, KnownDigest]:
-    """The inverse of :func:`encode_table`; ``ValueError`` on anything else."""
+    """The inverse of :func:`encode_table`; raises ``ValueError`` on anything else."""
     label = "a table of code digests"
     head, *lines = data.splitlines()
     if parse_json(head) != _TABLE_SCHEMA:

@@ -96,7 +96,8 @@ class WorkerProcess:
         """
         self.await_ready()
         deadline = time.monotonic() + limit_s
-        # The idle worker shares the position in this file, so its next output starts at the beginning.
+        # This file is the standard error of the worker, which is idle now. Both share one file position, so the
+        # worker's next output starts at the beginning.
         self._stderr.seek(0)
         self._stderr.truncate()
         self._write(request, deadline)

@@ -433,7 +433,7 @@ class Case:
         )
 
     def references(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Returns the expected arrays, computed.
+        """Computes the expected arrays; returns them by argument.
 
         Raises:
             CaseError: an expected value is not an array or has the wrong shape; the message names it.

@@ -32,9 +32,10 @@ class GroupedSpace:
 
     ``base`` is the config to start with. Each group holds choices: values of some of the parameters, most promising
     first. A search keeps everything else as it is, tries the choices of one group, keeps the best, and continues with
-    the next group (:mod:`silo.tuner.search.sequential`). ``steps`` are the further changes that a descent may make. A
-    config belongs to the space if each of its parameters has a value from the base, a choice or a step. Only configs
-    that satisfy every constraint count; a constraint that reads arguments applies once ``arguments`` has their values.
+    the next group (:mod:`silo.tuner.search.sequential`). ``steps`` are the further changes that the coordinate descent
+    after the groups may make. A config belongs to the space if each of its parameters has a value from the base, a
+    choice or a step. Only configs that satisfy every constraint count; a constraint that reads arguments applies once
+    ``arguments`` has their values.
 
     >>> space = GroupedSpace(
     ...     Config.of(XBLOCK_0=64, XBLOCK_1=64),

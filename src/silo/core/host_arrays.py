@@ -140,7 +140,7 @@ def strided(values: NDArray[Any], strides: tuple[int, ...], gap: NDArray[Any]) -
     last = sum((extent - 1) * stride for extent, stride in zip(values.shape, strides, strict=True))
     storage = np.full(1 + last if values.size else 0, gap, dtype=values.dtype)
     steps = [stride * storage.itemsize for stride in strides]
-    # Not as_strided, which does not support the dtypes of ml_dtypes.
+    # as_strided is not used, because it does not support the dtypes of ml_dtypes.
     view: NDArray[Any] = np.ndarray(values.shape, values.dtype, buffer=storage.view(np.uint8), strides=steps)
     view[...] = values
     return view

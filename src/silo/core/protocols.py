@@ -139,7 +139,7 @@ class WarmsUp(Protocol):
     """A compiler whose first ``compile`` in a process takes longer because it loads modules."""
 
     def warm_up(self) -> None:
-        """Loads those modules. Raises SiloError as ``compile`` would."""
+        """Loads the modules that ``compile`` needs. Raises SiloError as ``compile`` would."""
         ...
 
 

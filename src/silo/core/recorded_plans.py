@@ -149,5 +149,5 @@ class RecordedPlan(Persisted):
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Returns the names of the kernels that it launches, each once."""
+        """Returns the names of the kernels that the plan launches, each once."""
         return tuple(dict.fromkeys(launch.kernel for form in self.forms for launch in form.launches))

@@ -61,7 +61,7 @@ class FoundKind(IntEnum):
 
 
 class AreaKind(IntEnum):
-    """``enum class AreaKind`` of the runtime."""
+    """``enum class AreaKind`` of the runtime: the kinds of memory that an :class:`Area` may be."""
 
     ARRAY = 0
     GROUP = 1

@@ -44,7 +44,7 @@ _PT_LOAD, _PT_DYNAMIC = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a library requires: the machine (as in platform tags), other libraries, and versions of their symbols."""
+    """The requirements of a library: machine (as in platform tags), other libraries, and versions of their symbols."""
 
     machine: str
     libraries: tuple[str, ...]

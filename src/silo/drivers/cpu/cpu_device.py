@@ -123,8 +123,8 @@ class CpuDevice:
         """Maps a shared object, which runs its initialisers.
 
         Raises:
-            DeviceError: not a shared object, or without the entry.
-            TrustError: no consent to these bytes and this launch.
+            DeviceError: the blob is not a shared object, or lacks the entry.
+            TrustError: no consent was given to these bytes and this launch.
         """
         if kind != "so":
             raise DeviceError(f"{name}: the CPU loads shared objects (kind so), not {kind!r}")
