@@ -1,4 +1,4 @@
-"""Compilation of variants to artifacts: from the store, or else by the compile workers."""
+"""Makes artifacts of variants: takes them from the store or a remote store, or compiles them in worker processes."""
 
 from __future__ import annotations
 

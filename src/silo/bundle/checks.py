@@ -1,4 +1,4 @@
-"""Typed access to the documents of a bundle. Its errors are ``BundleFormatError`` with field and offset."""
+"""Decodes the JSON documents of a bundle. Raises ``BundleFormatError``, with field and offset, for malformed ones."""
 
 from __future__ import annotations
 

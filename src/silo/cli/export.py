@@ -1,4 +1,4 @@
-"""``silo export``: a bundle as a folder of C and C++."""
+"""``silo export``: write a bundle as a folder of C and C++ sources."""
 
 from __future__ import annotations
 

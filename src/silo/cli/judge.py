@@ -1,4 +1,4 @@
-"""``silo judge``: judge kernels by strangers with a task of one's own."""
+"""``silo judge``: judge kernels that strangers wrote, by a task that the user wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``silo report``: one page of HTML for each kernel."""
+"""``silo report``: write a page of HTML about the trials of each kernel."""
 
 from __future__ import annotations
 

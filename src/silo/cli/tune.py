@@ -1,4 +1,4 @@
-"""``silo tune``: measure; resumable; refines a bundle in place, or runs a schedule of tasks."""
+"""``silo tune``: measure configs, refine a bundle in place, or run a schedule of tasks. A later run resumes."""
 
 from __future__ import annotations
 

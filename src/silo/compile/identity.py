@@ -1,4 +1,4 @@
-"""The digest of Silo's own code, which is part of a compiler's identity, and stored digests.
+"""Computes the digest of Silo's own code, which is part of a compiler's identity, and stores it for later processes.
 
 Stored digests are in two files. The first is part of a wheel; the second is in the folder in which Python keeps the
 byte code of this package. Everybody who may write to that folder decides which code Python runs, so the second file is

@@ -1,4 +1,4 @@
-"""The installed compilers, the choice of a compiler for a source and a target, and compiling without a worker."""
+"""Finds the installed compilers, chooses one for a source and a target, and compiles without a worker."""
 
 from __future__ import annotations
 

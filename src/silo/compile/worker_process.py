@@ -1,4 +1,4 @@
-"""A worker process, from the side of the pool."""
+"""The pool's side of a worker process: starts it, exchanges messages with it, and ends it."""
 
 from __future__ import annotations
 

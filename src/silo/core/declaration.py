@@ -70,9 +70,9 @@ class Option:
 class BlobKind:
     """A kind of bytes that a compiler makes.
 
-    ``host_code`` runs in the process that loads it, so it is loaded only with consent: machine code for the host, or
-    anything that an interpreter of this process would execute. ``checked_text`` is the text that a
-    :class:`ChecksKernels` compiles.
+    ``host_code``: whether the bytes run in the process that loads them, so that they are loaded only with consent:
+    machine code for the host, or anything that an interpreter of this process would execute. ``checked_text``: whether
+    they are the text that a :class:`ChecksKernels` compiles.
     """
 
     name: str

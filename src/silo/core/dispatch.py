@@ -254,10 +254,10 @@ class DispatchRules(Persisted):
     """Maps the values of the arguments in ``key`` to a config: a table of buckets, and a rule for all other buckets.
 
     A bucket of the table has its config. For other buckets the decision list ``unseen`` decides, if present (it was
-    better on held-out buckets, see :mod:`silo.tuner.generalization`); otherwise the nearest bucket, of equally near
-    buckets the first by canonical text. ``fallback`` is for values that cannot be compared with any bucket. Rules are
-    kept in canonical order, so equal tables compare equal. ``objective`` names the metric and the constraints that
-    chose the configs; "" is time.
+    better on held-out buckets, see :mod:`silo.tuner.generalization`); otherwise the nearest bucket of the table decides
+    (the first by canonical text, if several are equally near). ``fallback`` is for values that cannot be compared with
+    any bucket. Rules are kept in canonical order, so equal tables compare equal. ``objective`` names the metric and the
+    constraints that chose the configs; "" is time.
     """
 
     title = "dispatch rules"
