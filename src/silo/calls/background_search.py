@@ -182,7 +182,7 @@ def begin_search(
         bench.close()
         searches.release(study.key)
         return Rejected(str(error))
-    # The searches' own compilation has no time limit learned from other configs: waits for a CPU would exceed such a
+    # The searches' own compilation has no time limit learned from other configs: waits for a CPU would exceed that
     # limit.
     compilation = Compilation(session().beside, kernel.source)
     artifacts = _PacedArtifacts(compilation, variant_of, lock)

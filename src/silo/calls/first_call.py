@@ -267,8 +267,8 @@ def early_end_of(target: Target, effort: TimeSpent, predicted: Shortlist | None 
     """Returns the conditions under which a call's search ends before its budget is spent; None if it must not.
 
     Searches end early only on a CPU, where compiling takes most of the time, and only once for a study: the next search
-    measures the rest. A search may end after the configs of a shortlist if such shortlists, made for sizes that were
-    measured, lost at most ``EarlyEnd.gain``.
+    measures the rest. A search may end after the configs of a shortlist if the shortlists made for measured sizes lost
+    at most ``EarlyEnd.gain``.
     """
     if target.kind != "cpu" or effort.ended_early:
         return None

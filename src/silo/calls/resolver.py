@@ -200,7 +200,7 @@ class Resolver:
         kernel = self._kernel
         call_values = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
         context = self.understand(inspect_call(self.native, kernel.source.signature, *args, **call_values))
-        if isinstance(kernel.source, BringsCode):  # such a source has finished code, so there is no config to decide
+        if isinstance(kernel.source, BringsCode):  # the source has finished code, so no config has to be decided
             device = context.device
             return "\n".join(
                 [
