@@ -159,9 +159,10 @@ def available_memory() -> int:
 
 @frozen
 class Settings:
-    """The values of all settings. A setting that is None was not given. A name with a unit ends in the unit.
+    """The values of all settings. A setting that is None was not given.
 
-    Paths are strings, because a program that only launches needs none of them and must not import ``pathlib``.
+    The name of a setting with a unit ends in the unit. Paths are strings, because a program that only launches needs
+    none of them and must not import ``pathlib``.
     """
 
     home: str | os.PathLike[str] | None = None

@@ -94,7 +94,7 @@ class PreparedCase:
         return worst, name
 
     def compare(self, results: Mapping[str, Any]) -> ResultComparison:
-        """Compares host arrays, by name, with the expected values; returns the type of result that tuning stores."""
+        """Compares host arrays, by name, with the expected values; returns the result as tuning stores it."""
         result, name = self.check(results)
         if result is None:
             return ResultComparison(ok=True)

@@ -223,7 +223,7 @@ def _planned(bundles: Sequence[Bundle]) -> tuple[RecordedPlan, ...]:
 
 
 def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Kernel]:
-    """Takes the kernels of a bundle apart, with the position of each entry in the whole bundle plus ``first``.
+    """Takes the kernels of a bundle apart; ``first`` is added to the position of each entry in the whole bundle.
 
     Entries that a slice gained after it was cut (by tuning) come after the entries of the whole bundle.
     """

@@ -589,8 +589,8 @@ class Bundle:
     def documents(self, name: str, kind: str) -> Iterator[tuple[str, JSON]]:
         """Yields the cases or trials of a kernel, each with its field name.
 
-        Documents are parsed one by one, because parsed documents take far more memory than their text. If all of them
-        together exceed the memory that a reader may spend, ``BundleFormatError`` is raised for the kernel's documents.
+        Documents are parsed one by one, because parsed documents take far more memory than their text. Raises
+        ``BundleFormatError`` once the documents together exceed the memory that a reader may spend.
         """
         ref = self._document_ref(name, kind)
         if ref is None:

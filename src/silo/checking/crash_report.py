@@ -6,7 +6,7 @@ Members of the manifest, besides ``format``:
   ``program`` and ``address``.
 - ``kernels``: ``offset`` and ``bytes`` of a description in JSON: name, parameters, config, driver, ``text`` (TTIR with
   source positions), ``launch`` (its parameters), and four lists of arguments: those whose contents decide which
-  addresses are accessed (``decisive``), whose contents are copied to a stored value (``stored``), and those that the
+  addresses are accessed (``decisive``), whose contents affect a stored value (``stored``), and those that the
   kernel reads (``read``) or writes (``written``).
 - ``launches``: ``number``, ``kernel``, ``grid``, ``stream``, ``state`` (running, returned, failed), ``arguments``: each
   ``[number]``, or ``[address, start, size, 1 if a view]``.

@@ -189,7 +189,7 @@ def check_export(path: Path, folder: Path) -> Differences:
 
 
 def _require_consent(bundle: Bundle, path: Path, chosen: ExportOptions, *, trust: bool) -> None:
-    """Raises TrustError without consent to the code that programs built from the export will run on the host.
+    """Raises TrustError unless the user consented to all host code that programs built from the export will run.
 
     Loading the code here would need the same consent.
     """

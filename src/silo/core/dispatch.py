@@ -9,7 +9,7 @@ The bucket function of one integer, the same in Python and C::
         return INT64_C(1) << (64 - __builtin_clzll((uint64_t)v - 1));
     }
 
-The number of a bucket is in the bucket itself: ``bucket(bucket(v)) == bucket(v)``. It is the largest value in it.
+The number of a bucket lies in the bucket: ``bucket(bucket(v)) == bucket(v)``. No value in it has a larger magnitude.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Variant(Persisted):
 
     @property
     def has_look_alike(self) -> bool:
-        """Whether a constexpr of this variant equals, in Python, a value with other code (1 == True)."""
+        """Whether a constexpr of this variant has a look-alike: another value that Python calls equal (1 and True)."""
         return any(map(has_look_alike, self._constexprs.values()))
 
     @property
