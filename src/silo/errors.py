@@ -102,7 +102,7 @@ class SiloError(Exception):
 
 
 class SettingsError(SiloError):
-    """A setting has a value Silo cannot use."""
+    """A setting has a value that Silo cannot use."""
 
 
 class TargetError(SiloError):

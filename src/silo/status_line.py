@@ -43,7 +43,7 @@ class Task:
         self.text = text
         self.note = ""
         self.start = time.monotonic()
-        self.logged = -math.inf  # time of the last log record about its progress
+        self.logged = -math.inf  # time of the last log record about the task's progress
 
     @property
     def seconds(self) -> float:

@@ -165,7 +165,7 @@ def _held(forms: CodeForms, artifact: Artifact) -> list[str]:
 
 
 _MOST_CPU_THREADS = 2**31 - 1
-_DEFAULTS = {"num_warps": 4, "num_stages": 3}  # a CPU ignores these options, but programs read them
+_DEFAULTS = {"num_warps": 4, "num_stages": 3}  # a CPU ignores these options, but callers read them
 
 
 class CompiledTarget(NamedTuple):

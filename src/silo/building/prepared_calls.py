@@ -107,7 +107,7 @@ class TupleLauncher:
         self._found = found
 
     def __call__(self, *args: object, **kwargs: object) -> None:
-        """Launches the call. Raises ArgumentError for tuples of other shapes."""
+        """Launches the call. Raises ArgumentError for tuples of other shapes than the bound ones."""
         self._bound(**self._named(args, kwargs))
 
     def __getitem__(self, grid: object) -> Callable[..., None]:

@@ -571,11 +571,11 @@ class Bundle:
         return BundleFormatError(f"{self.name}: {message}", field=field, offset=entry.offset)
 
     def stored(self, entry: BlobEntry) -> memoryview:
-        """Returns the stored form of a blob, not verified."""
+        """Returns the stored form of a blob, without verifying it."""
         return self._view[entry.offset : entry.offset + entry.stored_bytes]
 
     def between(self, start: int, end: int) -> memoryview:
-        """Returns bytes of the file, not verified."""
+        """Returns the file's bytes from ``start`` up to ``end``, without verifying them."""
         return self._view[start:end]
 
     def cases(self, name: str) -> tuple[JSON, ...]:

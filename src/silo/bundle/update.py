@@ -126,7 +126,7 @@ def _merged(bundle: Bundle, kernel: BundleKernel, update: KernelUpdate, document
             for _, document in bundle.documents(kernel.name, TRIALS_KIND)
             if not replaced or not isinstance(document, dict) or canonical_json(document.get("study")) not in replaced
         )
-        # Merged as texts, because parsed trials would take far more memory.
+        # Trials are merged as texts, because parsed trials would take far more memory.
         merged = dict.fromkeys(map(canonical_json, chain(earlier, update.trials)))
         data = b"".join(text + b"\n" for text in merged)
         ref = blob_ref(TRIALS_KIND, data)

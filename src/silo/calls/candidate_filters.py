@@ -50,7 +50,7 @@ PRUNED = "pruned by the author's prune_configs_by for this call"
 
 
 def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple[SearchSpace, dict[bytes, str]]:
-    """Returns the configs that the author's pruner allows in a call, in its order, and why each other is left out.
+    """Returns the configs that the author's pruner allows in a call, in the pruner's order, and why others are not.
 
     Raises:
         SpaceError: the function raised, left no config, or returned a config with names that the space does not have.

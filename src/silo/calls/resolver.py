@@ -75,7 +75,8 @@ class Resolver:
 
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel
-        # Reentrant, because tuning launches candidates through the same launcher, so one miss may cause another.
+        # Reentrant, because tuning launches candidates through the same launcher, so one call without code may cause
+        # another.
         self._lock = Mutex()
         # The id of the process that is tuning, or 0. After a fork the child has another id, so it does not count as
         # tuning.

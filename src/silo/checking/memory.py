@@ -178,7 +178,7 @@ class MemoryLaunch(CheckedLaunch[Schedule, Fault, About, Contents]):
     memory: LaunchMemory
 
     def results(self) -> Contents:
-        """Returns a copy of the regions that were kept."""
+        """Returns a copy of the present contents of the copied regions."""
         return self.memory.results()
 
     def difference(self, results: Contents) -> Difference | None:

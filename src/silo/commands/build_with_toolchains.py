@@ -53,7 +53,7 @@ __all__ = [
 _PACKAGE: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9._+!-]*)")
 _FOLDER: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([^=].*)")
 _STAMP: Final = "silo-toolchain"  # a file that marks a folder as completely unpacked
-_SHOWN_LINES: Final = 4  # the lines of pip's messages that are shown at most
+_SHOWN_LINES: Final = 4  # an error shows at most this many lines of pip's messages
 _PIP_SECONDS: Final = 1800
 
 

@@ -77,7 +77,7 @@ class LaunchChecks:
         self._busy = _Busy()
 
     def __call__(self, event: LaunchEvent) -> None:
-        """Checks a launch, unless the check itself makes it."""
+        """Checks a launch, unless a check made that launch itself."""
         if self._busy.set or event.parts or (event.kernel, tuple(event.grid)) not in self._wanted:
             return
         self._number += 1

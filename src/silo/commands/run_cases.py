@@ -186,8 +186,8 @@ def _require_code(path: Path, loaded: Kernels, chosen: Mapping[str, Device]) -> 
 
 
 def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, rows: _Rows, *, check: bool) -> None:
-    # Popped one by one, so that arrays are freed with their case. If a kernel damaged memory beside its arrays, the
-    # process then crashes during that case.
+    # The cases are popped one by one, so that arrays are freed with their case. If a kernel damaged memory beside its
+    # arrays, the process then crashes during that case.
     studies = case_studies(kernel, device_of(kernel, device), library)[::-1]
 
     def run() -> CaseOutcome:

@@ -285,7 +285,10 @@ def _folder(package: str) -> Path:
 
 
 def _finder(packages: Iterable[str]) -> Callable[[str], bool]:
-    """Returns a function: whether a dotted name is a module of Silo or of the packages' projects. Imports no module."""
+    """Returns a function that decides whether a dotted name is a module of Silo or of the packages' projects.
+
+    The function looks for files and imports no module.
+    """
     roots = {
         name: _folder(name) for name in {"silo", *(package.removeprefix("-").partition(".")[0] for package in packages)}
     }

@@ -138,7 +138,7 @@ class Toolchain:
         """Returns the name of the compiler for a source of this kind and ``target`` on this machine, and the reason.
 
         If several accept, the compiler whose declaration names both source kind and target kind is preferred over more
-        general ones; then a compiler that declares itself before the others; then Silo's own.
+        general ones; then a compiler whose declaration names the others in ``before``; then Silo's own.
 
         Raises:
             TargetError: no compiler accepts, or these rules do not decide; the message contains each plug-in's reason.
@@ -196,7 +196,7 @@ class Toolchain:
         """Returns the compiler that :meth:`choose` names.
 
         Raises:
-            TargetError: see :meth:`choose`.
+            TargetError: in the cases that :meth:`choose` lists.
         """
         return self.compiler(self.choose(source_kind, target)[0])
 

@@ -105,9 +105,9 @@ _ANY_ARCH = r"[a-z0-9][a-z0-9._-]*"
 class DriverDeclaration:
     """Facts about one kind of devices that are needed before, or without, opening its driver.
 
-    The package of a driver, ``silo.drivers.<kind>``, has it as ``DRIVER``. It imports nothing that opens the driver, as
-    targets of the kind are parsed and compiled for on machines without the device. The defaults describe a kind of
-    device for which Silo lacks a driver.
+    The package of a driver, ``silo.drivers.<kind>``, holds the declaration as ``DRIVER``. The package imports
+    nothing that opens the driver, because targets of the kind are parsed and compiled for on machines without the
+    device. The defaults describe a kind of device for which Silo lacks a driver.
 
     Attributes:
         kind: the kind of targets, which is the name of the driver's folder.

@@ -74,7 +74,7 @@ SMALL_FLOATS = {
 
 
 def numpy_dtype(element: DType) -> np.dtype[Any]:
-    """Returns the numpy dtype; raises ``CaseError`` if it needs ml_dtypes and that is not installed."""
+    """Returns the numpy dtype; raises ``CaseError`` if it needs ml_dtypes and ml_dtypes is not installed."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if element.name != "bfloat16" and not element.name.startswith("float8"):

@@ -79,7 +79,7 @@ class ArrayStandIn(Traced):
         return Traced(ItemSize(self._name))
 
     def element_size(self) -> Traced:
-        """Returns bytes per element; torch's method."""
+        """Returns the bytes per element, like torch's method of this name."""
         return Traced(ItemSize(self._name))
 
     def numel(self) -> NoReturn:

@@ -66,7 +66,7 @@ class CpuTimer:
 
 @frozen
 class CpuDevice:
-    """Implements :class:`silo.core.protocols.Device`: the cores that this process may use."""
+    """The cores that this process may use, as a :class:`silo.core.protocols.Device`."""
 
     model: DeviceModel
     target: Target
