@@ -163,7 +163,7 @@ def same_code(one: Artifact, other: Artifact, read: Callable[[str], bytes | None
 def _without_name(data: bytes, name: bytes) -> bytes:
     """Returns a shared object with zeros in place of a symbol's name and of the hash table of names.
 
-    The hash table is cleared only in 64-bit little-endian ELF. In another format or a damaged object, only the name is.
+    Only the name is cleared if the object is damaged, or is not 64-bit little-endian ELF.
     """
     bare = bytearray(data.replace(name + b"\0", bytes(len(name) + 1)))
     try:

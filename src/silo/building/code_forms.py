@@ -132,8 +132,8 @@ def code_text(forms: CodeForms, form: str, artifact: Artifact, *, bundled: bool)
     Raises:
         SourceError, BundleError: the code does not have the form, or the bundle does not hold it; the message lists the
             available forms.
-        ToolchainError: a tool that makes it is missing.
-        CompileError: making it failed.
+        ToolchainError: a tool that makes the form is missing.
+        CompileError: the form could not be made.
     """
     try:
         text = forms[_NAMES.get(form, form)]

@@ -415,7 +415,7 @@ class OpenKernel:
 
     @property
     def sources(self) -> frozenset[str]:
-        """The fingerprints of the sources that its variants were compiled from, found without reading the variants."""
+        """The fingerprints of the sources of the kernel's variants, found without reading the variants."""
         return self._open.sources(self._number)
 
     @property

@@ -216,7 +216,7 @@ class LiveSearch:
         return predicted if predicted and all(config in space for config in predicted.configs) else None
 
     def _seeds(self, space: SearchSpace, predicted: Shortlist | None) -> tuple[Seed, ...]:
-        """Returns the configs to try first: configs from earlier studies or else, on a CPU, with promising grids."""
+        """Returns the configs to try first: configs of earlier studies or else, on a CPU, configs with good grids."""
         locked = lock_of(self.kernel)
         near = study_seeds(self.study, space, self.study_key.records, locked[0] if locked else None)
         if predicted is not None:
@@ -267,8 +267,8 @@ def early_end_of(target: Target, effort: TimeSpent, predicted: Shortlist | None 
     """Returns the conditions under which a call's search ends before its budget is spent; None if it must not.
 
     Searches end early only on a CPU, where compiling takes most of the time, and only once for a study: the next search
-    measures the rest. A search may end after the configs of a shortlist if the shortlists made for measured sizes lost
-    at most ``EarlyEnd.gain``.
+    measures the rest. A search may end after the configs of a shortlist if the best configs of shortlists that were
+    predicted for measured sizes are slower than the winners by at most the fraction ``EarlyEnd.gain``, on average.
     """
     if target.kind != "cpu" or effort.ended_early:
         return None

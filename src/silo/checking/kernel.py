@@ -149,10 +149,11 @@ class NativeKernel(LaunchableKernel[NativeCall]):
         self, name: str, launch: LaunchInfo, effects: tuple[Effect, ...], code: CheckedCode[NativeCall]
     ) -> None:
         super().__init__(name, launch, effects, code)
-        self._callback = _ENTRY(self.entry)  # C holds a pointer to it, so it must live as long as the kernel
+        self._callback = _ENTRY(self.entry)  # C holds a pointer to the callback, which must live as long as the kernel
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
         assert address is not None
-        # Run on the launching thread, so that an interrupt ends the check, and a child forked meanwhile continues it.
+        # The check runs on the launching thread, so that an interrupt ends the check, and a child forked meanwhile
+        # continues it.
         self.loaded = LoadedKernel(
             CpuModule(address=address), launch.entry, name, scratch_bytes=launch.scratch_bytes, threads=1
         )

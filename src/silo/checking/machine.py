@@ -312,7 +312,7 @@ def _weighed(
 ) -> CheckFinding | None:
     """Returns the finding for the first doubtful value that affects the results.
 
-    All are replaced at once; only if that has an effect, each is replaced alone.
+    All doubtful values are replaced at once; only if that has an effect, each is replaced alone.
     """
     for other in dict.fromkeys(other for doubt in doubts for other in doubt.others):
         changed = tuple(doubt for doubt in doubts if other in doubt.others)

@@ -99,7 +99,7 @@ class Environment:
         """Yields environment variables with which the interpreter imports this Silo besides its own packages.
 
         The folder of packages that holds Silo may also hold another version of the compiler, so it is not put on the
-        path. Instead, a temporary folder with nothing but a link to Silo is.
+        path. Instead, a temporary folder that contains only a link to Silo is put there.
         """
         import silo  # noqa: PLC0415  # for its place
 

@@ -285,7 +285,7 @@ def run_schedule(
             try:
                 if task.device.name not in fleets:
                     fleets[task.device.name] = open_fleet(task.device, stack)
-                turn_begun = time.monotonic()  # again, because starting the agents took time that is not the turn's
+                turn_begun = time.monotonic()  # starting the agents took time that is not the turn's
                 turn = _turn(task, kernels, fleets[task.device.name], seconds, watch)
             except TuneInterrupted:
                 raise

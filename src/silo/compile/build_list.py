@@ -35,9 +35,10 @@ __all__ = [
 # ---- The configs that a build packs for a target without a measured winner ----
 
 
-# for each case: more than most spaces have, at the cost of some minutes of compiling on few cores
+# The most configs that are packed for each case: more than most spaces have, at the cost of some minutes of compiling
+# on few cores.
 DEFAULT_CONFIGS = 128
-DEFAULT_CODE_BYTES = 64 << 20  # for each kernel and target, before compression
+DEFAULT_CODE_BYTES = 64 << 20  # the most bytes of code for each kernel and target, before compression
 
 T = TypeVar("T", bound=Hashable)
 

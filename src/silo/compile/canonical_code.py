@@ -189,7 +189,7 @@ class _Form:
                 module_name = f"{base}.{alias.name}"
                 if module_name not in self._project.modules:
                     imports.append((f"{alias.name} as {local}", base))
-                # if the name means this module everywhere, its uses are labelled, and the import need not be
+                # If the name means this module everywhere, its uses are labelled, and the import needs no label.
                 elif self._bound.get(local) != module_name:
                     imports.append((f"module as {local}", module_name))
             return True

@@ -44,7 +44,7 @@ __all__ = [
 
 SHIPPED = "code_digests.json"  # the file beside this module, if it was installed from a wheel
 _TABLE_SCHEMA = "code-digests/1"
-_MOST = 64  # most entries, one for each compiler and state of the code that ran lately
+_MOST = 64  # the most stored entries: one for each compiler and each state of the code that ran lately
 _DIGEST = re.compile("[0-9a-f]{32}")
 
 
@@ -137,7 +137,7 @@ _OWN_FILES = ("identity.py", "canonical_code.py")  # these modules compute the d
 
 @dataclass(frozen=True, slots=True)
 class CodeFile:
-    """A file that is part of a digest: its package's dotted name, its path in there with slashes, its bytes."""
+    """A file that is part of a digest: its package's dotted name, its path in the package with slashes, its bytes."""
 
     package: str
     path: str

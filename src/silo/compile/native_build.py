@@ -44,8 +44,9 @@ def build(
     order.
 
     Raises:
-        CompileError: the compiler refused; contains its message, and the path of the kept C source. Or a signal handler
-            forked meanwhile, and this is the child. :class:`InternalCompilerError` for a fault of the compiler itself.
+        CompileError: the compiler refused; contains its message, and the path of the kept C source. Also raised in a
+            child that a signal handler forked meanwhile. :class:`InternalCompilerError` for a fault of the compiler
+            itself.
     """
     with own_folder("silo-cc-") as folder:
         objects = _written(beside, folder)

@@ -69,7 +69,7 @@ class Toolchain:
         """Returns the compiler of one plug-in.
 
         Raises:
-            CompileError: it is not installed or does not load.
+            CompileError: the plug-in is not installed or does not load.
         """
         loaded = self.load(name)
         if isinstance(loaded, Rejected):
@@ -80,7 +80,7 @@ class Toolchain:
         """Runs a job with the compiler that the job names.
 
         Raises:
-            CompileError: it is not installed, fails, or made a kind of blobs that it does not declare.
+            CompileError: the compiler is not installed, fails, or made a kind of blobs that it does not declare.
         """
         compiler = self.compiler(job.compiler)
         compiled = compiler.compile(job)
@@ -95,7 +95,7 @@ class Toolchain:
         """Compiles for a framework's cache, with the compiler that the job names.
 
         Raises:
-            CompileError: it is not installed, fails, or has no framework with a cache.
+            CompileError: the compiler is not installed, fails, or has no framework with a cache.
         """
         compiler = self.compiler(job.compiler)
         if not isinstance(compiler, MakesCacheFiles):
@@ -212,7 +212,7 @@ def _most_specific(found: _Declared) -> _Declared:
 
 
 def _preferred(found: _Declared) -> _Declared:
-    """Returns the compilers that declare themselves before all others."""
+    """Returns the compilers whose declarations name all others in ``before``."""
     return [
         declaration
         for declaration in found

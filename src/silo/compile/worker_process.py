@@ -55,7 +55,7 @@ class WorkerProcess:
     ) -> None:
         """Starts ``python -m module arguments``.
 
-        ``environment`` changes its inherited variables; the descriptors ``pass_fds`` stay open in it.
+        ``environment`` changes the variables that the worker inherits; the descriptors ``pass_fds`` stay open in it.
         """
         if not sys.executable:
             raise CompileError("this Python does not know its own executable, so no worker can be started")
@@ -110,7 +110,10 @@ class WorkerProcess:
             self._ready = True
 
     def send(self, request: bytes) -> None:
-        """Sends the first job while the worker still starts; :meth:`receive` returns its outcome. Raises likewise."""
+        """Sends the first job while the worker still starts; :meth:`receive` returns its outcome.
+
+        Raises as :meth:`exchange` does.
+        """
         self._write(request, time.monotonic() + _START_LIMIT_S)
 
     def receive(self, limit_s: float) -> Message:
@@ -219,8 +222,8 @@ def with_own_package() -> dict[str, str]:
     """Returns the variables with which a Python started from here imports this same Silo."""
     root = Path(__file__).parents[2]
     if root.name in ("site-packages", "dist-packages"):
-        # Nothing to add: it is found as in this process, and adding a folder of packages would put it before the
-        # standard library.
+        # Nothing to add: the new process finds Silo as this process does, and an added folder of packages would come
+        # before the standard library.
         return {}
     before = child_environment().get("PYTHONPATH")
     return {"PYTHONPATH": f"{root}{os.pathsep}{before}" if before else str(root)}

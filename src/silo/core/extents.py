@@ -167,7 +167,7 @@ class DynamicLayout:
         )
 
     def problem(self, call: DynamicLayout | None) -> str | None:
-        """Returns why code with these assumptions refuses an array with the facts ``call``; None if it accepts it."""
+        """Returns why code with these assumptions refuses an array with the facts ``call``; None if it does not."""
         if call is None:
             return f"no layout of up to {MAX_DYNAMIC_AXES} axes, this variant was built for {self}"
         if (
@@ -289,7 +289,7 @@ class Extents(Persisted):
         return shape_text(self.shape) + ("" if self.strides is None else f", strides {shape_text(self.strides)}")
 
     def problem(self, shape: tuple[int, ...] | None, strides: tuple[int, ...] | None) -> str | None:
-        """Returns why code for these extents does not take an array with other extents; None if it does.
+        """Returns why code for these extents refuses an array of this shape and these strides; None if it does not.
 
         >>> Extents((64, 64)).problem((128, 64), None)
         'shape (128, 64), this variant was built for (64, 64)'

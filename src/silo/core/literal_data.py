@@ -149,7 +149,7 @@ def values_of(values: Any, dtype: object = None) -> tuple[Values, tuple[int, ...
     Without ``dtype`` the array's own dtype is used; Python's numbers become bool, int32 (int64 if needed) or float32.
 
     Raises:
-        CaseError: they are not an array, do not fit the dtype, or are too many to be stored.
+        CaseError: the values are not an array, do not fit the dtype, or are too many to be stored.
     """
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         numbers, shape = _flat(cast("Sequence[Any]", values))

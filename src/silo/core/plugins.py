@@ -91,7 +91,10 @@ def installed_places(group: str) -> Mapping[str, str]:
 
 
 def place_of(group: str, name: str) -> str | None:
-    """Returns ``module:attribute`` of one plug-in, None if it is not installed. Silo's own are in the table."""
+    """Returns ``module:attribute`` of one plug-in, None if it is not installed.
+
+    Silo's own plug-ins are in a table, so only other plug-ins are searched for.
+    """
     return shipped_places(group).get(name) or installed_places(group).get(name)
 
 
@@ -119,7 +122,10 @@ def part_of(group: str, name: str, part: str) -> Any:  # noqa: ANN401  # a modul
 
 
 def _declared_at(place: str, kind: type[_Declaration], what: str) -> _Declaration | Rejected:
-    """Imports the declaration at a place; ``Rejected`` if it cannot be used. ``what`` names the plug-in in messages."""
+    """Imports the declaration that ``place`` (``module:attribute``) names.
+
+    Returns ``Rejected`` if it cannot be used. ``what`` names the plug-in in messages.
+    """
     try:
         declared = load_place(place)
     except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
@@ -134,7 +140,7 @@ def _declared_at(place: str, kind: type[_Declaration], what: str) -> _Declaratio
 
 @cache
 def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
-    """Returns the declaration of the compiler plug-in at a place, or why it cannot be used."""
+    """Returns the declaration of a compiler plug-in, ``module:attribute`` in ``place``, or why it cannot be used."""
     from silo.core.declaration import CompilerDeclaration  # noqa: PLC0415  # a first launch does without
 
     label = f"the plug-in {name} ({place})"
@@ -259,7 +265,7 @@ def installed_words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]
 
 @cache
 def load_loader_declaration(kind: str, place: str) -> LoaderDeclaration | Rejected:
-    """Returns the declaration of the loader at a place, or why it cannot be used."""
+    """Returns the declaration of a loader, ``module:attribute`` in ``place``, or why it cannot be used."""
     from silo.core.declaration import LoaderDeclaration  # noqa: PLC0415  # a first launch does without
 
     label = f"the loader of {kind} ({place})"

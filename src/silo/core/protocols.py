@@ -152,12 +152,12 @@ class ShowsCode(Protocol):
         ...
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """Returns the text of one stage, or ``llir`` if a tool makes it. Raises CompileError, ToolchainError."""
+        """Returns the text of one stage. Raises CompileError, or ToolchainError if a tool for the text is missing."""
         ...
 
 
 class CheckedKernel(Protocol):
-    """A kernel compiled to check itself while it runs. Launch ``loaded`` like any other, within :meth:`over`."""
+    """A kernel compiled to check itself while it runs. Launch ``loaded`` like any kernel, within :meth:`over`."""
 
     @property
     def launch(self) -> LaunchInfo:
@@ -329,7 +329,7 @@ class Device(Protocol):
         """The process in which candidates may be timed, or why they may not be timed.
 
         A :attr:`Measuring.CONFINED` process finds the device by its name and the arrays in a :class:`silo.Buffer`. So
-        it is for devices that use the host's memory or a driver of the native module, and for code that such a driver
+        only devices that use the host's memory or a driver of the native module have it, for code that such a driver
         loads. Code that a library runs (``silo.loaders``) takes the call's own objects, which exist only in this
         process.
         """

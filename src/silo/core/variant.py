@@ -61,7 +61,7 @@ class Variant(Persisted):
             if parameter.kind is ParameterKind.CONSTEXPR and not isinstance(parameter.default, NoDefault)
         }
         values = {**dict(self.config.values), **self.specialization.constant_values}
-        # Without descriptors: their constant is a block shape, not a constexpr.
+        # Descriptors are left out, because their constant is a block shape, not a constexpr.
         return {
             **defaults,
             **{name: value for name, value in values.items() if kinds.get(name) is not ParameterKind.DESCRIPTOR},
@@ -168,7 +168,7 @@ def effort_key(study: str) -> str:
 
 
 def seeds_key(kernel: str) -> str:
-    """Returns the key of configs that did well elsewhere, by the kernel's name alone, as they are only hints."""
+    """Returns the key of configs that did well elsewhere, by the kernel's name alone; the configs are only hints."""
     return digest("seeds-key/1", kernel)
 
 

@@ -85,7 +85,7 @@ class MetalTimer:
 
 @frozen
 class MetalDevice:
-    """Implements :class:`silo.core.protocols.Device`."""
+    """The GPU of a Mac, as a :class:`silo.core.protocols.Device`."""
 
     model: DeviceModel
     target: Target

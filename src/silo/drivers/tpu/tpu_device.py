@@ -50,7 +50,7 @@ class TpuTimer:
 
 @frozen
 class TpuDevice:
-    """Implements :class:`silo.core.protocols.Device`; the loaders of ``silo.loaders`` load its code."""
+    """A TPU, as a :class:`silo.core.protocols.Device`; the loaders of ``silo.loaders`` load its code."""
 
     model: DeviceModel
     target: Target
