@@ -329,9 +329,9 @@ class Device(Protocol):
         """The process in which candidates may be timed, or why they may not be timed.
 
         A :attr:`Measuring.CONFINED` process finds the device by its name and the arrays in a :class:`silo.Buffer`. So
-        only devices that use the host's memory or a driver of the native module have it, for code that such a driver
-        loads. Code that a library runs (``silo.loaders``) takes the call's own objects, which exist only in this
-        process.
+        only devices that use the host's memory or a driver of the native module can use such a process, and only for
+        code that such a driver loads. Code that a library runs (``silo.loaders``) takes the call's own objects, which
+        exist only in this process.
         """
         ...
 
