@@ -3,12 +3,12 @@
 #include "argument_word.h"
 #include "value_text.h"
 
-/* The facts that decide whether code accepts an argument. Without a config, every constant is
- * accepted. */
+/* The facts of one compiled variant that decide whether it accepts an argument. If `config` is
+ * NULL, the values of constexpr parameters are not compared. */
 struct code {
     const struct silo_signature *signature;
     const struct silo_specialization *specialization;
-    const struct silo_config *config; /* NULL: not known yet */
+    const struct silo_config *config; /* NULL if no config has been chosen yet */
 };
 
 static const struct silo_value *last_named(const struct silo_named_value *values, uint32_t count,
@@ -218,7 +218,7 @@ static int integer_problem(const struct silo_signature_parameter *parameter,
                            const struct silo_seen *seen, unsigned facts, struct silo_wording *why) {
     if (seen->kind != SILO_VALUE_INT)
         return because(SILO_ERROR_KIND, why, "is %s, and it takes an integer", noun(seen));
-    if (parameter->element == 0) /* a bundle may leave the type out */
+    if (parameter->element == 0) /* a bundle may omit the element type of a parameter */
         return because(SILO_ERROR_DTYPE, why, "is an integer, and it takes one of no known type");
     const unsigned takes = parameter->element & 0xff, has = seen->element & 0xff;
     const bool same = sort_of(parameter->element) == sort_of(seen->element);

@@ -10,8 +10,9 @@
 #include <setjmp.h>
 #include <stdatomic.h>
 
-/* Puts members that every thread writes on other cache lines than members that every thread reads.
- * Otherwise each claim of programs would evict the others from all caches. */
+/* Puts members that every thread writes on other cache lines than members that every thread only
+ * reads. If they shared a line, each write (when a thread takes programs) would evict the members
+ * that are only read from the caches of all CPUs. */
 #define SILO_CPU_APART _Alignas(64)
 
 /* The range of programs that one thread takes first. A thread gets the same range in each launch,
@@ -33,9 +34,9 @@ struct silo_cpu_job {
     /* With `parts`: a bit for each part that may have programs left. A thread that has finished its
      * own part reads these words instead of every part, each of which would move a cache line. */
     _Atomic uint64_t *open;
-    int team;   /* threads of an OpenMP team that run this job */
-    bool alone; /* a child was forked during the launch: the team's other threads do not exist in it
-                 */
+    int team;   /* number of threads of an OpenMP team that run this job */
+    bool alone; /* a child was forked during the launch, and this is the child: the team's other
+                   threads do not exist here */
     void (*wait)(void *context); /* called in each iteration of a loop that waits; NULL: no program
                                     may wait */
     _Atomic int error;
@@ -70,8 +71,8 @@ struct silo_cpu_runner {
     uint64_t begin, end; /* the programs that the thread has taken and is running */
     uint64_t done;       /* number of programs that the thread took before these */
     uint32_t part;       /* number of the part from which the thread takes programs */
-    /* Waiting since the kernel was last called: iterations of loops that wait, the time when the
-     * wait was noticed, and the time of the last check for signals; 0: not yet. */
+    /* How long the kernel has waited since it was last called: iterations of loops that wait, the
+     * time when the wait was noticed, and the time of the last check for signals; 0: not yet. */
     uint64_t turns, since, asked;
     jmp_buf out; /* abandons the kernel with longjmp; a kernel that waits holds nothing that has to
                     be released */

@@ -413,8 +413,8 @@ static int run_together(struct cpu_plan *plan, int threads, silo_error *error) {
 
 /* ---- choosing between in order and together ---- */
 
-/* Whether some node's work is worth several threads. Such nodes keep the pool busy, so that nodes
- * need not run at the same time. */
+/* Whether some node's work is worth several threads. Such a node keeps the whole pool busy, so that
+ * running nodes at the same time would gain nothing. */
 static bool has_large(const struct cpu_plan *plan) {
     for (uint32_t i = 0; i < plan->count; i++)
         if (plan->nodes[i].values->enabled != 0 &&
@@ -430,8 +430,8 @@ static int plan_launch(void *state, void *stream, silo_error *error) {
         silo_cpu_python.begins();
     const struct silo_cpu_thread *thread = silo_cpu_known_thread();
     plan->nested = thread != NULL && atomic_load(&thread->running) != NULL;
-    if (!plan->together) /* every node waits for the one before: they run in order, whatever they
-                            cost */
+    if (!plan->together) /* every node waits for the node before it, so that only one order is
+                            possible */
         return run_in_order(plan, error);
     const int most = silo_cpu_threads(), threads = plan->width < most ? plan->width : most;
     const enum silo_plan_order way = silo_plan_trial_next(&plan->trial, threads, has_large(plan));
