@@ -10,8 +10,8 @@
  * read; "" for this system. src/silo/cpu_quota.py computes the same. */
 int silo_cpu_quota(const char *root);
 
-/* Returns the number of CPUs that this process may run on. Threads that are pinned do not change
- * it. */
+/* Returns the number of CPUs that this process may run on. Pinning threads does not change this
+ * number. */
 int silo_cpu_affinity(void);
 
 /* Pins the calling thread to CPU number `place` (from 0) in the list of CPUs that the first pinned

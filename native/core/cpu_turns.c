@@ -69,14 +69,16 @@ static uint32_t enter(void *given, uint32_t wants) {
         return context->entered = SILO_CPU_ALONE;
     if ((wants & SILO_CPU_LOCKING) != 0 && may_lock())
         return context->entered = SILO_CPU_LOCKING;
-    /* Counted before waiting: from now on no kernel can begin to run alone or with locks. */
+    /* The kernel is counted before it waits: from now on no kernel can begin to run alone or with
+     * locks. */
     if ((atomic_fetch_add_explicit(&running, 1, memory_order_acquire) & ~OTHERS) != 0)
         await_end();
     context->entered = SILO_CPU_AMONG_OTHERS;
     return 0;
 }
 
-/* Does not go below zero: in a forked child the counts were reset during a kernel. */
+/* The count stays at 0: a child that was forked while a kernel ran has reset the counts, and the
+ * kernel then leaves once too often. */
 static void uncount(uint32_t one, uint32_t all) {
     uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
     while ((now & all) != 0 &&

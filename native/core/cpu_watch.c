@@ -34,12 +34,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A launch of at least PAYS nanoseconds is worth a check. A shorter launch uses the last result if
- * it is at most OLD nanoseconds old. */
+/* For a launch of at least PAYS nanoseconds the team's threads are checked. A shorter launch uses
+ * the last result if it is at most OLD nanoseconds old. */
 #define PAYS UINT64_C(100000)
 #define OLD UINT64_C(2000000)
-/* Nanoseconds between two scans of all threads: doubled while nothing is found, from LEAST_PAUSE to
- * MOST_PAUSE; LEAST_PAUSE for launches of at least LONG_LAUNCH nanoseconds. */
+/* Nanoseconds between two scans of all threads. While scans find nothing, the pause doubles from
+ * LEAST_PAUSE to MOST_PAUSE; for launches of at least LONG_LAUNCH nanoseconds it stays at
+ * LEAST_PAUSE. */
 #define LEAST_PAUSE UINT64_C(5000000)
 #define MOST_PAUSE UINT64_C(40000000)
 #define LONG_LAUNCH UINT64_C(1000000)
@@ -146,7 +147,7 @@ static void call_roll(int size) {
 
 struct places {
     _Atomic uint64_t used[CPU_WORDS]; /* a bit for each CPU */
-    _Atomic int doubled;              /* threads on a CPU that another was found on */
+    _Atomic int doubled; /* number of threads that are on the same CPU as an earlier thread */
 };
 
 static void sleep_and_wake(void *argument) {
@@ -164,8 +165,8 @@ bool silo_cpu_watch_spread(void) {
     return atomic_load(&places.doubled) == 0;
 }
 
-/* The clocks of the process's threads when they were last looked through; for the thread that has
- * `busy`. */
+/* The CPU clocks of the process's threads at the last scan. Only the thread that has set `busy`
+ * uses them. */
 static struct {
     _Atomic bool busy;
     int count;

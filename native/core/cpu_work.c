@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* At least this many nanoseconds of the time that one of several threads spends in programs are
- * spent on fetching the launch from another CPU's cache. */
+/* If several threads take part, each of them loses at least this many nanoseconds of its time in
+ * programs by fetching the launch from another CPU's cache. */
 #define LEAST_JOINING 700
 
 /* Marks a part as empty in `open`. */
@@ -128,8 +128,8 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     own.context.fault.text[0] = '\0';
     own.context.program = UINT64_MAX;
     own.context.wait = job->wait;
-    /* False if `wait` is set, because helpers may join such a launch. `pooled` is not read then:
-     * the launching thread may be writing it. */
+    /* `alone` is false if `wait` is set, because helpers may join such a launch later. In that case
+     * `pooled` is not read, because the launching thread may be writing it. */
     own.context.alone = job->wait == NULL && !job->pooled;
     own.context.entered = SILO_CPU_OUTSIDE;
     own.context.parts = launch->parts;
@@ -140,8 +140,9 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     own.done = 0;
     void *scratch = NULL;
     int error = thread == NULL ? SILO_CPU_NO_MEMORY : 0;
-    /* If this is a launch within a launch (by a kernel that runs Python, or a signal's handler),
-     * the outer kernel uses the thread's scratch memory. */
+    /* `outer` is not NULL if this is a launch within a launch (by a kernel that runs Python, or a
+     * signal's handler). The outer kernel is using the thread's scratch memory, so this launch
+     * allocates its own. */
     struct silo_cpu_runner *outer =
         thread != NULL ? atomic_load_explicit(&thread->running, memory_order_relaxed) : NULL;
     own.context.turns = silo_cpu_turns_within(outer != NULL ? &outer->context : NULL);

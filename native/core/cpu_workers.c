@@ -187,7 +187,8 @@ static void start(int count) {
 }
 
 bool silo_cpu_workers_pin(void) {
-    silo_cpu_workers_keep(0); /* ends all threads: those that start later are pinned */
+    silo_cpu_workers_keep(
+        0); /* ends all workers, because threads are pinned only when they start */
     const bool pinned = silo_cpu_pin_this_thread(0);
     atomic_store(&crew.pinned, pinned);
     return pinned;
@@ -233,13 +234,14 @@ void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
     crew.job = job;
     crew.helpers = helpers;
     crew.first = first;
-    /* Workers that are just failing to enter an earlier job are still counted in INSIDE. */
+    /* INSIDE is kept: workers that tried to enter an earlier job too late are still counted in it
+     * until they notice. */
     uint64_t gate = atomic_load_explicit(&crew.gate, memory_order_relaxed);
     while (
         !atomic_compare_exchange_weak(&crew.gate, &gate, crew.number << NUMBER | (gate & INSIDE)))
         ;
-    /* Helpers 0 and 1, which the launching thread wakes, are called last: when they wake the other
-     * helpers, these are called already. */
+    /* Helpers 0 and 1, which the launching thread wakes, are called last: they then find the other
+     * helpers, which they wake, already called. */
     for (int i = helpers; i-- > 0;)
         if (i >= 2)
             atomic_store_explicit(&workers[i].called, crew.number, memory_order_release);
