@@ -46,7 +46,8 @@ static void abandon(struct silo_gpu *gpu) {
         return;
     gpu->inherited = true;
     gpu->abandon();
-    /* All other functions are called only after `enter` succeeded. */
+    /* No other function needs to be replaced, because all are called only after `enter` succeeded.
+     */
     gpu->enter = refuse_enter;
     gpu->stream_capturing = refuse_capturing;
     gpu->locate = refuse_locate;
