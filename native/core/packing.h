@@ -42,8 +42,8 @@ enum silo_abi {
  * 12.1. */
 #define SILO_MAX_STRUCT 32764
 
-/* In place of a slot's index: a slot that holds 0, the null pointer for scratch memory that is not
- * used. */
+/* The value of `slot` for a parameter that no argument fills: slots[SILO_SLOT_NULL] holds 0, the
+ * null pointer that is passed for scratch memory that is not used. */
 #define SILO_SLOT_NULL (-1)
 
 struct silo_packed {
@@ -139,7 +139,7 @@ struct silo_values {
 };
 
 /* Returns the address of the encoded tensor map for the descriptor or array of parameter `slot`,
- * valid for the launch. After an error it returns NULL and keeps the reason. */
+ * valid for the launch. After an error it returns NULL and stores the reason in `context`. */
 typedef void *silo_map_function(void *context, int32_t slot, const struct silo_map_form *form);
 
 #define SILO_ALL_PACKED (-1)

@@ -1,8 +1,8 @@
 /* Fills the block of a plan (plan_backend.h) from the arguments of a replay.
  *
- * A form is made by recording a plan once: its nodes, the values computed from the plan's
- * arguments, the conditions on these values, and where they go. It does not change once it is made.
- */
+ * A form is the result of recording a plan once: its nodes, the values that are computed from the
+ * plan's arguments, the conditions on these values, and the places in the block to which they are
+ * written. It does not change once it is made. */
 #ifndef SILO_PLAN_FILL_H
 #define SILO_PLAN_FILL_H
 
@@ -43,14 +43,14 @@ struct silo_plan_value {
 /* A condition on a value. If it does not hold, the form cannot serve the replay. */
 struct silo_plan_check {
     uint32_t value;
-    bool fixed; /* the value must equal `word`; otherwise its guard word as a kernel's argument must
-                 */
-    bool keyed; /* its second guard word (silo_key_word) must equal `key`, too */
+    bool fixed; /* true: the value itself must equal `word`; false: the guard word of the value as a
+                   kernel's argument must equal `word` */
+    bool keyed; /* the second guard word of the value (silo_key_word) must also equal `key` */
     struct silo_parameter parameter;
     uint64_t word, key;
 };
 
-/* Copies a value into the block as a parameter. */
+/* A value that is copied into the block as a parameter. */
 struct silo_plan_move {
     uint32_t value;
     uint32_t at;   /* offset in the block */
@@ -79,7 +79,8 @@ struct silo_plan_grid {
     uint32_t node;
     const struct silo_grid_programs *declared; /* borrowed from the node's binding: a declared grid;
                                                   NULL: the grid is made from values */
-    /* for a grid made from values: number of each dimension's value; -1: `extent` */
+    /* for a grid made from values: number of each dimension's value; -1: the constant in `extent`
+     */
     int32_t axis[3];
     int64_t extent[3];
     uint64_t most;   /* the most programs that the node's scratch memory is for; 0: no limit */
@@ -90,7 +91,8 @@ struct silo_plan_grid {
     int32_t *slot_value;
     /* owned: for each array that the grid reads, the number of the plan's argument */
     int32_t *arrays;
-    /* Owned: for each of these arrays, the tensor descriptor if it is one; rank 0 for an array. */
+    /* Owned: an entry for each entry of `arrays`: the tensor descriptor if that argument is a
+     * descriptor, or rank 0 if it is an array. */
     struct silo_plan_made *described;
 };
 
@@ -119,8 +121,8 @@ struct silo_plan_form {
     struct silo_plan_made *made;
     struct silo_plan_node *nodes;
     struct silo_plan_memory memories[SILO_PLAN_MEMORIES];
-    uint64_t overlaps[SILO_PLAN_MEMORIES]; /* for each memory, bits of those with which it shared
-                                              bytes when recorded */
+    uint64_t overlaps[SILO_PLAN_MEMORIES]; /* for each memory, a bit for every memory with which it
+                                              shared bytes during recording */
 };
 
 /* The result of filling a block. */
@@ -152,8 +154,8 @@ void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes);
 void silo_plan_overlaps(const struct silo_plan_form *form,
                         const struct silo_plan_arguments *arguments, uint64_t *overlaps);
 
-/* The memories that a node reads and writes, as bits by their numbers. `alone`: unknown, so that
- * the node must run alone. */
+/* The memories that a node reads and writes, as bits by their numbers. `alone`: the effects are
+ * unknown, so that the node must run alone. */
 struct silo_plan_effects {
     uint64_t reads, writes;
     bool alone;

@@ -1,6 +1,6 @@
 /* Scratch memory for the kernels of a plan on a GPU. It belongs to the plan, with a piece for each
  * node and kind of memory, so that nodes can run at the same time. Replays of a graph run one after
- * the other, and share it. */
+ * the other, so that they can share the memory. */
 #ifndef SILO_PLAN_SCRATCH_H
 #define SILO_PLAN_SCRATCH_H
 
