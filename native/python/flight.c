@@ -88,7 +88,7 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
     words[2] = (uint64_t)((high - low + 1) * shape.itemsize);
     if (silo_tensor_owns(adapter))
         return;
-    /* numpy's is None if the array owns its memory. */
+    /* The attribute `base` of a numpy array is None if the array owns its memory. */
     PyObject *base = PyObject_GetAttrString(object, "base");
     if (base == NULL)
         silo_forget_error();
@@ -280,7 +280,7 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
         PyErr_NoMemory();
         return NULL;
     }
-    binding->flight = kind; /* another thread may have set one as well; both are the same */
+    binding->flight = kind; /* another thread may have set a kind meanwhile; both are equal */
     return kind;
 }
 

@@ -19,7 +19,7 @@ enum {
 };
 
 static char default_path[PATH_BYTES]; /* "" until silo_flight_file_open */
-/* Used if a file exists at the first path; has the process's number. */
+/* the path with the process id added, used if a file exists at the first path */
 static char second_path[PATH_BYTES];
 static uint64_t most_bytes;
 static atomic_flag busy = ATOMIC_FLAG_INIT; /* set while a thread writes a report */

@@ -85,7 +85,7 @@ static void *find(PyObject *first, const struct map_key *key, struct silo_frame 
     for (PyObject *at = first; at != NULL; at = ((struct tensor_map *)at)->next) {
         struct tensor_map *known = (struct tensor_map *)at;
         if (memcmp(&known->key, key, sizeof *key) == 0) {
-            /* Keeps the maps after it alive too. */
+            /* `frame` holds the first map of the list, which keeps all maps after it alive, too. */
             frame->holds.object[frame->holds.objects++] = first;
             return map_of(known);
         }

@@ -41,7 +41,8 @@ struct operator_call {
     PyObject *observed;     /* owned; called if the shim cannot tell whether a profiler records */
     PyObject *grad_enabled; /* owned; returns whether gradients are computed */
     PyObject *count_writes; /* owned; receives a list of tensors that were written */
-    PyObject *count_some; /* owned; receives a list of tensors that were written and other values */
+    PyObject *count_some; /* owned; counts the writes if `count_writes` refuses the list, because it
+                             also holds None or tensors of inference mode */
     uint16_t *places; /* owned: for each value that `launch` receives, the number of its argument;
                          `count` means the output */
     struct operand *operands; /* owned */
@@ -149,7 +150,8 @@ static int tell_writes(const struct operator_call *self, PyObject *const *argume
         }
     }
     PyObject *done = silo_call_one(self->count_writes, written);
-    /* The list has a tensor of inference mode, which lacks a count, or None instead of a tensor. */
+    /* `count_writes` fails if the list has None instead of a tensor, or a tensor of inference mode,
+     * which lacks a count of writes. */
     if (done == NULL &&
         (PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError))) {
         PyErr_Clear();

@@ -22,8 +22,8 @@ bool silo_open_drivers(void) {
     if (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE) && driver_opener != NULL) {
         PyObject *done = PyObject_CallNoArgs(driver_opener);
         if (done == NULL)
-            PyErr_Clear(); /* the opener has logged it; a missing GPU does not matter to a call on
-                              the CPU */
+            PyErr_Clear(); /* the opener has logged the error; a missing GPU does not matter to a
+                              call on the CPU */
         Py_XDECREF(done);
         __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
     }

@@ -394,7 +394,8 @@ PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call) {
 static PyObject *own_way_later(const struct silo_triton_call *call) {
     PyObject *args, *keywords, *result = NULL;
     if (own_arguments(call, &args, &keywords) == 0) {
-        /* `compiled[grid]` already holds the kernel. */
+        /* For a compiled kernel, the first argument is left out, because `compiled[grid]` already
+         * holds the kernel. */
         const Py_ssize_t first = call->compiled ? 1 : 0;
         PyObject *run = call->compiled ? runner_of(call) : Py_NewRef(silo_triton_run);
         PyObject *all = run != NULL ? PyTuple_New(call->positional + 2 - first) : NULL;

@@ -28,10 +28,10 @@ struct silo_xla_buffer {
     const char *name; /* owned: the name of the parameter */
 };
 
-/* The launch that a frame of XLA requests. XLA's own work evicts all of it from the nearest caches,
- * so the duration of a call is that of reading its memory. For this reason its data follows the
- * struct in one piece, which is prefetched for a frame that was seen before, while the digest is
- * compared. */
+/* The launch that a frame of XLA requests. XLA's own work evicts this data from the nearest caches,
+ * so that a call takes as long as reading the data from memory. For this reason all data of a call
+ * follows the struct in one piece. If the frame was seen before, that piece is prefetched while the
+ * digest is compared. */
 struct silo_xla_call {
     char digest[SILO_XLA_DIGEST];
     int32_t device; /* 0 on a CPU */
