@@ -68,7 +68,7 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
          adapter->kind != SILO_ADAPT_TORCH))
         return;
     const struct places at = torch_places();
-    /* A Parameter has the same layout. */
+    /* A torch.nn.Parameter has the same memory layout as a torch.Tensor. */
     if (adapter->kind == SILO_ADAPT_TORCH && at.tensor != NULL) {
         storage_of(object, &at, words);
         return;

@@ -331,7 +331,7 @@ static void put_report(const struct silo_flight_cause *cause) {
     const uint64_t manifest = report.at;
     put_manifest(cause, offsets, kinds);
     const uint64_t bytes = report.at - manifest;
-    /* The digest covers everything after the header, so also the kernels' texts. */
+    /* The digest covers everything after the header, including the texts of the kernels. */
     char digest[SILO_SHA256_HEX];
     digest_part(ALIGN, report.at - ALIGN, digest);
     flush();
