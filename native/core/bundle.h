@@ -13,9 +13,9 @@ struct silo_bundle {
     struct silo_reader *reader; /* owned */
     silo_options options;       /* a copy of the options that the bundle was opened with */
     char *name;                 /* owned: path or name, for messages */
-    char *cuda_library,
-        *hip_library; /* owned: paths of the driver libraries; NULL: the usual ones */
-    void *mapped;     /* owned: the mapped file; NULL if the bytes belong to the caller */
+    /* owned: paths of the driver libraries; NULL: the usual ones */
+    char *cuda_library, *hip_library;
+    void *mapped; /* owned: the mapped file; NULL if the bytes belong to the caller */
     size_t bytes;
     struct silo_fork_lock lock; /* held while a member below changes, and while code is loaded */
     /* owned: an entry for each kernel, NULL before the kernel's first use; entries are atomic */

@@ -18,8 +18,8 @@
 struct part {
     struct part *next; /* owned */
     struct silo_served *served;
-    uint32_t count,
-        bytes; /* number of parameters; bytes of one node's values in a block, with their header */
+    /* number of parameters; bytes of one node's values in a block, with their header */
+    uint32_t count, bytes;
     struct silo_parameter_place *places; /* owned */
 };
 

@@ -27,8 +27,8 @@ struct form {
     const struct silo_recorded_form *recorded;
     struct silo_program *holds; /* owned, `hold_count` of them: conditions on the arguments under
                                    which the form applies */
-    uint64_t
-        shaped; /* bit mask of the plan's arguments whose extents or strides an expression reads */
+    /* bit mask of the plan's arguments whose extents or strides an expression reads */
+    uint64_t shaped;
     struct silo_step_launch *launches; /* owned, `launch_count` of them */
     uint32_t filled_count, axis_count;
     struct filled *filled;    /* owned */

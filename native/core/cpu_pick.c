@@ -130,8 +130,8 @@ static uint64_t at_most(uint64_t nanoseconds, uint64_t limit) {
 static void count_late(struct silo_cpu_stay *stay, uint64_t now) {
     if (++stay->late < LATE_LAUNCHES)
         return;
-    stay->late =
-        LATE_LAUNCHES - 1; /* after the team is tried again, a single late launch is enough */
+    /* after the team is tried again, a single late launch is enough */
+    stay->late = LATE_LAUNCHES - 1;
     const uint64_t by_loss = at_most(TIMES_LOST * stay->lost, AWAY);
     if (!stay->vain) {
         stay->try_at = now + at_most(by_loss, SOON);
@@ -151,8 +151,8 @@ bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t work
         stay->spread = stay->vain = false;
         return false;
     }
-    stay->last = at_most(took - worked,
-                         MOST_AWAY); /* limited, so that multiplying it below cannot overflow */
+    /* limited, so that multiplying it below cannot overflow */
+    stay->last = at_most(took - worked, MOST_AWAY);
     stay->lost += stay->last;
     if (!stay->spread && stay->last > SPREAD_FROM)
         return true;

@@ -187,8 +187,8 @@ static void start(int count) {
 }
 
 bool silo_cpu_workers_pin(void) {
-    silo_cpu_workers_keep(
-        0); /* ends all workers, because threads are pinned only when they start */
+    /* ends all workers, because threads are pinned only when they start */
+    silo_cpu_workers_keep(0);
     const bool pinned = silo_cpu_pin_this_thread(0);
     atomic_store(&crew.pinned, pinned);
     return pinned;

@@ -64,8 +64,8 @@ SILO_INLINE bool silo_guard_equal(const struct silo_guard_entry *entry, const ui
                                   uint32_t words) {
     if (entry->words != words)
         return false;
-    for (uint32_t i = 0; i < words;
-         i++) { /* compared in a loop: keys are short, and a call of memcmp costs more */
+    /* compared in a loop: keys are short, and a call of memcmp costs more */
+    for (uint32_t i = 0; i < words; i++) {
         if (entry->key[i] != key[i])
             return false;
     }

@@ -314,8 +314,8 @@ struct silo_recorded_source {
 };
 
 struct silo_recorded_launch {
-    struct silo_string
-        kernel; /* name of a kernel; the file may lack this kernel if the file is a slice */
+    /* name of a kernel; the file may lack this kernel if the file is a slice */
+    struct silo_string kernel;
     uint32_t source_count, option_count;
     const struct silo_recorded_source *sources;
     uint32_t grid_axes; /* 0: the kernel's declared grid is used */

@@ -126,8 +126,8 @@ static int take_plain(const struct silo_layout_item *item, const struct silo_fun
                                     .writes = item->writes};
         if ((out->pack == SILO_PACK_SCRATCH && !takes(function, function->scratch_bytes)) ||
             (out->pack == SILO_PACK_PROFILE && !takes(function, function->profile_bytes)))
-            out->pack =
-                SILO_PACK_SLOT; /* the memory is not used, so that a null pointer is passed */
+            /* the memory is not used, so that a null pointer is passed */
+            out->pack = SILO_PACK_SLOT;
         return 0;
     }
     return silo_fail(error, SILO_ERROR_UNSUPPORTED, "not a parameter of a kernel's binary");

@@ -250,8 +250,8 @@ int silo_plan_make(const struct silo_plan_made *made, struct silo_gpu_device *de
     silo_error why = {.code = SILO_OK};
     if (made->form != NULL)
         return make_struct(made, arguments, values[made->address], block, error);
-    memset(&now, 0,
-           sizeof now); /* the padding must be equal too, because memcmp compares all bytes */
+    /* the padding must be equal too, because memcmp compares all bytes */
+    memset(&now, 0, sizeof now);
     if (describe(made, arguments, values, &now, &why) != 0)
         return refuse_made(made, &why, error);
     if (made->map == NULL || memcmp(&now, made->last, sizeof now) == 0)

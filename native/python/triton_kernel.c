@@ -187,9 +187,8 @@ SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, 
     if (SILO_UNLIKELY(now->blocked))
         now->passed++;
     if (SILO_UNLIKELY(kernel == NULL || odd != NULL || !is_served(kernel))) {
-        Py_XINCREF(
-            (PyObject *)
-                kernel); /* held, because a program may empty the function's dictionary meanwhile */
+        /* held, because a program may empty the function's dictionary meanwhile */
+        Py_XINCREF((PyObject *)kernel);
         if (!PyErr_Occurred() && (kernel == NULL || may_go(kernel))) {
             call->kernel = kernel;
             result = go_unasked(call, odd);

@@ -46,8 +46,8 @@ struct record {
     uint32_t attribute_ids[8];
     uint32_t attribute_values[8][3];
     uint32_t parameter_count;
-    int32_t max_dynamic, non_portable,
-        cache; /* attributes that were set for the function; -1: not set */
+    /* attributes that were set for the function; -1: not set */
+    int32_t max_dynamic, non_portable, cache;
     uint32_t sizes[MAX_PARAMETERS];
     uint8_t data[MAX_PARAMETERS][128];
 };
@@ -145,8 +145,8 @@ int forbidden(bool always); /* the error of a function that a driver forbids whi
 void free_memory(size_t *available, size_t *total);
 int allocate(uint64_t *address, size_t bytes, enum kind kind, int device);
 int release(uint64_t address);
-int find_kind(uint64_t address,
-              int *device); /* kind of the memory at an address, and its device; 0 if unknown */
+/* kind of the memory at an address, and its device; 0 if unknown */
+int find_kind(uint64_t address, int *device);
 int stream_status(uint64_t stream);
 void count_live(int *counter, int change);
 const char *error_name(int code, const char **text); /* NULL if the code is unknown */
