@@ -13,7 +13,7 @@
 #include "parameter.h"
 
 enum silo_value_kind {
-    SILO_VALUE_ABSENT = 0,  /* left out: the config sets it */
+    SILO_VALUE_ABSENT = 0,  /* the call leaves the argument out, and the config sets its value */
     SILO_VALUE_POINTER = 1, /* an array */
     SILO_VALUE_ADDRESS = 2, /* an int given as a pointer */
     SILO_VALUE_NONE = 3,

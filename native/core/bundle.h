@@ -38,7 +38,7 @@ void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const
 struct silo_bundle *silo_bundle_new(const void *data, size_t bytes, const char *name, bool mapped,
                                     const silo_options *options, silo_error *error);
 
-/* Frees the bundle. The memory of its kernels is freed already. */
+/* Frees the bundle. The caller has already freed the memory of its kernels. */
 void silo_bundle_free(struct silo_bundle *bundle);
 
 #endif

@@ -8,7 +8,8 @@
 enum {
     SILO_HEADER_BYTES = 64,
     SILO_ALIGNMENT = 64,
-    SILO_MAX_MANIFEST_BYTES = 256 << 20, /* both as stored and decompressed */
+    /* limit for the manifest as stored, and for its decompressed text */
+    SILO_MAX_MANIFEST_BYTES = 256 << 20,
     SILO_MAX_BLOB_BYTES = 1 << 30,
     SILO_MAX_BLOBS = 1 << 20,
     SILO_MAX_KERNELS = 1 << 16,

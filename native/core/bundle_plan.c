@@ -44,14 +44,16 @@ struct form {
 
 struct silo_step_plan {
     silo_queue queue;
-    struct part *parts;        /* owned list */
-    struct form *forms, *last; /* owned list, last used first; the form of the last run */
+    struct part *parts; /* owned list */
+    /* owned: all forms, last used first; `last`: the form of the last run */
+    struct form *forms, *last;
     uint32_t form_count;
     const struct part **step; /* owned: the launches added since the last run */
     uint32_t count, room;
-    uint8_t *block; /* owned: the values of these launches, one after the other */
+    uint8_t *block; /* owned: the values of the launches in `step`, one after the other */
     uint32_t bytes, block_room;
-    bool begun, spoilt; /* launches were added since the last run; adding one of them failed */
+    bool begun, spoilt; /* begun: launches were added since the last run; spoilt: adding one of them
+                           failed */
     uint32_t taken;     /* atomic: whether a thread uses the plan */
     struct silo_bundle_step *followed; /* owned: the plan stored in the bundle that makes the
                                           launches; NULL if the caller adds them */

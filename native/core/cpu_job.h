@@ -69,7 +69,7 @@ struct silo_cpu_runner {
     struct silo_context context; /* must be first: the kernel passes its address to `wait` */
     struct silo_cpu_job *job;
     uint64_t begin, end; /* the programs that the thread has taken and is running */
-    uint64_t done;       /* number of programs that the thread took before these */
+    uint64_t done;       /* number of programs that the thread took before `begin` */
     uint32_t part;       /* number of the part from which the thread takes programs */
     /* How long the kernel has waited since it was last called: iterations of loops that wait, the
      * time when the wait was noticed, and the time of the last check for signals; 0: not yet. */

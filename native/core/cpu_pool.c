@@ -540,8 +540,8 @@ void silo_cpu_use_pool(enum silo_cpu_pool_kind kind) {
  * pool.launch is not taken: a launch may take minutes, and may need the GIL, which the forking
  * thread holds. A child has only the thread that forked; it starts workers at its first launch. */
 static void before_fork(void) {
-    silo_loader_before_fork(); /* first, because it may wait for a thread that launches while it
-                                  holds the loader's lock */
+    silo_loader_before_fork(); /* first, because it may wait for another thread that holds the
+                                  loader's lock and launches, which may need the locks below */
     pthread_mutex_lock(&pool.mutex);
     silo_cpu_workers_before_fork();
 }

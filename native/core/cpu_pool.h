@@ -26,7 +26,7 @@ bool silo_cpu_pin_threads(void);
  * came late or not at all. */
 uint64_t silo_cpu_short_handed(void);
 
-/* Returns the number of launches of several threads that were picked for this reason. */
+/* Returns the number of launches on several threads whose threads were picked for this reason. */
 uint64_t silo_cpu_picked(enum silo_cpu_reason reason);
 
 /* Sets the spin time: how long a thread of the pool spins for work before it sleeps, and how long a

@@ -92,7 +92,7 @@ void silo_cpu_threads_renew(void) {
         if (one != this_thread && one->used) {
             one->running = NULL;
             one->mark = NULL;
-            one->used = false; /* the next thread with this entry uses its memory, too */
+            one->used = false; /* the next thread that gets this entry also gets its memory */
         }
 }
 

@@ -19,7 +19,8 @@
 #define ONE_LOCKING UINT32_C(0x10000)
 #define LOCKING UINT32_C(0x7fff0000)
 #define OTHERS UINT32_C(0xffff)
-/* Iterations of a wait that spin, and then iterations that yield the CPU; after these it sleeps. */
+/* The number of iterations of a wait that spin, and of further iterations that yield the CPU. After
+ * these, the thread sleeps in each iteration. */
 #define LOOKS 64
 #define YIELDS 256
 #define SLEEP_NANOSECONDS 50000

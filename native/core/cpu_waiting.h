@@ -19,7 +19,8 @@ int silo_cpu_gather(struct silo_cpu_job *job);
 /* Waits for the threads that were added. */
 void silo_cpu_disperse(struct silo_cpu_job *job);
 
-/* Call this in a child made by fork(). */
+/* Initializes the lock of this file again. Call this in a child made by fork(), because a thread of
+ * the parent may have held the lock. */
 void silo_cpu_waiting_renew(void);
 
 #endif

@@ -48,8 +48,9 @@
  * between them. */
 #define CLOSE UINT64_C(10000)
 #define MOST_THREADS 256
-/* How often a roll call may create a team for a thread that had none, because another thread's team
- * was awake. */
+/* The most roll calls (parallel regions that report the ids of the team's threads) that may create
+ * a team for a thread without one. Such a roll call is made if another thread's team is mistaken
+ * for a team of this thread. */
 #define MOST_IN_VAIN 2
 
 /* For this many nanoseconds threads sleep, so that the system chooses a CPU for each when it wakes:
@@ -70,8 +71,8 @@ static _Thread_local struct {
     uint64_t pause;
 } watch;
 
-/* Reads how many nanoseconds a thread of this process was on CPUs. Returns false if it does not
- * exist. */
+/* Reads how many nanoseconds a thread of this process was on CPUs. Returns false if the thread does
+ * not exist. */
 static bool read_clock(int thread, uint64_t *nanoseconds) {
     /* Linux's encoding of a CPU clock: 4 for a single thread, 2 for the scheduler's time. */
     const clockid_t clock = (clockid_t)(~(unsigned)thread << 3 | 6);

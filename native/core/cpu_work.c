@@ -18,7 +18,7 @@
  * programs by fetching the launch from another CPU's cache. */
 #define LEAST_JOINING 700
 
-/* Marks a part as empty in `open`. */
+/* Clears the bit of a part in job->open, because the part has no programs left. */
 static void close_part(struct silo_cpu_job *job, uint32_t part) {
     const uint64_t bit = UINT64_C(1) << part % 64;
     _Atomic uint64_t *open = &job->open[part / 64];
@@ -26,7 +26,8 @@ static void close_part(struct silo_cpu_job *job, uint32_t part) {
         atomic_fetch_and_explicit(open, ~bit, memory_order_relaxed);
 }
 
-/* Moves to the next part, cyclically, that may have programs. Returns false if no part has any. */
+/* Moves to the next part, cyclically, that may have programs left. Returns false if no part has
+ * any. */
 static bool next_part(struct silo_cpu_job *job, struct silo_cpu_runner *own) {
     const uint32_t words = (job->part_count + 63) / 64;
     uint32_t from = own->part + 1;
@@ -43,7 +44,8 @@ static bool next_part(struct silo_cpu_job *job, struct silo_cpu_runner *own) {
     return false;
 }
 
-/* Takes up to `size` programs from the thread's current part. Returns false if it is empty. */
+/* Takes up to `size` programs from the thread's current part. Returns false if the part has none
+ * left. */
 static bool claim_of(struct silo_cpu_job *job, struct silo_cpu_runner *own, uint64_t size) {
     struct silo_cpu_part *part = &job->parts[own->part];
     const uint64_t end = part->end;

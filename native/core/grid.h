@@ -66,9 +66,9 @@ int silo_grid_check_values(const struct silo_grid_programs *grid, int32_t count,
 int silo_grid_evaluate(const struct silo_grid_programs *grid, const silo_bindings *bindings,
                        int64_t dims[3], struct silo_grid_fault *fault);
 
-/* Does the work of both functions above if all axes are of the usual kind and the `count` arguments
- * that they read are integers that do not overflow. Returns false if the two functions must be
- * called. */
+/* Does the work of silo_grid_check_values and silo_grid_evaluate if all axes are of the usual kind
+ * and the `count` arguments that they read are integers that do not overflow. Returns false if
+ * these two functions must be called. */
 SILO_INLINE bool silo_grid_usual(const struct silo_grid_programs *grid, int32_t count,
                                  const uint64_t *slots, const uint64_t *codes, int64_t dims[3]) {
     dims[0] = dims[1] = dims[2] = 1;

@@ -131,7 +131,7 @@ void silo_guard_free_older(struct silo_guard *guard);
 struct silo_guard_table *silo_guard_take(struct silo_guard *guard);
 
 /* Frees a table that was taken, the tables that it replaced, and all entries. Calls `release` (not
- * NULL) for each entry before. No thread may be reading the table. */
+ * NULL) for each entry before the entry is freed. No thread may be reading the table. */
 void silo_guard_table_free(struct silo_guard_table *table,
                            void (*release)(void *binding, void *keep));
 

@@ -60,7 +60,7 @@ static int no_error(void) {
     return 0;
 }
 
-/* Each launch reads the current device first, so this makes it fail. */
+/* Launches fail from now on, because each launch first calls device_now. */
 static void abandon(void) {
     hip.device_now = refuse_device;
     hip.last_error = no_error;

@@ -69,7 +69,7 @@ struct silo_packing {
     bool takes_scratch; /* some parameter is made by SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
     bool gathers; /* some entries are members of structs, so that the binary has fewer parameters
                      than `count` */
-    uint32_t gather_at;               /* index in `params` of the first word for these structs */
+    uint32_t gather_at;               /* index in `params` of the first word for structs by value */
     struct silo_packed *packed;       /* owned */
     struct silo_map_form *maps;       /* owned; NULL if there are none */
     struct silo_struct_form *structs; /* owned; NULL if there are none */

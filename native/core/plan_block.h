@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 #define SILO_PLAN_KERNEL "silo_plan_update" /* takes one parameter: struct silo_plan_device * */
-#define SILO_PLAN_THREADS 512 /* threads of its single block; each updates one node at a time */
+#define SILO_PLAN_THREADS                                                                          \
+    512 /* threads of the kernel's single block; each updates one node at a time */
 
 struct silo_plan_head {
     uint64_t replay; /* number of the replay; the kernel refuses a block with another number */

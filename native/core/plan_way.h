@@ -24,8 +24,8 @@ struct silo_plan_facts {
     int version;          /* the driver's version: 12040 */
     bool graphs;          /* the driver has functions for graphs, and Silo uses them */
     uint32_t kernels;     /* number of kernels in the plan */
-    uint32_t cooperative; /* kernels among them that need a cooperative launch */
-    uint32_t serialized;  /* kernels among them that use programmatic dependent launch */
+    uint32_t cooperative; /* number of the plan's kernels that need a cooperative launch */
+    uint32_t serialized;  /* number of the plan's kernels that use programmatic dependent launch */
     /* the first kernel whose parameters the driver reports at other places than the plan's, or
      * whose places it does not report; NULL if there is no such kernel */
     const char *places;

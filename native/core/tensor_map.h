@@ -8,7 +8,8 @@
 #define SILO_MAP_BYTES 128
 #define SILO_MAP_ALIGN 64
 
-/* In place of an axis: this dimension of the map has its own extent and stride. */
+/* The value in `axes` for a dimension of the map that is not an axis of the array, but has its own
+ * extent and stride. */
 #define SILO_NO_AXIS (-1)
 
 /* How the tensor map of a kernel's parameter is encoded, apart from the values of the descriptor or

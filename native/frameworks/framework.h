@@ -33,8 +33,8 @@ struct silo_framework_kernel {
     uint32_t count;
 };
 
-/* The functions that an exported library offers to the framework libraries. It exports no other
- * functions of libsilo. */
+/* The functions that an exported library offers to the framework libraries. The library exports no
+ * other functions of libsilo. */
 struct silo_framework {
     size_t size; /* sizeof(struct silo_framework) */
     /* Returns a kernel of the library's own bundle, which is opened at its first use; NULL with

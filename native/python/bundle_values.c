@@ -42,7 +42,8 @@ static int add_text(PyObject *set, const char *data, size_t bytes) {
     return result;
 }
 
-/* Returns a frozenset of the items of `set`, whose reference it takes; NULL for NULL. */
+/* Returns a frozenset of the items of `set`, and releases the reference to `set`. Returns NULL if
+ * `set` is NULL. */
 static PyObject *frozen(PyObject *set) {
     PyObject *made = set != NULL ? PyFrozenSet_New(set) : NULL;
     Py_XDECREF(set);

@@ -14,7 +14,7 @@
 
 enum {
     PATH_BYTES = 4096,
-    MOST_ARRAYS = 512, /* in one report */
+    MOST_ARRAYS = 512, /* the most arrays in one report */
     ALIGN = 64,
 };
 
@@ -304,7 +304,7 @@ static void put_manifest(const struct silo_flight_cause *cause, const uint64_t *
     put_text("}");
 }
 
-enum { MOST_KINDS = 4096 }; /* the most in one report */
+enum { MOST_KINDS = 4096 }; /* the most kinds of launches in one report */
 
 static void put_report(const struct silo_flight_cause *cause) {
     static uint64_t offsets[MOST_KINDS];

@@ -43,7 +43,8 @@ struct silo_situation {
 struct silo_triton_kernel {
     PyObject_HEAD PyObject *function; /* borrowed, because the function holds this object */
     struct silo_launcher *launcher;   /* owned; NULL if Triton makes every launch */
-    /* Owned list of hooks before a run; unless it is empty, Triton makes the launch. */
+    /* Owned list of the hooks that Triton runs before a launch; unless the list is empty, Triton
+     * makes the launch. */
     PyObject *hooks;
     PyObject *devices, *caches; /* owned dicts of Triton: its caches by device, and the kernels
                                    compiled for the last device */
