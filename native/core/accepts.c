@@ -165,8 +165,8 @@ static int block_problem(const struct silo_value *block, const struct silo_seen 
                          bool of_config, struct silo_wording *why) {
     bool same = true;
     /* The block's extents may be followed by a record: the layout in which the code keeps the block
-     * in shared memory. It is not compared, because tensor maps are encoded for the layout of the
-     * code, whatever the layout of the descriptor. */
+     * in shared memory. This layout is not compared with the descriptor's, because tensor maps are
+     * always encoded for the layout of the code. */
     const bool laid_out =
         block->count != 0 && block->items[block->count - 1].type == SILO_IS_RECORD;
     const uint32_t rank = block->count - laid_out;

@@ -223,9 +223,9 @@ static char *spell(char *end, uint64_t number, int bits) {
     return end;
 }
 
-/* Renames a mapped object in the loader's list. Its path contains the number of a file descriptor
- * that is closed and later reused for other files, so that a program that opens objects by their
- * names (for a backtrace) would read the wrong file. */
+/* Renames a mapped object in the loader's list of objects. Its first name is a path with the number
+ * of a file descriptor, which is closed and later reused for another file: a program that opens
+ * objects by their names (for a backtrace) would read that other file. */
 static void forget_descriptor(void *object) {
     struct link_map *map = NULL;
     if (dlinfo(object, RTLD_DI_LINKMAP, &map) != 0)

@@ -166,7 +166,8 @@ int silo_plan_wait_for(struct silo_plan_node *node, const uint32_t *after, uint3
                        silo_error *error);
 
 /* Decides which earlier nodes each node waits for: those whose effects conflict with its own, or
- * the one before it if `effects` is NULL. The nodes own the arrays. -1 with SILO_ERROR_MEMORY. */
+ * the one before it if `effects` is NULL. Each node owns its array `after`. -1 with
+ * SILO_ERROR_MEMORY. */
 int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
                     const struct silo_plan_effects *effects, const uint64_t *overlaps,
                     silo_error *error);

@@ -2,9 +2,9 @@
  * 2.10 and all later releases. Included by the library that an export generates for torch; C++17.
  *
  * An operator passes dtype, device, shape and strides of its tensors to the kernel, and runs on
- * torch's current stream. Tensors that it writes are marked as modified, so that autograd refuses a
- * value that it had saved. Errors are thrown as std::runtime_error, which torch raises as
- * RuntimeError. */
+ * torch's current stream. Tensors that it writes are marked as modified, so that autograd raises an
+ * error if it had saved their old values. Errors are thrown as std::runtime_error, which torch
+ * raises as RuntimeError. */
 #ifndef SILO_TORCH_OP_H
 #define SILO_TORCH_OP_H
 
