@@ -73,7 +73,8 @@ int silo_binary_function(struct silo_binary *binary, const char *kernel, const c
 int silo_function_set_block(struct silo_function *function, const char *kernel,
                             const int64_t block[3], silo_error *error);
 
-/* The most parameters that silo_binary_places reads. Drivers accept fewer: at most 32,764 bytes. */
+/* The most parameters that silo_binary_places reads. Drivers accept fewer, because the
+ * parameters of a launch may have at most 32,764 bytes. */
 #define SILO_MOST_PLACES 32768
 
 /* Reads the offset and size of each parameter of the function from the driver. Writes the first

@@ -26,7 +26,7 @@ struct silo_cpu_turns {
     uint32_t (*enter)(void *context, uint32_t wants);
     void (*leave)(void *context);
     void (*yield)(void);         /* called in a loop while another kernel holds a lock for long */
-    struct silo_cpu_lock *locks; /* an array of SILO_CPU_LOCKS */
+    struct silo_cpu_lock *locks; /* an array of SILO_CPU_LOCKS locks */
 };
 
 enum { SILO_CPU_LOCKS = 1024 };

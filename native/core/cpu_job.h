@@ -45,7 +45,7 @@ struct silo_cpu_job {
     pthread_t launcher;
     uint64_t asked; /* time of the last check for signals, by silo_cpu_coarse_now */
     void *let_go;   /* state for taking the GIL again; NULL if it was not released */
-    uint64_t begun; /* number of programs that parts handed out; set once the job has ended */
+    uint64_t begun; /* number of programs of `parts` that were begun; set once the job has ended */
     bool pooled;
     struct silo_cpu_job *outer; /* the job that this thread was running when it launched this one */
     SILO_CPU_APART _Atomic uint64_t next;

@@ -56,7 +56,7 @@
 /* For this many nanoseconds threads sleep, so that the system chooses a CPU for each when it wakes:
  * long enough that all of them sleep at the same moment, also two that share a CPU. */
 #define INSTANT 20000
-#define CPU_WORDS 16 /* of 64 CPUs each */
+#define CPU_WORDS 16 /* words of a bit mask, with one bit for each CPU */
 
 static _Atomic int in_vain;
 

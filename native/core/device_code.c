@@ -4,8 +4,8 @@
 
 #define MACHINE_CUDA 190
 #define MACHINE_AMDGPU 224
-#define MOST_PARAMETERS                                                                            \
-    32768 /* more than a launch may pass, even if each parameter has only one byte */
+/* More than a launch may pass, even if each parameter has only one byte. */
+#define MOST_PARAMETERS 32768
 
 struct bytes {
     const uint8_t *data;

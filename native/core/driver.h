@@ -63,8 +63,8 @@ struct silo_launch {
 struct silo_driver {
     const char *name;
     uint32_t device_types; /* bit t: kernels can use memory of DLPack device type t */
-    /* Launches. Returns 0 or a code that `error_text` explains. The GIL is held if `holds_lock`.
-     * May be called from any thread. */
+    /* Launches the function. Returns 0 or a code that `error_text` explains. The GIL is held if
+     * `holds_lock`. May be called from any thread. */
     int (*launch)(const struct silo_launch *launch);
     /* Returns the text for a code that `launch` returned. It must be called on the thread that
      * launched, before its next launch, because the text may describe the thread's last launch. */

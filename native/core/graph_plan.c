@@ -230,7 +230,7 @@ static void *open_usual(const struct silo_plan_shape *shape, silo_error *error) 
     return silo_graph_plan_open(shape, &(struct silo_graph_plan_options){.slots = 0}, error);
 }
 
-/* Pinned memory may be missing in a forked child. */
+/* Refuses a replay in a forked child, where pinned memory may be missing. */
 static int refuse_fork(const struct silo_graph_state *state, silo_error *error) {
     return silo_fail(
         error, SILO_ERROR_FORKED,

@@ -41,7 +41,7 @@ enum silo_grid_reason {
     SILO_GRID_NOT_INTEGER, /* the grid reads argument `slot`, which is not a signed 64-bit integer
                             */
     SILO_GRID_NEGATIVE,
-    SILO_GRID_TOO_LARGE, /* exceeds `limit`, the device's */
+    SILO_GRID_TOO_LARGE, /* exceeds `limit`, the most that the device allows */
     SILO_GRID_CLUSTER,   /* not a multiple of `limit`, the blocks of a cluster along the axis */
     SILO_GRID_ENDLESS,   /* more than SILO_MOST_PROGRAMS */
 };

@@ -330,7 +330,7 @@ static bool parse(struct parser *p, struct silo_json *document) {
     struct open_one open[SILO_JSON_DEPTH];
     size_t depth = 0;
     for (;;) {
-        /* At the beginning of a value. */
+        /* A value begins here. */
         struct silo_json node;
         skip_space(p);
         if (p->at == p->end)
