@@ -96,8 +96,9 @@ static bool writes(const struct silo_signature_parameter *parameter) {
     return parameter->effect == SILO_EFFECT_WRITE || parameter->effect == SILO_EFFECT_BOTH;
 }
 
-/* Whether the code contains the parameter's value: it is a constexpr, or the code was specialized
- * for one value. The constant of a descriptor is its block shape. */
+/* Whether the code contains the value of the parameter: the parameter is a constexpr, or the code
+ * was specialized for one value. False for a descriptor: its constant is the block shape, not the
+ * descriptor itself. */
 static bool is_constant(const struct code *code, const struct silo_signature_parameter *parameter) {
     if (parameter->kind == SILO_PARAMETER_DESCRIPTOR)
         return false;

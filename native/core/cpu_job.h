@@ -32,7 +32,8 @@ struct silo_cpu_job {
     struct silo_cpu_part *parts; /* NULL: `next` hands out all programs in order */
     uint32_t part_count;
     /* With `parts`: a bit for each part that may have programs left. A thread that has finished its
-     * own part reads these words instead of every part, each of which would move a cache line. */
+     * own part reads these words instead of the parts, because reading a part would move the part's
+     * cache line from another CPU. */
     _Atomic uint64_t *open;
     int team;   /* number of threads of an OpenMP team that run this job */
     bool alone; /* a child was forked during the launch, and this is the child: the team's other

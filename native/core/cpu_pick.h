@@ -28,8 +28,8 @@ enum silo_cpu_reason {
     SILO_CPU_OWN_ASLEEP,  /* no thread of the calling thread's team is on a CPU */
     SILO_CPU_OWN_LATE,  /* the team's threads started late in the last launches: the machine is busy
                          */
-    SILO_CPU_OWN_RESTS, /* launches alone may have kept the team awake, so it is not used for a
-                           while */
+    SILO_CPU_OWN_RESTS, /* the team may be awake only because of Silo's launches, so launches do not
+                           use it for a while */
     SILO_CPU_TEAM_ASKED,   /* SILO_POOL=openmp */
     SILO_CPU_TEAM_AWAKE,   /* the team's threads are on CPUs */
     SILO_CPU_TEAM_AND_OWN, /* the team's threads are on CPUs, and the pool's threads use the CPUs

@@ -14,11 +14,11 @@ enum silo_plan_trial_reason {
     SILO_TRIAL_ONE_THREAD, /* launches may use one thread only */
     SILO_TRIAL_LARGE,      /* a launch is worth several threads by itself */
     SILO_TRIAL_MEASURES,   /* the ways are being compared */
-    SILO_TRIAL_AGAIN,     /* the ways are compared again: replays were slower than the other way had
-                             been */
-    SILO_TRIAL_SHORT,     /* a replay on one thread is so short that threads cannot help */
-    SILO_TRIAL_NEAR,      /* both ways took about the same time: compared again soon */
-    SILO_TRIAL_FASTER,    /* this way was faster in one comparison: compared again soon */
+    SILO_TRIAL_AGAIN,  /* the ways are compared again: replays were slower than the other way had
+                          been */
+    SILO_TRIAL_SHORT,  /* a replay on one thread is so short that threads cannot help */
+    SILO_TRIAL_NEAR,   /* both ways took about the same time; they are compared again soon */
+    SILO_TRIAL_FASTER, /* this way was faster in one comparison; the ways are compared again soon */
     SILO_TRIAL_CONFIRMED, /* this way was faster in several comparisons */
     SILO_TRIAL_REASONS,   /* number of reasons */
 };

@@ -68,7 +68,8 @@ static struct {
     int late; /* launches in a row that found their threads asleep; guarded by `launch` */
     uint64_t asked_spin; /* the requested spin in nanoseconds */
     _Atomic int kind;    /* enum silo_cpu_pool_kind */
-    /* When the last launch ended that was large enough for several threads, in nanoseconds. */
+    /* Time, in nanoseconds, at which the last launch ended that was large enough for several
+     * threads. */
     _Atomic uint64_t ended;
     _Atomic uint64_t short_handed;
     _Atomic uint64_t picks[SILO_CPU_REASONS]; /* launches of several threads, counted by reason */
@@ -208,7 +209,7 @@ static int worth(uint64_t total, uint64_t known, uint64_t grain, int threads) {
     return most < (uint64_t)threads ? (most > 1 ? (int)most : 1) : threads;
 }
 
-/* How to run a launch that may use several threads. */
+/* The threads that run a launch, and why they were picked. */
 struct plan {
     int threads; /* including the calling thread */
     int team;    /* threads of the OpenMP team that takes part; 0: only the pool's threads */

@@ -18,7 +18,8 @@ int silo_cpu_affinity(void);
  * thread could use. Returns false if the list is shorter or the system refuses. */
 bool silo_cpu_pin_this_thread(int place);
 
-/* Returns the smaller of quota and affinity. The quota is read once. */
+/* Returns the number of CPUs that this process may use: the smaller of silo_cpu_quota and
+ * silo_cpu_affinity. The quota is read once. */
 int silo_cpu_available(void);
 
 #endif

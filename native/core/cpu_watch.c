@@ -54,7 +54,7 @@
 #define MOST_IN_VAIN 2
 
 /* For this many nanoseconds threads sleep, so that the system chooses a CPU for each when it wakes:
- * long enough that all of them sleep at the same moment, also two that share a CPU. */
+ * long enough that all of them sleep at the same moment, even if two of them share a CPU. */
 #define INSTANT 20000
 #define CPU_WORDS 16 /* words of a bit mask, with one bit for each CPU */
 
@@ -83,7 +83,7 @@ static bool read_clock(int thread, uint64_t *nanoseconds) {
     return true;
 }
 
-/* Whether a thread runs or waits for a CPU, by /proc; false: it sleeps or is gone. */
+/* Whether /proc shows that a thread runs or waits for a CPU; false: it sleeps or is gone. */
 static bool is_runnable(int thread) {
     char path[64], text[256];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);

@@ -21,8 +21,8 @@
 
 /* Pause instructions between two looks at the clock by a thread that spins. */
 #define PAUSES 32
-/* For data that different threads write every few microseconds: on a cache line of its own, and not
- * on the next line either, which processors prefetch together with it. */
+/* Aligns data that different threads write every few microseconds: the data has a cache line of its
+ * own, and shares no pair of lines with other data, because processors prefetch lines in pairs. */
 #define APART _Alignas(128)
 
 /* Bits of `gate`: the number of workers inside the job, whether the job is closed, and, from bit

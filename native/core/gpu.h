@@ -119,7 +119,7 @@ struct silo_gpu {
     bool inherited; /* this process is a forked child of the one that opened the driver, and cannot
                        use it */
     int device_count;
-    int version;      /* the driver's version in its own form: 12040 */
+    int version;      /* the driver's version in the driver's own encoding: 12040 for CUDA 12.4 */
     const char *path; /* path of the opened library; owned, never freed */
     /* owned, made at their first use, never freed */
     struct silo_gpu_device *devices[SILO_MAX_GPUS];

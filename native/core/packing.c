@@ -106,7 +106,8 @@ static int take_struct(struct silo_packing *packing, const struct silo_layout_it
     return 0;
 }
 
-/* Whether the launch must allocate this memory: only on a GPU, and if it has a size. */
+/* Whether the launch must allocate `bytes` bytes of scratch memory: only on a GPU, and only if
+ * `bytes` is not 0. */
 static bool takes(const struct silo_function *function, uint64_t bytes) {
     return function->device != NULL && bytes > 0;
 }

@@ -104,18 +104,18 @@ uint32_t silo_packed_bytes(const struct silo_packing *packing, const struct silo
 
 /* ---- checking arguments ---- */
 
-/* Whether an argument with this word can be passed as this parameter. Returns false if that depends
- * on more than the word (for example on the value of an int64 that is passed as int32), because the
- * binding serves all later calls with the same word. */
+/* Whether an argument with this guard word can be passed as this parameter. Returns false if that
+ * depends on more than the word (for example on the value of an int64 that is passed as int32),
+ * because the binding serves all later calls with the same word. */
 bool silo_packed_fits(const struct silo_packed *packed, uint64_t code);
 
 /* Returns the expected argument for messages: "an array", "an int32". May use `buffer`, which has
  * 64 bytes. */
 const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, size_t size);
 
-/* Checks the words of all arguments, one for each parameter of the kernel. Returns 0; or -1 with
- * the parameter in `*index` and the expected argument in `*wanted` ("an int32"), which is NULL if
- * the kernel has no such parameter. */
+/* Checks the guard words of all arguments, one for each parameter of the kernel. Returns 0; or -1
+ * with the parameter in `*index` and the expected argument in `*wanted` ("an int32"), which is NULL
+ * if the kernel has no such parameter. */
 int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes, int32_t count,
                        char *buffer, size_t size, int32_t *index, const char **wanted);
 

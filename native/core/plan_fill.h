@@ -66,10 +66,11 @@ struct silo_plan_made {
     const struct silo_map_form *map;     /* borrowed from the binding; NULL for a struct */
     const struct silo_struct_form *form; /* borrowed from the binding; NULL for a tensor map */
     int32_t argument;                    /* for an array: number of the plan's argument; else -1 */
-    int32_t address; /* number of the value that is the address; -1: as recorded */
-    struct silo_descriptor descriptor;                    /* the descriptor as recorded */
-    struct silo_dtype type;                               /* type of the elements */
-    int32_t shape[SILO_MAX_RANK], strides[SILO_MAX_RANK]; /* numbers of values; -1: as recorded */
+    int32_t address; /* number of the value that is the address; -1: the recorded address */
+    struct silo_descriptor descriptor; /* the descriptor of the recording */
+    struct silo_dtype type;            /* type of the elements */
+    /* numbers of values; -1: the recorded extent or stride */
+    int32_t shape[SILO_MAX_RANK], strides[SILO_MAX_RANK];
     struct silo_descriptor *last; /* owned: the descriptor that the map in the block was made from;
                                      rank 0 if none was */
 };
@@ -85,9 +86,9 @@ struct silo_plan_grid {
     int64_t extent[3];
     uint64_t most;   /* the most programs that the node's scratch memory is for; 0: no limit */
     int32_t count;   /* number of the kernel's parameters */
-    uint64_t *slots; /* owned, for a declared grid: the kernel's arguments as recorded */
+    uint64_t *slots; /* owned, for a declared grid: the kernel's arguments in the recording */
     uint64_t *codes; /* owned: the guard words of these arguments */
-    /* owned: number of the value that replaces each argument; -1: as recorded */
+    /* owned: number of the value that replaces each argument; -1: the recorded argument */
     int32_t *slot_value;
     /* owned: for each array that the grid reads, the number of the plan's argument */
     int32_t *arrays;
@@ -141,8 +142,8 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
 /* Whether the parameter may differ between replays. */
 bool silo_plan_made_varies(const struct silo_plan_made *made);
 
-/* Makes a parameter in the block from the values of a replay, or as it was recorded if `values` is
- * NULL. -1 with `error`. */
+/* Makes a parameter in the block from the values of a replay; if `values` is NULL, from the
+ * recorded values. -1 with `error`. */
 int silo_plan_make(const struct silo_plan_made *made, struct silo_gpu_device *device,
                    const struct silo_plan_arguments *arguments, const uint64_t *values,
                    uint8_t *block, silo_error *error);

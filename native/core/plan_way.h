@@ -6,9 +6,9 @@
 #include "base.h"
 
 enum silo_plan_way {
-    SILO_PLAN_DEVICE = 1, /* a graph whose first node updates the others on the device */
+    SILO_PLAN_DEVICE = 1, /* a graph whose first node updates the other nodes on the device */
     SILO_PLAN_HOST = 2,   /* a graph whose changed nodes are updated from the host, by the driver */
-    SILO_PLAN_SINGLY = 3, /* no graph: launched one by one */
+    SILO_PLAN_SINGLY = 3, /* no graph: the kernels are launched one by one */
 };
 
 /* Options for benchmarks and tests; zeros are the defaults. */

@@ -83,8 +83,9 @@ enum silo_code {
     SILO_ERROR_INTERNAL = 99
 };
 
-/* Filled by the function that fails; otherwise unchanged. Only `details` is owned, and only
- * SILO_ERROR_NO_VARIANT and errors of loading code set it: free it with silo_error_clear. */
+/* The error of a failed call. The function that fails fills it; a function that succeeds leaves it
+ * unchanged. Only `details` is owned, and only SILO_ERROR_NO_VARIANT and errors of loading code set
+ * it: free it with silo_error_clear. */
 typedef struct silo_error {
     int32_t code;        /* enum silo_code */
     int32_t driver_code; /* the error code of a device's driver; 0 if the driver reported none */

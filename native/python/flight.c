@@ -156,11 +156,11 @@ silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *input
     return slot;
 }
 
-/* ---- memory of its own ---- */
+/* ---- pages apart from the heap ---- */
 
 /* Returns pages apart from the heap, with an inaccessible page on either side, because the kernel
- * that crashed the program may have written beyond its arrays. They are never freed. Returns NULL
- * if memory runs out. */
+ * that crashed the program may have written beyond its arrays. The pages are never freed. Returns
+ * NULL if memory runs out. */
 static void *new_pages(size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
     char *pages = mmap(NULL, whole + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

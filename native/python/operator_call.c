@@ -9,7 +9,8 @@
 
 #include <stdlib.h>
 
-/* The most questions to torch before each call. */
+/* The most questions to torch before each call: callables that decide whether torch must see the
+ * call. */
 #define QUESTIONS 8
 /* The most classes that are remembered for an argument. */
 #define CLASSES 8
@@ -20,7 +21,7 @@ struct operand {
                          complete */
     PyTypeObject *class[CLASSES]; /* owned: the classes of arguments that torch accepted here */
     bool tensor;                  /* the argument is a tensor or None */
-    bool watched;                 /* its requires_grad must be read */
+    bool watched;                 /* the argument's attribute requires_grad must be read */
     bool written;                 /* the kernel writes to it */
 };
 
@@ -51,7 +52,8 @@ struct operator_call {
 
 static PyObject *s_requires_grad, *s_is_neg;
 
-/* Returns the truth of an answer, whose reference it takes: 1, 0, or -1 with an exception set. */
+/* Returns the truth value of an answer, and releases the reference to the answer: 1, 0, or -1 with
+ * an exception set. */
 static int truth(PyObject *answer) {
     if (answer == NULL)
         return -1;
@@ -254,7 +256,7 @@ static PyObject *operator_asks(PyObject *object, PyObject *args) {
     return quiet < 0 ? NULL : PyBool_FromLong(quiet);
 }
 
-/* ---- making one ---- */
+/* ---- making an OperatorCall ---- */
 
 /* Sets a flag in the operands whose numbers are in `places`; `member` is the flag's offset. Returns
  * -1 with an exception set. */

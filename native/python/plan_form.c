@@ -420,8 +420,8 @@ static int follow(struct silo_plan_form *form, const struct found *found,
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Records a node's grid if it changes with the arguments: a declared grid that reads one, or a grid
- * with extents that are values of the plan. */
+/* Records a node's grid if it changes with the arguments: a declared grid that reads an argument,
+ * or a grid with extents that are values of the plan. */
 static int take_grid(struct silo_plan_form *form, const struct found *found, uint32_t number) {
     const struct silo_binding *binding = found->binding;
     const int32_t count = found->launcher->plan.count;
@@ -604,8 +604,8 @@ static uint64_t scratch_of(const struct silo_function *function, uint8_t pack, u
                                        : 0;
 }
 
-/* Returns the number of programs for which a node gets scratch memory: as in the recording, or a
- * greater number if the grid changes. */
+/* Returns the number of programs for which a node gets scratch memory: the number in the recording,
+ * or a greater number if the grid changes. */
 static uint64_t room_of(struct silo_plan_form *form, uint32_t number, const struct found *found) {
     const uint32_t grid[3] = {(uint32_t)found->dims[0], (uint32_t)found->dims[1],
                               (uint32_t)found->dims[2]};

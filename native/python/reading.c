@@ -267,7 +267,8 @@ static bool is_there(PyObject *object, const struct silo_adapter *adapter, uint6
     return result;
 }
 
-/* Reads those arrays again whose reading calls methods of their class (`calls`), or the others. */
+/* Reads some arrays again: if `calls`, those whose reading calls methods of their class; otherwise
+ * all others. */
 static int read_some_again(const struct silo_plan *plan, PyObject *const *arguments,
                            const struct silo_frame *frame, bool calls) {
     for (int32_t i = 0; i < plan->count; i++) {

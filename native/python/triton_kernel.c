@@ -93,8 +93,8 @@ static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *rea
                            : silo_triton_own_way_for(call, reason);
 }
 
-/* Lets Triton make a call for which the guard was not used; the reason is `odd`, or it is found
- * here. */
+/* Lets Triton make a call for which the guard was not used. The reason is `odd`; if that is NULL,
+ * this function finds the reason. */
 static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, const char *odd) {
     const struct silo_triton_kernel *kernel = call->kernel;
     if (kernel != NULL && kernel->refused != NULL)
