@@ -20,10 +20,10 @@ struct silo_graph_plan_options {
 };
 
 struct silo_plan_facts {
-    const char *driver;   /* "cuda", "hip" */
-    int version;          /* the driver's version: 12040 */
-    bool graphs;          /* the driver has functions for graphs, and Silo uses them */
-    uint32_t kernels;     /* number of kernels in the plan */
+    const char *driver; /* "cuda", "hip" */
+    int version;        /* the driver's version in the driver's own encoding: 12040 for CUDA 12.4 */
+    bool graphs;        /* the driver has functions for graphs, and Silo uses them */
+    uint32_t kernels;   /* number of kernels in the plan */
     uint32_t cooperative; /* number of the plan's kernels that need a cooperative launch */
     uint32_t serialized;  /* number of the plan's kernels that use programmatic dependent launch */
     /* the first kernel whose parameters the driver reports at other places than the plan's, or

@@ -50,7 +50,7 @@ enum silo_code {
     /* Errors in files. `field` and `offset` of the error say where in the file. */
     SILO_ERROR_FILE = 1,      /* cannot be opened or read */
     SILO_ERROR_FOREIGN = 2,   /* not a .silo file */
-    SILO_ERROR_TRUNCATED = 3, /* cut short */
+    SILO_ERROR_TRUNCATED = 3, /* the file ends too early */
     SILO_ERROR_DAMAGED = 4,   /* a hash does not match, or a rule of the format is broken */
     SILO_ERROR_NEWER = 5,     /* written by a newer Silo */
     SILO_ERROR_TOO_LARGE = 6, /* reading it would take more memory than is allowed */

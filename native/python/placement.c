@@ -68,7 +68,7 @@ static int raise_mixed(const struct silo_plan *plan, int32_t index, const struct
 static SILO_NOINLINE int check_placed(const struct silo_plan *plan, int32_t index,
                                       const struct silo_view *view,
                                       const struct silo_frame *frame) {
-    /* Memory of a peer GPU, which kernels across GPUs use. */
+    /* Accepts the memory of a peer GPU, which kernels across GPUs use. */
     if (view->device_type == frame->device_type)
         return 0;
     if (view->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&
