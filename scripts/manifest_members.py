@@ -65,9 +65,9 @@ BEGIN = """/* The members of a manifest's objects: names, and the minor version 
 /* How silo_check_members checks a member. The reader's own code checks the values that it uses. */
 enum silo_member_check {
     SILO_CHECK_NONE,
-    SILO_CHECK_TEXT, /* of at most 65,536 characters */
-    SILO_CHECK_NAME, /* printable, not empty, at most 1,024 characters */
-    SILO_CHECK_FLAG, /* true; false is left out */
+    SILO_CHECK_TEXT, /* a text of at most 65,536 characters */
+    SILO_CHECK_NAME, /* a text that is printable, not empty, at most 1,024 characters */
+    SILO_CHECK_FLAG, /* true; a member that is false must be left out */
 };
 
 struct silo_member {
@@ -76,7 +76,8 @@ struct silo_member {
     uint8_t check; /* enum silo_member_check */
 };
 
-/* The first `required` of the `count` members are always there, the others may be left out. */
+/* The members of a JSON object: the first `required` of the `count` members are always present, the
+ * others may be left out. */
 struct silo_member_list {
     uint8_t required, count;
     const struct silo_member *members;
@@ -113,7 +114,8 @@ def printed_list(name: str, about: str, members: Iterable[Member], *, strict: bo
         f"    SILO_{name}_{member.name.upper()}_SINCE = {member.since},\n" for member in optional if member.since
     )
     return (
-        f"\n/* {about} */\nenum silo_{name.lower()}_member {{\n{numbers}    SILO_{name}_MEMBERS\n}};\n"
+        f"\n/* The JSON members of {about}; required members first. */\n"
+        f"enum silo_{name.lower()}_member {{\n{numbers}    SILO_{name}_MEMBERS\n}};\n"
         + (f"enum {{\n{since}}};\n" if since else "")
         + f"static const struct silo_member SILO_{name}_NAMES[SILO_{name}_MEMBERS] = {{\n{rows}}};\n"
         + f"static const struct silo_member_list SILO_{name}_LIST = "
@@ -124,24 +126,24 @@ def printed_list(name: str, about: str, members: Iterable[Member], *, strict: bo
 def header() -> str:
     """The whole header."""
     strict = (
-        ("TOP", "The manifest.", object_members(BundleContents)),
-        ("KERNEL", "A kernel.", object_members(BundleKernel)),
-        ("VARIANT", "A variant.", object_members(BundleVariant)),
-        ("RULES", "One of a kernel's rules.", object_members(BundleRules)),
+        ("TOP", "the manifest", object_members(BundleContents)),
+        ("KERNEL", "a kernel", object_members(BundleKernel)),
+        ("VARIANT", "a variant", object_members(BundleVariant)),
+        ("RULES", "an entry of a kernel's list `rules`", object_members(BundleRules)),
     )
     values = (
-        ("PARAM", "A parameter of a signature.", own_members(Parameter)),
-        ("SPECIALIZATION", "A specialization.", own_members(Specialization)),
-        ("ARRAY", "The extents of an array.", own_members(Extents)),
-        ("PASSED", "A dynamic layout of an array.", plain_members(*LAYOUT_MEMBERS)),
-        ("CONFIG", "A config.", own_members(Config)),
-        ("LAUNCH", "Launch info; launch options of compilers are members besides.", own_members(LaunchInfo, "options")),
-        ("MAP", "A tensor map.", own_members(TensorMap)),
-        ("DISPATCH", "Dispatch rules.", own_members(DispatchRules)),
-        ("STEP", "A plan.", own_members(RecordedPlan)),
-        ("STEP_FORM", "A form of a plan.", own_members(RecordedForm)),
-        ("STEP_ARGUMENT", "An argument of a plan.", own_members(RecordedArgument)),
-        ("STEP_LAUNCH", "A launch of a plan.", own_members(RecordedLaunch)),
+        ("PARAM", "a parameter of a signature", own_members(Parameter)),
+        ("SPECIALIZATION", "a specialization", own_members(Specialization)),
+        ("ARRAY", "the extents of an array", own_members(Extents)),
+        ("PASSED", "a dynamic layout of an array", plain_members(*LAYOUT_MEMBERS)),
+        ("CONFIG", "a config", own_members(Config)),
+        ("LAUNCH", "launch info (besides compilers' launch options)", own_members(LaunchInfo, "options")),
+        ("MAP", "a tensor map", own_members(TensorMap)),
+        ("DISPATCH", "dispatch rules", own_members(DispatchRules)),
+        ("STEP", "a plan", own_members(RecordedPlan)),
+        ("STEP_FORM", "a form (certain argument types) of a plan", own_members(RecordedForm)),
+        ("STEP_ARGUMENT", "an argument of a plan", own_members(RecordedArgument)),
+        ("STEP_LAUNCH", "a launch of a plan", own_members(RecordedLaunch)),
     )
     newest = max(LAYOUTS_MINOR, MEMBERS_MINOR, *(one.since for _, _, members in (*strict, *values) for one in members))
     tables = "".join(f"    SILO_TABLE_{name.upper()},\n" for name in TABLES)
@@ -149,10 +151,11 @@ def header() -> str:
     return "".join(
         [
             BEGIN,
-            "\n/* The newest version; the first with structs and dynamic layouts, with structs by value. */\n",
+            "\n/* The newest version of the format; the minor version that added structs and dynamic layouts. */\n",
             f"enum {{ SILO_MAJOR = {MAJOR}, SILO_MINOR = {newest}, SILO_LAYOUTS_MINOR = {LAYOUTS_MINOR} }};\n",
-            f"enum {{ SILO_MEMBERS_MINOR = {MEMBERS_MINOR} }};\n",
-            f"\n/* The tables. */\nenum silo_table_kind {{\n{tables}    SILO_TABLES\n}};\n",
+            f"enum {{ SILO_MEMBERS_MINOR = {MEMBERS_MINOR} }}; /* the minor version that added structs by value */\n",
+            "\n/* The manifest's tables, whose rows kernels and variants refer to by number. */\n",
+            f"enum silo_table_kind {{\n{tables}    SILO_TABLES\n}};\n",
             f"static const struct silo_member SILO_TABLE_NAMES[SILO_TABLES] = {{\n{rows}}};\n",
             "static const struct silo_member_list SILO_TABLE_LIST = {SILO_TABLES, SILO_TABLES, SILO_TABLE_NAMES};\n",
             *(printed_list(*one, strict=True) for one in strict),

@@ -1,4 +1,5 @@
-// Kernels that are part of the program: no file to open, no name to look up, types checked by the compiler.
+// Calls kernels that `silo export` compiled into the program: without a bundle file or names to look up at run time, and
+// with argument types that the compiler checks.
 //
 //     silo export kernels.silo --cpp kernels && cmake -S . -B build && cmake --build build && build/main
 #include <kernels.hpp>
@@ -10,7 +11,7 @@
 
 namespace {
 
-// c = leaky_relu(a @ b), row-major; the strides say so.
+// Computes c = leaky_relu(a @ b) for row-major arrays (the strides passed below) and checks the result.
 bool multiply(std::int64_t m, std::int64_t n, std::int64_t k) {
     std::vector<float> a(std::size_t(m * k)), b(std::size_t(k * n)), c(std::size_t(m * n));
     for (std::size_t i = 0; i < a.size(); i++)
@@ -44,7 +45,7 @@ int main() {
     const bool product = multiply(256, 256, 256) && multiply(200, 333, 150);
     std::printf("matmul: %s\n", product ? "right" : "wrong");
 
-    // What cannot run is an exception that says why; here a null pointer.
+    // A call that cannot run throws an exception with the reason; the reason here is the null pointer.
     try {
         kernels::add(silo::cpu(), x.data(), y.data(), nullptr, 16);
         return 1;

@@ -1,5 +1,5 @@
-//! Puts libsilo into the program: compiled here from its sources by the system's C compiler, or, where
-//! SILO_LIBRARY_DIR is set, the libsilo.a in that folder.
+//! Links libsilo into the program. If SILO_LIBRARY_DIR is set, links the libsilo.a in that folder; otherwise compiles
+//! libsilo from its sources with the system's C compiler.
 
 use std::env;
 use std::fs;
@@ -19,7 +19,7 @@ fn main() {
     println!("cargo:rerun-if-changed={}", sources.display());
     println!("cargo:rerun-if-changed=layout.c");
 
-    // The numbers in ffi.rs are the header's: layout.c does not compile otherwise.
+    // Compiled only as a check: it fails if a size or an offset in ffi.rs differs from silo.h.
     compile(&[manifest.join("layout.c")], &sources, &output);
 
     let library = match env::var("SILO_LIBRARY_DIR") {
@@ -51,7 +51,7 @@ fn build(sources: &Path, output: &Path) {
     files.sort();
     let objects = compile(&files, sources, output);
     let archive = output.join("libsilo.a");
-    let _ = fs::remove_file(&archive); // ar would keep what an older one held
+    let _ = fs::remove_file(&archive); // because ar keeps objects that an existing archive has
     run(Command::new("ar").arg("rcs").arg(&archive).args(&objects));
 }
 
@@ -59,7 +59,7 @@ fn compile(files: &[PathBuf], include: &Path, output: &Path) -> Vec<PathBuf> {
     let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
     run(Command::new(&compiler)
         .current_dir(output)
-        // Contraction off: grids and constants come out as in Python, to the last bit.
+        // Contraction off: a fused multiply-add could change the last bit of a grid or constant from Python's result.
         .args([
             "-std=c11",
             "-O2",

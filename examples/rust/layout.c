@@ -1,4 +1,4 @@
-/* The numbers that src/ffi.rs is written with, compared with the header: build.rs compiles this. */
+/* Compares the sizes and offsets that src/ffi.rs declares with silo.h. build.rs compiles this file. */
 #include <silo.h>
 
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)

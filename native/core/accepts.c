@@ -3,12 +3,12 @@
 #include "argument_word.h"
 #include "value_text.h"
 
-/* The facts that decide whether code accepts an argument. Without a config, every constant is
- * accepted. */
+/* The facts of one compiled variant that decide whether it accepts an argument. If `config` is
+ * NULL, the values of constexpr parameters are not compared. */
 struct code {
     const struct silo_signature *signature;
     const struct silo_specialization *specialization;
-    const struct silo_config *config; /* NULL: not known yet */
+    const struct silo_config *config; /* NULL if no config has been chosen yet */
 };
 
 static const struct silo_value *last_named(const struct silo_named_value *values, uint32_t count,
@@ -96,8 +96,9 @@ static bool writes(const struct silo_signature_parameter *parameter) {
     return parameter->effect == SILO_EFFECT_WRITE || parameter->effect == SILO_EFFECT_BOTH;
 }
 
-/* Whether the code contains the parameter's value: it is a constexpr, or the code was specialized
- * for one value. The constant of a descriptor is its block shape. */
+/* Whether the code contains the value of the parameter: the parameter is a constexpr, or the code
+ * was specialized for one value. False for a descriptor: its constant is the block shape, not the
+ * descriptor itself. */
 static bool is_constant(const struct code *code, const struct silo_signature_parameter *parameter) {
     if (parameter->kind == SILO_PARAMETER_DESCRIPTOR)
         return false;
@@ -165,8 +166,8 @@ static int block_problem(const struct silo_value *block, const struct silo_seen 
                          bool of_config, struct silo_wording *why) {
     bool same = true;
     /* The block's extents may be followed by a record: the layout in which the code keeps the block
-     * in shared memory. It is not compared, because tensor maps are encoded for the layout of the
-     * code, whatever the layout of the descriptor. */
+     * in shared memory. This layout is not compared with the descriptor's, because tensor maps are
+     * always encoded for the layout of the code. */
     const bool laid_out =
         block->count != 0 && block->items[block->count - 1].type == SILO_IS_RECORD;
     const uint32_t rank = block->count - laid_out;
@@ -218,7 +219,7 @@ static int integer_problem(const struct silo_signature_parameter *parameter,
                            const struct silo_seen *seen, unsigned facts, struct silo_wording *why) {
     if (seen->kind != SILO_VALUE_INT)
         return because(SILO_ERROR_KIND, why, "is %s, and it takes an integer", noun(seen));
-    if (parameter->element == 0) /* a bundle may leave the type out */
+    if (parameter->element == 0) /* a bundle may omit the element type of a parameter */
         return because(SILO_ERROR_DTYPE, why, "is an integer, and it takes one of no known type");
     const unsigned takes = parameter->element & 0xff, has = seen->element & 0xff;
     const bool same = sort_of(parameter->element) == sort_of(seen->element);

@@ -5,7 +5,8 @@
 #include "seen.h"
 #include "wording.h"
 
-/* Returns the call's argument of this name, or NULL. `hint` is its most likely position. */
+/* Returns the argument with this name, or NULL if the call has none. `hint` is the position at
+ * which the argument most likely is. */
 const struct silo_seen *silo_seen_named(const struct silo_signature *kernel,
                                         const struct silo_seen_call *call, struct silo_string name,
                                         uint32_t hint);
@@ -20,13 +21,13 @@ const struct silo_value *silo_constant_of(const struct silo_specialization *spec
 
 /* Returns SILO_OK if the variant can serve the call, else the code of the first assumption that
  * does not hold: SILO_ERROR_KIND, NULL, DTYPE, MISALIGNED, SHAPE, MISSING, or NO_VARIANT for any
- * other. `why` may be NULL; otherwise the reason is written to it, worded for Python, in both
- * cases. */
+ * other. `why` may be NULL; otherwise a sentence with Python's names of types is written to it, for
+ * SILO_OK as well as for a failure. */
 int silo_accepts(const struct silo_signature *kernel, const struct silo_seen_call *call,
                  const struct silo_variant *variant, struct silo_wording *why);
 
 /* Returns false if no variant with this signature and specialization can serve the call. If it
- * returns true, the constants of each variant decide. */
+ * returns true, the constants of each variant must still be compared, by silo_accepts. */
 bool silo_may_accept(const struct silo_signature *kernel, const struct silo_seen_call *call,
                      const struct silo_signature *signature,
                      const struct silo_specialization *specialization);

@@ -6,7 +6,7 @@
 
 struct silo_arena_chunk;
 
-/* Initialize with {0}. */
+/* The memory of one arena. Initialize it with {0}. */
 struct silo_arena {
     struct silo_arena_chunk *chunks; /* owned */
     unsigned char *next;

@@ -1,8 +1,9 @@
 /* The guard's facts about one argument of a call, encoded as a 64-bit word. Calls from Python and
  * from C make equal words, so that both find and choose the same code.
  *
- * Bits 56-63: kind of value. Bits 52-55: layout of a descriptor. Bits 24-51: block of a descriptor.
- * Bits 16-23: DLPack type code. Bits 8-15: bits of an element. Bits 0-7: flags. */
+ * Bits 56-63: kind of value. Bits 52-55: shared-memory layout of a tensor descriptor. Bits 24-51:
+ * block shape of a tensor descriptor. Bits 16-23: DLPack type code. Bits 8-15: size of an element
+ * in bits. Bits 0-7: flags. */
 #ifndef SILO_ARGUMENT_WORD_H
 #define SILO_ARGUMENT_WORD_H
 
@@ -12,7 +13,7 @@
 #include "parameter.h"
 
 enum silo_value_kind {
-    SILO_VALUE_ABSENT = 0,  /* left out: the config sets it */
+    SILO_VALUE_ABSENT = 0,  /* the call leaves the argument out, and the config sets its value */
     SILO_VALUE_POINTER = 1, /* an array */
     SILO_VALUE_ADDRESS = 2, /* an int given as a pointer */
     SILO_VALUE_NONE = 3,
@@ -36,14 +37,14 @@ enum silo_value_flags {
 #define SILO_CODE(kind, code, bits, flags)                                                         \
     ((uint64_t)(kind) << 56 | (uint64_t)(code) << 16 | (uint64_t)(bits) << 8 | (uint64_t)(flags))
 
-/* The block of a descriptor's word: its rank in bits 24-26, then 5 bits for the logarithm of each
- * extent, outermost axis first. */
+/* The block shape of a tensor descriptor in its word: the rank in bits 24-26, then 5 bits for the
+ * base-2 logarithm of each extent, outermost axis first. */
 #define SILO_BLOCK_SHIFT 24
 #define SILO_BLOCK_MASK UINT64_C(0xfffffff)
 
-/* The layout of a block in shared memory, in the 4 bits above the block: 0 without a layout; else
- * 1, plus twice the form (a swizzle of 0, 32, 64 or 128 bytes, or 4 for padded fp4), plus 1 if the
- * block is transposed. */
+/* The layout of a descriptor's block in shared memory, in the 4 bits above the block shape: 0
+ * without a layout; else 1, plus twice the form (0 to 3: a swizzle of 0, 32, 64 or 128 bytes; 4:
+ * padded fp4), plus 1 if the block is transposed. */
 #define SILO_BLOCK_LAYOUT_SHIFT 52
 #define SILO_BLOCK_FP4 4
 
@@ -71,7 +72,7 @@ SILO_INLINE uint32_t silo_block_rank(uint64_t code) {
     return silo_block_word(code) & 7;
 }
 
-/* Whether the slot with this code holds a signed 64-bit integer. */
+/* Whether the argument slot `slot`, whose guard word is `code`, holds a signed 64-bit integer. */
 SILO_INLINE bool silo_code_is_integer(uint64_t code, uint64_t slot) {
     const unsigned kind = silo_code_kind(code);
     const bool is_unsigned = silo_code_type(code) == SILO_UINT;
@@ -86,7 +87,8 @@ SILO_INLINE unsigned silo_integer_flags(const struct silo_parameter *parameter, 
                : 0U;
 }
 
-/* Returns the flags of a word for an address. `bits` is the size of an element, or 0 if unknown. */
+/* Returns the flags (SILO_FLAG_...) of an argument that is an address. `bits` is the size of an
+ * array element, or 0 if unknown. */
 SILO_INLINE unsigned silo_address_flags(const struct silo_parameter *parameter, uint64_t address,
                                         unsigned bits) {
     const unsigned both = SILO_PARAMETER_SPECIALIZE | SILO_PARAMETER_ALIGN;
@@ -96,8 +98,9 @@ SILO_INLINE unsigned silo_address_flags(const struct silo_parameter *parameter, 
     return bytes > 1 && (address & (bytes - 1)) != 0 ? SILO_FLAG_OFF_ELEMENT : 0U;
 }
 
-/* Returns the word of an integer: of the declared type, or else int32 if the value fits and int64
- * if not. Returns 0 if the value does not fit the declared type. */
+/* Returns the guard word of an integer argument. Its type is the declared one; without a declared
+ * type, int32 if the value fits and otherwise int64. Returns 0 if the value does not fit the
+ * declared type. */
 SILO_INLINE uint64_t silo_integer_word(const struct silo_parameter *parameter, int64_t value) {
     const unsigned flags = silo_integer_flags(parameter, value);
     unsigned code = SILO_INT, bits = value == (int32_t)value ? 32 : 64;
@@ -114,7 +117,8 @@ SILO_INLINE uint64_t silo_integer_word(const struct silo_parameter *parameter, i
     return SILO_CODE(SILO_VALUE_INT, code, bits, flags);
 }
 
-/* Returns the word of an integer above INT64_MAX; 0 if the declared type is not uint64. */
+/* Returns the guard word of an integer argument above INT64_MAX, or 0 if the parameter's declared
+ * type is not uint64. */
 SILO_INLINE uint64_t silo_wide_word(const struct silo_parameter *parameter, uint64_t value) {
     if (parameter->kind == SILO_PARAMETER_INT && parameter->type.bits != 0 &&
         !(parameter->type.code == SILO_UINT && parameter->type.bits == 64))
@@ -123,7 +127,8 @@ SILO_INLINE uint64_t silo_wide_word(const struct silo_parameter *parameter, uint
     return SILO_CODE(SILO_VALUE_INT, SILO_UINT, 64, divisible ? SILO_FLAG_DIVISIBLE16 : 0U);
 }
 
-/* Returns the word of a float: of the declared type, or else float32. */
+/* Returns the guard word of a float argument. Its type is the declared one, or float32 without a
+ * declared type. */
 SILO_INLINE uint64_t silo_float_word(const struct silo_parameter *parameter) {
     const bool typed = parameter->kind == SILO_PARAMETER_FLOAT && parameter->type.bits != 0;
     return typed ? SILO_CODE(SILO_VALUE_FLOAT, parameter->type.code, parameter->type.bits, 0)
@@ -134,10 +139,10 @@ SILO_INLINE uint64_t silo_bool_word(void) {
     return SILO_CODE(SILO_VALUE_BOOL, SILO_BOOL, 8, 0);
 }
 
-/* Returns the second word of a parameter with SILO_PARAMETER_KEY (the bucket of its value) or
- * SILO_PARAMETER_EXACT (the value itself). A parameter with SILO_PARAMETER_OPEN_KEY has 0 here in
- * calls that set every option of the config, because only the choice of a config would depend on
- * the size. */
+/* Returns the second guard word of an argument whose parameter has SILO_PARAMETER_KEY (the bucket
+ * of the value) or SILO_PARAMETER_EXACT (the value itself). For a parameter with
+ * SILO_PARAMETER_OPEN_KEY the size only decides which config is chosen, so the caller puts 0 here
+ * if the call sets every option of the config itself. */
 SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint64_t code,
                                    uint64_t slot) {
     const unsigned kind = silo_code_kind(code);
@@ -149,8 +154,8 @@ SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint6
     return kind == SILO_VALUE_BOOL || kind == SILO_VALUE_FLOAT ? slot : 0;
 }
 
-/* Returns the word of a call's device. A new `generation` changes every word, so that a variant is
- * chosen anew for every call. */
+/* Returns the guard word of a call's device. A new `generation` changes the words of all devices,
+ * so that no earlier entry of the guard matches and a variant is chosen again for every call. */
 SILO_INLINE uint64_t silo_device_word(uint32_t generation, int32_t type, int32_t index) {
     return (uint64_t)(generation & 0xffff) << 48 | (uint64_t)(uint16_t)type << 32 | (uint32_t)index;
 }

@@ -1,4 +1,5 @@
-/* Requirements on the machine and compiler attributes, for every file of native/. */
+/* Compile-time checks of the machine (little-endian, 64-bit) and names for compiler attributes.
+ * Every file of native/ includes them. */
 #ifndef SILO_BASE_H
 #define SILO_BASE_H
 
@@ -19,7 +20,8 @@ _Static_assert(sizeof(void *) == 8, "Silo runs on 64-bit machines");
 /* Marks functions that every launch runs; the linker places them together. */
 #define SILO_HOT __attribute__((hot))
 
-/* Limits of a kernel. A call keeps its state for this many parameters on the stack. */
+/* The most parameters and options of a kernel. A call reserves stack memory for this many
+ * parameters. */
 #define SILO_MAX_PARAMETERS 256
 #define SILO_MAX_OPTIONS 32
 

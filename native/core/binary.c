@@ -44,8 +44,8 @@ static void put_retired(struct silo_gpu_device *device, struct silo_gpu_retired 
 
 /* Unloads the device's retired modules after waiting for all work on the device. A module that
  * cannot be unloaded now, because another thread captures a graph, waits for the next sweep. The
- * caller has made the device's context current. The wait may include a kernel that waits for a
- * callback of the host. */
+ * caller has made the device's context current. A running kernel may itself be waiting for a
+ * callback on the host, so the caller must not hold a lock that such a callback takes. */
 static void sweep(struct silo_gpu_device *device) {
     struct silo_gpu_retired *list = take_retired(device);
     struct silo_gpu_retired *kept = NULL;
@@ -59,7 +59,7 @@ static void sweep(struct silo_gpu_device *device) {
         if (code >= SILO_GPU_CAPTURES) {
             list->next = kept;
             kept = list;
-        } else { /* unloaded, or already gone with its context or driver */
+        } else { /* the module is unloaded, or vanished with its context or driver */
             free(list->image);
             free(list);
         }
@@ -118,7 +118,8 @@ static const char *load_advice(int code) {
     }
 }
 
-/* Returns the major version of the CUDA tools that a cubin records, or 0 if it records none. */
+/* Returns the major version of the CUDA tools that assembled a cubin, or 0 if the cubin does not
+ * state it. */
 static int assembler_major(const char *image, size_t size) {
     static const char words[] = "Cuda compilation tools, release ";
     const size_t length = sizeof words - 1;
@@ -359,7 +360,7 @@ static int check_launch(const struct silo_gpu_device *device, const char *kernel
 static void set_grid_limit(const struct silo_gpu_device *device, struct silo_function *function) {
     const uint32_t *cluster = function->cluster;
     if (cluster[0] == 1 && cluster[1] == 1 && cluster[2] == 1)
-        /* a cluster of one block: both ways of counting the grid are equal */
+        /* In a cluster of one block, the number of clusters equals the number of blocks. */
         function->counts_blocks = 0;
     for (int axis = 0; axis < 3; axis++) {
         function->per_program[axis] = function->counts_blocks ? 1 : cluster[axis];
@@ -385,8 +386,8 @@ static int cpu_function(struct silo_binary *binary, const char *kernel, const ch
     function->device = NULL;
     function->device_index = 0;
     function->memory_type = SILO_DEVICE_CPU;
-    /* The ABI of CPU kernels has 32-bit grid dimensions; the launch checks their product against 63
-     * bits. */
+    /* The ABI of CPU kernels has 32-bit grid dimensions; each launch checks that their product is
+     * below 2^63. */
     for (int axis = 0; axis < 3; axis++)
         function->grid_limit[axis] = UINT32_MAX;
     return 0;
@@ -462,7 +463,7 @@ int64_t silo_binary_places(const struct silo_binary *binary, const struct silo_f
             places[index] = place;
     }
     silo_gpu_leave(&scope);
-    /* The driver reports an invalid value past the last parameter; any other code means that the
-     * list could not be read. */
+    /* The driver reports an invalid value for an index past the last parameter, which ends the
+     * list; any other code means that the list could not be read. */
     return code == SILO_GPU_INVALID_VALUE ? (int64_t)index : -1;
 }

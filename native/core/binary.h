@@ -22,15 +22,16 @@ struct silo_binary {
     void *image;         /* owned: the code, if a GPU's driver may read it later; else NULL */
     int borrowed;        /* `handle` belongs to another library and is not unloaded here */
     uint32_t references; /* atomic */
-    /* Set (relaxed, never cleared) once a launch of this binary was captured into a graph. A graph
-     * does not keep the binary alive, so it stays loaded until the process ends. */
+    /* Set (relaxed, never cleared) once a launch of this binary was captured into a graph. The
+     * graph holds no reference to the binary, so a captured binary stays loaded until the process
+     * ends. */
     int captured;
 };
 
 /* Loads code (cubin, PTX, hsaco) on a device, or a shared object into this process if `device` is
  * NULL. A shared object is mapped from memory if the system supports that and `directory` is NULL.
- * Otherwise it is written to a file in a new folder of mode 0700 under `directory` (NULL: /tmp),
- * which is removed before this function returns. The bytes are read once and not kept. Returns a
+ * Otherwise it is written to a file in a new folder of mode 0700 under `directory` (NULL: /tmp);
+ * the folder is removed before this function returns. `data` need not outlive the call. Returns a
  * binary with one reference, or NULL with SILO_ERROR_LOAD (the driver's message; if `details` holds
  * a longer text, free it with silo_error_clear), _MEMORY, _FAULT or _FORKED. */
 struct silo_binary *silo_binary_load(struct silo_gpu_device *device, const void *data, size_t size,
@@ -58,12 +59,12 @@ void silo_gpu_retired_renew(void);
 void silo_binary_launched_on(struct silo_binary *binary, void *stream);
 
 /* Finds the symbol `entry` and fills handle, device, memory_type, per_program, grid_limit and
- * attributes of `function`. The caller has set its launch parameters: block, cluster, shared_bytes,
- * counts_blocks, scratch, cooperative, pdl, cpu_*. `kernel` is used in messages; on a CPU,
- * function->name points to it, so that it must live as long. Checks the launch's needs against the
- * device and the code: -1 with SILO_ERROR_LIMIT (shared memory, threads, blocks, clusters,
- * cooperative, PDL), _LOAD (no such kernel, not a function), _FAULT, _MEMORY. The function can be
- * used as long as the binary lives. */
+ * attributes of `function`. The caller has already set the launch parameters in `function`: block,
+ * cluster, shared_bytes, counts_blocks, scratch, cooperative, pdl, cpu_*. `kernel` is used in
+ * messages; on a CPU, function->name points to it, so that `kernel` must live as long as
+ * `function`. Checks the launch's needs against the device and the code: -1 with SILO_ERROR_LIMIT
+ * (shared memory, threads, blocks, clusters, cooperative, PDL), _LOAD (no such kernel, not a
+ * function), _FAULT, _MEMORY. The function can be used as long as the binary lives. */
 int silo_binary_function(struct silo_binary *binary, const char *kernel, const char *entry,
                          struct silo_function *function, silo_error *error);
 
@@ -72,12 +73,13 @@ int silo_binary_function(struct silo_binary *binary, const char *kernel, const c
 int silo_function_set_block(struct silo_function *function, const char *kernel,
                             const int64_t block[3], silo_error *error);
 
-/* The most parameters that silo_binary_places reads. Drivers accept fewer: at most 32,764 bytes. */
+/* The most parameters that silo_binary_places reads. Drivers accept fewer, because the
+ * parameters of a launch may have at most 32,764 bytes. */
 #define SILO_MOST_PLACES 32768
 
-/* Reads offset and size of each parameter of the function from the driver. Writes up to `room` of
- * them and returns the number of all, or -1 if the driver cannot report them (a CPU, HIP, CUDA
- * before 12.4). */
+/* Reads the offset and size of each parameter of the function from the driver. Writes the first
+ * `room` of them to `places` and returns the total number, or -1 if the driver cannot report them
+ * (a CPU, HIP, CUDA before 12.4). */
 int64_t silo_binary_places(const struct silo_binary *binary, const struct silo_function *function,
                            struct silo_parameter_place *places, size_t room);
 

@@ -10,14 +10,15 @@ struct silo_located;     /* defined in queue_place.h */
 struct silo_loaded_code; /* defined in bundle_code.h */
 
 struct silo_bundle {
-    struct silo_reader *reader;       /* owned */
-    silo_options options;             /* a copy of the options it was opened with */
-    char *name;                       /* owned: path or name, for messages */
-    char *cuda_library, *hip_library; /* owned; NULL: the usual ones */
+    struct silo_reader *reader; /* owned */
+    silo_options options;       /* a copy of the options that the bundle was opened with */
+    char *name;                 /* owned: path or name, for messages */
+    /* owned: paths of the driver libraries; NULL: the usual ones */
+    char *cuda_library, *hip_library;
     void *mapped; /* owned: the mapped file; NULL if the bytes belong to the caller */
     size_t bytes;
     struct silo_fork_lock lock; /* held while a member below changes, and while code is loaded */
-    /* owned, an entry for each kernel; atomic: NULL before its first use */
+    /* owned: an entry for each kernel, NULL before the kernel's first use; entries are atomic */
     struct silo_kernel **kernels;
     struct silo_located *places;    /* owned list; atomic */
     struct silo_loaded_code *codes; /* owned list; atomic */
@@ -27,8 +28,8 @@ struct silo_bundle {
 /* Messages that are logged once for each bundle. */
 enum silo_bundle_said { SILO_SAID_FULL = 1, SILO_SAID_WAITS = 2 };
 
-/* Calls the log callback, unless it is NULL. If `once` is not 0, the message with that number is
- * logged only once for each bundle. */
+/* Calls the log callback, unless it is NULL. `once` is 0 or a value of enum silo_bundle_said: a
+ * message that is logged only once for each bundle. */
 void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -37,7 +38,7 @@ void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const
 struct silo_bundle *silo_bundle_new(const void *data, size_t bytes, const char *name, bool mapped,
                                     const silo_options *options, silo_error *error);
 
-/* Frees the bundle. The memory of its kernels is freed already. */
+/* Frees the bundle. The caller has already freed the memory of its kernels. */
 void silo_bundle_free(struct silo_bundle *bundle);
 
 #endif

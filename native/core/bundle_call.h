@@ -12,8 +12,8 @@ struct silo_kernel_call {
     struct silo_tagged tagged;
 };
 
-/* Reads the arguments into `call->tagged`, whose arrays the caller has set, and completes the key.
- */
+/* Reads the arguments into the arrays of `call->tagged`, which the caller has allocated, and
+ * completes the call's key (the words that the guard compares). */
 int silo_call_read(struct silo_kernel_call *call, silo_error *error);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Copies an error of a function that does not know the kernel, with the kernel's name before the
- * text. */
+/* Copies the error `why`, made by a function that does not know the kernel, to `error`, with the
+ * kernel's name before the text. */
 static int pass_on(silo_error *error, silo_error *why, const char *kernel) {
     if (strncmp(why->text, kernel, strlen(kernel)) == 0)
         silo_fail_driver(error, why->code, why->driver_code, "%s", why->text);
@@ -80,8 +80,8 @@ static size_t bytes_of(const struct silo_layout_slot *slot) {
     return 0;
 }
 
-/* Reads the parameters that the code itself records, for drivers that cannot report them: HIP, and
- * CUDA before 12.4. */
+/* Reads offset and size of each parameter from the code itself, for drivers that cannot report
+ * them: HIP, and CUDA before 12.4. Returns the number of parameters, or -1 with `error` filled. */
 static int64_t stated_places(struct silo_bundle *bundle, const struct silo_variant *variant,
                              struct silo_parameter_place *places, size_t room, silo_error *error) {
     void *owned = NULL;
@@ -97,7 +97,7 @@ static int64_t stated_places(struct silo_bundle *bundle, const struct silo_varia
 
 /* Compares the parameters in the bundle's layout with those that the code declares: their number
  * and sizes. A launch passes parameters by the layout, but the driver copies as many bytes as the
- * code declares. So a mismatch would make it read other memory of this process. */
+ * code declares. After a mismatch the driver would therefore read other memory of this process. */
 static int check_places(struct silo_bundle *bundle, const struct silo_variant *variant,
                         const struct silo_binary *binary, const struct silo_function *function,
                         const struct silo_located *where, silo_error *error) {

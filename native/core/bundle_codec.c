@@ -58,7 +58,8 @@ static struct {
 } zstd;
 #define CALL(name) zstd.name
 
-/* The functions are found once; threads that have passed pthread_once see them. */
+/* The functions of libzstd are looked up once; `gate` makes them visible to every thread that has
+ * passed pthread_once. */
 static pthread_once_t gate = PTHREAD_ONCE_INIT;
 static bool opened;
 static char why_not[SILO_CODEC_PROBLEM];

@@ -22,8 +22,9 @@ void silo_codec_use(silo_codec *codec);
 int silo_codec_stated(const uint8_t *stored, size_t stored_bytes, uint64_t *raw_bytes,
                       char problem[SILO_CODEC_PROBLEM]);
 
-/* Decompresses a frame whose header states `raw_bytes` into memory of that size. Returns 0,
- * SILO_ERROR_DAMAGED, or SILO_ERROR_CODEC if no decoder was found; `problem` is filled. */
+/* Decompresses a frame into memory of `raw_bytes` bytes, the size that the frame's header states.
+ * Returns 0, SILO_ERROR_DAMAGED, or SILO_ERROR_CODEC if no decoder was found; on failure `problem`
+ * is filled. */
 int silo_codec_expand(const uint8_t *stored, size_t stored_bytes, uint8_t *raw, size_t raw_bytes,
                       char problem[SILO_CODEC_PROBLEM]);
 

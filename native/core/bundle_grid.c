@@ -22,7 +22,7 @@ struct arrays {
 };
 
 /* Collects shape, strides and element size of the arrays that the grid's expressions read. Returns
- * the slot of an array without a shape, or -1 if all have one. */
+ * the slot of the first such array without a shape, or -1 if all have one. */
 static int read_arrays(const struct silo_kernel_call *call, const struct silo_grid_programs *grid,
                        struct arrays *arrays) {
     int bare = -1;

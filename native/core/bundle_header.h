@@ -8,7 +8,8 @@
 enum {
     SILO_HEADER_BYTES = 64,
     SILO_ALIGNMENT = 64,
-    SILO_MAX_MANIFEST_BYTES = 256 << 20, /* both as stored and decompressed */
+    /* limit for the manifest as stored, and for its decompressed text */
+    SILO_MAX_MANIFEST_BYTES = 256 << 20,
     SILO_MAX_BLOB_BYTES = 1 << 30,
     SILO_MAX_BLOBS = 1 << 20,
     SILO_MAX_KERNELS = 1 << 16,
@@ -39,8 +40,8 @@ static inline uint64_t silo_aligned(uint64_t offset) {
     return (offset + SILO_ALIGNMENT - 1) / SILO_ALIGNMENT * SILO_ALIGNMENT;
 }
 
-/* Whether a zstd frame of `stored_bytes` may stand for a blob of `raw_bytes`: it must be smaller,
- * but not so small that it exceeds SILO_MAX_RATIO. */
+/* Whether a zstd frame of `stored_bytes` may stand for a blob of `raw_bytes`: the frame must be
+ * smaller than the blob, but by a factor of at most SILO_MAX_RATIO. */
 static inline bool silo_believed(uint64_t raw_bytes, uint64_t stored_bytes) {
     return stored_bytes < raw_bytes && raw_bytes <= SILO_MAX_RATIO * silo_aligned(stored_bytes);
 }

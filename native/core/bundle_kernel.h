@@ -21,7 +21,7 @@ struct silo_kernel {
     struct silo_intake intake;
     /* maps calls to variants; owns its entries, while `serving` owns the variants */
     struct silo_guard guard;
-    /* the same for calls with an empty grid; its entries point into `idle` */
+    /* maps calls with an empty grid to entries of `idle` */
     struct silo_guard idle_guard;
     struct silo_texts texts;     /* texts of constants and options that calls have used */
     struct silo_served *serving; /* owned list */

@@ -76,7 +76,7 @@ static SILO_NOINLINE int check_null(const struct silo_kernel_call *call, int32_t
                                     silo_error *error) {
     const silo_argument *argument = silo_tagged_argument(&call->tagged, index);
     if (silo_code_kind(call->tagged.key[index]) != SILO_VALUE_POINTER)
-        return 0; /* an argument that is None */
+        return 0; /* the argument is None */
     for (int32_t axis = 0; argument->kind == SILO_ARGUMENT_ARRAY && axis < argument->rank; axis++)
         if (argument->shape[axis] == 0)
             return 0;
@@ -93,8 +93,8 @@ struct map_room {
     _Alignas(SILO_MAP_ALIGN) uint8_t maps[SILO_MAX_DESCRIPTORS][SILO_MAP_BYTES];
 };
 
-/* Fills `out` for the tensor map of an array argument. Returns -1 with an error text that continues
- * the argument's name. */
+/* Fills `out` for the tensor map of an array argument. Returns -1 with an error text that the
+ * caller puts behind the argument's name. */
 static int describe_array(const struct silo_tagged *tagged, int32_t slot,
                           const struct silo_map_form *form, struct silo_descriptor *out,
                           silo_error *error) {
@@ -150,8 +150,8 @@ static struct silo_values values_of(const struct silo_kernel_call *call, uint64_
                                 call->tagged.layouts};
 }
 
-/* Reports that the value of parameter `number` could not be made. For a tensor map, `error` is
- * filled already. */
+/* Reports that the value of parameter `number` could not be computed. For a tensor map, the
+ * function that encodes it has already filled `error`. */
 static SILO_NOINLINE int refuse_packed(const struct silo_kernel_call *call,
                                        const struct silo_served *served,
                                        const struct silo_values *values, int32_t number,

@@ -210,7 +210,8 @@ static struct silo_served *serve(struct silo_kernel *kernel, uint32_t number,
     return served;
 }
 
-/* Gives each new text of a call a number, and reads the call again with these numbers. */
+/* Gives a number to each text of a call (a string constant, or the name of an option) that has
+ * none, and reads the call again with these numbers. */
 static int number_texts(struct silo_kernel_call *call, silo_error *error) {
     struct silo_texts *texts = &call->kernel->texts;
     for (int32_t i = 0; i < call->tagged.intake->count; i++) {
@@ -259,7 +260,7 @@ static int remember(struct silo_kernel_call *call, struct silo_guard *guard, voi
         free(entry);
         return silo_fail_memory(error);
     }
-    return 0; /* `replaced` is NULL: the key was not in the table, and the lock was held since */
+    return 0; /* `replaced` is NULL, because the lock has been held since the key was not found */
 }
 
 /* Returns an option of the call that is neither an option of any of Silo's compilers nor set by a

@@ -10,8 +10,8 @@
 int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
                    silo_error *error);
 
-/* Writes a report to `*text`: the variant that the call would use, and the reason against each
- * other. */
+/* Writes a report to `*text`: the variant that the call would use, and the reason against every
+ * other variant. */
 int silo_call_explain(struct silo_kernel_call *call, char **text, silo_error *error);
 
 #endif

@@ -13,11 +13,13 @@
 #define MOST_LAUNCHES 16384u
 #define MOST_FORMS 64u
 
-/* A variant as a node of a plan; made when it is first added, and freed with the plan. */
+/* A variant as a node of a plan. It is made when a launch of the variant is first added, and freed
+ * with the plan. */
 struct part {
     struct part *next; /* owned */
     struct silo_served *served;
-    uint32_t count, bytes; /* parameters, and bytes of their values in a block, with the header */
+    /* number of parameters; bytes of one node's values in a block, with their header */
+    uint32_t count, bytes;
     struct silo_parameter_place *places; /* owned */
 };
 
@@ -42,17 +44,19 @@ struct form {
 
 struct silo_step_plan {
     silo_queue queue;
-    struct part *parts;        /* owned list */
-    struct form *forms, *last; /* owned list, last used first; the form of the last run */
+    struct part *parts; /* owned list */
+    /* owned: all forms, last used first; `last`: the form of the last run */
+    struct form *forms, *last;
     uint32_t form_count;
     const struct part **step; /* owned: the launches added since the last run */
     uint32_t count, room;
-    uint8_t *block; /* owned: the values of these launches, one after the other */
+    uint8_t *block; /* owned: the values of the launches in `step`, one after the other */
     uint32_t bytes, block_room;
-    bool begun, spoilt; /* launches were added since the last run; adding one of them failed */
+    bool begun, spoilt; /* begun: launches were added since the last run; spoilt: adding one of them
+                           failed */
     uint32_t taken;     /* atomic: whether a thread uses the plan */
-    struct silo_bundle_step *followed; /* owned: the bundle's plan that makes the launches; NULL if
-                                          the caller adds them */
+    struct silo_bundle_step *followed; /* owned: the plan stored in the bundle that makes the
+                                          launches; NULL if the caller adds them */
 };
 
 struct silo_step_plan *silo_bundle_plan_new(const silo_queue *queue, silo_error *error) {
@@ -274,8 +278,8 @@ SILO_INLINE bool has_room(const struct silo_step_plan *plan, const struct form *
     return true;
 }
 
-/* Allocates scratch memory for this step, and at least as much as the form `before` had (NULL:
- * none). */
+/* Allocates scratch memory for this step, and at least as much as the form `before` had. `before`
+ * may be NULL. */
 static int take_scratch(const struct silo_step_plan *plan, struct form *form,
                         const struct form *before, silo_error *error) {
     uint32_t at = 0, count = 0, align;

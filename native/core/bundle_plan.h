@@ -10,17 +10,17 @@
 struct silo_step_plan *silo_bundle_plan_new(const silo_queue *queue, silo_error *error);
 void silo_bundle_plan_free(struct silo_step_plan *plan);
 
-/* Returns the queue that the plan was made with. It gives the device; each run gives its own
+/* Returns the queue that the plan was made with. Only its device is used: each run passes its own
  * stream. */
 const silo_queue *silo_bundle_plan_queue(const struct silo_step_plan *plan);
 
-/* Take the plan for a call of this thread, and give it back. -1 with SILO_ERROR_USAGE if another
- * thread has taken it. */
+/* Reserve the plan for a call of this thread, and release it. Reserving returns -1 with
+ * SILO_ERROR_USAGE if another thread has the plan. */
 int silo_bundle_plan_take(struct silo_step_plan *plan, silo_error *error);
 void silo_bundle_plan_give(struct silo_step_plan *plan);
 
-/* Adds the next launch of the step. For this function and those below, the caller has taken the
- * plan. After -1 the step cannot be run. */
+/* Adds the next launch of the step. Before this function and those below, the caller has reserved
+ * the plan with silo_bundle_plan_take. After -1 the step cannot be run. */
 int silo_bundle_plan_add(struct silo_step_plan *plan, struct silo_kernel_call *call,
                          struct silo_served *served, silo_error *error);
 void silo_bundle_plan_spoil(struct silo_step_plan *plan); /* marks the step as unusable because a
@@ -29,8 +29,8 @@ void silo_bundle_plan_spoil(struct silo_step_plan *plan); /* marks the step as u
 /* Forgets the launches that were added since the last run. */
 void silo_bundle_plan_restart(struct silo_step_plan *plan);
 
-/* Set and return the bundle's plan that makes the launches of this plan. It is owned by this plan;
- * NULL if the caller adds the launches. */
+/* Set and return the plan stored in the bundle that makes the launches of this plan. This plan owns
+ * it; NULL if the caller adds the launches. */
 void silo_bundle_plan_follow(struct silo_step_plan *plan, struct silo_bundle_step *step);
 struct silo_bundle_step *silo_bundle_plan_followed(const struct silo_step_plan *plan);
 

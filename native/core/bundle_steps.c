@@ -9,7 +9,8 @@
 
 #include <stdlib.h>
 
-/* An argument of a launch whose value differs between calls of the plan. */
+/* An argument of a launch that is computed or copied at each call, because its value differs
+ * between calls of the plan. */
 struct filled {
     silo_argument *to;
     uint32_t argument; /* number of the plan's argument to copy, if `program` is empty */
@@ -26,7 +27,8 @@ struct form {
     const struct silo_recorded_form *recorded;
     struct silo_program *holds; /* owned, `hold_count` of them: conditions on the arguments under
                                    which the form applies */
-    uint64_t shaped;            /* bit mask of arguments whose extents or strides are read */
+    /* bit mask of the plan's arguments whose extents or strides an expression reads */
+    uint64_t shaped;
     struct silo_step_launch *launches; /* owned, `launch_count` of them */
     uint32_t filled_count, axis_count;
     struct filled *filled;    /* owned */
@@ -431,8 +433,8 @@ static bool is_value(const struct silo_value *value, const silo_argument *argume
     }
 }
 
-/* Reads an argument for a form. Returns false, with the reason in `why`, if the form cannot take
- * it. */
+/* Reads argument `number` of a call into `step`. Returns false, with the reason in `why`, if the
+ * form (launches recorded for one combination of argument types) cannot take the argument. */
 static bool takes(struct silo_bundle_step *step, const struct form *form, uint32_t number,
                   const silo_argument *argument, struct silo_wording *why) {
     const struct silo_recorded_argument *wanted = &form->recorded->arguments[number];

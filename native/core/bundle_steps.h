@@ -1,5 +1,5 @@
-/* Plans that are stored in a bundle (silo.core.recorded_plans): computes the launches of a call,
- * with their arguments and grids. */
+/* Runs a plan that is stored in a bundle (silo.core.recorded_plans): computes the launches of a
+ * call, with their arguments and grids. */
 #ifndef SILO_BUNDLE_STEPS_H
 #define SILO_BUNDLE_STEPS_H
 
@@ -24,7 +24,8 @@ struct silo_step_launch {
 };
 
 /* Returns the `*count` launches of a call, which are valid until the next call. NULL with `error`
- * filled: SILO_ERROR_NO_VARIANT with the reason against each form in `details`. */
+ * filled: SILO_ERROR_NO_VARIANT if none of the plan's forms (each recorded for one combination of
+ * argument types) takes the arguments; `details` has the reason against each form. */
 const struct silo_step_launch *silo_bundle_step_fill(struct silo_bundle_step *step,
                                                      const silo_argument *arguments, size_t given,
                                                      uint32_t *count, silo_error *error);

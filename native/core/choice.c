@@ -33,8 +33,9 @@ static bool same_extents(const struct silo_named_extents *left,
              (left->strides == NULL || memcmp(left->strides, right->strides, bytes) == 0)));
 }
 
-/* Whether a parameter of the rules' signature equals one of a group's. The effect is not compared:
- * rules are stored for SILO_EFFECT_BOTH. */
+/* Whether a parameter in the signature of dispatch rules equals the one in the signature of a group
+ * of variants. The group's effect is not compared, because rules are always stored with
+ * SILO_EFFECT_BOTH. */
 static bool same_parameter(const struct silo_signature_parameter *rule,
                            const struct silo_signature_parameter *one) {
     return silo_string_same(rule->name, one->name) && rule->kind == one->kind &&
@@ -79,8 +80,9 @@ static int no_key_value(const struct silo_situation *at, const struct silo_value
     return -1;
 }
 
-/* Looks up the config that the dispatch rules choose for this call among variants of a group, and
- * its compiler. `found->config` is NULL if no rules are for this group. Returns -1 with `error`. */
+/* Looks up the config, and the compiler, that the dispatch rules choose for this call among the
+ * variants of a group. `found->config` is NULL if no rules are stored for the group's target,
+ * signature and extents. Returns 0, or -1 with `error` filled. */
 static int ruled(const struct silo_situation *at, const struct silo_group *group,
                  struct silo_ruled *found, silo_error *error) {
     const struct silo_kernel_info *kernel = at->kernel;

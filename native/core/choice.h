@@ -7,10 +7,10 @@
 #include "wording.h"
 
 /* Sets `*number` to the variant that serves a call on a device, and returns 0. Variants are decoded
- * from the best on, until one accepts the call.
+ * in order of preference until one accepts the call.
  *
  * -1 with SILO_ERROR_NO_VARIANT and `details`. If the variants that come closest all fail for the
- * same kind of reason, the code is that reason's (SILO_ERROR_KIND, NULL, MISSING, DTYPE,
+ * same kind of reason, the code is the one of that reason (SILO_ERROR_KIND, NULL, MISSING, DTYPE,
  * MISALIGNED, SHAPE, GRID, EXPRESSION), and the text names the argument, the requirement and the
  * given value. SILO_ERROR_DAMAGED and other codes of the reader: a part of the file that the choice
  * needs is wrong. */
@@ -24,8 +24,9 @@ int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct s
                      const struct silo_place *place, uint32_t most, uint32_t **numbers,
                      uint32_t *count, silo_error *error);
 
-/* Decides whether one variant accepts the call. Returns the code of silo_decide, and writes the
- * variant in one line and the reason. -1 with `error` filled if the file cannot be read. */
+/* Decides whether one variant accepts the call. Returns the code of silo_decide, and writes one
+ * line that describes the variant, and the reason. -1 with `error` filled if the file cannot be
+ * read. */
 int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
                        const struct silo_seen_call *call, const struct silo_place *place,
                        struct silo_wording *label, struct silo_wording *reason, silo_error *error);

@@ -150,7 +150,7 @@ static struct obstacle obstacle_of(const struct silo_situation *at,
 
 /* The common reason of the variants that come closest to the call. */
 struct verdict {
-    int code, depth; /* SILO_ERROR_NO_VARIANT if their reasons differ */
+    int code, depth; /* `code` is SILO_ERROR_NO_VARIANT if the reasons of these variants differ */
     const struct silo_variant *variant;
     int64_t parameter;
 };

@@ -1,4 +1,5 @@
-/* Writes the result of a choice as text: as an error, and for silo_explain. */
+/* Writes the result of a choice as text: the error if no variant accepts the call, and the report
+ * of silo_explain. */
 #ifndef SILO_CHOICE_REPORT_H
 #define SILO_CHOICE_REPORT_H
 

@@ -27,7 +27,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The fault of the calling thread's last launch, even if another thread ran the failing program. */
+/* The fault of the last launch that the calling thread made, even if the failing program ran on
+ * another thread. */
 static _Thread_local struct silo_fault fault;
 
 static silo_cpu_entry *entry_of(const struct silo_function *function) {
@@ -38,8 +39,8 @@ static silo_cpu_entry *entry_of(const struct silo_function *function) {
 
 /* Runs a launch of one program, without scratch memory and without waiting, on the calling thread.
  * Little more than a function call is needed, because no other thread takes part. `thread` has run
- * a kernel before, so that the crash report can find it; of the job, the report reads only the
- * launch. */
+ * a kernel before, so that the crash report can find it. Of `job` only the member `launch` is set,
+ * because the crash report reads no other. */
 static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *thread) {
     const struct silo_function *function = launch->function;
     silo_cpu_entry *entry = entry_of(function);
@@ -76,9 +77,9 @@ static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *
 #define LEAST_CUT 20000
 
 /* Returns into how many parts each program should be split: the power of two, at most `most`, with
- * the shortest estimated launch, if each thread runs parts of equal length one after the other. The
- * estimate adds a sixteenth to the total work for each doubling, and five sixteenths for the
- * smallest parts that the kernel allows. */
+ * the shortest estimated time of the launch. The estimate assumes that each thread runs parts of
+ * equal length one after the other. It adds a sixteenth to the total work for each doubling, and
+ * five sixteenths for the smallest parts that the kernel allows. */
 static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
     uint32_t best = 1;
     uint64_t least = UINT64_MAX;
@@ -94,8 +95,8 @@ static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
 
 /* Returns into how many parts to split each program. This is more than 1 only if the launch has few
  * programs for its threads, programs are long (`known` is the time of a program in 1/16 nanosecond;
- * 0: unknown), and the kernel can split them: a kernel that is called without programs returns the
- * most parts that it can make. */
+ * 0: unknown), and the kernel can split them. The kernel is asked for the most parts that it can
+ * make by a call without programs. */
 static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
     const struct silo_cpu_share *share = &launch->share;
     uint64_t threads = (uint64_t)silo_cpu_threads();
@@ -104,8 +105,8 @@ static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
     if (launch->scratch_bytes == 0 || threads < 2 || launch->total >= 4 * threads ||
         (known != 0 && known < UINT64_C(16) * LEAST_CUT) || share->chunk == 1 || share->cooperative)
         return 1;
-    /* In a nested launch, the outer kernel uses the thread's scratch memory, which a kernel may
-     * write even in a call without programs. */
+    /* The kernel is not asked within another kernel: the outer kernel is using this thread's
+     * scratch memory, and the inner one may write to it even in a call without programs. */
     struct silo_cpu_thread *thread = silo_cpu_make_thread();
     if (thread == NULL || atomic_load_explicit(&thread->running, memory_order_relaxed) != NULL)
         return 1;
@@ -123,7 +124,7 @@ static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
 
 static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t total) {
     struct silo_function *function = launch->function;
-    /* a local: launches made by this launch's programs write to the thread's `fault` */
+    /* a local variable, because launches made by programs of this launch overwrite `fault` */
     struct silo_fault own;
     own.text[0] = '\0';
     struct silo_cpu_launch asked = {
@@ -212,7 +213,7 @@ static void *open_path(const char *path, char *error, size_t error_size) {
 
 #ifdef __linux__
 /* Appends the bits of a number to a path: "/" for 0 and "/./" for 1. This makes the path unique,
- * but it still names the same file. */
+ * although it still names the same file. */
 static char *spell(char *end, uint64_t number, int bits) {
     for (int bit = 0; bit < bits; bit++, number >>= 1) {
         *end++ = '/';
@@ -222,9 +223,9 @@ static char *spell(char *end, uint64_t number, int bits) {
     return end;
 }
 
-/* Renames a mapped object in the loader's list. Its path contains the number of a file descriptor
- * that is closed and later reused for other files, so that a program that opens objects by their
- * names (for a backtrace) would read the wrong file. */
+/* Renames a mapped object in the loader's list of objects. Its first name is a path with the number
+ * of a file descriptor, which is closed and later reused for another file: a program that opens
+ * objects by their names (for a backtrace) would read that other file. */
 static void forget_descriptor(void *object) {
     struct link_map *map = NULL;
     if (dlinfo(object, RTLD_DI_LINKMAP, &map) != 0)

@@ -8,14 +8,15 @@
 
 extern const struct silo_driver silo_cpu_driver;
 
-/* Maps an object; NULL with `error` filled. Owned by the caller, freed with silo_cpu_close. The
- * object is mapped from memory if the system supports that; otherwise it is written to a file in a
- * new folder of mode 0700 under `directory`, which is removed before this function returns. */
+/* Maps a shared object into memory; NULL with `error` filled. The result is owned by the caller and
+ * freed with silo_cpu_close. The object is mapped from memory if the system supports that;
+ * otherwise it is written to a file in a new folder of mode 0700 under `directory`, and the folder
+ * is removed before this function returns. */
 void *silo_cpu_open(const void *data, size_t size, const char *directory, char *error,
                     size_t error_size);
 
-/* Returns the kernel with this name. NULL with `error` filled if the object does not define it
- * itself. */
+/* Returns the kernel with this name. NULL with `error` filled if the object itself does not define
+ * the kernel (a library that the object depends on does not count). */
 void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_size);
 
 void silo_cpu_close(void *object);

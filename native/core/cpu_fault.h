@@ -17,15 +17,16 @@ struct silo_fault {
     char text[1016]; /* the fault and its place, zero-terminated; "" without a fault */
 };
 
-/* Called by kernels with atomics (cpu_turns.c): `enter` before their first program, `leave` after
- * their last. `wants` is a set of bits, of which `enter` returns one, or 0. 1: no other kernel with
- * atomics runs until `leave`. 2: kernels change an address only while they hold the lock of its
- * block. */
+/* Functions for kernels with atomics (cpu_turns.c): a kernel calls `enter` before its first program
+ * and `leave` after its last. `wants` is the set of modes (bits) that the kernel can run in;
+ * `enter` returns the mode that it must run in. Mode 1: no other kernel with atomics runs until
+ * `leave`. Mode 2: all running kernels change an address only while they hold the lock of its
+ * block. Mode 0, which is always allowed: the kernel uses atomic instructions. */
 struct silo_cpu_turns {
     uint32_t (*enter)(void *context, uint32_t wants);
     void (*leave)(void *context);
     void (*yield)(void);         /* called in a loop while another kernel holds a lock for long */
-    struct silo_cpu_lock *locks; /* an array of SILO_CPU_LOCKS */
+    struct silo_cpu_lock *locks; /* an array of SILO_CPU_LOCKS locks */
 };
 
 enum { SILO_CPU_LOCKS = 1024 };
@@ -39,7 +40,7 @@ struct silo_cpu_lock {
 struct silo_cpu_gate {
     uint64_t met;    /* low 32 bits: programs that wait at the barrier; high 32 bits: programs that
                         have ended */
-    uint32_t turn;   /* how often all programs have met here */
+    uint32_t turn;   /* how many times all programs have met at this barrier */
     uint32_t broken; /* whether programs wait for others that have ended */
 };
 
@@ -48,15 +49,15 @@ struct silo_context {
     struct silo_fault fault;
     uint64_t program; /* the running program's number, written by the kernel; UINT64_MAX if the
                          kernel does not write it */
-    /* The kernel calls it in each iteration of a loop that may wait for another program. It may
-     * abandon the kernel with longjmp. NULL: do not call. */
+    /* The kernel calls `wait` in each iteration of a loop that may wait for another program. `wait`
+     * may abandon the kernel with longjmp. NULL: do not call. */
     void (*wait)(void *context);
     uint32_t alone;   /* whether this thread runs all programs of this launch */
     uint32_t entered; /* enum silo_cpu_turn: the last result of turns->enter, for turns->leave */
     const struct silo_cpu_turns *turns; /* NULL: the kernel need not enter and leave */
     /* If above 1, each program is split into this many parts, and the program numbers that the
-     * kernel gets count parts. If a kernel is called without programs and with SILO_CPU_MOST_PARTS
-     * here, it writes the most parts into which it can split a program. */
+     * kernel gets count parts. SILO_CPU_MOST_PARTS in a call without programs is a question: the
+     * kernel replaces it by the most parts into which it can split a program. */
     uint32_t parts;
     uint32_t held;      /* whether `memory` holds anything; 0 when the thread begins the launch */
     uint64_t memory[8]; /* for the kernel's use, kept between its calls in a launch */

@@ -10,8 +10,9 @@
 #include <setjmp.h>
 #include <stdatomic.h>
 
-/* Puts members that every thread writes on other cache lines than members that every thread reads.
- * Otherwise each claim of programs would evict the others from all caches. */
+/* Puts members that every thread writes on other cache lines than members that every thread only
+ * reads. If they shared a line, each write (when a thread takes programs) would evict the members
+ * that are only read from the caches of all CPUs. */
 #define SILO_CPU_APART _Alignas(64)
 
 /* The range of programs that one thread takes first. A thread gets the same range in each launch,
@@ -31,11 +32,12 @@ struct silo_cpu_job {
     struct silo_cpu_part *parts; /* NULL: `next` hands out all programs in order */
     uint32_t part_count;
     /* With `parts`: a bit for each part that may have programs left. A thread that has finished its
-     * own part reads these words instead of every part, each of which would move a cache line. */
+     * own part reads these words instead of the parts, because reading a part would move the part's
+     * cache line from another CPU. */
     _Atomic uint64_t *open;
-    int team;   /* threads of an OpenMP team that run this job */
-    bool alone; /* a child was forked during the launch: the team's other threads do not exist in it
-                 */
+    int team;   /* number of threads of an OpenMP team that run this job */
+    bool alone; /* a child was forked during the launch, and this is the child: the team's other
+                   threads do not exist here */
     void (*wait)(void *context); /* called in each iteration of a loop that waits; NULL: no program
                                     may wait */
     _Atomic int error;
@@ -44,7 +46,7 @@ struct silo_cpu_job {
     pthread_t launcher;
     uint64_t asked; /* time of the last check for signals, by silo_cpu_coarse_now */
     void *let_go;   /* state for taking the GIL again; NULL if it was not released */
-    uint64_t begun; /* number of programs that parts handed out; set once the job has ended */
+    uint64_t begun; /* number of programs of `parts` that were begun; set once the job has ended */
     bool pooled;
     struct silo_cpu_job *outer; /* the job that this thread was running when it launched this one */
     SILO_CPU_APART _Atomic uint64_t next;
@@ -68,10 +70,10 @@ struct silo_cpu_runner {
     struct silo_context context; /* must be first: the kernel passes its address to `wait` */
     struct silo_cpu_job *job;
     uint64_t begin, end; /* the programs that the thread has taken and is running */
-    uint64_t done;       /* number of programs that the thread took before these */
+    uint64_t done;       /* number of programs that the thread took before `begin` */
     uint32_t part;       /* number of the part from which the thread takes programs */
-    /* Waiting since the kernel was last called: iterations of loops that wait, the time when the
-     * wait was noticed, and the time of the last check for signals; 0: not yet. */
+    /* How long the kernel has waited since it was last called: iterations of loops that wait, the
+     * time when the wait was noticed, and the time of the last check for signals; 0: not yet. */
     uint64_t turns, since, asked;
     jmp_buf out; /* abandons the kernel with longjmp; a kernel that waits holds nothing that has to
                     be released */

@@ -25,7 +25,7 @@
 /* Nanoseconds between two checks for signals by a thread that runs programs. A check may have to
  * wait for the GIL. */
 #define ASK_RUNNING UINT64_C(50000000)
-/* The same for a program that only waits. */
+/* The same interval for a thread whose program only waits. */
 #define ASK_WAITING 20000000
 
 struct silo_cpu_python silo_cpu_python;
@@ -58,7 +58,7 @@ void silo_cpu_ask(struct silo_cpu_job *job) {
      */
     if (silo_cpu_python.interrupted != NULL && pthread_equal(job->launcher, silo_cpu_python.main) &&
         silo_cpu_python.interrupted()) {
-        int none = 0; /* replaces 0 only: an error that is already set stays */
+        int none = 0; /* a signal does not replace an error that is already set */
         atomic_compare_exchange_strong(&job->error, &none, SILO_CPU_INTERRUPTED);
     }
 }

@@ -2,16 +2,17 @@
 
 #include <stddef.h>
 
-/* An OpenMP team whose threads never sleep may be kept awake by Silo's launches alone. After HOLD
- * of such launches, the team is not used for REST, as long as a runtime's threads spin. If its
- * threads are still awake afterwards, other calls keep them awake, and the next such check comes
- * after twice the time. */
+/* An OpenMP team whose threads never sleep may be kept awake by Silo's launches alone. So after
+ * HOLD nanoseconds of launches on the team, the team rests: launches use the pool's own threads for
+ * REST nanoseconds, or until the team's threads sleep. If they are still awake after REST, other
+ * calls keep them awake, and the next rest comes after twice the time. */
 #define HOLD UINT64_C(1000000000)
 #define MOST_HOLD UINT64_C(64000000000)
 #define REST UINT64_C(25000000)
 /* Two launches with a gap below CLOSE leave no time for another call to use the team. If all
- * launches of the last HOLD / SURE were this close, a longer rest (SURE_REST) costs nothing; on a
- * busy machine the threads need longer to fall asleep. */
+ * launches of the last HOLD / SURE were this close, only Silo uses the team, and a longer rest
+ * (SURE_REST) costs nothing. The longer rest is needed on a busy machine, where the threads take
+ * longer to fall asleep. */
 #define CLOSE UINT64_C(10000)
 #define SURE 10
 #define SURE_REST UINT64_C(100000000)
@@ -22,26 +23,27 @@
 #define LATE_TIMES 3
 #define LATE_NANOSECONDS UINT64_C(200000)
 #define LATE_LAUNCHES 3
-/* A launch that lost more nanoseconds than this waited for a thread that was not on a CPU.
- * Spreading the team's threads over free CPUs costs about a tenth of that; if it took longer than
- * QUICK, it did not help. */
+/* If a launch lost more than SPREAD_FROM nanoseconds, a thread of its team was probably not on a
+ * CPU, and the team's threads are spread over free CPUs. Spreading costs about a tenth of
+ * SPREAD_FROM; if spreading took longer than QUICK, an avoided team stays avoided. */
 #define SPREAD_FROM UINT64_C(1000000)
 #define QUICK UINT64_C(500000)
-/* A team whose threads came late is avoided, but tried again after SOON at the latest, because
- * launches on the pool's threads take several times as long while the team's threads spin. If its
- * threads are late again, the team is avoided for TIMES_LOST times the lost time, so that trying it
- * costs at most a twentieth of the time. Each late launch after that doubles this time, up to
- * MOST_TIMES_LOST times the loss of that launch. Without these limits, launches that lost a
- * fraction of a millisecond would avoid the team for seconds. */
+/* A team whose threads came late is avoided. It is tried again after SOON nanoseconds at the
+ * latest, because launches on the pool's threads take several times as long while the team's
+ * threads spin. If the team is late again, it is avoided for TIMES_LOST times the time that its
+ * late launches lost, so that trying costs at most a twentieth of the time. Each late launch after
+ * that doubles this time, up to MOST_TIMES_LOST times the loss of that launch. Without these
+ * limits, launches that lost a fraction of a millisecond would avoid the team for seconds. */
 #define SOON UINT64_C(4000000)
 #define TIMES_LOST 20
 #define MOST_TIMES_LOST 400
 #define AWAY UINT64_C(250000000)
 #define MOST_AWAY UINT64_C(8000000000)
 
-/* Nanoseconds of work for each thread. A launch ends with its last thread, which comes later the
- * more threads take part. Waking a sleeping thread costs time on both threads, most of all if
- * another thread spins on its CPU. */
+/* The least nanoseconds of work that each thread of a launch gets: ASLEEP if the threads sleep,
+ * BESIDE if a team's threads spin on the same CPUs. A launch ends with its last thread, which comes
+ * later the more threads take part. Waking a sleeping thread costs time on both threads, most of
+ * all if another thread spins on its CPU. */
 #define GRAIN_ASLEEP UINT64_C(12000)
 #define GRAIN_BESIDE UINT64_C(100000)
 
@@ -128,7 +130,8 @@ static uint64_t at_most(uint64_t nanoseconds, uint64_t limit) {
 static void count_late(struct silo_cpu_stay *stay, uint64_t now) {
     if (++stay->late < LATE_LAUNCHES)
         return;
-    stay->late = LATE_LAUNCHES - 1; /* a single late launch is enough next time */
+    /* after the team is tried again, a single late launch is enough */
+    stay->late = LATE_LAUNCHES - 1;
     const uint64_t by_loss = at_most(TIMES_LOST * stay->lost, AWAY);
     if (!stay->vain) {
         stay->try_at = now + at_most(by_loss, SOON);
@@ -148,8 +151,8 @@ bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t work
         stay->spread = stay->vain = false;
         return false;
     }
-    stay->last =
-        at_most(took - worked, MOST_AWAY); /* limited, so that no product of it overflows */
+    /* limited, so that multiplying it below cannot overflow */
+    stay->last = at_most(took - worked, MOST_AWAY);
     stay->lost += stay->last;
     if (!stay->spread && stay->last > SPREAD_FROM)
         return true;

@@ -28,8 +28,8 @@ enum silo_cpu_reason {
     SILO_CPU_OWN_ASLEEP,  /* no thread of the calling thread's team is on a CPU */
     SILO_CPU_OWN_LATE,  /* the team's threads started late in the last launches: the machine is busy
                          */
-    SILO_CPU_OWN_RESTS, /* launches alone may have kept the team awake, so it is not used for a
-                           while */
+    SILO_CPU_OWN_RESTS, /* the team may be awake only because of Silo's launches, so launches do not
+                           use it for a while */
     SILO_CPU_TEAM_ASKED,   /* SILO_POOL=openmp */
     SILO_CPU_TEAM_AWAKE,   /* the team's threads are on CPUs */
     SILO_CPU_TEAM_AND_OWN, /* the team's threads are on CPUs, and the pool's threads use the CPUs
@@ -42,7 +42,7 @@ extern const char *const silo_cpu_reason_names[SILO_CPU_REASONS];
 
 struct silo_cpu_facts {
     enum silo_cpu_pool_kind kind; /* the setting SILO_POOL */
-    bool needs_own;               /* the launch cannot run on a team */
+    bool needs_own;               /* the launch cannot run on an OpenMP team */
     int team;    /* number of threads in the calling thread's team; 0: it has no team */
     int threads; /* number of threads that the launch's work is worth */
     int cpus;    /* number of CPUs that the process may use */
@@ -63,12 +63,13 @@ bool silo_cpu_beside_team(enum silo_cpu_reason reason);
 uint64_t silo_cpu_grain(enum silo_cpu_reason reason, bool awake);
 #define SILO_CPU_LEAST_GRAIN 2500 /* the smallest value that it returns */
 
-/* The history of one thread's launches on its team, which decides `late` and `rests`. Initialize
- * with zeros. Times are in nanoseconds of silo_cpu_now. */
+/* The history of the launches that one thread ran on its OpenMP team. It decides `late` and `rests`
+ * of silo_cpu_facts. Initialize with zeros. Times are in nanoseconds of silo_cpu_now. */
 struct silo_cpu_stay {
     uint64_t since; /* start of the current series of launches on the team; 0: the last launch was
                        not on the team */
-    /* the last launch before which there was time for another call to use the team */
+    /* start of the last launch that came long enough after the one before for another call to use
+     * the team in between */
     uint64_t apart;
     uint64_t hold;       /* how long a series may last before the team rests; 0: the default */
     uint64_t rests_from; /* start of the team's rest; 0: the team does not rest */
@@ -80,7 +81,7 @@ struct silo_cpu_stay {
     uint64_t last;   /* time lost in the last late launch */
     int late;        /* number of late launches in a row */
     bool spread;     /* the threads were spread over the CPUs after the last launch on time */
-    bool vain;       /* after that, launches used the team again and were still late */
+    bool vain;       /* the threads were spread, but launches on the team were still late */
 };
 
 /* Returns whether the team rests during a launch at `now`, `gap` nanoseconds after the one before.
@@ -93,15 +94,15 @@ bool silo_cpu_stay_late(const struct silo_cpu_stay *stay);
 /* Whether it is time to try an avoided team again, by spreading its threads over the CPUs. */
 bool silo_cpu_stay_tries(const struct silo_cpu_stay *stay, uint64_t now);
 
-/* Records a launch on the team: it took `took` nanoseconds, of which each thread that took part
- * worked on programs for `worked`. Returns whether to spread the team's threads over the CPUs by
- * silo_cpu_watch_spread: two threads may share a CPU, and while both spin the system moves neither.
- */
+/* Records a launch on the team that took `took` nanoseconds; each thread that took part ran
+ * programs for `worked` nanoseconds of these. Returns whether the caller should spread the team's
+ * threads over the CPUs with silo_cpu_watch_spread. This is needed if two threads share a CPU,
+ * because the system moves neither while both spin. */
 bool silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now);
 
 /* Records that the team's threads were spread over the CPUs in `took` nanoseconds. `apart`: whether
- * each thread now has a CPU of its own. If so, and if spreading was quick, launches use an avoided
- * team again. */
+ * each thread now has a CPU of its own. If `apart` is true and spreading was quick, launches use an
+ * avoided team again. */
 void silo_cpu_stay_spread(struct silo_cpu_stay *stay, bool apart, uint64_t took, uint64_t now);
 
 #endif

@@ -297,8 +297,8 @@ static void put(struct cpu_plan *plan, uint32_t number) {
     atomic_store_explicit(&plan->queue[place], number + 1, memory_order_release);
 }
 
-/* Takes a node that may begin from the queue. Returns its number plus 1, or 0 if none may begin
- * now. */
+/* Takes from the queue a node that may begin now. Returns the node's number plus 1, or 0 if the
+ * queue has none. */
 static uint32_t take(struct cpu_plan *plan) {
     uint32_t place = atomic_load_explicit(&plan->taken, memory_order_relaxed);
     while (place < atomic_load_explicit(&plan->queued, memory_order_relaxed)) {
@@ -312,8 +312,9 @@ static uint32_t take(struct cpu_plan *plan) {
     return 0;
 }
 
-/* Marks a node as finished. Of the nodes that waited only for it, this thread runs the first next:
- * returns its number plus 1, or 0. The others are put into the queue. */
+/* Marks a node as finished. Some nodes may have waited only for this one: the first of them is
+ * returned (its number plus 1), so that this thread runs it next, and the others are put into the
+ * queue. Returns 0 if there is no such node. */
 static uint32_t finish(struct cpu_plan *plan, const struct cpu_node *node) {
     uint32_t own = 0;
     for (uint32_t i = 0; i < node->next_count; i++) {
@@ -413,8 +414,8 @@ static int run_together(struct cpu_plan *plan, int threads, silo_error *error) {
 
 /* ---- choosing between in order and together ---- */
 
-/* Whether some node's work is worth several threads. Such nodes keep the pool busy, so that nodes
- * need not run at the same time. */
+/* Whether some node's work is worth several threads. Such a node keeps the whole pool busy, so that
+ * running nodes at the same time would gain nothing. */
 static bool has_large(const struct cpu_plan *plan) {
     for (uint32_t i = 0; i < plan->count; i++)
         if (plan->nodes[i].values->enabled != 0 &&
@@ -430,8 +431,8 @@ static int plan_launch(void *state, void *stream, silo_error *error) {
         silo_cpu_python.begins();
     const struct silo_cpu_thread *thread = silo_cpu_known_thread();
     plan->nested = thread != NULL && atomic_load(&thread->running) != NULL;
-    if (!plan->together) /* every node waits for the one before: they run in order, whatever they
-                            cost */
+    if (!plan->together) /* every node waits for the node before it, so that only one order is
+                            possible */
         return run_in_order(plan, error);
     const int most = silo_cpu_threads(), threads = plan->width < most ? plan->width : most;
     const enum silo_plan_order way = silo_plan_trial_next(&plan->trial, threads, has_large(plan));

@@ -1,6 +1,6 @@
-/* Plans on the CPU: runs all launches of a replay in one call. Launches that do not wait for each
- * other run at the same time if that is faster, on threads of the pool that are called only once.
- */
+/* Plans on the CPU: all launches of a replay run in one call. Launches that do not wait for each
+ * other run at the same time if that is faster: the pool's threads then get the whole replay as a
+ * single job. */
 #ifndef SILO_CPU_PLAN_H
 #define SILO_CPU_PLAN_H
 

@@ -1,6 +1,7 @@
 #include "cpu_plan_trial.h"
 
-/* Replays of each way in a comparison. The ways alternate, so that noise affects both. */
+/* The number of replays of each way (in order, together) in a comparison. The ways alternate, so
+ * that noise affects both. */
 #define TRIES 4
 /* Replays of fewer nanoseconds are not worth a second thread. */
 #define LEAST_REPLAY UINT64_C(6000)
@@ -8,12 +9,13 @@
  * each comparison with the same result. A comparison costs four replays of the slower way. */
 #define FEWEST 64
 #define MOST 1000
-/* Times with a ratio above 7/8 count as equal: the wrong way costs little, and noise would decide.
- */
+/* Two times count as equal if their ratio is above 7/8: choosing the slower way then costs little,
+ * and noise would decide. */
 #define NEAR_PART 8
 /* This many slower replays in a row are not chance. */
 #define SLOW 8
-/* Slow replays may start a comparison early, after this fraction (1/16) of the planned replays. */
+/* Slow replays may start a comparison early, but only after 1/16 of the replays planned before it.
+ */
 #define EARLIEST_PART 16
 
 const char *const silo_plan_trial_texts[SILO_TRIAL_REASONS] = {
@@ -43,7 +45,8 @@ void silo_plan_trial_init(struct silo_plan_trial *trial) {
     begin(trial);
 }
 
-/* Ends a comparison: both ways were tried, or the first try was too short to share. */
+/* Ends a comparison, after both ways were tried, or after a replay in order that was too short to
+ * be worth a second thread. */
 static void settle(struct silo_plan_trial *trial) {
     const uint64_t order = trial->least[SILO_PLAN_IN_ORDER];
     const uint64_t together = trial->least[SILO_PLAN_TOGETHER];

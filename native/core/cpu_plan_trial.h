@@ -14,11 +14,11 @@ enum silo_plan_trial_reason {
     SILO_TRIAL_ONE_THREAD, /* launches may use one thread only */
     SILO_TRIAL_LARGE,      /* a launch is worth several threads by itself */
     SILO_TRIAL_MEASURES,   /* the ways are being compared */
-    SILO_TRIAL_AGAIN,     /* the ways are compared again: replays were slower than the other way had
-                             been */
-    SILO_TRIAL_SHORT,     /* a replay on one thread is so short that threads cannot help */
-    SILO_TRIAL_NEAR,      /* both ways took about the same time: compared again soon */
-    SILO_TRIAL_FASTER,    /* this way was faster in one comparison: compared again soon */
+    SILO_TRIAL_AGAIN,  /* the ways are compared again: replays were slower than the other way had
+                          been */
+    SILO_TRIAL_SHORT,  /* a replay on one thread is so short that threads cannot help */
+    SILO_TRIAL_NEAR,   /* both ways took about the same time; they are compared again soon */
+    SILO_TRIAL_FASTER, /* this way was faster in one comparison; the ways are compared again soon */
     SILO_TRIAL_CONFIRMED, /* this way was faster in several comparisons */
     SILO_TRIAL_REASONS,   /* number of reasons */
 };
@@ -27,15 +27,16 @@ enum silo_plan_trial_reason {
 extern const char *const silo_plan_trial_texts[SILO_TRIAL_REASONS];
 
 struct silo_plan_trial {
-    uint64_t least[2]; /* shortest replay of each way in nanoseconds, in the current or last
-                          comparison */
+    uint64_t least[2]; /* shortest replay in nanoseconds for each way (enum silo_plan_order), in the
+                          current or last comparison */
     uint64_t order;    /* nanoseconds of a replay in order, from the last comparison; 0: unknown */
-    uint32_t tried[2]; /* replays of each way in that comparison */
+    uint32_t tried[2]; /* number of replays of each way in that comparison */
     uint32_t left;     /* replays until the next comparison; 0 during a comparison */
     uint32_t hold;     /* initial value of `left` after the last comparison; 0: no comparison yet */
-    uint32_t slow;     /* replays in a row that were slower than the other way had been */
-    uint8_t best;      /* enum silo_plan_order: the faster way */
-    uint8_t settled;   /* enum silo_plan_trial_reason of the last comparison */
+    uint32_t slow;   /* number of replays in a row that took longer than the shortest replay of the
+                        other way */
+    uint8_t best;    /* enum silo_plan_order: the faster way */
+    uint8_t settled; /* enum silo_plan_trial_reason of the last comparison */
     uint8_t reason;
     bool counts; /* whether the caller must report the time of the last replay */
 };
@@ -46,7 +47,7 @@ void silo_plan_trial_init(struct silo_plan_trial *trial);
  * threads by itself. */
 enum silo_plan_order silo_plan_trial_next(struct silo_plan_trial *trial, int threads, bool large);
 
-/* Records that a replay took `took` nanoseconds in this way. */
+/* Records that a replay that was run in the order `way` took `took` nanoseconds. */
 void silo_plan_trial_tell(struct silo_plan_trial *trial, enum silo_plan_order way, uint64_t took);
 
 #endif

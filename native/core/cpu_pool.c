@@ -28,13 +28,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Chunks for each thread: enough that threads finish at about the same time, few enough that the
- * shared counter is cheap. */
+/* The number of chunks for each thread: enough that threads finish at about the same time, few
+ * enough that the shared counter is cheap. */
 #define CHUNKS_PER_THREAD 8
 /* A launch of fewer nanoseconds stays on the calling thread: even a thread that is awake takes a
  * microsecond or two to join and leave. */
 #define LEAST_SHARED 5000
-/* At most this many nanoseconds of a thread's time in programs may be spent on fetching the launch,
+/* The most nanoseconds of a thread's time in programs that may have gone into fetching the launch,
  * its code and its arrays from other CPUs' caches. */
 #define MOST_JOINING 4000
 /* With SILO_POOL=openmp: for this many nanoseconds after a launch, the team's threads are taken to
@@ -51,16 +51,16 @@
 #define MOST_AT_FIRST 32
 /* From one launch to the next, the estimated time of a program grows at most by this factor. */
 #define MOST_GROWTH 4
-/* After this many launches in a row that came when the threads slept already, threads spin only for
- * SHORT_LOOK nanoseconds: spinning longer would be in vain, and would take the CPUs from the work
- * between launches. */
+/* After this many launches in a row that began when the pool's threads had already gone to sleep,
+ * threads spin only for SHORT_LOOK nanoseconds: spinning longer would be in vain, and would take
+ * the CPUs from the work between launches. */
 #define LATE_LAUNCHES 4
 #define SHORT_LOOK 5000
 /* The longest spin that can be set, in microseconds. */
 #define MOST_SPIN 100000
 
-/* `launch` is held by the thread that uses the pool for a launch or changes its size; it is taken
- * before `mutex`, which guards the other fields. */
+/* State of the pool. `launch` is held by the thread that uses the pool for a launch or changes its
+ * size; it is taken before `mutex`, which guards the other fields. */
 static struct {
     pthread_mutex_t launch;
     pthread_mutex_t mutex;
@@ -68,7 +68,8 @@ static struct {
     int late; /* launches in a row that found their threads asleep; guarded by `launch` */
     uint64_t asked_spin; /* the requested spin in nanoseconds */
     _Atomic int kind;    /* enum silo_cpu_pool_kind */
-    /* When the last launch ended that was large enough for several threads, in nanoseconds. */
+    /* Time, in nanoseconds, at which the last launch ended that was large enough for several
+     * threads. */
     _Atomic uint64_t ended;
     _Atomic uint64_t short_handed;
     _Atomic uint64_t picks[SILO_CPU_REASONS]; /* launches of several threads, counted by reason */
@@ -85,8 +86,8 @@ static _Thread_local struct silo_cpu_job *shared;
 /* The history of this thread's launches on its OpenMP team. */
 static _Thread_local struct silo_cpu_stay stay;
 
-/* Disables spinning if there are more threads than CPUs: the thread that a spinning thread waits
- * for may need its CPU. The caller holds pool.mutex. */
+/* Sets the spin time, or 0 if there are more threads than CPUs: a spinning thread may then occupy
+ * the CPU that the awaited thread needs. The caller holds pool.mutex. */
 static void decide_spin(void) {
     silo_cpu_workers_spin(pool.threads <= silo_cpu_available() ? pool.asked_spin : 0);
 }
@@ -208,7 +209,7 @@ static int worth(uint64_t total, uint64_t known, uint64_t grain, int threads) {
     return most < (uint64_t)threads ? (most > 1 ? (int)most : 1) : threads;
 }
 
-/* How to run a launch that may use several threads. */
+/* The threads that run a launch, and why they were picked. */
 struct plan {
     int threads; /* including the calling thread */
     int team;    /* threads of the OpenMP team that takes part; 0: only the pool's threads */
@@ -278,14 +279,15 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
 /* Plans a launch that may use several threads. `known` is the time of a program. */
 static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int threads) {
     const uint64_t total = job->launch->total;
-    /* Read before the clock, so that `ended` is not later than `now` if another thread's launch
-     * ends. */
+    /* `ended` is read before the clock. Otherwise a launch of another thread could end in between,
+     * and `ended` would be later than `now`. */
     const uint64_t ended = atomic_load_explicit(&pool.ended, memory_order_acquire);
     struct plan plan = {.threads = threads, .reason = SILO_CPU_OWN_ASKED, .now = silo_cpu_now()};
     plan.gap = plan.now - ended;
     if (atomic_load_explicit(&pool.kind, memory_order_relaxed) != SILO_CPU_OWN) {
         silo_cpu_team_find();
-        /* Each thread of a parallel region may launch: more threads would gain nothing. */
+        /* Within a parallel region all threads of the region may launch at the same time, so that
+         * more threads for each launch would gain nothing. */
         if (silo_cpu_team_inside()) {
             plan.threads = 1;
             return plan;
@@ -301,8 +303,8 @@ static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int 
     return plan;
 }
 
-/* Where the launching thread leaves the parallel region with longjmp; for the launch that has the
- * pool. */
+/* The point to which the launching thread leaves the parallel region with longjmp. Only the thread
+ * that holds pool.launch uses it. */
 static jmp_buf out_of_region;
 
 static void work_in_team(void *argument) {
@@ -310,8 +312,8 @@ static void work_in_team(void *argument) {
     const int number = silo_cpu_team_number();
     if (number < job->team)
         silo_cpu_work_on(job, (uint32_t)number);
-    if (job->alone) /* forked during the launch: the end of the region would wait for threads that
-                       do not exist */
+    if (job->alone) /* this process was forked during the launch: at the end of the region it would
+                       wait for threads that it does not have */
         longjmp(out_of_region, 1);
 }
 
@@ -329,8 +331,9 @@ static void run_here(struct silo_cpu_job *job) {
 /* Decides how long threads spin for the next launch. The caller holds pool.launch. */
 static void choose_look(const struct plan *plan) {
     const uint64_t spin = silo_cpu_workers_spinning();
-    /* A team that is awake, or was a moment ago, needs the CPUs for its next region: a thread of it
-     * that wakes while the pool's threads look may share a CPU with another of its threads. */
+    /* If the OpenMP team is awake, or was avoided or rested, the pool's threads spin only briefly.
+     * The team needs the CPUs for its next region: a team thread that wakes while the pool's
+     * threads spin may have to share a CPU with another team thread. */
     if (plan->reason == SILO_CPU_TEAM_AWAKE || silo_cpu_beside_team(plan->reason))
         pool.late = LATE_LAUNCHES;
     else if (plan->gap <= spin)
@@ -356,8 +359,8 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
         return;
     }
     job->team = plan->threads < plan->team ? plan->threads : plan->team;
-    /* Not measured from plan->now: the check whether the team is awake may take longer than a
-     * launch. */
+    /* The time since plan->now is not used, because it includes the check whether the team is
+     * awake, which may take longer than a launch. */
     const uint64_t begun = plan->reason != SILO_CPU_TEAM_ASKED ? silo_cpu_now() : 0;
     if (plan->reason == SILO_CPU_TEAM_AND_OWN && plan->threads > plan->team)
         silo_cpu_workers_run(job, plan->threads - plan->team, (uint32_t)plan->team, run_on_team);
@@ -371,7 +374,8 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
     job->team = 0;
 }
 
-/* The `parts` and `open` of the job that has the pool. */
+/* Memory for `parts` and `open` of the job that uses the pool. The thread that holds pool.launch
+ * writes it. */
 static struct silo_cpu_part parts[SILO_CPU_MOST_THREADS];
 SILO_CPU_APART static _Atomic uint64_t open_parts[SILO_CPU_MOST_THREADS / 64];
 
@@ -405,8 +409,8 @@ static void divide(struct silo_cpu_job *job, uint64_t known, int threads) {
     job->first = wanted < most ? (wanted > 1 ? wanted : 1) : most;
 }
 
-/* Counts the programs that were handed out of parts, for the message of a launch that failed. The
- * caller holds pool.launch. */
+/* Counts the programs that threads took from the parts, for the error message of a launch that
+ * failed. The caller holds pool.launch. */
 static void count_begun(struct silo_cpu_job *job) {
     for (uint32_t i = 0; job->error != 0 && job->parts != NULL && i < job->part_count; i++) {
         const uint64_t next = parts[i].next, begin = i > 0 ? parts[i - 1].end : 0;
@@ -415,9 +419,9 @@ static void count_begun(struct silo_cpu_job *job) {
 }
 
 /* Returns the time of a program of a finished launch, in 1/16 nanosecond. Only time in programs
- * counts, not waking and waiting; otherwise a launch that was slow because it used many threads
- * would seem to be worth them. For the same reason the time that joining may have cost is
- * subtracted, but the result is at least the time of the fastest thread. */
+ * counts. Waking and waiting are left out, because otherwise a launch that was slow because it used
+ * many threads would be estimated as worth many threads. For the same reason the time that joining
+ * may have cost is subtracted, but the result is at least the time of the fastest thread. */
 static uint64_t each_took(const struct silo_cpu_job *job, int threads) {
     const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed) &
                            ((UINT64_C(1) << SILO_CPU_AT_WORK) - 1);
@@ -501,7 +505,7 @@ static __attribute__((noinline)) int run_job(const struct silo_cpu_launch *launc
         job.chunk = share.chunk;
     }
     if (share.cooperative && silo_cpu_gather(&job) == SILO_CPU_REFUSED)
-        ; /* helpers that have started leave at once */
+        ; /* helpers that have started find no program and leave at once */
     else if (threads == 1 || share.cooperative)
         silo_cpu_work_on(&job, 0);
     else
@@ -533,12 +537,12 @@ void silo_cpu_use_pool(enum silo_cpu_pool_kind kind) {
     atomic_store(&pool.kind, (int)kind);
 }
 
-/* Locks are taken before a fork, so that the data they guard is consistent in the child. `launch`
- * is not taken: a launch may take minutes, and may need the GIL, which the forking thread holds. A
- * child has only the thread that forked; it starts workers at its first launch. */
+/* Locks are taken before a fork, so that the data they guard is consistent in the child.
+ * pool.launch is not taken: a launch may take minutes, and may need the GIL, which the forking
+ * thread holds. A child has only the thread that forked; it starts workers at its first launch. */
 static void before_fork(void) {
-    silo_loader_before_fork(); /* first, because it may wait for a thread that launches while it
-                                  holds the loader's lock */
+    silo_loader_before_fork(); /* first, because it may wait for another thread that holds the
+                                  loader's lock and launches, which may need the locks below */
     pthread_mutex_lock(&pool.mutex);
     silo_cpu_workers_before_fork();
 }

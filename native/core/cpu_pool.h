@@ -22,23 +22,26 @@ int silo_cpu_set_threads(int count);
  * system may run all threads on one CPU for seconds. */
 bool silo_cpu_pin_threads(void);
 
-/* Returns the number of launches in which fewer threads worked than were called. */
+/* Returns the number of launches in which at least one called thread ran no program, because it
+ * came late or not at all. */
 uint64_t silo_cpu_short_handed(void);
 
-/* Returns the number of launches of several threads that were picked for this reason. */
+/* Returns the number of launches on several threads whose threads were picked for this reason. */
 uint64_t silo_cpu_picked(enum silo_cpu_reason reason);
 
-/* Sets how long a thread of the pool spins for work, and a launch for its end, before it sleeps.
- * Threads do not spin if there are more threads than CPUs. EINVAL if not from 0 to 100000. */
+/* Sets the spin time: how long a thread of the pool spins for work before it sleeps, and how long a
+ * launching thread spins for the end of its launch before it sleeps. Threads do not spin if there
+ * are more threads than CPUs. EINVAL if not from 0 to 100000. */
 int silo_cpu_set_spin(int microseconds);
 #define SILO_CPU_SPIN 50 /* the default */
 
-/* Return the spin time in nanoseconds, and how long the pool's threads actually spin after the last
- * launch, which is less if launches come too late for it. */
+/* silo_cpu_spinning returns the spin time in nanoseconds. silo_cpu_looking returns how long the
+ * pool's threads really spin after the last launch: less, if launches usually come only after the
+ * threads have gone to sleep. */
 uint64_t silo_cpu_spinning(void);
 uint64_t silo_cpu_looking(void);
 
-/* Sets whose threads run launches from now on. */
+/* Sets which threads run launches from now on: the pool's own, or those of an OpenMP runtime. */
 void silo_cpu_use_pool(enum silo_cpu_pool_kind kind);
 
 /* Registers the fork handlers. Call it once. Returns 0 or an errno. */

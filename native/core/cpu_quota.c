@@ -17,7 +17,7 @@
 #define MOST_PATH 1024
 
 #ifdef __linux__
-/* The CPUs that the first thread to be pinned could use before. */
+/* The CPUs that the first pinned thread could use before it was pinned. */
 static cpu_set_t allowed;
 static _Atomic int allowed_count; /* 0: no thread was pinned */
 
@@ -53,7 +53,8 @@ static int less(int one, int other) {
     return one == 0 || (other != 0 && other < one) ? other : one;
 }
 
-/* Returns the quota in the files of one control group's folder. */
+/* Returns the quota in the files of one control group's folder, as a number of threads (see
+ * threads_of). */
 static int quota_in(const char *folder) {
     char path[MOST_PATH + 32], line[64], period[64];
     snprintf(path, sizeof path, "%s/cpu.max", folder);
@@ -73,7 +74,8 @@ static int quota_in(const char *folder) {
 static int quota_up_from(const char *root, const char *mounted, const char *group) {
     char folder[MOST_PATH];
     const int base = snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, mounted);
-    /* The path of a group outside of this process's namespace begins with "/..". */
+    /* A group outside of this process's cgroup namespace has a path that begins with "/..". Its
+     * folder cannot be reached, so only the mounted folder is read. */
     const char *inside = strstr(group, "..") == NULL ? group : "";
     if (base < 0 || (size_t)base + strlen(inside) >= sizeof folder)
         return 0;

@@ -10,15 +10,16 @@
  * read; "" for this system. src/silo/cpu_quota.py computes the same. */
 int silo_cpu_quota(const char *root);
 
-/* Returns the number of CPUs that this process may run on. Threads that are pinned do not change
- * it. */
+/* Returns the number of CPUs that this process may run on. Pinning threads does not change this
+ * number. */
 int silo_cpu_affinity(void);
 
 /* Pins the calling thread to CPU number `place` (from 0) in the list of CPUs that the first pinned
  * thread could use. Returns false if the list is shorter or the system refuses. */
 bool silo_cpu_pin_this_thread(int place);
 
-/* Returns the smaller of quota and affinity. The quota is read once. */
+/* Returns the number of CPUs that this process may use: the smaller of silo_cpu_quota and
+ * silo_cpu_affinity. The quota is read once. */
 int silo_cpu_available(void);
 
 #endif

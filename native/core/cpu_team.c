@@ -120,8 +120,8 @@ static void look(void) {}
 #endif
 
 enum silo_cpu_runtime silo_cpu_team_find(void) {
-    /* Does not wait for the lock: a thread that searches finds the same, and a thread that loads a
-     * library is soon done. */
+    /* Does not wait for the loader's lock. If another thread holds it to search, that thread stores
+     * the result; if another thread is loading a library, a later call searches. */
     if (!atomic_load(&team.known) && silo_loader_try()) {
         if (!atomic_load(&team.known) && silo_loader_usable())
             look();

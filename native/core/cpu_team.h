@@ -30,17 +30,17 @@ bool silo_cpu_team_inside(void);
 int silo_cpu_team_size(void);
 
 /* Returns whether `thread` may have a team: only the first thread that calls this may, until it
- * ends (silo_cpu_team_drop). Each thread with a team has its own OpenMP threads, which spin for a
- * while after a launch. */
+ * ends (silo_cpu_team_drop). A second team would add OpenMP threads of its own, which spin for a
+ * while after each launch. */
 bool silo_cpu_team_take(const void *thread);
 void silo_cpu_team_drop(const void *thread);
 
 /* Returns the number of this thread in its team; 0: the thread that called silo_cpu_team_run. */
 int silo_cpu_team_number(void);
 
-/* Calls `body` on each thread of a team of silo_cpu_team_size threads, including this one, and
- * returns when all have returned. Never on fewer threads: libgomp ends the threads that the next
- * team does not need, and would have to start them again for torch. */
+/* Calls `body` on each thread of a team of silo_cpu_team_size threads, including the calling one,
+ * and returns when all have returned. The team never has fewer threads: libgomp ends the threads
+ * that a team does not need, and would have to start them again for torch. */
 void silo_cpu_team_run(void (*body)(void *), void *argument);
 
 /* Call this in a child made by fork(), which has no team. */

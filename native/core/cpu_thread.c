@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 static struct silo_cpu_thread *_Atomic threads; /* all entries; entries are never removed */
-/* its destructor frees the entry of a thread that ends for another thread */
+/* when a thread ends, the key's destructor makes its entry available to another thread */
 static pthread_key_t thread_key;
 static _Thread_local struct silo_cpu_thread *this_thread;
 struct silo_cpu_thread *_Atomic silo_cpu_first_thread;
@@ -69,7 +69,8 @@ static void thread_free(void *value) {
     own->memory = NULL;
     own->size = 0;
     silo_cpu_team_drop(own);
-    /* `mark` is cleared first: the system may give the same mark to another thread. */
+    /* `mark` is cleared first: the system may give the same mark (a thread pointer) to a new
+     * thread, which must not find this entry. */
     atomic_store(&own->mark, NULL);
     atomic_store(&own->used, false);
 }
@@ -91,7 +92,7 @@ void silo_cpu_threads_renew(void) {
         if (one != this_thread && one->used) {
             one->running = NULL;
             one->mark = NULL;
-            one->used = false; /* the next thread with this entry uses its memory, too */
+            one->used = false; /* the next thread that gets this entry also gets its memory */
         }
 }
 

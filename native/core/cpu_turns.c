@@ -1,6 +1,7 @@
 /* Controls which kernels with atomics run at the same time. A single word counts the running
- * kernels of each mode. A kernel that runs alone, or with locks, waits for no other program; so a
- * kernel that can do neither waits until such kernels have finished their chunk. */
+ * kernels of each mode. Kernels that run alone or with locks never wait for another program, so
+ * that they always finish their chunk; a kernel that can run in neither of these modes waits until
+ * they have. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -19,7 +20,8 @@
 #define ONE_LOCKING UINT32_C(0x10000)
 #define LOCKING UINT32_C(0x7fff0000)
 #define OTHERS UINT32_C(0xffff)
-/* Iterations of a wait that spin, and then iterations that yield the CPU; after these it sleeps. */
+/* The number of iterations of a wait that spin, and of further iterations that yield the CPU. After
+ * these, the thread sleeps in each iteration. */
 #define LOOKS 64
 #define YIELDS 256
 #define SLEEP_NANOSECONDS 50000
@@ -69,14 +71,16 @@ static uint32_t enter(void *given, uint32_t wants) {
         return context->entered = SILO_CPU_ALONE;
     if ((wants & SILO_CPU_LOCKING) != 0 && may_lock())
         return context->entered = SILO_CPU_LOCKING;
-    /* Counted before waiting: from now on no kernel can begin to run alone or with locks. */
+    /* The kernel is counted before it waits: from now on no kernel can begin to run alone or with
+     * locks. */
     if ((atomic_fetch_add_explicit(&running, 1, memory_order_acquire) & ~OTHERS) != 0)
         await_end();
     context->entered = SILO_CPU_AMONG_OTHERS;
     return 0;
 }
 
-/* Does not go below zero: in a forked child the counts were reset during a kernel. */
+/* The count stays at 0: a child that was forked while a kernel ran has reset the counts, and the
+ * kernel then leaves once too often. */
 static void uncount(uint32_t one, uint32_t all) {
     uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
     while ((now & all) != 0 &&

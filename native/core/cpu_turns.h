@@ -8,9 +8,9 @@
 
 enum silo_cpu_turn { SILO_CPU_OUTSIDE, SILO_CPU_ALONE, SILO_CPU_LOCKING, SILO_CPU_AMONG_OTHERS };
 
-/* Returns the functions that a context gives its kernel. `outer` is the context of the kernel that
- * the calling thread is running, or NULL. A launch inside a kernel that has entered must not enter
- * again, because it would wait for itself. */
+/* Returns the functions to put into a kernel's context, or NULL. `outer` is the context of the
+ * kernel that the calling thread is running, or NULL. A launch inside a kernel that has entered
+ * gets NULL: if it entered again, it would wait for itself. */
 const struct silo_cpu_turns *silo_cpu_turns_within(const struct silo_context *outer);
 
 /* Calls `leave` for a kernel that was abandoned while it waited. */

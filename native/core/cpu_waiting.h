@@ -8,7 +8,8 @@
 void silo_cpu_wait(void *context);
 
 /* A thread calls silo_cpu_join before it runs programs of a job, and silo_cpu_leave when it is
- * done. Returns false if no more threads may join; the thread is counted if programs may wait. */
+ * done. silo_cpu_join returns false if no more threads may join. Threads are counted only for jobs
+ * whose programs may wait for each other. */
 bool silo_cpu_join(struct silo_cpu_job *job);
 void silo_cpu_leave(struct silo_cpu_job *job);
 
@@ -18,7 +19,8 @@ int silo_cpu_gather(struct silo_cpu_job *job);
 /* Waits for the threads that were added. */
 void silo_cpu_disperse(struct silo_cpu_job *job);
 
-/* Call this in a child made by fork(). */
+/* Initializes the lock of this file again. Call this in a child made by fork(), because a thread of
+ * the parent may have held the lock. */
 void silo_cpu_waiting_renew(void);
 
 #endif

@@ -34,12 +34,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A launch of at least PAYS nanoseconds is worth a check. A shorter launch uses the last result if
- * it is at most OLD nanoseconds old. */
+/* For a launch of at least PAYS nanoseconds the team's threads are checked. A shorter launch uses
+ * the last result if it is at most OLD nanoseconds old. */
 #define PAYS UINT64_C(100000)
 #define OLD UINT64_C(2000000)
-/* Nanoseconds between two scans of all threads: doubled while nothing is found, from LEAST_PAUSE to
- * MOST_PAUSE; LEAST_PAUSE for launches of at least LONG_LAUNCH nanoseconds. */
+/* Nanoseconds between two scans of all threads. While scans find nothing, the pause doubles from
+ * LEAST_PAUSE to MOST_PAUSE; for launches of at least LONG_LAUNCH nanoseconds it stays at
+ * LEAST_PAUSE. */
 #define LEAST_PAUSE UINT64_C(5000000)
 #define MOST_PAUSE UINT64_C(40000000)
 #define LONG_LAUNCH UINT64_C(1000000)
@@ -47,14 +48,15 @@
  * between them. */
 #define CLOSE UINT64_C(10000)
 #define MOST_THREADS 256
-/* How often a roll call may create a team for a thread that had none, because another thread's team
- * was awake. */
+/* The most roll calls (parallel regions that report the ids of the team's threads) that may create
+ * a team for a thread without one. Such a roll call is made if another thread's team is mistaken
+ * for a team of this thread. */
 #define MOST_IN_VAIN 2
 
 /* For this many nanoseconds threads sleep, so that the system chooses a CPU for each when it wakes:
- * long enough that all of them sleep at the same moment, also two that share a CPU. */
+ * long enough that all of them sleep at the same moment, even if two of them share a CPU. */
 #define INSTANT 20000
-#define CPU_WORDS 16 /* of 64 CPUs each */
+#define CPU_WORDS 16 /* words of a bit mask, with one bit for each CPU */
 
 static _Atomic int in_vain;
 
@@ -69,8 +71,8 @@ static _Thread_local struct {
     uint64_t pause;
 } watch;
 
-/* Reads how many nanoseconds a thread of this process was on CPUs. Returns false if it does not
- * exist. */
+/* Reads how many nanoseconds a thread of this process was on CPUs. Returns false if the thread does
+ * not exist. */
 static bool read_clock(int thread, uint64_t *nanoseconds) {
     /* Linux's encoding of a CPU clock: 4 for a single thread, 2 for the scheduler's time. */
     const clockid_t clock = (clockid_t)(~(unsigned)thread << 3 | 6);
@@ -81,7 +83,7 @@ static bool read_clock(int thread, uint64_t *nanoseconds) {
     return true;
 }
 
-/* Whether a thread runs or waits for a CPU, by /proc; false: it sleeps or is gone. */
+/* Whether /proc shows that a thread runs or waits for a CPU; false: it sleeps or is gone. */
 static bool is_runnable(int thread) {
     char path[64], text[256];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
@@ -146,7 +148,7 @@ static void call_roll(int size) {
 
 struct places {
     _Atomic uint64_t used[CPU_WORDS]; /* a bit for each CPU */
-    _Atomic int doubled;              /* threads on a CPU that another was found on */
+    _Atomic int doubled; /* number of threads that are on the same CPU as an earlier thread */
 };
 
 static void sleep_and_wake(void *argument) {
@@ -164,8 +166,8 @@ bool silo_cpu_watch_spread(void) {
     return atomic_load(&places.doubled) == 0;
 }
 
-/* The clocks of the process's threads when they were last looked through; for the thread that has
- * `busy`. */
+/* The CPU clocks of the process's threads at the last scan. Only the thread that has set `busy`
+ * uses them. */
 static struct {
     _Atomic bool busy;
     int count;

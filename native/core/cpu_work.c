@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* At least this many nanoseconds of the time that one of several threads spends in programs are
- * spent on fetching the launch from another CPU's cache. */
+/* If several threads take part, each of them loses at least this many nanoseconds of its time in
+ * programs by fetching the launch from another CPU's cache. */
 #define LEAST_JOINING 700
 
-/* Marks a part as empty in `open`. */
+/* Clears the bit of a part in job->open, because the part has no programs left. */
 static void close_part(struct silo_cpu_job *job, uint32_t part) {
     const uint64_t bit = UINT64_C(1) << part % 64;
     _Atomic uint64_t *open = &job->open[part / 64];
@@ -26,7 +26,8 @@ static void close_part(struct silo_cpu_job *job, uint32_t part) {
         atomic_fetch_and_explicit(open, ~bit, memory_order_relaxed);
 }
 
-/* Moves to the next part, cyclically, that may have programs. Returns false if no part has any. */
+/* Moves to the next part, cyclically, that may have programs left. Returns false if no part has
+ * any. */
 static bool next_part(struct silo_cpu_job *job, struct silo_cpu_runner *own) {
     const uint32_t words = (job->part_count + 63) / 64;
     uint32_t from = own->part + 1;
@@ -43,7 +44,8 @@ static bool next_part(struct silo_cpu_job *job, struct silo_cpu_runner *own) {
     return false;
 }
 
-/* Takes up to `size` programs from the thread's current part. Returns false if it is empty. */
+/* Takes up to `size` programs from the thread's current part. Returns false if the part has none
+ * left. */
 static bool claim_of(struct silo_cpu_job *job, struct silo_cpu_runner *own, uint64_t size) {
     struct silo_cpu_part *part = &job->parts[own->part];
     const uint64_t end = part->end;
@@ -128,8 +130,8 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     own.context.fault.text[0] = '\0';
     own.context.program = UINT64_MAX;
     own.context.wait = job->wait;
-    /* False if `wait` is set, because helpers may join such a launch. `pooled` is not read then:
-     * the launching thread may be writing it. */
+    /* `alone` is false if `wait` is set, because helpers may join such a launch later. In that case
+     * `pooled` is not read, because the launching thread may be writing it. */
     own.context.alone = job->wait == NULL && !job->pooled;
     own.context.entered = SILO_CPU_OUTSIDE;
     own.context.parts = launch->parts;
@@ -140,8 +142,9 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     own.done = 0;
     void *scratch = NULL;
     int error = thread == NULL ? SILO_CPU_NO_MEMORY : 0;
-    /* If this is a launch within a launch (by a kernel that runs Python, or a signal's handler),
-     * the outer kernel uses the thread's scratch memory. */
+    /* `outer` is not NULL if this is a launch within a launch (by a kernel that runs Python, or a
+     * signal's handler). The outer kernel is using the thread's scratch memory, so this launch
+     * allocates its own. */
     struct silo_cpu_runner *outer =
         thread != NULL ? atomic_load_explicit(&thread->running, memory_order_relaxed) : NULL;
     own.context.turns = silo_cpu_turns_within(outer != NULL ? &outer->context : NULL);

@@ -21,8 +21,8 @@
 
 /* Pause instructions between two looks at the clock by a thread that spins. */
 #define PAUSES 32
-/* For data that different threads write every few microseconds: on a cache line of its own, and not
- * on the next line either, which processors prefetch together with it. */
+/* Aligns data that different threads write every few microseconds: the data has a cache line of its
+ * own, and shares no pair of lines with other data, because processors prefetch lines in pairs. */
 #define APART _Alignas(128)
 
 /* Bits of `gate`: the number of workers inside the job, whether the job is closed, and, from bit
@@ -187,7 +187,8 @@ static void start(int count) {
 }
 
 bool silo_cpu_workers_pin(void) {
-    silo_cpu_workers_keep(0); /* ends all threads: those that start later are pinned */
+    /* ends all workers, because threads are pinned only when they start */
+    silo_cpu_workers_keep(0);
     const bool pinned = silo_cpu_pin_this_thread(0);
     atomic_store(&crew.pinned, pinned);
     return pinned;
@@ -233,13 +234,14 @@ void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
     crew.job = job;
     crew.helpers = helpers;
     crew.first = first;
-    /* Workers that are just failing to enter an earlier job are still counted in INSIDE. */
+    /* INSIDE is kept: workers that tried to enter an earlier job too late are still counted in it
+     * until they notice. */
     uint64_t gate = atomic_load_explicit(&crew.gate, memory_order_relaxed);
     while (
         !atomic_compare_exchange_weak(&crew.gate, &gate, crew.number << NUMBER | (gate & INSIDE)))
         ;
-    /* Helpers 0 and 1, which the launching thread wakes, are called last: when they wake the other
-     * helpers, these are called already. */
+    /* Helpers 0 and 1, which the launching thread wakes, are called last: they then find the other
+     * helpers, which they wake, already called. */
     for (int i = helpers; i-- > 0;)
         if (i >= 2)
             atomic_store_explicit(&workers[i].called, crew.number, memory_order_release);

@@ -7,12 +7,13 @@
 
 #define SILO_CPU_MOST_THREADS 1024
 
-/* Only a thread that has the pool, for a launch or a change of size, may call the functions down to
- * silo_cpu_workers_keep. */
+/* Down to silo_cpu_workers_keep, the functions may be called only by the thread that has the pool,
+ * for a launch or a change of its size. */
 
 /* Runs a job on the calling thread, which runs `lead`, and on `helpers` workers; returns when all
- * have left the job. The threads of `lead` have the numbers below `first`. If fewer workers can be
- * started, the launch runs with these. */
+ * have left the job. `lead` may itself run the job on several threads, numbered from 0 to `first` -
+ * 1; the workers' numbers begin at `first`. If fewer workers can be started, the launch runs with
+ * these. */
 void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
                           void (*lead)(struct silo_cpu_job *job));
 
@@ -23,8 +24,8 @@ bool silo_cpu_workers_pin(void);
 /* Ends all workers beyond this number. */
 void silo_cpu_workers_keep(int count);
 
-/* Set and return how long, in nanoseconds, a worker spins for a call, and a launch for its end,
- * before it sleeps. */
+/* Set and return the spin time in nanoseconds: how long a worker spins for a call before it sleeps,
+ * and how long a launching thread spins for the end of its launch. */
 void silo_cpu_workers_spin(uint64_t nanoseconds);
 uint64_t silo_cpu_workers_spinning(void);
 

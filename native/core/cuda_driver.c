@@ -43,8 +43,8 @@ static SILO_NOINLINE int launch_elsewhere(const struct silo_launch *launch) {
     return code;
 }
 
-/* Launches on a thread without a context, or whose context was destroyed. The device's context
- * stays current on the thread. */
+/* Launches on a thread that has no current context, or whose current context was destroyed.
+ * Afterwards the device's context stays current on the thread. */
 static SILO_NOINLINE int launch_first(const struct silo_launch *launch) {
     int code = cu.context_set(launch->function->device->context);
     return code != 0 ? code : launch_here(launch);

@@ -1,4 +1,4 @@
-/* The CUDA driver. */
+/* Silo's interface to the CUDA driver. */
 #ifndef SILO_CUDA_DRIVER_H
 #define SILO_CUDA_DRIVER_H
 

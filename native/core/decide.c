@@ -34,8 +34,8 @@ static const int64_t *fact_named(const struct silo_place *place, struct silo_str
 
 /* ---- derived constants ---- */
 
-/* Gives the values of an expression's leaves. Derived constants that are already computed count as
- * config values. */
+/* Evaluates the derived constants of a kernel one after the other: the source of the names in their
+ * expressions. Derived constants that are already computed are found like values of the config. */
 struct derivation {
     const struct silo_situation *at;
     const struct silo_config *config;

@@ -72,7 +72,7 @@ static int refuse_path(const struct silo_gpu *gpu, const char *path, silo_error 
                      gpu->name, gpu->path, path);
 }
 
-/* May take seconds: the driver is started. */
+/* Loads and starts the driver, which may take seconds. */
 static int open_driver(struct silo_gpu *gpu, const char *path, silo_error *error) {
     char said[512] = "";
     const char *opened = NULL;

@@ -20,7 +20,8 @@ int silo_gpu_open(struct silo_gpu *gpu, const char *path, silo_error *error);
 /* Opens the driver, and returns 0 if it has a device of that number. */
 int silo_gpu_check_index(struct silo_gpu *gpu, int32_t index, silo_error *error);
 
-/* Returns a device and makes its context at its first use. It lives as long as the process. */
+/* Returns a device, whose context is made at its first use. A device lives as long as the process.
+ */
 struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index, silo_error *error);
 
 /* Returns the device if its context is made and usable, else NULL. Never blocks. */
@@ -42,7 +43,8 @@ struct silo_gpu_number {
 
 #define SILO_GPU_NUMBERS 20
 
-/* Lists all these numbers; -1 if the driver does not report one. */
+/* Fills `numbers` with all numbers of a device's description; -1 for a number that the driver does
+ * not report. */
 void silo_gpu_numbers(const struct silo_gpu *gpu, const struct silo_gpu_facts *facts,
                       struct silo_gpu_number numbers[SILO_GPU_NUMBERS]);
 

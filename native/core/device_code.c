@@ -4,7 +4,8 @@
 
 #define MACHINE_CUDA 190
 #define MACHINE_AMDGPU 224
-#define MOST_PARAMETERS 32768 /* if each has one byte: more than a launch may pass */
+/* More than a launch may pass, even if each parameter has only one byte. */
+#define MOST_PARAMETERS 32768
 
 struct bytes {
     const uint8_t *data;
@@ -175,7 +176,7 @@ static struct item text(struct pack *pack, uint64_t size) {
     return (struct item){.kind = TEXT, .text = {data, data != NULL ? size : 0}};
 }
 
-/* Reads the next item; of an array or map, only its header. */
+/* Reads the next item; if it is an array or map, only its header. */
 static struct item next(struct pack *pack) {
     const uint8_t tag = (uint8_t)take_number(pack, 1);
     if (++pack->items > MOST_ITEMS)

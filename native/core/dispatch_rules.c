@@ -16,8 +16,8 @@ static int64_t position_of(uint64_t value) {
     return 16 * octave + (int64_t)(octave >= 4 ? rest >> (octave - 4) : rest << (4 - octave));
 }
 
-/* The same for a number of any size in decimal digits. The readers of files limit the number of
- * digits. */
+/* Like position_of, for a number of any size in decimal digits. The readers of files limit the
+ * number of digits. */
 static int64_t position_of_digits(struct silo_string digits) {
     enum { WORDS = 512 };
     uint32_t words[WORDS] = {0};
@@ -38,7 +38,7 @@ static int64_t position_of_digits(struct silo_string digits) {
         return position_of(words[0]);
     const uint32_t top = used - 1;
     const uint64_t high = (uint64_t)words[top] << 32 | words[top - 1];
-    /* The upper two words contain the leading bit and the four bits below it. */
+    /* The two most significant words contain the leading bit and the four bits below it. */
     return position_of(high) + 16 * 32 * (int64_t)(top - 1);
 }
 
@@ -103,8 +103,8 @@ static bool holds(const struct silo_step *step, const struct silo_string *key,
     return true;
 }
 
-/* Returns the first step of the decision list whose conditions hold for these buckets. Returns -1
- * if there is none, or if a bucket is not a natural number. */
+/* Returns the index of the first step of the decision list whose conditions hold for these buckets.
+ * Returns -1 if no step applies, or if a bucket is not a natural number. */
 static int64_t step_for(const struct silo_rules *rules, const struct silo_string *key,
                         const struct silo_value *bucket, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {

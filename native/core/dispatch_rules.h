@@ -5,8 +5,8 @@
 
 #include "manifest.h"
 
-/* Returns the distance between two values of a bucket in sixteenths of an octave; -1 if they cannot
- * be compared. */
+/* Returns the distance between two buckets of the same key argument, in sixteenths of an octave (a
+ * factor of 2); -1 if the buckets cannot be compared, for example an integer and a text. */
 int64_t silo_bucket_distance(const struct silo_value *left, const struct silo_value *right);
 
 /* The config that dispatch rules choose. */
@@ -16,8 +16,9 @@ struct silo_ruled {
     uint32_t compiler; /* the row of the compiler in the manifest's table, if `has_compiler` */
 };
 
-/* Sets `*ruled` to the config for `count` values of the key, before bucketing, with the names
- * `key`. Returns -1 if out of memory. */
+/* Sets `*ruled` to the config that the rules choose for a call. `key` holds the `count` names of
+ * the key's arguments, `values` the values that were passed (their buckets are computed here).
+ * Returns 0, or -1 if out of memory. */
 int silo_rules_lookup(const struct silo_rules *rules, const struct silo_string *key,
                       const struct silo_value *const *values, uint32_t count,
                       struct silo_ruled *ruled);

@@ -19,9 +19,10 @@ struct silo_function {
     /* The driver's handle: a function pointer on a CPU, a CUfunction or hipFunction_t. NULL if a
      * library runs the code (library.h). */
     void *handle;
-    /* the device on which a GPU's function is loaded; NULL on a CPU */
+    /* the GPU on which the function is loaded; NULL on a CPU */
     struct silo_gpu_device *device;
-    int32_t memory_type; /* DLPack's type of that device; `device_index` is its number */
+    int32_t memory_type; /* DLPack's type of the device on which the function is loaded; its number
+                            is `device_index` */
     int32_t device_index;
     uint16_t block[3];        /* threads of a block along each axis */
     uint16_t attribute_count; /* number of `attributes` in use */
@@ -42,10 +43,11 @@ struct silo_function {
     uint32_t cpu_together;
     const char *name; /* on a CPU, the kernel's name; belongs to the owner of this struct */
     _Alignas(8) uint8_t attributes[SILO_MAX_ATTRIBUTES * SILO_ATTRIBUTE_BYTES];
-    /* Time of a program on a CPU in 1/16 nanosecond; 0: unknown. Measured by launches, and
-     * estimated before the first. Relaxed atomics, because it is only a hint. */
+    /* Time of a program on a CPU in 1/16 nanosecond; 0: unknown. Measured by launches; before the
+     * first launch, an estimate. Relaxed atomics, because the value is only a hint. */
     uint64_t cost;
-    uint64_t part_cost; /* the same for a part, if launches split programs into parts */
+    uint64_t part_cost; /* like `cost`, for a part of a program; used by launches that split
+                           programs into parts */
 };
 
 _Static_assert(offsetof(struct silo_function, scratch_bytes) <= 64, "what every launch reads");
@@ -61,11 +63,11 @@ struct silo_launch {
 struct silo_driver {
     const char *name;
     uint32_t device_types; /* bit t: kernels can use memory of DLPack device type t */
-    /* Launches. Returns 0 or a code that `error_text` explains. The GIL is held if `holds_lock`.
-     * May be called from any thread. */
+    /* Launches the function. Returns 0 or a code that `error_text` explains. The GIL is held if
+     * `holds_lock`. May be called from any thread. */
     int (*launch)(const struct silo_launch *launch);
-    /* Returns the text for a code that `launch` returned. The launching thread calls it before its
-     * next launch, because the text may describe the last one. */
+    /* Returns the text for a code that `launch` returned. It must be called on the thread that
+     * launched, before its next launch, because the text may describe the thread's last launch. */
     const char *(*error_text)(int code);
 };
 

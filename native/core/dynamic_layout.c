@@ -22,7 +22,8 @@ uint64_t silo_dynamic_word(int32_t ndim, const int64_t *sizes, const int64_t *st
         wide_sizes |= !fits32(size);
         wide_offsets |= !fits32(stride);
         empty |= size == 0;
-        /* The sum of offsets is used only if all strides fit 32 bits. */
+        /* Sets `far` if a stride does not fit 32 bits or the largest offset overflows; `reach` is
+         * then not used. */
         far |= !fits32(stride) ||
                __builtin_mul_overflow(size - 1, stride < 0 ? -stride : stride, &step) ||
                __builtin_add_overflow(reach, step, &reach);

@@ -166,8 +166,8 @@ static uint32_t round_small(const small_float *form, double value) {
     uint64_t rest = mantissa & ((UINT64_C(1) << shift) - 1);
     uint64_t half = UINT64_C(1) << (shift - 1);
     quotient += rest > half || (rest == half && (quotient & 1) != 0);
-    /* The quotient contains the implicit leading bit, which adds one to the exponent, as does a
-     * carry. */
+    /* The quotient contains the implicit leading bit, which adds one to the exponent field; a carry
+     * from rounding does the same. */
     uint64_t wide = ((uint64_t)(scale - least) << form->mantissa_bits) + quotient;
     uint32_t code = wide > form->largest ? form->overflow : (uint32_t)wide;
     if (!form->signed_zero && (code == 0 || code == form->nan))

@@ -1,9 +1,9 @@
 /* GPU drivers: the functions of libcuda or libamdhip64 that Silo uses, found by dlopen. Neither a
  * toolkit nor a vendor's headers are needed to build or run.
  *
- * A driver is opened once and stays open; so do the primary contexts of devices that were used. The
- * functions return 0 or the driver's own error code, and may be called from any thread. Functions
- * that work on a device need its context: call `silo_gpu_enter` first. */
+ * A driver is opened once and stays open, and the primary contexts of devices that were used stay
+ * alive. The functions return 0 or the driver's own error code, and may be called from any thread.
+ * Functions that work on a device need its context: call `silo_gpu_enter` first. */
 #ifndef SILO_GPU_H
 #define SILO_GPU_H
 
@@ -27,10 +27,10 @@ enum silo_gpu_code {
     SILO_GPU_NOT_READY = 600,
     SILO_GPU_ILLEGAL_ADDRESS = 700,
     SILO_GPU_ASSERT = 710,
-    SILO_GPU_STACK_ERROR = 714, /* the codes from here to the next one report faults of a kernel */
+    SILO_GPU_STACK_ERROR = 714, /* the codes 714 to 719 report faults of a kernel */
     SILO_GPU_LAUNCH_FAILED = 719,
     SILO_GPU_NOT_SUPPORTED = 801,
-    SILO_GPU_CAPTURES = 900, /* codes from here on are about captures */
+    SILO_GPU_CAPTURES = 900, /* codes from 900 on are about stream capture */
     SILO_GPU_CAPTURE_IMPLICIT = 906,
 };
 
@@ -47,8 +47,8 @@ struct silo_gpu_device {
     uint64_t total_memory;   /* bytes */
     /* Read from the driver when the device is first used. */
     int shared_block; /* shared memory that a block may use by default, in bytes */
-    int shared_optin; /* the same after opting in */
-    int max_threads;  /* of a block, and along each of its axes */
+    int shared_optin; /* shared memory that a block may use after opting in, in bytes */
+    int max_threads;  /* the most threads of a block in all; `block_limit`: along each axis */
     int block_limit[3];
     int warp_size;
     int grid_limit[3];
@@ -91,8 +91,8 @@ struct silo_gpu_graphs {
                size_t after_count, void **node);
     /* Adds a node that runs a copy of another graph. */
     int (*add_graph)(void *graph, void *child, void *const *after, size_t after_count, void **node);
-    /* Lets kernels of the graph change the node, which cannot be undone. `*handle` identifies the
-     * node in device code. */
+    /* Makes a node changeable by kernels of the same graph; this cannot be undone. `*handle`
+     * identifies the node in device code. */
     int (*let_update)(void *node, uint64_t *handle);
     int (*instantiate)(void **executable, void *graph);
     int (*upload)(void *executable, void *stream);
@@ -114,12 +114,12 @@ struct silo_gpu {
     bool counts_threads;            /* the grid's 32-bit limit counts threads, not blocks */
     bool array_interface; /* arrays with __cuda_array_interface__ are in this driver's memory */
     const char *oldest;   /* for messages: the oldest driver with all functions */
-    bool open;            /* the functions below are set */
+    bool open;            /* whether the driver is open, so that the functions below are set */
     bool begun;     /* the driver is starting or has started; written under the lock in device.c */
     bool inherited; /* this process is a forked child of the one that opened the driver, and cannot
                        use it */
     int device_count;
-    int version;      /* the driver's version in its own form: 12040 */
+    int version;      /* the driver's version in the driver's own encoding: 12040 for CUDA 12.4 */
     const char *path; /* path of the opened library; owned, never freed */
     /* owned, made at their first use, never freed */
     struct silo_gpu_device *devices[SILO_MAX_GPUS];
@@ -183,7 +183,7 @@ struct silo_gpu {
     /* After `resolve`: starts the driver and fills device_count and version. */
     int (*start)(void);
     int (*facts)(int32_t index, struct silo_gpu_facts *facts);
-    int (*context)(struct silo_gpu_device *device); /* makes the device's context */
+    int (*context)(struct silo_gpu_device *device); /* makes the device's primary context */
     int (*enter)(struct silo_gpu_device *device, struct silo_gpu_scope *scope);
     void (*leave)(struct silo_gpu_scope *scope);
     /* The function's static shared memory in bytes, and the most threads of a block. */
@@ -192,7 +192,8 @@ struct silo_gpu {
      * Returns nonzero if there is no such parameter. NULL if the driver does not report them: HIP,
      * CUDA before 12.4. */
     int (*function_parameter)(void *function, size_t index, size_t *offset, size_t *size);
-    /* Opts in to what a launch needs, and makes the launch attributes of `function`. */
+    /* Opts in to the resources that a launch of `function` needs (such as much shared memory), and
+     * fills the function's launch attributes. */
     int (*function_prepare)(const struct silo_gpu_device *device, struct silo_function *function,
                             int static_shared);
 };

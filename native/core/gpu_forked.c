@@ -1,7 +1,8 @@
 /* GPU drivers in a child made by fork(). A driver that the parent had started is unusable in the
  * child: its threads and connections are missing, and calls into it fail or wait for ever. So the
  * child replaces the functions that launches and the table of gpu.h call by functions that return
- * an error. This costs other processes nothing: a flag would have to be tested at each launch. */
+ * an error. Other processes pay nothing for this, while a flag would have to be tested at each
+ * launch. */
 #include "gpu_forked.h"
 
 #include "binary.h"
@@ -46,7 +47,8 @@ static void abandon(struct silo_gpu *gpu) {
         return;
     gpu->inherited = true;
     gpu->abandon();
-    /* All other functions are called only after `enter` succeeded. */
+    /* No other function needs to be replaced, because all are called only after `enter` succeeded.
+     */
     gpu->enter = refuse_enter;
     gpu->stream_capturing = refuse_capturing;
     gpu->locate = refuse_locate;

@@ -21,7 +21,8 @@ struct silo_gpu_question {
 };
 
 /* Opens the library at `path` (NULL: the driver's usual library) and sets `*opened` to its name.
- * Returns NULL with `error` filled if `error` was empty. Libraries are never closed. */
+ * Returns NULL if no library can be opened, with the first reason in `error`, which the caller has
+ * set to "". Libraries are never closed. */
 void *silo_gpu_library(const struct silo_gpu *gpu, const char *path, const char **opened,
                        char *error, size_t error_bytes);
 

@@ -4,9 +4,10 @@
 
 #include "graph_state.h"
 
-/* Chooses the way, records the reason, and makes the graph and its ring. Call this function and the
- * next one between silo_gpu_enter and silo_gpu_leave. After -1 with `error`, neither graph nor ring
- * exists. */
+/* Chooses the best way of launching (plan_way.h) and records why no better way is used; then makes
+ * the graph and the ring (pinned memory that passes updates to the graph, plan_ring.h). Call this
+ * function and silo_graph_destroy between silo_gpu_enter and silo_gpu_leave. After -1 with `error`,
+ * neither graph nor ring exists. */
 int silo_graph_build(struct silo_graph_state *state, const struct silo_plan_shape *shape,
                      const struct silo_graph_plan_options *options, silo_error *error);
 

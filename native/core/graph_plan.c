@@ -30,8 +30,9 @@ static int runs(const struct silo_graph_node *node, const struct silo_plan_value
     return silo_grid_refuse(&fault, node->kernel, dims, NULL, error);
 }
 
-/* Returns the changes of a node since the last replay as bits SILO_PLAN_*, and copies them to
- * `sent`; -1 with `error`. The parameters of a node that does not run are not compared. */
+/* Returns the changes of a node since the last replay as bits SILO_PLAN_*, and copies the changed
+ * values to `state->sent`; -1 with `error`. The parameters of a node that does not run are not
+ * compared. */
 SILO_INLINE int take_changes(struct silo_graph_state *state, struct silo_graph_node *node,
                              silo_error *error) {
     const struct silo_plan_values *values = silo_graph_values(state->block, node);
@@ -70,7 +71,7 @@ static bool unchanged(const struct silo_graph_state *state) {
            memcmp(state->block, state->sent, state->block_bytes) == 0;
 }
 
-/* Writes the updates of a replay to its block of the ring. */
+/* Writes the updates of a replay to `block`, the replay's block of the ring. */
 static int write_updates(struct silo_graph_state *state, uint8_t *block, silo_error *error) {
     struct silo_plan_update *updates = (void *)(block + sizeof(struct silo_plan_head));
     size_t at = sizeof(struct silo_plan_head) + state->count * sizeof *updates;
@@ -101,7 +102,8 @@ static int write_updates(struct silo_graph_state *state, uint8_t *block, silo_er
     head->count = count;
     head->trial = 0;
     head->bytes = (uint32_t)at;
-    /* after all other stores */
+    /* stored last, with release, so that the device sees the whole block once it sees this number
+     */
     __atomic_store_n(&head->replay, state->ring.replays, __ATOMIC_RELEASE);
     state->updates += count;
     return 0;
@@ -170,7 +172,7 @@ static int launch_by_host(struct silo_graph_state *state, void *stream, silo_err
 
 static int launch_singly(struct silo_graph_state *state, void *stream, silo_error *error) {
     uint32_t launched = 0;
-    /* Checks all grids before the first launch. */
+    /* All grids are checked before the first launch, so that an invalid grid launches nothing. */
     for (uint32_t i = 0; i < state->count; i++)
         if (runs(&state->nodes[i], silo_graph_values(state->block, &state->nodes[i]), error) < 0)
             return -1;
@@ -228,7 +230,7 @@ static void *open_usual(const struct silo_plan_shape *shape, silo_error *error) 
     return silo_graph_plan_open(shape, &(struct silo_graph_plan_options){.slots = 0}, error);
 }
 
-/* Pinned memory may be missing in a forked child. */
+/* Refuses a replay in a forked child, where pinned memory may be missing. */
 static int refuse_fork(const struct silo_graph_state *state, silo_error *error) {
     return silo_fail(
         error, SILO_ERROR_FORKED,

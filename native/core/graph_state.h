@@ -35,7 +35,7 @@ struct silo_graph_state {
     struct silo_plan_run *runs; /* owned */
     uint32_t run_count;
     bool complete;   /* all nodes are `counted`: nothing has changed if the block equals `sent` */
-    bool everything; /* update all nodes without comparing */
+    bool everything; /* the next replay updates all nodes without comparing */
     enum silo_plan_way way;
     void *graph, *executable; /* owned; NULL if kernels are launched one by one */
     struct silo_plan_ring ring;

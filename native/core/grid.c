@@ -23,7 +23,7 @@ static void note(uint16_t *list, uint32_t *used, int32_t index) {
     list[(*used)++] = (uint16_t)index;
 }
 
-/* Records the arguments that a program reads. */
+/* Records the arguments that an expression program reads. */
 static int scan(struct silo_grid_programs *grid, const silo_instruction *code, int32_t count,
                 silo_error *error) {
     for (int32_t i = 0; i < count; i++) {
@@ -41,7 +41,8 @@ static int scan(struct silo_grid_programs *grid, const silo_instruction *code, i
     return 0;
 }
 
-/* Whether a program is of the usual kind (struct silo_usual_axis); if so, fills `axis`. */
+/* Whether an axis's expression program is of the usual kind (struct silo_usual_axis); if so, fills
+ * `axis`. */
 static bool usual_axis(const silo_instruction *code, int32_t count, struct silo_usual_axis *axis) {
     const bool divides = code->opcode == SILO_OP_CDIV_ARGUMENT && code->a > 0;
     if (count != 1 || !(divides || (code->opcode == SILO_OP_CONST && code->a >= 0)))

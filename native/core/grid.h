@@ -14,8 +14,8 @@ struct silo_usual_axis {
     int8_t shift;  /* the divisor is 1 << shift; -1: it is not a power of two */
 };
 
-/* A declared grid: a program for each axis, in which config values and device facts are constants
- * already. All zeros if no grid is declared. */
+/* A declared grid: an expression program for each axis, in which config values and device facts are
+ * constants already. All zeros if no grid is declared. */
 struct silo_grid_programs {
     int32_t axes; /* 0: no grid is declared */
     bool usual;   /* all axes are of the usual kind, and `usual_axis` holds them */
@@ -41,7 +41,7 @@ enum silo_grid_reason {
     SILO_GRID_NOT_INTEGER, /* the grid reads argument `slot`, which is not a signed 64-bit integer
                             */
     SILO_GRID_NEGATIVE,
-    SILO_GRID_TOO_LARGE, /* exceeds `limit`, the device's */
+    SILO_GRID_TOO_LARGE, /* exceeds `limit`, the most that the device allows */
     SILO_GRID_CLUSTER,   /* not a multiple of `limit`, the blocks of a cluster along the axis */
     SILO_GRID_ENDLESS,   /* more than SILO_MOST_PROGRAMS */
 };
@@ -54,21 +54,21 @@ struct silo_grid_fault {
     uint64_t limit;
 };
 
-/* Checks that the arguments which the programs read as integers are integers. Returns 0, or -1 with
- * the fault. */
+/* Checks that the arguments that the grid's expressions read as integers are integers. Returns 0,
+ * or -1 with the reason in `fault`. */
 int silo_grid_check_values(const struct silo_grid_programs *grid, int32_t count,
                            const uint64_t *slots, const uint64_t *codes,
                            struct silo_grid_fault *fault);
 
-/* Evaluates the programs, after silo_grid_check_values. `bindings` has the slots as values and, if
- * `arrays_used` is not 0, the shapes, strides and item sizes of the arrays. Returns -1 with the
- * fault. */
+/* Evaluates the grid's expressions, after silo_grid_check_values. `bindings->values` are the slots;
+ * if `arrays_used` is not 0, `bindings` also has the shapes, strides and item sizes of the arrays.
+ * Returns 0, or -1 with the reason in `fault`. */
 int silo_grid_evaluate(const struct silo_grid_programs *grid, const silo_bindings *bindings,
                        int64_t dims[3], struct silo_grid_fault *fault);
 
-/* Does the work of both functions above if all axes are of the usual kind and the `count` arguments
- * that they read are integers that do not overflow. Returns false if the two functions must be
- * called. */
+/* Does the work of silo_grid_check_values and silo_grid_evaluate if all axes are of the usual kind
+ * and the `count` arguments that they read are integers that do not overflow. Returns false if
+ * these two functions must be called. */
 SILO_INLINE bool silo_grid_usual(const struct silo_grid_programs *grid, int32_t count,
                                  const uint64_t *slots, const uint64_t *codes, int64_t dims[3]) {
     dims[0] = dims[1] = dims[2] = 1;

@@ -2,10 +2,11 @@
  * Keys are compared word by word, so that a hit is never false.
  *
  * Threads: silo_guard_find takes no lock. An entry never changes once it is in the table; it is
- * published with a release store. So is the larger table that replaces a full table; the old one is
- * kept as `older` until the owner knows that no thread reads it. The owner must hold a lock to
- * change a guard. (Python's launcher also holds that lock while it searches, so that finding a
- * binding and taking a reference to it are one step; it frees old tables at once.) */
+ * published with a release store. When a table is full, a larger table replaces it and is published
+ * in the same way; the old table is kept as `older` until the owner knows that no thread reads it.
+ * The owner must hold a lock to change a guard. (Python's launcher also holds that lock while it
+ * searches, so that finding a binding and taking a reference to it are one step; it frees old
+ * tables at once.) */
 #ifndef SILO_GUARD_H
 #define SILO_GUARD_H
 
@@ -63,7 +64,8 @@ SILO_INLINE bool silo_guard_equal(const struct silo_guard_entry *entry, const ui
                                   uint32_t words) {
     if (entry->words != words)
         return false;
-    for (uint32_t i = 0; i < words; i++) { /* keys are short: a call of memcmp costs more */
+    /* compared in a loop: keys are short, and a call of memcmp costs more */
+    for (uint32_t i = 0; i < words; i++) {
         if (entry->key[i] != key[i])
             return false;
     }
@@ -85,7 +87,7 @@ SILO_INLINE struct silo_guard_entry *silo_guard_probe(const struct silo_guard_ta
 }
 
 /* Returns the binding for a key, or NULL. If it returns NULL, `*hash` is set for silo_guard_insert.
- * Tries the entry found last first, because most calls are like the one before. */
+ * The entry that was found last is tried first, because most calls are like the one before. */
 SILO_INLINE void *silo_guard_find(const struct silo_guard *guard, const uint64_t *key,
                                   uint32_t words, uint64_t *hash) {
     struct silo_guard_table *table = __atomic_load_n(&guard->table, __ATOMIC_ACQUIRE);
@@ -129,7 +131,7 @@ void silo_guard_free_older(struct silo_guard *guard);
 struct silo_guard_table *silo_guard_take(struct silo_guard *guard);
 
 /* Frees a table that was taken, the tables that it replaced, and all entries. Calls `release` (not
- * NULL) for each entry before. No thread may be reading the table. */
+ * NULL) for each entry before the entry is freed. No thread may be reading the table. */
 void silo_guard_table_free(struct silo_guard_table *table,
                            void (*release)(void *binding, void *keep));
 

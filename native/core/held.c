@@ -62,7 +62,8 @@ static int hold_extents(const struct silo_kernel_info *kernel, struct silo_held_
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,
                          "%s: the extents of %s decide its code, and it has no such parameter",
                          kernel->name.data, name.data);
-    /* SILO_EXTENT_LAYOUT covers both other kinds; SHAPE and DYNAMIC together become LAYOUT. */
+    /* A parameter may have several kinds of extents in the key. SILO_EXTENT_LAYOUT covers the
+     * others, so two different kinds become LAYOUT. */
     uint8_t *own = &held->extents[index];
     *own = *own == SILO_EXTENT_FREE || *own == kind ? kind : SILO_EXTENT_LAYOUT;
     held->some_extents = true;
@@ -154,8 +155,8 @@ int silo_held_of(const struct silo_kernel_info *kernel, struct silo_held_parts *
         return -1;
     for (uint32_t i = 0; i < kernel->contiguous_count; i++) {
         const int64_t index = index_of(signature, kernel->contiguous[i]);
-        /* With any other kind of extents, the choice of a variant compares the array's layout
-         * anyway. */
+        /* Arrays with any other kind of extents need no mark: the choice of a variant compares
+         * their layout anyway. */
         if (index >= 0 && held->extents[index] == SILO_EXTENT_FREE) {
             held->extents[index] = SILO_EXTENT_CONTIGUOUS;
             held->some_extents = true;

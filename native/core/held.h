@@ -7,7 +7,7 @@
 #include "manifest.h"
 
 struct silo_held_parts {
-    /* an entry for each parameter, which is filled with its flags */
+    /* an entry for each parameter, whose type and flags silo_held_of fills */
     struct silo_parameter *parameters;
     uint8_t *extents;  /* an entry for each parameter: enum silo_extent */
     bool some_extents; /* the key contains extents of an argument, or the grid */

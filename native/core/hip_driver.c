@@ -15,7 +15,8 @@ static struct {
     SILO_GPU_SYMBOLS(POINTER)
 } hip;
 
-/* Clears the runtime's last error of this thread, because other code would take it for its own. */
+/* Clears the runtime's last error of this thread. Other code in the thread that asks for the last
+ * error would otherwise take this one for an error of its own. */
 static int forget_error(int code) {
     if (code != 0)
         hip.last_error();
@@ -59,7 +60,7 @@ static int no_error(void) {
     return 0;
 }
 
-/* Each launch reads the current device first, so this makes it fail. */
+/* Launches fail from now on, because each launch first calls device_now. */
 static void abandon(void) {
     hip.device_now = refuse_device;
     hip.last_error = no_error;
@@ -76,7 +77,7 @@ static const char *hip_error_text(int code) {
     const char *words = hip.error_string != NULL ? hip.error_string(code) : "no description";
     const char *advice = "";
     if (hip.last_error != NULL)
-        hip.last_error(); /* cleared, because it is reported here */
+        hip.last_error(); /* clears the runtime's last error, because it is reported here */
     if (code == SILO_GPU_NO_DEVICE)
         advice = "; the runtime sees no GPU: look at rocminfo, HIP_VISIBLE_DEVICES and the rights "
                  "on /dev/kfd";

@@ -1,4 +1,4 @@
-/* The HIP runtime. */
+/* Silo's interface to the HIP runtime. */
 #ifndef SILO_HIP_DRIVER_H
 #define SILO_HIP_DRIVER_H
 

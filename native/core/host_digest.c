@@ -51,7 +51,7 @@ int silo_host_digest(const struct silo_manifest *manifest, uint32_t kernel, uint
     const struct silo_json *node = &of->members[SILO_KERNEL_VARIANTS]->items[number];
     const struct silo_blob *blob = &manifest->blobs[variant->blob];
     const char *checked = "";
-    /* backwards, so that the first sidecar of a kind counts */
+    /* The loop runs backwards, so that of several sidecars of a kind the first one counts. */
     for (uint32_t i = variant->sidecar_count; i-- != 0;) {
         const struct silo_blob *sidecar = &manifest->blobs[variant->sidecars[i]];
         if (silo_known_checked_text(&manifest->known, sidecar->kind.data, sidecar->kind.length))

@@ -145,7 +145,7 @@ static bool unescape(struct parser *p, char **to) {
     return true;
 }
 
-/* Whether none of the next eight bytes of a string needs attention: all are ASCII, and none is a
+/* Whether the next eight bytes of a string can be copied as they are: all are ASCII, and none is a
  * control character, a quote or a backslash. */
 static inline bool eight_plain(const char *at) {
     const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones << 7;
@@ -330,7 +330,7 @@ static bool parse(struct parser *p, struct silo_json *document) {
     struct open_one open[SILO_JSON_DEPTH];
     size_t depth = 0;
     for (;;) {
-        /* At the beginning of a value. */
+        /* A value begins here. */
         struct silo_json node;
         skip_space(p);
         if (p->at == p->end)

@@ -14,7 +14,7 @@ struct silo_json_text {
 void silo_json_text_free(struct silo_json_text *text);
 void silo_json_put_bytes(struct silo_json_text *text, const char *data, size_t bytes);
 void silo_json_put_word(struct silo_json_text *text, const char *word); /* without quotes */
-/* as a JSON string */
+/* Appends `data` as a JSON string, with quotes and escapes. */
 void silo_json_put_text(struct silo_json_text *text, const char *data, size_t bytes);
 
 /* Adds a value as canonical JSON: members sorted, no white space, only the escapes that JSON

@@ -29,8 +29,9 @@ static const char *const EVERY_OPTION[] = {"num_warps",
                                            "cpu_work",
                                            NULL};
 
-/* Kinds of blobs of Silo's own compilers, and those that are texts which a check compiles:
- * silo.builtin_plugins.BLOB_KINDS. A test compares the lists with Python's. */
+/* BLOB_KINDS: the kinds of blobs of Silo's own compilers, as in silo.builtin_plugins.BLOB_KINDS.
+ * CHECKED_KINDS: those that are source texts, which `silo check` compiles. A test compares the
+ * lists with Python's. */
 static const char *const BLOB_KINDS[] = {"c",     "cubin",  "cudajob",  "cuteobj",
                                          "hsaco", "jaxexp", "metaljob", "msl",
                                          "ptx",   "so",     "ttir",     NULL};

@@ -8,7 +8,7 @@
 /* Names of plug-ins that are not part of Silo. Each list ends with NULL; a list may be NULL. */
 struct silo_known_names {
     const char *const *blob_kinds, *const *launch_options;
-    /* the `blob_kinds` that are texts which a check compiles */
+    /* those of `blob_kinds` that are source texts, which `silo check` compiles */
     const char *const *checked_kinds;
     const char *const *target_kinds;
 };

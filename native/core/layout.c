@@ -21,7 +21,7 @@ static int32_t index_of(const struct silo_signature *signature, struct silo_stri
     return -1;
 }
 
-/* Returns the number of different extents of a descriptor in the layout. */
+/* Returns the rank of a descriptor: the number of different extents of it in the layout. */
 static uint32_t rank_of(const struct silo_launch_info *launch, struct silo_string name) {
     uint32_t axes = 0;
     for (uint32_t i = 0; i < launch->slot_count; i++) {
@@ -97,8 +97,9 @@ static int take_form(const char *kernel, const struct silo_layout_slot *slot,
                      problem.text);
 }
 
-/* Checks that the variant assumes something about the array's strides or dynamic layout. Only then
- * does the guard read the extents and strides, which this code takes as parameters. */
+/* Checks that the variant assumes something about the array's strides or dynamic layout. The code
+ * takes extents and strides as parameters, and the guard reads them only for variants with such an
+ * assumption. */
 static int require_layout(const struct silo_variant *variant, const struct silo_layout_slot *slot,
                           silo_error *error) {
     const struct silo_specialization *special = variant->specialization;
@@ -166,8 +167,8 @@ int silo_layout_pack(struct silo_packing *packing, const struct silo_variant *va
                          variant->kernel.data, launch->slot_count, launch->map_count,
                          SILO_MAX_PARAMETERS, SILO_MAX_DESCRIPTORS);
     for (uint32_t i = 0; i < launch->slot_count; i++) {
-        /* With more slots than forms, some map has too many slots: silo_packing_init refuses that
-         * below. */
+        /* If there are more tensor maps than `forms`, the last form is overwritten;
+         * silo_packing_init then refuses the packing. */
         struct silo_map_form *form = &forms[maps < SILO_MAX_DESCRIPTORS ? maps : maps - 1];
         if (take_slot(variant, parameters, &launch->layout[i], &items[i], form, error) != 0)
             return -1;

@@ -22,8 +22,8 @@
  * itself wait for something that the forking thread holds (a constructor that needs the GIL). After
  * that, the child finds out whether the loader is usable. */
 #define MOST_WAIT UINT64_C(1000000000)
-/* The longest wait for the probe, in nanoseconds. A call of the loader takes microseconds, but on a
- * busy machine the thread may start late. */
+/* The longest wait for the probe thread, in nanoseconds. A call of the loader takes microseconds,
+ * but on a busy machine the thread may start late. */
 #define MOST_PROBE UINT64_C(1000000000)
 #define NAP 50000
 
@@ -35,9 +35,9 @@ static struct {
                           which needs the lock */
 } loader = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* number of times this thread has taken the lock and not given it back */
+/* how many times this thread has taken the lock without giving it back yet */
 static _Thread_local unsigned depth;
-/* the fork in progress has taken the lock, too; it is counted in `depth` */
+/* whether the fork in progress has taken the lock, which is then counted in `depth` */
 static _Thread_local bool held_at_fork;
 
 void silo_loader_take(void) {

@@ -21,9 +21,9 @@ void silo_loader_give(void);
 /* Like silo_loader_take, but returns false if another thread holds it. */
 bool silo_loader_try(void);
 
-/* Whether calls of the loader return. In a forked child the first call tests this on another
- * thread, which takes some 50 microseconds; in other processes it returns true. The caller holds
- * the lock. */
+/* Whether the loader can be called without waiting for ever. In a forked child the first call tests
+ * this on another thread, which takes some 50 microseconds; in other processes the result is true.
+ * The caller holds the lock. */
 bool silo_loader_usable(void);
 
 /* Handlers for pthread_atfork. */

@@ -208,7 +208,8 @@ struct silo_variant {
     const struct silo_target *target;
     const struct silo_launch_info *launch;
     struct silo_string kernel, source, compiler, job;
-    /* Why the code accesses memory other than its arguments'; empty if it is not known to. */
+    /* why the code accesses memory other than its arguments' ("" if it does not, as far as known)
+     */
     struct silo_string hidden_memory;
     uint32_t blob; /* number of the blob */
     uint32_t sidecar_count;
@@ -313,7 +314,8 @@ struct silo_recorded_source {
 };
 
 struct silo_recorded_launch {
-    struct silo_string kernel; /* may be missing in the file, which may be a slice */
+    /* name of a kernel; the file may lack this kernel if the file is a slice */
+    struct silo_string kernel;
     uint32_t source_count, option_count;
     const struct silo_recorded_source *sources;
     uint32_t grid_axes; /* 0: the kernel's declared grid is used */
@@ -324,7 +326,7 @@ struct silo_recorded_launch {
 struct silo_recorded_form {
     const struct silo_recorded_argument *arguments; /* an entry for each parameter of the plan */
     uint32_t hold_count, launch_count;
-    /* the form applies only if none of these expressions is 0 */
+    /* expressions over the plan's arguments; the form applies only if none of them is 0 */
     const struct silo_node *const *holds;
     const struct silo_recorded_launch *launches;
 };
@@ -352,7 +354,7 @@ struct silo_reader_source {
     const uint8_t *data;
     size_t bytes;
     const char *name; /* used in messages; copied */
-    /* bytes of memory that reading may take beyond the file's size; 0: 64 MiB */
+    /* the most bytes of memory that reading may take beyond the file's size; 0: 64 MiB */
     uint64_t file_memory;
     bool may_change; /* the bytes are a mapped file, which other processes may change */
     struct silo_known_names known; /* names of plug-ins; copied */
@@ -392,20 +394,22 @@ struct silo_string silo_reader_kernel_name(const struct silo_reader *reader, uin
 /* Returns the number of the kernel with this name, or -1. */
 int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *name);
 
-/* Return the number of plans, and a plan in the order of their names; NULL past the end. */
+/* Return the number of plans, and plan number `index` in the order of the plans' names, or NULL if
+ * there are not so many. */
 uint32_t silo_reader_plan_count(const struct silo_reader *reader);
 const struct silo_recorded_plan *silo_reader_plan(const struct silo_reader *reader, uint32_t index);
 
-/* Return a kernel without its groups, and a row of a table (enum silo_table_kind) that must exist.
- * Each is decoded and checked at its first use. May be called from any thread. NULL with `error`
- * filled. */
+/* silo_reader_head returns a kernel without its groups. silo_reader_row returns a row of a table
+ * (enum silo_table_kind), which must exist. Each is decoded and checked at its first use. May be
+ * called from any thread. NULL with `error` filled. */
 const struct silo_kernel_info *silo_reader_head(struct silo_reader *reader, uint32_t index,
                                                 silo_error *error);
 const void *silo_reader_row(struct silo_reader *reader, int table, uint32_t number,
                             silo_error *error);
 
-/* Return a kernel with its groups, and one of its variants. Each is decoded and checked at its
- * first use. May be called from any thread. NULL with `error` filled. */
+/* silo_reader_kernel returns a kernel with its groups, silo_reader_variant one of its variants.
+ * Each is decoded and checked at its first use. May be called from any thread. NULL with `error`
+ * filled. */
 const struct silo_kernel_info *silo_reader_kernel(struct silo_reader *reader, uint32_t index,
                                                   silo_error *error);
 const struct silo_variant *silo_reader_variant(struct silo_reader *reader, uint32_t kernel,
@@ -427,11 +431,13 @@ int silo_reader_check(struct silo_reader *reader, silo_error *error);
 /* Checks a kernel with all its variants. -1 with `error` filled. */
 int silo_reader_check_kernel(struct silo_reader *reader, uint32_t index, silo_error *error);
 
-/* Checks that a blob is not larger than reading it at once may take. -1 with `error` filled. */
+/* Checks that a blob fits the memory that reading it as a whole may take (`file_memory`). -1 with
+ * `error` filled. */
 int silo_reader_allows(const struct silo_reader *reader, uint32_t blob, silo_error *error);
 
-/* Copies the verified bytes of a blob that silo_reader_allows to memory of its size. After -1 with
- * `error` filled, the contents of the memory are undefined. */
+/* Copies the verified bytes of a blob to `to`, memory of the blob's size. The caller has checked
+ * the blob with silo_reader_allows. After -1 with `error` filled, the contents of the memory are
+ * undefined. */
 int silo_reader_copy(const struct silo_reader *reader, uint32_t blob, uint8_t *to,
                      silo_error *error);
 

@@ -87,7 +87,7 @@ int silo_blobs_open(struct silo_manifest *manifest, const struct silo_decoding *
         const bool same = i != 0 && silo_text_order(&blobs[i - 1].kind, &blobs[i].kind) == 0;
         kinds[i] = same ? kinds[i - 1] : i;
     }
-    /* This ensures that every blob lies within the file. */
+    /* With this check, and because blobs are adjacent, every blob lies within the file. */
     if (expected != manifest->header.manifest_offset)
         return silo_refuse(decoding, field, "the blobs end at %llu, the manifest begins at %llu",
                            (unsigned long long)expected,

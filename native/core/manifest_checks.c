@@ -46,7 +46,7 @@ static void make_shown(char *text) {
 
 static int refuse(const struct silo_decoding *decoding, const struct silo_field *field, int code,
                   const char *format, va_list arguments) {
-    /* longer than the error's members, which mark where they are cut */
+    /* Longer than the members of the error: silo_fail_at cuts longer texts and marks the cut. */
     char message[800], name[160];
     size_t length = 0;
     vsnprintf(message, sizeof message, format, arguments);

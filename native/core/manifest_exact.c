@@ -135,7 +135,8 @@ int64_t silo_variants_exact(const struct silo_manifest *manifest, uint32_t kerne
     const struct wanted all = {member(wanted, "source"),    member(wanted, "target"),
                                member(wanted, "types"),     member(wanted, "facts"),
                                member(wanted, "constants"), member(wanted, "options")};
-    /* The kernel's parameters are compared first: all of its variants have the same names. */
+    /* The kernel's parameters are compared first, because all variants of a kernel have the same
+     * parameter names. */
     if (!is_wanted(&all) || variants->type != SILO_JSON_LIST ||
         !has_parameters(row_at(manifest, SILO_TABLE_SIGNATURES, members[SILO_KERNEL_SIGNATURE]),
                         all.types, false))

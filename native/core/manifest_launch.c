@@ -309,8 +309,8 @@ static int decode_align(const struct silo_decoding *decoding, const struct silo_
     return 0;
 }
 
-/* Decodes `counts_blocks`, which must be left out if it is false, or if a cluster is one block and
- * it would have no effect. */
+/* Decodes `counts_blocks`. It must be left out if it is false, and if a cluster is one block,
+ * because it would have no effect then. */
 static int decode_counts_blocks(const struct silo_decoding *decoding,
                                 const struct silo_field *field, const struct silo_json *node,
                                 struct silo_launch_info *launch) {

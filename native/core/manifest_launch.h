@@ -1,5 +1,5 @@
-/* Decodes launch info of a manifest. Numbers are checked, so that drivers can be given them
- * (silo.core.launch_info). */
+/* Decodes launch info of a manifest (silo.core.launch_info). Numbers are checked, so that they can
+ * be passed to drivers. */
 #ifndef SILO_MANIFEST_LAUNCH_H
 #define SILO_MANIFEST_LAUNCH_H
 

@@ -12,9 +12,9 @@
 /* How silo_check_members checks a member. The reader's own code checks the values that it uses. */
 enum silo_member_check {
     SILO_CHECK_NONE,
-    SILO_CHECK_TEXT, /* of at most 65,536 characters */
-    SILO_CHECK_NAME, /* printable, not empty, at most 1,024 characters */
-    SILO_CHECK_FLAG, /* true; false is left out */
+    SILO_CHECK_TEXT, /* a text of at most 65,536 characters */
+    SILO_CHECK_NAME, /* a text that is printable, not empty, at most 1,024 characters */
+    SILO_CHECK_FLAG, /* true; a member that is false must be left out */
 };
 
 struct silo_member {
@@ -23,17 +23,18 @@ struct silo_member {
     uint8_t check; /* enum silo_member_check */
 };
 
-/* The first `required` of the `count` members are always there, the others may be left out. */
+/* The members of a JSON object: the first `required` of the `count` members are always present, the
+ * others may be left out. */
 struct silo_member_list {
     uint8_t required, count;
     const struct silo_member *members;
 };
 
-/* The newest version; the first with structs and dynamic layouts, with structs by value. */
+/* The newest version of the format; the minor version that added structs and dynamic layouts. */
 enum { SILO_MAJOR = 1, SILO_MINOR = 9, SILO_LAYOUTS_MINOR = 3 };
-enum { SILO_MEMBERS_MINOR = 8 };
+enum { SILO_MEMBERS_MINOR = 8 }; /* the minor version that added structs by value */
 
-/* The tables. */
+/* The manifest's tables, whose rows kernels and variants refer to by number. */
 enum silo_table_kind {
     SILO_TABLE_COMPILERS,
     SILO_TABLE_CONFIGS,
@@ -57,7 +58,7 @@ static const struct silo_member SILO_TABLE_NAMES[SILO_TABLES] = {
 };
 static const struct silo_member_list SILO_TABLE_LIST = {SILO_TABLES, SILO_TABLES, SILO_TABLE_NAMES};
 
-/* The manifest. */
+/* The JSON members of the manifest; required members first. */
 enum silo_top_member {
     SILO_TOP_BLOBS,
     SILO_TOP_FORMAT,
@@ -87,7 +88,7 @@ static const struct silo_member SILO_TOP_NAMES[SILO_TOP_MEMBERS] = {
 };
 static const struct silo_member_list SILO_TOP_LIST = {7, SILO_TOP_MEMBERS, SILO_TOP_NAMES};
 
-/* A kernel. */
+/* The JSON members of a kernel; required members first. */
 enum silo_kernel_member {
     SILO_KERNEL_CASES,
     SILO_KERNEL_CONFIG_NAMES,
@@ -123,7 +124,7 @@ static const struct silo_member SILO_KERNEL_NAMES[SILO_KERNEL_MEMBERS] = {
 };
 static const struct silo_member_list SILO_KERNEL_LIST = {10, SILO_KERNEL_MEMBERS, SILO_KERNEL_NAMES};
 
-/* A variant. */
+/* The JSON members of a variant; required members first. */
 enum silo_variant_member {
     SILO_VARIANT_BASIS,
     SILO_VARIANT_BLOB,
@@ -160,7 +161,7 @@ static const struct silo_member SILO_VARIANT_NAMES[SILO_VARIANT_MEMBERS] = {
 };
 static const struct silo_member_list SILO_VARIANT_LIST = {12, SILO_VARIANT_MEMBERS, SILO_VARIANT_NAMES};
 
-/* One of a kernel's rules. */
+/* The JSON members of an entry of a kernel's list `rules`; required members first. */
 enum silo_rules_member {
     SILO_RULES_RULES,
     SILO_RULES_SIGNATURE,
@@ -185,7 +186,7 @@ static const struct silo_member SILO_RULES_NAMES[SILO_RULES_MEMBERS] = {
 };
 static const struct silo_member_list SILO_RULES_LIST = {3, SILO_RULES_MEMBERS, SILO_RULES_NAMES};
 
-/* A parameter of a signature. */
+/* The JSON members of a parameter of a signature; required members first. */
 enum silo_param_member {
     SILO_PARAM_NAME,
     SILO_PARAM_KIND,
@@ -207,7 +208,7 @@ static const struct silo_member SILO_PARAM_NAMES[SILO_PARAM_MEMBERS] = {
 };
 static const struct silo_member_list SILO_PARAM_LIST = {2, SILO_PARAM_MEMBERS, SILO_PARAM_NAMES};
 
-/* A specialization. */
+/* The JSON members of a specialization; required members first. */
 enum silo_specialization_member {
     SILO_SPECIALIZATION_FACTS,
     SILO_SPECIALIZATION_CONSTANTS,
@@ -227,7 +228,7 @@ static const struct silo_member SILO_SPECIALIZATION_NAMES[SILO_SPECIALIZATION_ME
 };
 static const struct silo_member_list SILO_SPECIALIZATION_LIST = {2, SILO_SPECIALIZATION_MEMBERS, SILO_SPECIALIZATION_NAMES};
 
-/* The extents of an array. */
+/* The JSON members of the extents of an array; required members first. */
 enum silo_array_member {
     SILO_ARRAY_SHAPE,
     SILO_ARRAY_STRIDES,
@@ -239,7 +240,7 @@ static const struct silo_member SILO_ARRAY_NAMES[SILO_ARRAY_MEMBERS] = {
 };
 static const struct silo_member_list SILO_ARRAY_LIST = {1, SILO_ARRAY_MEMBERS, SILO_ARRAY_NAMES};
 
-/* A dynamic layout of an array. */
+/* The JSON members of a dynamic layout of an array; required members first. */
 enum silo_passed_member {
     SILO_PASSED_AXES,
     SILO_PASSED_BITS,
@@ -251,7 +252,7 @@ static const struct silo_member SILO_PASSED_NAMES[SILO_PASSED_MEMBERS] = {
 };
 static const struct silo_member_list SILO_PASSED_LIST = {2, SILO_PASSED_MEMBERS, SILO_PASSED_NAMES};
 
-/* A config. */
+/* The JSON members of a config; required members first. */
 enum silo_config_member {
     SILO_CONFIG_VALUES,
     SILO_CONFIG_OPTIONS,
@@ -263,7 +264,7 @@ static const struct silo_member SILO_CONFIG_NAMES[SILO_CONFIG_MEMBERS] = {
 };
 static const struct silo_member_list SILO_CONFIG_LIST = {2, SILO_CONFIG_MEMBERS, SILO_CONFIG_NAMES};
 
-/* Launch info; launch options of compilers are members besides. */
+/* The JSON members of launch info (besides compilers' launch options); required members first. */
 enum silo_launch_member {
     SILO_LAUNCH_ENTRY,
     SILO_LAUNCH_LAYOUT,
@@ -310,7 +311,7 @@ static const struct silo_member SILO_LAUNCH_NAMES[SILO_LAUNCH_MEMBERS] = {
 };
 static const struct silo_member_list SILO_LAUNCH_LIST = {14, SILO_LAUNCH_MEMBERS, SILO_LAUNCH_NAMES};
 
-/* A tensor map. */
+/* The JSON members of a tensor map; required members first. */
 enum silo_map_member {
     SILO_MAP_NAME,
     SILO_MAP_SWIZZLE,
@@ -335,7 +336,7 @@ static const struct silo_member SILO_MAP_NAMES[SILO_MAP_MEMBERS] = {
 };
 static const struct silo_member_list SILO_MAP_LIST = {6, SILO_MAP_MEMBERS, SILO_MAP_NAMES};
 
-/* Dispatch rules. */
+/* The JSON members of dispatch rules; required members first. */
 enum silo_dispatch_member {
     SILO_DISPATCH_KEY,
     SILO_DISPATCH_RULES,
@@ -356,7 +357,7 @@ static const struct silo_member SILO_DISPATCH_NAMES[SILO_DISPATCH_MEMBERS] = {
 };
 static const struct silo_member_list SILO_DISPATCH_LIST = {3, SILO_DISPATCH_MEMBERS, SILO_DISPATCH_NAMES};
 
-/* A plan. */
+/* The JSON members of a plan; required members first. */
 enum silo_step_member {
     SILO_STEP_NAME,
     SILO_STEP_PARAMETERS,
@@ -370,7 +371,7 @@ static const struct silo_member SILO_STEP_NAMES[SILO_STEP_MEMBERS] = {
 };
 static const struct silo_member_list SILO_STEP_LIST = {3, SILO_STEP_MEMBERS, SILO_STEP_NAMES};
 
-/* A form of a plan. */
+/* The JSON members of a form (certain argument types) of a plan; required members first. */
 enum silo_step_form_member {
     SILO_STEP_FORM_ARGUMENTS,
     SILO_STEP_FORM_LAUNCHES,
@@ -384,7 +385,7 @@ static const struct silo_member SILO_STEP_FORM_NAMES[SILO_STEP_FORM_MEMBERS] = {
 };
 static const struct silo_member_list SILO_STEP_FORM_LIST = {2, SILO_STEP_FORM_MEMBERS, SILO_STEP_FORM_NAMES};
 
-/* An argument of a plan. */
+/* The JSON members of an argument of a plan; required members first. */
 enum silo_step_argument_member {
     SILO_STEP_ARGUMENT_KIND,
     SILO_STEP_ARGUMENT_DTYPE,
@@ -400,7 +401,7 @@ static const struct silo_member SILO_STEP_ARGUMENT_NAMES[SILO_STEP_ARGUMENT_MEMB
 };
 static const struct silo_member_list SILO_STEP_ARGUMENT_LIST = {1, SILO_STEP_ARGUMENT_MEMBERS, SILO_STEP_ARGUMENT_NAMES};
 
-/* A launch of a plan. */
+/* The JSON members of a launch of a plan; required members first. */
 enum silo_step_launch_member {
     SILO_STEP_LAUNCH_KERNEL,
     SILO_STEP_LAUNCH_ARGUMENTS,

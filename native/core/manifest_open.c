@@ -36,7 +36,7 @@ static uint64_t footprint(const char *text, size_t bytes) {
 
 static int refuse_large(const struct silo_decoding *decoding, const struct silo_field *field,
                         const char *text, size_t bytes, uint64_t budget) {
-    enum { MOST = 54 }; /* the largest estimate for a character of any text */
+    enum { MOST = 54 }; /* the largest estimate, in bytes, for one character */
     if (bytes * (uint64_t)MOST <= budget)
         return 0;
     const uint64_t needed = footprint(text, bytes);

@@ -9,7 +9,7 @@ struct silo_kernel_row {
     struct silo_string name;
     const struct silo_json *members[SILO_KERNEL_MEMBERS];
     struct silo_kernel_info *info; /* the kernel without its groups; NULL before it is decoded */
-    bool grouped;                  /* `info` has its groups, too */
+    bool grouped;                  /* whether `info` also has the kernel's groups of variants */
     const struct silo_variant **variants; /* may be NULL; each entry is NULL before its first use */
     uint64_t expanded; /* total length of the table rows to which the decoded variants refer */
 };

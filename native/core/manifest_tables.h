@@ -4,9 +4,9 @@
 
 #include "manifest_checks.h"
 
-/* The tables of enum silo_table_kind, in alphabetical order. A decoded row of the tables of reasons
- * and compilers is a struct silo_string; a row of the others is the struct with the table's name.
- */
+/* The tables of enum silo_table_kind, in alphabetical order. A decoded row of the tables `reasons`
+ * and `compilers` is a struct silo_string; a decoded row of another table is the struct that is
+ * named after the table. */
 
 struct silo_source_row {
     struct silo_string kernel, fingerprint;

@@ -208,7 +208,8 @@ bool silo_value_is_ordered(const struct silo_value *value) {
     return value->type != SILO_IS_BIG_INT || isfinite(number(value));
 }
 
-/* Returns the name of the value's class in Python. Values of different classes are sorted by it. */
+/* Returns the name of the value's class in Python. Values of different classes are sorted by this
+ * name. */
 static const char *class_name(const struct silo_value *value) {
     if (is_number(value))
         return "number";
@@ -216,7 +217,7 @@ static const char *class_name(const struct silo_value *value) {
     case SILO_IS_NONE:
         return "NoneType";
     case SILO_IS_FLOAT:
-        return "float"; /* a NaN: other floats are numbers */
+        return "float"; /* a NaN, because is_number is true for every other float */
     case SILO_IS_TEXT:
         return "str";
     case SILO_IS_ELEMENT:

@@ -1,5 +1,5 @@
-/* Decodes values and configs of a manifest. Forms that Silo never writes are refused
- * (silo.core.values, silo.core.config). */
+/* Decodes values and configs of a manifest, as silo.core.values and silo.core.config do. Forms that
+ * Silo never writes are refused. */
 #ifndef SILO_MANIFEST_VALUES_H
 #define SILO_MANIFEST_VALUES_H
 

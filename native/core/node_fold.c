@@ -125,7 +125,7 @@ static const struct silo_node *simplified(const struct silo_node *op, struct sil
     if (worked_out(op, &value))
         return constant(value, pool, error);
     if (all_constant(op))
-        return op; /* kept: it fails when it is evaluated */
+        return op; /* the operation is kept, and fails when it is evaluated */
     switch ((enum silo_node_op)op->op) {
     case SILO_NODE_SELECT:
         return known ? op->operands[first->value ? 1 : 2] : op;

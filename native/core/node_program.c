@@ -263,7 +263,7 @@ int silo_node_encode(const struct silo_node *node, const struct silo_known *know
     struct silo_node_pool pool = {NULL};
     struct writer writer = {.signature = known->signature, .error = error};
     int size = -1;
-    /* In two steps, as in Python: the second step simplifies the result of the first. */
+    /* Two steps, as in Python: the second fold simplifies the result of the first. */
     node = silo_node_fold(node, substituted, known, &pool, error);
     if (node != NULL)
         node = silo_node_fold(node, compiled_in, known, &pool, error);

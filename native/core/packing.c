@@ -106,7 +106,8 @@ static int take_struct(struct silo_packing *packing, const struct silo_layout_it
     return 0;
 }
 
-/* Whether the launch must allocate this memory: only on a GPU, and if it has a size. */
+/* Whether the launch must allocate `bytes` bytes of scratch memory: only on a GPU, and only if
+ * `bytes` is not 0. */
 static bool takes(const struct silo_function *function, uint64_t bytes) {
     return function->device != NULL && bytes > 0;
 }
@@ -126,7 +127,8 @@ static int take_plain(const struct silo_layout_item *item, const struct silo_fun
                                     .writes = item->writes};
         if ((out->pack == SILO_PACK_SCRATCH && !takes(function, function->scratch_bytes)) ||
             (out->pack == SILO_PACK_PROFILE && !takes(function, function->profile_bytes)))
-            out->pack = SILO_PACK_SLOT; /* not used: a null pointer is passed */
+            /* the memory is not used, so that a null pointer is passed */
+            out->pack = SILO_PACK_SLOT;
         return 0;
     }
     return silo_fail(error, SILO_ERROR_UNSUPPORTED, "not a parameter of a kernel's binary");
@@ -338,8 +340,8 @@ int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes
     return 0;
 }
 
-/* Returns the word that all values of a parameter have according to its declared type, without
- * flags; 0 if the declaration does not determine it. */
+/* Returns the guard word that every valid argument of a parameter has by the declared type, without
+ * flags; 0 if the declaration does not determine the word. */
 static uint64_t declared_code(const struct silo_parameter *parameter) {
     const struct silo_dtype type = parameter->type;
     switch ((enum silo_parameter_kind)parameter->kind) {
@@ -371,7 +373,7 @@ int silo_packing_check_declared(const struct silo_packing *packing,
             packed->slot < count ? &parameters[packed->slot] : NULL;
         uint64_t code = parameter ? declared_code(parameter) : 0;
         if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
-            /* assume the expected rank, which each call checks */
+            /* The word gets the expected rank; each call checks the rank of its descriptor. */
             code |= (uint64_t)packed->rank << SILO_BLOCK_SHIFT;
         if (code == 0 || !silo_packed_fits(packed, code) ||
             (packed->writes && !(parameter->flags & SILO_PARAMETER_WRITES))) {

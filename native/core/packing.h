@@ -42,8 +42,8 @@ enum silo_abi {
  * 12.1. */
 #define SILO_MAX_STRUCT 32764
 
-/* In place of a slot's index: a slot that holds 0, the null pointer for scratch memory that is not
- * used. */
+/* The value of `slot` for a parameter that no argument fills: slots[SILO_SLOT_NULL] holds 0, the
+ * null pointer that is passed for scratch memory that is not used. */
 #define SILO_SLOT_NULL (-1)
 
 struct silo_packed {
@@ -69,7 +69,7 @@ struct silo_packing {
     bool takes_scratch; /* some parameter is made by SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
     bool gathers; /* some entries are members of structs, so that the binary has fewer parameters
                      than `count` */
-    uint32_t gather_at;               /* index in `params` of the first word for these structs */
+    uint32_t gather_at;               /* index in `params` of the first word for structs by value */
     struct silo_packed *packed;       /* owned */
     struct silo_map_form *maps;       /* owned; NULL if there are none */
     struct silo_struct_form *structs; /* owned; NULL if there are none */
@@ -104,18 +104,18 @@ uint32_t silo_packed_bytes(const struct silo_packing *packing, const struct silo
 
 /* ---- checking arguments ---- */
 
-/* Whether an argument with this word can be passed as this parameter. Returns false if that depends
- * on more than the word (for example on the value of an int64 that is passed as int32), because the
- * binding serves all later calls with the same word. */
+/* Whether an argument with this guard word can be passed as this parameter. Returns false if that
+ * depends on more than the word (for example on the value of an int64 that is passed as int32),
+ * because the binding serves all later calls with the same word. */
 bool silo_packed_fits(const struct silo_packed *packed, uint64_t code);
 
 /* Returns the expected argument for messages: "an array", "an int32". May use `buffer`, which has
  * 64 bytes. */
 const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, size_t size);
 
-/* Checks the words of all arguments, one for each parameter of the kernel. Returns 0; or -1 with
- * the parameter in `*index` and the expected argument in `*wanted` ("an int32"), which is NULL if
- * the kernel has no such parameter. */
+/* Checks the guard words of all arguments, one for each parameter of the kernel. Returns 0; or -1
+ * with the parameter in `*index` and the expected argument in `*wanted` ("an int32"), which is NULL
+ * if the kernel has no such parameter. */
 int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes, int32_t count,
                        char *buffer, size_t size, int32_t *index, const char **wanted);
 
@@ -139,7 +139,7 @@ struct silo_values {
 };
 
 /* Returns the address of the encoded tensor map for the descriptor or array of parameter `slot`,
- * valid for the launch. After an error it returns NULL and keeps the reason. */
+ * valid for the launch. After an error it returns NULL and stores the reason in `context`. */
 typedef void *silo_map_function(void *context, int32_t slot, const struct silo_map_form *form);
 
 #define SILO_ALL_PACKED (-1)

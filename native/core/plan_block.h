@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 #define SILO_PLAN_KERNEL "silo_plan_update" /* takes one parameter: struct silo_plan_device * */
-#define SILO_PLAN_THREADS 512 /* threads of its single block; each updates one node at a time */
+/* Threads of the kernel's single block; each updates one node at a time. */
+#define SILO_PLAN_THREADS 512
 
 struct silo_plan_head {
     uint64_t replay; /* number of the replay; the kernel refuses a block with another number */
@@ -67,7 +68,7 @@ struct silo_plan_report {
     /* number of replays whose updates are done, so that their blocks may be reused */
     uint64_t done;
     uint32_t code; /* cudaError_t of the first update that failed; 0: none */
-    uint32_t node; /* node of that update */
+    uint32_t node; /* number of the node whose update failed */
 };
 
 #endif

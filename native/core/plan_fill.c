@@ -230,7 +230,7 @@ static int describe(const struct silo_plan_made *made, const struct silo_plan_ar
     }
     *out = made->descriptor;
     if (values == NULL)
-        return 0; /* without values: the descriptor as it was recorded */
+        return 0; /* `values` is NULL: the descriptor stays as it was recorded */
     if (made->address >= 0)
         out->address = values[made->address];
     for (uint32_t axis = 0; axis < out->rank; axis++) {
@@ -250,12 +250,13 @@ int silo_plan_make(const struct silo_plan_made *made, struct silo_gpu_device *de
     silo_error why = {.code = SILO_OK};
     if (made->form != NULL)
         return make_struct(made, arguments, values[made->address], block, error);
-    memset(&now, 0, sizeof now); /* padding, too: compared with memcmp */
+    /* the padding must be equal too, because memcmp compares all bytes */
+    memset(&now, 0, sizeof now);
     if (describe(made, arguments, values, &now, &why) != 0)
         return refuse_made(made, &why, error);
     if (made->map == NULL || memcmp(&now, made->last, sizeof now) == 0)
-        return 0; /* without a map, the descriptor is only checked: its parts are separate
-                     parameters */
+        return 0; /* without a tensor map, the kernel takes the parts of the descriptor as separate
+                     parameters, which are copied elsewhere */
     if (silo_tensor_map_encode(device, made->map, &now, map, &why) != 0)
         return refuse_made(made, &why, error);
     memcpy(block + made->at, map, sizeof map);

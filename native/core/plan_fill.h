@@ -1,8 +1,8 @@
 /* Fills the block of a plan (plan_backend.h) from the arguments of a replay.
  *
- * A form is made by recording a plan once: its nodes, the values computed from the plan's
- * arguments, the conditions on these values, and where they go. It does not change once it is made.
- */
+ * A form is the result of recording a plan once: its nodes, the values that are computed from the
+ * plan's arguments, the conditions on these values, and the places in the block to which they are
+ * written. It does not change once it is made. */
 #ifndef SILO_PLAN_FILL_H
 #define SILO_PLAN_FILL_H
 
@@ -43,14 +43,14 @@ struct silo_plan_value {
 /* A condition on a value. If it does not hold, the form cannot serve the replay. */
 struct silo_plan_check {
     uint32_t value;
-    bool fixed; /* the value must equal `word`; otherwise its guard word as a kernel's argument must
-                 */
-    bool keyed; /* its second guard word (silo_key_word) must equal `key`, too */
+    bool fixed; /* true: the value itself must equal `word`; false: the guard word of the value as a
+                   kernel's argument must equal `word` */
+    bool keyed; /* the second guard word of the value (silo_key_word) must also equal `key` */
     struct silo_parameter parameter;
     uint64_t word, key;
 };
 
-/* Copies a value into the block as a parameter. */
+/* A value that is copied into the block as a parameter. */
 struct silo_plan_move {
     uint32_t value;
     uint32_t at;   /* offset in the block */
@@ -66,10 +66,11 @@ struct silo_plan_made {
     const struct silo_map_form *map;     /* borrowed from the binding; NULL for a struct */
     const struct silo_struct_form *form; /* borrowed from the binding; NULL for a tensor map */
     int32_t argument;                    /* for an array: number of the plan's argument; else -1 */
-    int32_t address; /* number of the value that is the address; -1: as recorded */
-    struct silo_descriptor descriptor;                    /* the descriptor as recorded */
-    struct silo_dtype type;                               /* type of the elements */
-    int32_t shape[SILO_MAX_RANK], strides[SILO_MAX_RANK]; /* numbers of values; -1: as recorded */
+    int32_t address; /* number of the value that is the address; -1: the recorded address */
+    struct silo_descriptor descriptor; /* the descriptor of the recording */
+    struct silo_dtype type;            /* type of the elements */
+    /* numbers of values; -1: the recorded extent or stride */
+    int32_t shape[SILO_MAX_RANK], strides[SILO_MAX_RANK];
     struct silo_descriptor *last; /* owned: the descriptor that the map in the block was made from;
                                      rank 0 if none was */
 };
@@ -79,18 +80,20 @@ struct silo_plan_grid {
     uint32_t node;
     const struct silo_grid_programs *declared; /* borrowed from the node's binding: a declared grid;
                                                   NULL: the grid is made from values */
-    /* for a grid made from values: number of each dimension's value; -1: `extent` */
+    /* for a grid made from values: number of each dimension's value; -1: the constant in `extent`
+     */
     int32_t axis[3];
     int64_t extent[3];
     uint64_t most;   /* the most programs that the node's scratch memory is for; 0: no limit */
     int32_t count;   /* number of the kernel's parameters */
-    uint64_t *slots; /* owned, for a declared grid: the kernel's arguments as recorded */
+    uint64_t *slots; /* owned, for a declared grid: the kernel's arguments in the recording */
     uint64_t *codes; /* owned: the guard words of these arguments */
-    /* owned: number of the value that replaces each argument; -1: as recorded */
+    /* owned: number of the value that replaces each argument; -1: the recorded argument */
     int32_t *slot_value;
     /* owned: for each array that the grid reads, the number of the plan's argument */
     int32_t *arrays;
-    /* Owned: for each of these arrays, the tensor descriptor if it is one; rank 0 for an array. */
+    /* Owned: an entry for each entry of `arrays`: the tensor descriptor if that argument is a
+     * descriptor, or rank 0 if it is an array. */
     struct silo_plan_made *described;
 };
 
@@ -119,8 +122,8 @@ struct silo_plan_form {
     struct silo_plan_made *made;
     struct silo_plan_node *nodes;
     struct silo_plan_memory memories[SILO_PLAN_MEMORIES];
-    uint64_t overlaps[SILO_PLAN_MEMORIES]; /* for each memory, bits of those with which it shared
-                                              bytes when recorded */
+    uint64_t overlaps[SILO_PLAN_MEMORIES]; /* for each memory, a bit for every memory with which it
+                                              shared bytes during recording */
 };
 
 /* The result of filling a block. */
@@ -139,8 +142,8 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
 /* Whether the parameter may differ between replays. */
 bool silo_plan_made_varies(const struct silo_plan_made *made);
 
-/* Makes a parameter in the block from the values of a replay, or as it was recorded if `values` is
- * NULL. -1 with `error`. */
+/* Makes a parameter in the block from the values of a replay; if `values` is NULL, from the
+ * recorded values. -1 with `error`. */
 int silo_plan_make(const struct silo_plan_made *made, struct silo_gpu_device *device,
                    const struct silo_plan_arguments *arguments, const uint64_t *values,
                    uint8_t *block, silo_error *error);
@@ -152,8 +155,8 @@ void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes);
 void silo_plan_overlaps(const struct silo_plan_form *form,
                         const struct silo_plan_arguments *arguments, uint64_t *overlaps);
 
-/* The memories that a node reads and writes, as bits by their numbers. `alone`: unknown, so that
- * the node must run alone. */
+/* The memories that a node reads and writes, as bits by their numbers. `alone`: the effects are
+ * unknown, so that the node must run alone. */
 struct silo_plan_effects {
     uint64_t reads, writes;
     bool alone;
@@ -164,7 +167,8 @@ int silo_plan_wait_for(struct silo_plan_node *node, const uint32_t *after, uint3
                        silo_error *error);
 
 /* Decides which earlier nodes each node waits for: those whose effects conflict with its own, or
- * the one before it if `effects` is NULL. The nodes own the arrays. -1 with SILO_ERROR_MEMORY. */
+ * the one before it if `effects` is NULL. Each node owns its array `after`. -1 with
+ * SILO_ERROR_MEMORY. */
 int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
                     const struct silo_plan_effects *effects, const uint64_t *overlaps,
                     silo_error *error);

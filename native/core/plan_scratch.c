@@ -32,7 +32,7 @@ int silo_plan_scratch_open(struct silo_plan_scratch *scratch, struct silo_gpu_de
         struct silo_plan_piece *piece = &pieces[i];
         const uint64_t align = piece->align > 0 ? piece->align : 1;
         uint64_t all;
-        /* the offset; the address is added below */
+        /* so far the offset of the piece; the address of the memory is added below */
         piece->address = (bytes + align - 1) / align * align;
         if (__builtin_mul_overflow(piece->each, piece->programs, &all) ||
             __builtin_add_overflow(piece->address, all, &bytes) || bytes > INT64_MAX)

@@ -1,6 +1,6 @@
 /* Scratch memory for the kernels of a plan on a GPU. It belongs to the plan, with a piece for each
  * node and kind of memory, so that nodes can run at the same time. Replays of a graph run one after
- * the other, and share it. */
+ * the other, so that they can share the memory. */
 #ifndef SILO_PLAN_SCRATCH_H
 #define SILO_PLAN_SCRATCH_H
 
@@ -23,7 +23,8 @@ struct silo_plan_scratch {
 /* Returns the number of programs of a grid; UINT64_MAX if it does not fit 64 bits. */
 uint64_t silo_plan_programs(const uint32_t grid[3]);
 
-/* Returns for how many programs to allocate, so that the grid may grow: the next power of two. */
+/* Returns the number of programs to allocate scratch memory for: the next power of two, so that the
+ * grid may grow. */
 uint64_t silo_plan_scratch_room(uint64_t programs);
 
 /* Allocates the memory and sets the address of each piece. -1 with SILO_ERROR_MEMORY or

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A driver of this version or newer reads the cubins, one of an older version the text alone. */
+/* A driver of this version or newer loads the cubins; an older driver can load only the PTX text. */
 #define SILO_PLAN_CUBIN_DRIVER 13000
 
 _Alignas(16) static const uint8_t updater_sm_90[] = { /* 12128 bytes */
@@ -244,7 +244,7 @@ _Alignas(16) static const uint8_t updater_sm_120[] = { /* 16296 bytes */
 };
 
 static const struct {
-    int major, minor; /* of the compute capability: the same major and at least this minor */
+    int major, minor; /* runs on compute capabilities with this major and at least this minor number */
     const uint8_t *code;
     size_t size;
 } updater_cubins[] = {

@@ -6,9 +6,9 @@
 #include "base.h"
 
 enum silo_plan_way {
-    SILO_PLAN_DEVICE = 1, /* a graph whose first node updates the others on the device */
+    SILO_PLAN_DEVICE = 1, /* a graph whose first node updates the other nodes on the device */
     SILO_PLAN_HOST = 2,   /* a graph whose changed nodes are updated from the host, by the driver */
-    SILO_PLAN_SINGLY = 3, /* no graph: launched one by one */
+    SILO_PLAN_SINGLY = 3, /* no graph: the kernels are launched one by one */
 };
 
 /* Options for benchmarks and tests; zeros are the defaults. */
@@ -20,12 +20,12 @@ struct silo_graph_plan_options {
 };
 
 struct silo_plan_facts {
-    const char *driver;   /* "cuda", "hip" */
-    int version;          /* the driver's version: 12040 */
-    bool graphs;          /* the driver has functions for graphs, and Silo uses them */
-    uint32_t kernels;     /* number of kernels in the plan */
-    uint32_t cooperative; /* kernels among them that need a cooperative launch */
-    uint32_t serialized;  /* kernels among them that use programmatic dependent launch */
+    const char *driver; /* "cuda", "hip" */
+    int version;        /* the driver's version in the driver's own encoding: 12040 for CUDA 12.4 */
+    bool graphs;        /* the driver has functions for graphs, and Silo uses them */
+    uint32_t kernels;   /* number of kernels in the plan */
+    uint32_t cooperative; /* number of the plan's kernels that need a cooperative launch */
+    uint32_t serialized;  /* number of the plan's kernels that use programmatic dependent launch */
     /* the first kernel whose parameters the driver reports at other places than the plan's, or
      * whose places it does not report; NULL if there is no such kernel */
     const char *places;

@@ -6,9 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Both targets include the architecture: "cuda:sm_80" and "cuda:sm_86". For a `blob_kind` of "ptx"
- * the rules of PTX apply, for others the rules of machine code. Writes the rule that decided into
- * `reason`, cut to `room` bytes; `reason` may be NULL. */
+/* Returns whether a device with the target `device` runs code that was built for the target
+ * `built`. Both targets include the architecture: "cuda:sm_80" and "cuda:sm_86". For a `blob_kind`
+ * of "ptx" the rules of PTX apply, for others the rules of machine code. Writes the rule that
+ * decided into `reason`, cut to `room` bytes; `reason` may be NULL. */
 bool silo_runs_on(const char *built, const char *device, const char *blob_kind, char *reason,
                   size_t room);
 

@@ -162,8 +162,8 @@ static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_cal
     return 0;
 }
 
-/* The common part of all calls; the arrays of the call's state are on this function's stack. `to`
- * is the address for the text of EXPLAIN, or the plan of ADD. */
+/* Makes a call of a kernel for silo_launch, silo_warmup, silo_explain (`to` receives the text) or
+ * silo_plan_add (`to` is the plan). The arrays of the call's state are on this function's stack. */
 static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
                        size_t count, const silo_call *given, enum mode mode, void *to,
                        silo_error *error) {
@@ -303,7 +303,8 @@ const char *silo_plan_parameter_name(const silo_plan *plan, size_t index) {
                : NULL;
 }
 
-/* The caller has taken the plan. */
+/* Runs one step of a plan that is stored in a bundle. The caller has reserved the plan
+ * (silo_bundle_plan_take). */
 static int call_plan(silo_plan *plan, void *stream, const silo_argument *arguments, size_t count,
                      silo_error *error) {
     struct silo_bundle_step *step = silo_bundle_plan_followed(plan);

@@ -42,7 +42,7 @@ struct silo_device_fact {
     int64_t value;
 };
 
-/* A rule of a device's own: whether it runs code of this kind for this target. */
+/* A rule that the device itself brings: whether it runs code of kind `blob_kind` for `target`. */
 struct silo_run_rule {
     const char *target, *blob_kind;
     bool runs;
@@ -55,7 +55,7 @@ struct silo_place {
     const char *model;  /* for messages; may be NULL */
     uint32_t fact_count;
     const struct silo_device_fact *facts;
-    uint32_t rule_count; /* number of `rules`; silo_runs_on decides for other targets */
+    uint32_t rule_count; /* number of `rules`; without a rule for a target, silo_runs_on decides */
     const struct silo_run_rule *rules;
 };
 

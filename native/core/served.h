@@ -18,7 +18,8 @@ struct silo_served {
     const struct silo_variant *variant;
     uint32_t number; /* number of the variant */
     uint32_t memory_count;
-    uint16_t *memory; /* owned: the parameters through which the code reads or writes, each once */
+    uint16_t *memory; /* owned: numbers of the parameters through which the code reads or writes
+                         memory, each once */
     struct silo_served *next; /* owned: the list of the kernel */
 };
 

@@ -55,8 +55,8 @@ static void blocks_plain(uint32_t state[8], const uint8_t *data, size_t count) {
 }
 
 #if defined(__x86_64__)
-/* With the CPU's SHA instructions, six times as fast: the manifest of 1,000 variants has some 300
- * KB, and is hashed at each opening. */
+/* Hashes blocks with the CPU's SHA instructions, six times as fast as without. The speed matters
+ * because the manifest of 1,000 variants has some 300 KB and is hashed at each opening. */
 __attribute__((target("sha,sse4.1"))) static void blocks_sha(uint32_t state[8], const uint8_t *data,
                                                              size_t count) {
     const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);

@@ -79,7 +79,8 @@ int silo_shape_of_dlpack(const struct dl_tensor *tensor, struct silo_shape *shap
 
 bool silo_shape_in_range32(const int64_t *sizes, const int64_t *strides, int32_t ndim,
                            int32_t itemsize) {
-    uint64_t last = 0; /* index of the last element; extents and strides were not checked */
+    uint64_t last = 0; /* index of the last element; every step is checked for overflow, because the
+                          caller has not checked extents and strides */
     if (itemsize == 0)
         return false;
     for (int32_t i = 0; i < ndim; i++) {

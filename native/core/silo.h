@@ -50,7 +50,7 @@ enum silo_code {
     /* Errors in files. `field` and `offset` of the error say where in the file. */
     SILO_ERROR_FILE = 1,      /* cannot be opened or read */
     SILO_ERROR_FOREIGN = 2,   /* not a .silo file */
-    SILO_ERROR_TRUNCATED = 3, /* cut short */
+    SILO_ERROR_TRUNCATED = 3, /* the file ends too early */
     SILO_ERROR_DAMAGED = 4,   /* a hash does not match, or a rule of the format is broken */
     SILO_ERROR_NEWER = 5,     /* written by a newer Silo */
     SILO_ERROR_TOO_LARGE = 6, /* reading it would take more memory than is allowed */
@@ -83,13 +83,14 @@ enum silo_code {
     SILO_ERROR_INTERNAL = 99
 };
 
-/* Filled by the function that fails; otherwise unchanged. Only `details` is owned, and only
- * SILO_ERROR_NO_VARIANT and errors of loading code set it: free it with silo_error_clear. */
+/* The error of a failed call. The function that fails fills it; a function that succeeds leaves it
+ * unchanged. Only `details` is owned, and only SILO_ERROR_NO_VARIANT and errors of loading code set
+ * it: free it with silo_error_clear. */
 typedef struct silo_error {
     int32_t code;        /* enum silo_code */
     int32_t driver_code; /* the error code of a device's driver; 0 if the driver reported none */
-    uint64_t offset;     /* byte in the file; UINT64_MAX if the error is not about a file */
-    char field[128];     /* part of the file, for example "kernels[3].variants[7].blob"; else "" */
+    uint64_t offset; /* offset in the file in bytes; UINT64_MAX if the error is not about a file */
+    char field[128]; /* part of the file, for example "kernels[3].variants[7].blob"; else "" */
     char text[1024]; /* the fault, its reason and the remedy; names the kernel and the argument */
     char *details;   /* owned: a line for each variant with the reason against it, or the message of
                         the driver's compiler if it does not fit `text`; or NULL */
@@ -266,7 +267,8 @@ SILO_API void silo_close(silo_bundle *bundle);
 /* Returns the sha256 of the manifest in hex: 64 characters that live as long as the bundle. */
 SILO_API const char *silo_identity(const silo_bundle *bundle);
 
-/* Return the number of kernels, and a kernel's name in the order of names; NULL past the end. */
+/* Return the number of kernels, and the name of kernel number `index` in the order of names, or
+ * NULL if there are not so many. */
 SILO_API size_t silo_kernel_count(const silo_bundle *bundle);
 SILO_API const char *silo_kernel_name(const silo_bundle *bundle, size_t index);
 
@@ -294,16 +296,18 @@ typedef struct silo_call {
 } silo_call;
 
 /* Launches the kernel on `queue`. Arguments are in the order of the parameters; arguments missing
- * at the end count as absent. The first call with arguments of a kind chooses a variant and loads
- * its code, which later calls of that kind find in a table. A grid with a dimension of 0 launches
- * nothing and succeeds. On a GPU the kernel runs in the order of the queue; on a CPU it has run
- * when this function returns. */
+ * at the end count as absent. The first call with a combination of facts that code depends on
+ * (element types, alignment, constants, ...) chooses a variant and loads its code; later calls with
+ * the same facts find it in a table. A grid with a dimension of 0 launches nothing and succeeds. On
+ * a GPU the kernel runs in the order of the queue; on a CPU it has run when this function returns.
+ */
 SILO_API int silo_launch(silo_kernel *kernel, const silo_queue *queue,
                          const silo_argument *arguments, size_t count, const silo_call *call,
                          silo_error *error);
 
-/* Does everything of a launch but the launch itself. Afterwards silo_launch with such arguments
- * loads no code, so that it can be captured into a graph. */
+/* Does everything that a launch does, but does not launch. Afterwards silo_launch with arguments of
+ * the same types, alignment and constants loads no code, so that it can be captured into a graph.
+ */
 SILO_API int silo_warmup(silo_kernel *kernel, const silo_queue *queue,
                          const silo_argument *arguments, size_t count, const silo_call *call,
                          silo_error *error);
@@ -350,7 +354,8 @@ SILO_API int silo_plan_run(silo_plan *plan, void *stream, silo_error *error);
 
 /* ---- plans of a bundle: recorded by silo.step in Python ---- */
 
-/* Return the number of plans in a bundle, and the name of a plan; NULL past the end. */
+/* Return the number of plans in a bundle, and the name of plan number `index`, or NULL if there are
+ * not so many. */
 SILO_API size_t silo_plan_count(const silo_bundle *bundle);
 SILO_API const char *silo_plan_name(const silo_bundle *bundle, size_t index);
 
@@ -361,8 +366,8 @@ SILO_API const char *silo_plan_name(const silo_bundle *bundle, size_t index);
 SILO_API int silo_bundle_plan(silo_bundle *bundle, const char *name, const silo_queue *queue,
                               silo_plan **plan, silo_error *error);
 
-/* Return the number of parameters of a bundle's plan, and the name of a parameter; 0 and NULL for
- * plans made with silo_plan_begin. */
+/* Return the number of parameters of a bundle's plan, and the name of parameter number `index`. A
+ * plan made with silo_plan_begin has none: 0 and NULL. */
 SILO_API size_t silo_plan_parameter_count(const silo_plan *plan);
 SILO_API const char *silo_plan_parameter_name(const silo_plan *plan, size_t index);
 

@@ -38,8 +38,9 @@ static void store_bool(struct silo_tagged *tagged, int32_t index, bool value) {
     tagged->key[index] = silo_bool_word();
 }
 
-/* A bool is accepted as 0 or 1 where a number is expected, and 0 and 1 as bools; any other number
- * as a bool is an error. */
+/* Reads an integer, bool or float. A bool is accepted as 0 or 1 for a parameter that takes a
+ * number, and the integers 0 and 1 for a parameter that takes a bool; any other number for a bool
+ * is an error. */
 static int read_number(struct silo_tagged *tagged, int32_t index, const silo_argument *argument,
                        silo_error *error) {
     const bool whole = argument->kind != SILO_ARGUMENT_FLOAT;
@@ -86,7 +87,8 @@ static bool in_range32(const silo_argument *argument) {
                                  argument->rank, (argument->element & 0xff) / 8);
 }
 
-/* Checks that apply to both arrays and descriptors. */
+/* Checks an array or a descriptor: its element type, and that a kernel does not write a read-only
+ * array. */
 static int check_memory(const struct silo_tagged *tagged, int32_t index,
                         const silo_argument *argument, silo_error *error) {
     const struct silo_parameter *parameter = &tagged->intake->parameters[index];

@@ -9,7 +9,8 @@
 #include "intake.h"
 #include "texts.h"
 
-/* The kind of a constant, stored in the bits of its word that hold an element type otherwise. */
+/* The kind of a constant. It is stored in those bits of the argument's word that hold an element
+ * type for other arguments. */
 enum silo_constant_tag {
     SILO_TAG_INT = 1,
     SILO_TAG_FLOAT = 2,
@@ -35,7 +36,8 @@ struct silo_tagged {
     /* the slot of a descriptor holds its index in this array */
     struct silo_descriptor *descriptors;
     const struct silo_texts *texts;
-    /* As in struct silo_values; NULL if the code depends on no argument's extents. */
+    /* For each parameter the axes, extents and strides of its array, as in struct silo_values; NULL
+     * if the code depends on no argument's extents. */
     const uint64_t **layouts;
     uint64_t *passed; /* where to write the next shape and strides that are passed to code but not
                          in the key */
@@ -57,7 +59,8 @@ const silo_argument *silo_tagged_argument(const struct silo_tagged *tagged, int3
  * kernel, the argument, its requirement and the given value. */
 int silo_tagged_other(struct silo_tagged *tagged, int32_t index, silo_error *error);
 
-/* Adds the second words of parameters to the key: buckets of keys, exact values, constants. */
+/* Adds the second words of parameters to the key of the call: the bucket of a key argument, the
+ * exact value of an argument that the code depends on, the value of a constant. */
 void silo_tagged_extra(struct silo_tagged *tagged);
 
 /* Adds the extents on which code depends to the key, and `grid` (three dimensions, or NULL). */

@@ -147,8 +147,8 @@ static int refuse(const struct silo_map_form *form, const struct silo_descriptor
                             code, extents, form->element_bytes, form->element_type, form->swizzle);
 }
 
-/* The driver requires a current context, although it does not use it, and a thread that has
- * launched nothing has none. */
+/* The device's context is made current, because the driver requires a current context (although it
+ * does not use the context), and a thread that has not launched anything has none. */
 int silo_tensor_map_encode(struct silo_gpu_device *device, const struct silo_map_form *form,
                            const struct silo_descriptor *descriptor, void *map, silo_error *error) {
     const struct silo_gpu *gpu = device->gpu;

@@ -8,7 +8,8 @@
 #define SILO_MAP_BYTES 128
 #define SILO_MAP_ALIGN 64
 
-/* In place of an axis: this dimension of the map has its own extent and stride. */
+/* The value in `axes` for a dimension of the map that is not an axis of the array, but has its own
+ * extent and stride. */
 #define SILO_NO_AXIS (-1)
 
 /* How the tensor map of a kernel's parameter is encoded, apart from the values of the descriptor or
@@ -18,9 +19,9 @@ struct silo_map_form {
     uint32_t element_bytes;
     int32_t swizzle; /* CUtensorMapSwizzle */
     uint32_t rank;
-    uint32_t box[SILO_MAX_RANK]; /* extents in elements, outermost first; 0 after the rank */
+    uint32_t box[SILO_MAX_RANK]; /* extents in elements, outermost first; 0 from `rank` on */
     uint32_t fp4_padded;         /* 0 or 1 */
-    /* Used only for maps of an array, outermost dimension first; 0 after the rank: */
+    /* Used only for maps of an array, outermost dimension first; 0 from `rank` on: */
     uint32_t of_array;              /* 0 or 1 */
     int32_t axes[SILO_MAX_RANK];    /* axis of the array, or SILO_NO_AXIS */
     int64_t shape[SILO_MAX_RANK];   /* extent of a dimension with SILO_NO_AXIS */

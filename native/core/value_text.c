@@ -40,8 +40,9 @@ static bool raise_last_digit(char *written) {
 }
 
 /* Writes a number with `precision` digits after the first, and returns whether these digits
- * identify it. At a power of two the next smaller double is closer than the next larger one: the
- * nearest digits may then identify the smaller double, so the next larger digits are tried, too. */
+ * identify it. At a power of two the next smaller double is closer than the next larger one, so
+ * that the nearest digits may identify the smaller double; then the next larger digits are tried,
+ * too. */
 static bool says(char *written, size_t size, int precision, double value) {
     snprintf(written, size, "%.*e", precision, value);
     return strtod(written, NULL) == value ||

@@ -12,11 +12,11 @@
 extern "C" {
 #endif
 
-/* How a framework's value becomes an argument, where the value's type does not decide it. */
+/* How a value of another framework becomes an argument of the kernel. */
 enum silo_framework_kind {
-    SILO_FRAMEWORK_VALUE = 0,      /* decided by the value's type */
-    SILO_FRAMEWORK_FLOAT = 1,      /* a float: integers are converted */
-    SILO_FRAMEWORK_DESCRIPTOR = 2, /* a tensor descriptor, made from a tensor */
+    SILO_FRAMEWORK_VALUE = 0,      /* by the value's own type */
+    SILO_FRAMEWORK_FLOAT = 1,      /* as a float; an integer is converted */
+    SILO_FRAMEWORK_DESCRIPTOR = 2, /* as a tensor descriptor, made from a tensor */
 };
 
 /* A parameter that callers pass. Parameters that the tuned config sets are left out. */
@@ -33,8 +33,8 @@ struct silo_framework_kernel {
     uint32_t count;
 };
 
-/* The functions that an exported library offers to the framework libraries. It exports no other
- * functions of libsilo. */
+/* The functions that an exported library offers to the framework libraries. The library exports no
+ * other functions of libsilo. */
 struct silo_framework {
     size_t size; /* sizeof(struct silo_framework) */
     /* Returns a kernel of the library's own bundle, which is opened at its first use; NULL with

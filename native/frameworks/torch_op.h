@@ -2,9 +2,9 @@
  * 2.10 and all later releases. Included by the library that an export generates for torch; C++17.
  *
  * An operator passes dtype, device, shape and strides of its tensors to the kernel, and runs on
- * torch's current stream. Tensors that it writes are marked as modified, so that autograd refuses a
- * value that it had saved. Errors are thrown as std::runtime_error, which torch raises as
- * RuntimeError. */
+ * torch's current stream. Tensors that it writes are marked as modified, so that autograd raises an
+ * error if it had saved their old values. Errors are thrown as std::runtime_error, which torch
+ * raises as RuntimeError. */
 #ifndef SILO_TORCH_OP_H
 #define SILO_TORCH_OP_H
 
@@ -59,8 +59,8 @@ inline void check(AOTITorchError code, const char *what) {
         throw std::runtime_error(std::string("torch cannot give ") + what + " of a tensor");
 }
 
-/* Converts torch's number of a dtype, which functions of torch return: the numbers are not part of
- * its ABI. */
+/* Converts torch's number of a dtype to enum silo_element; 0 for other dtypes. The numbers are not
+ * part of torch's ABI, so torch's functions are called for them. */
 inline int element_of(int32_t dtype) {
     struct known {
         int32_t dtype;
@@ -92,8 +92,8 @@ inline int element_of(int32_t dtype) {
 }
 
 /* The function in torch's GPU library that returns the current stream; NULL if torch lacks GPU
- * support. The library is opened by name, because torch does not load it globally, so that a plain
- * dlsym would not find the function. */
+ * support. The library is opened by its name: torch does not load it globally, so that dlsym
+ * without the library would not find the function. */
 struct gpu_library {
     using stream_of = AOTITorchError (*)(int32_t device, void **stream);
 
@@ -137,9 +137,10 @@ inline bool is_result(AtenTensorHandle tensor) {
     return !(ask("aten::is_leaf", tensor, stack) && torch::stable::detail::to<bool>(stack[0]));
 }
 
-/* Marks a tensor as modified, as torch's operators do with their outputs, by transposing it in
- * place with both axes equal, which changes nothing else. Returns false for a leaf that requires a
- * gradient, and for a tensor made in inference mode when called outside of it. */
+/* Marks a tensor as modified, as torch's operators do with their outputs. To do so it transposes
+ * the tensor in place with both axes equal, which changes nothing else. Returns false for a leaf
+ * that requires a gradient, and for a tensor made in inference mode if this is called outside of
+ * inference mode. */
 inline bool modified(AtenTensorHandle tensor) {
     std::array<StableIValue, 3> stack{};
     if (!ask("aten::transpose_", tensor, stack))

@@ -11,7 +11,7 @@
 
 /* ---- the ABI of tvm-ffi 0.1.15: tvm/ffi/c_api.h and tvm/ffi/extra/c_env_api.h ---- */
 
-/* TVMFFITypeIndex. */
+/* The values of tvm-ffi's enum TVMFFITypeIndex. */
 enum {
     FFI_NONE = 0,
     FFI_INT = 1,
@@ -31,7 +31,7 @@ enum {
     FFI_BIG_INT = 78,
 };
 
-/* TVMFFIAny. */
+/* tvm-ffi's struct TVMFFIAny: a value of any type. */
 struct ffi_any {
     int32_t type;
     uint32_t length; /* length of a small text, else 0 */
@@ -47,10 +47,11 @@ struct ffi_any {
 };
 _Static_assert(sizeof(struct ffi_any) == 16, "ABI of TVM-FFI");
 
-/* sizeof(TVMFFIObject): the members of a specific object follow it. */
+/* The size of tvm-ffi's TVMFFIObject, the header of every object; the members of the object follow
+ * it. */
 enum { FFI_HEADER = 24 };
 
-/* TVMFFIByteArray, TVMFFIShapeCell, and the beginning of TVMFFISeqCell. */
+/* tvm-ffi's structs TVMFFIByteArray and TVMFFIShapeCell, and the beginning of its TVMFFISeqCell. */
 struct ffi_sequence {
     const void *data;
     int64_t count;
@@ -97,8 +98,8 @@ static void *current_stream(int32_t device_type, int32_t device_id) {
 
 /* ---- errors ---- */
 
-/* Returns the name of a Python exception class, which callers in other languages receive as a text.
- */
+/* Returns the name of the Python exception class for an error code. tvm-ffi passes it as a text, so
+ * that callers in other languages receive it, too. */
 static const char *kind_of(int32_t code) {
     switch (code) {
     case SILO_ERROR_USAGE:
@@ -123,7 +124,7 @@ static const char *kind_of(int32_t code) {
 static SILO_NOINLINE int raise(silo_error *error) {
     static void *place;
     void *const found = kept(&place, "TVMFFIErrorSetRaisedFromCStr");
-    /* without this function tvm-ffi is not loaded, and the error could not be read */
+    /* `found` is NULL if tvm-ffi is not loaded; then no caller could read the error. */
     if (found != NULL) {
         ffi_raise set;
         memcpy(&set, &found, sizeof set);

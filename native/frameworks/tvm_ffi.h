@@ -17,8 +17,8 @@ struct silo_ffi_function {
     silo_kernel *(*find)(int at, silo_error *error);
 };
 
-/* A TVMFFISafeCallType without the handle: returns 0, or -1 with the error raised. The TVM-FFI
- * function returns nothing. */
+/* Implements tvm-ffi's TVMFFISafeCallType, without the parameter `handle`: returns 0, or -1 with
+ * the error raised. The function has no result for tvm-ffi's caller. */
 int silo_ffi_call(const struct silo_ffi_function *function, const void *arguments, int32_t count);
 
 /* Defines the symbol of a function. */

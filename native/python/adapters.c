@@ -161,16 +161,16 @@ static struct silo_adapter *known_adapter(const PyTypeObject *type) {
     return slot->type == type && silo_adapter_lives(slot->adapter) ? slot->adapter : NULL;
 }
 
-/* The latest adapters whose classes are gone. They are freed late, because a call further up the
- * stack may still read one if its argument changed its class meanwhile. */
+/* The adapters that were retired last. They are freed late, because a call further up the stack may
+ * still be reading one: the call's argument may have changed its class while the call ran. */
 static struct {
     struct silo_adapter *adapter[64];
     uint32_t next;
 } gone;
 
-/* Delays the freeing of an adapter: the adapter that it replaces in `gone` is added to the list
- * `out`, which the caller frees after it releases the lock. In free-threaded Python nothing is
- * freed, because another thread may be reading the adapter. */
+/* Delays the freeing of an adapter: puts it into the ring `gone`, and adds the oldest adapter of
+ * the full ring to the list `out`, which the caller frees after it releases the lock. In
+ * free-threaded Python nothing is freed, because another thread may be reading the adapter. */
 static void retire(struct silo_adapter *adapter, struct silo_adapter **out) {
 #ifdef Py_GIL_DISABLED
     (void)adapter, (void)out, (void)gone;
@@ -197,8 +197,9 @@ static void free_adapters(struct silo_adapter *list) {
     }
 }
 
-/* Replaces the table by one without classes that are gone; it is larger if the living classes would
- * fill half of it. The caller holds the lock. Returns -1 if memory runs out. */
+/* Replaces the table by a new one, without the classes that are gone. The new table is larger if
+ * the living classes would fill half of the old one. The caller holds the lock. Returns -1 if
+ * memory runs out. */
 static int renew(struct silo_adapter **out) {
     struct silo_adapter_table *old = silo_adapters;
     uint32_t living = 0;

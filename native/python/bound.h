@@ -9,7 +9,7 @@ struct silo_bound {
     struct silo_launcher *launcher; /* owned */
     PyObject *grid_object;          /* owned */
     struct silo_grid_source grid;
-    bool tracked; /* whether the garbage collector tracks the object; bound.c says when */
+    bool tracked; /* whether the garbage collector tracks the object (see silo_bound_new) */
 };
 
 /* Returns `launcher[grid]`, a new reference, or NULL with an exception set. */

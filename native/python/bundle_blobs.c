@@ -80,7 +80,7 @@ PyObject *silo_py_bundle_read(PyObject *self, PyObject *given) {
         Py_DECREF(made);
         return NULL;
     }
-    /* No other thread refers to the new bytes yet. */
+    /* No other thread refers to the new bytes yet, so that they may be written without the GIL. */
     uint8_t *to = (uint8_t *)PyBytes_AsString(made);
     int result;
     Py_BEGIN_ALLOW_THREADS result = silo_reader_copy(bundle->reader, blob, to, &error);

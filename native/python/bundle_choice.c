@@ -350,7 +350,8 @@ static int read_facts(struct request *request, PyObject *given) {
     return 0;
 }
 
-/* Reads the rules, each a tuple (target, blob kind, whether the device runs it, why). */
+/* Reads the rules, each a tuple (target, blob kind, whether the device runs such blobs, the
+ * reason). */
 static int read_rules(struct request *request, PyObject *given) {
     const Py_ssize_t count = PyTuple_Size(given);
     struct silo_run_rule *rules = array_of(request, count, sizeof *rules);
@@ -380,7 +381,7 @@ static int read_place(struct request *request, PyObject *given) {
     return read_facts(request, facts) != 0 ? -1 : read_rules(request, rules);
 }
 
-/* ---- questions ---- */
+/* ---- queries about one call ---- */
 
 /* Parses (bundle, kernel, call, device, ...) into the request and returns the bundle. The caller
  * ends the request, except after NULL with an exception set. */

@@ -110,7 +110,7 @@ int silo_py_bundle_learn(struct silo_py_bundle *self, silo_error *error) {
 }
 
 /* Opens the reader, which reads the manifest. If the manifest seems damaged, opens it a second time
- * with the names that plug-ins add, as one of them may be the reason. */
+ * with the names that plug-ins add: the manifest may use a name that Silo itself does not know. */
 static int open_reader(struct silo_py_bundle *self, const char *name, uint64_t file_memory) {
     silo_error error = {0};
     struct silo_words words = {0};

@@ -24,8 +24,8 @@ struct silo_py_bundle {
     /* The members below are read and changed under `lock`. */
     bool learned;   /* `words` was called */
     bool closed;    /* close() was called: new readers of `data` are refused */
-    uint32_t users; /* views of `data` and reads of it that run; after close() the last one releases
-                       `data` */
+    uint32_t users; /* number of views of `data` and of reads in progress; after close() the last of
+                       them releases `data` */
 };
 
 extern PyTypeObject *silo_py_bundle_type; /* defined in bundle_type.c */

@@ -42,7 +42,8 @@ static int add_text(PyObject *set, const char *data, size_t bytes) {
     return result;
 }
 
-/* Returns a frozenset of the items of `set`, whose reference it takes; NULL for NULL. */
+/* Returns a frozenset of the items of `set`, and releases the reference to `set`. Returns NULL if
+ * `set` is NULL. */
 static PyObject *frozen(PyObject *set) {
     PyObject *made = set != NULL ? PyFrozenSet_New(set) : NULL;
     Py_XDECREF(set);
@@ -169,7 +170,9 @@ static PyObject *numbers_of(const struct silo_group *group) {
     return numbers;
 }
 
-/* The variants of a group share their indices, which are read from the first. */
+/* Returns a group as (target, blob kind, signature, specialization, variants' numbers). The row
+ * numbers of target, signature and specialization are read from the first variant, because all
+ * variants of a group share them. */
 static PyObject *group_value(const struct silo_group *group, const struct silo_json *variants) {
     const struct silo_json *first = &variants->items[group->numbers[0]];
     PyObject *kind = silo_py_text(group->blob_kind.data, group->blob_kind.length);

@@ -29,9 +29,9 @@ const struct dl_tensor *silo_tensor_of_capsule(PyObject *capsule, bool *readonly
     return managed ? &managed->tensor : NULL;
 }
 
-/* Calls __dlpack__ with stream=-1, which tells the producer not to wait, as the caller orders the
- * work; by default a producer on a GPU waits for its stream. jax (to 0.11) takes -1 for a stream's
- * handle and fails, so the call is repeated without the argument. */
+/* Calls __dlpack__ with stream=-1, which tells the producer not to wait, because the caller orders
+ * the work itself; by default a producer on a GPU waits for its stream. jax (to 0.11) takes -1 for
+ * a stream's handle and fails, so the call is repeated without the argument. */
 static PyObject *ask_unordered(PyObject *method, PyObject *empty) {
     PyObject *keywords = Py_BuildValue("{s:i}", "stream", -1);
     if (keywords == NULL)

@@ -44,11 +44,11 @@ static PyObject *frozen_dict(PyObject *object) {
     return copy;
 }
 
-/* Returns the value of a key in the dictionary (new reference). If it is NULL, an exception may be
- * set. */
+/* Returns the value of a key in the dictionary (new reference). Returns NULL without an exception
+ * if the key is missing, or NULL with an exception if the look-up fails. */
 static PyObject *known_constant(PyObject *constants, PyObject *key) {
 #ifdef Py_GIL_DISABLED
-    /* Not borrowed, because another thread may free the value. */
+    /* A new reference instead of a borrowed one, because another thread may free the value. */
     PyObject *known = NULL;
     PyDict_GetItemRef(constants, key, &known);
 #else
@@ -81,9 +81,9 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
     return known;
 }
 
-/* Returns whether objects of a class are compared by value and never change, as objects of a frozen
- * dataclass (a layout, for example, of which a program makes a new one at each call). The answer is
- * kept for each class. Returns -1 with an exception set. */
+/* Returns whether objects of a class never change and are compared by value, like those of a frozen
+ * dataclass. (An example is a layout: a program may make a new object of an equal layout at each
+ * call.) The answer is kept for each class. Returns -1 with an exception set. */
 static int is_frozen_class(PyObject *type, PyObject *constants) {
     PyObject *known = known_constant(constants, type);
     if (known != NULL || PyErr_Occurred()) {

@@ -54,7 +54,7 @@ static void add_program(struct line *line, const uint32_t grid[3], uint64_t prog
 
 static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo_t *info) {
     const struct silo_cpu_launch *launch = runner->job->launch;
-    /* The kernel writes its program through a volatile pointer. */
+    /* Loaded atomically, because the kernel writes the number of its program while it runs. */
     const uint64_t program = __atomic_load_n(&runner->context.program, __ATOMIC_RELAXED);
     struct line line = {.used = 0};
     add_text(&line, "silo: ");
@@ -127,14 +127,15 @@ static void handle(int signal, siginfo_t *info, void *machine) {
     struct silo_cpu_thread *thread = silo_cpu_this_thread();
     struct silo_cpu_runner *runner = thread != NULL ? thread->running : NULL;
     if (runner != NULL && info->si_code > 0) {
-        /* Report the fault once, even if another handler raises the signal again. */
+        /* `running` is cleared during the report, so that the fault is reported once even if
+         * another handler raises the signal again. */
         thread->running = NULL;
         tell(runner, signal, info);
     }
     for (int i = 0; i < WATCHED; i++)
         if (watched[i] == signal)
             pass_on(signal, info, machine, &previous[i]);
-    /* The earlier handler may have mended the cause of the fault; then the kernel continues. */
+    /* The earlier handler may have removed the cause of the fault; then the kernel continues. */
     if (runner != NULL)
         thread->running = runner;
     errno = kept;

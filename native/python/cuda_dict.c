@@ -64,7 +64,7 @@ int silo_cuda_dict_read(PyObject *object, struct silo_view *view, struct silo_sh
     PyObject *dict = PyObject_GetAttr(object, s_cuda_dict);
     if (dict == NULL)
         return -1;
-    /* Both are held, because the object may change its dictionary during the reading. */
+    /* Both values are held, because the object may change its dictionary during the reading. */
     PyObject *data = PyDict_Check(dict) ? PyDict_GetItemString(dict, "data") : NULL;
     PyObject *typestr = PyDict_Check(dict) ? PyDict_GetItemString(dict, "typestr") : NULL;
     Py_XINCREF(data);

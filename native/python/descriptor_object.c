@@ -216,7 +216,8 @@ bool silo_descriptors_have_layouts(PyObject *type) {
 }
 
 bool silo_descriptors_round(PyObject *type) {
-    PyObject *rounds = PyObject_GetAttr(type, s_tf32); /* found if the class gives it a default */
+    /* The attribute is found on the class if the class gives it a default. */
+    PyObject *rounds = PyObject_GetAttr(type, s_tf32);
     if (rounds == NULL)
         silo_forget_error();
     Py_XDECREF(rounds);

@@ -88,7 +88,7 @@ static const char *class_of(const silo_error *error) {
     case SILO_ERROR_UNSUPPORTED:
         return "DeviceError";
     case SILO_ERROR_MEMORY:
-        /* With a driver's code, the memory is that of a device. */
+        /* If the driver reported a code, the device is out of memory, not the host. */
         return error->driver_code != 0 ? "DeviceError" : NULL;
     case SILO_OK:
     case SILO_ERROR_INTERNAL:

@@ -68,7 +68,7 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
          adapter->kind != SILO_ADAPT_TORCH))
         return;
     const struct places at = torch_places();
-    /* A Parameter has the same layout. */
+    /* A torch.nn.Parameter has the same memory layout as a torch.Tensor. */
     if (adapter->kind == SILO_ADAPT_TORCH && at.tensor != NULL) {
         storage_of(object, &at, words);
         return;
@@ -88,7 +88,7 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
     words[2] = (uint64_t)((high - low + 1) * shape.itemsize);
     if (silo_tensor_owns(adapter))
         return;
-    /* numpy's is None if the array owns its memory. */
+    /* The attribute `base` of a numpy array is None if the array owns its memory. */
     PyObject *base = PyObject_GetAttrString(object, "base");
     if (base == NULL)
         silo_forget_error();
@@ -156,11 +156,11 @@ silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *input
     return slot;
 }
 
-/* ---- memory of its own ---- */
+/* ---- pages apart from the heap ---- */
 
 /* Returns pages apart from the heap, with an inaccessible page on either side, because the kernel
- * that crashed the program may have written beyond its arrays. They are never freed. Returns NULL
- * if memory runs out. */
+ * that crashed the program may have written beyond its arrays. The pages are never freed. Returns
+ * NULL if memory runs out. */
 static void *new_pages(size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
     char *pages = mmap(NULL, whole + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -280,7 +280,7 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
         PyErr_NoMemory();
         return NULL;
     }
-    binding->flight = kind; /* another thread may have set one as well; both are the same */
+    binding->flight = kind; /* another thread may have set a kind meanwhile; both are equal */
     return kind;
 }
 

@@ -1,5 +1,5 @@
 /* The flight recorder: keeps the last launches of this process in native memory for a report of a
- * crash (written by flight_file.h). While it is off it costs nothing, as launches test
+ * crash (written by flight_file.h). While it is off it costs nothing, because launches test
  * `silo_hooks_on` in any case. */
 #ifndef SILO_FLIGHT_H
 #define SILO_FLIGHT_H
@@ -9,8 +9,8 @@
 
 struct silo_frame;
 
-/* Returns the binding's kind, which is made at its first launch and then runs Python code; NULL
- * with an exception set. */
+/* Returns the flight kind of a binding: everything that is the same for all its launches. It is
+ * made at the binding's first launch, which runs Python code. NULL with an exception set. */
 struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
                                              struct silo_binding *binding,
                                              const struct silo_frame *frame);

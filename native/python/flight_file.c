@@ -14,12 +14,12 @@
 
 enum {
     PATH_BYTES = 4096,
-    MOST_ARRAYS = 512, /* in one report */
+    MOST_ARRAYS = 512, /* the most arrays in one report */
     ALIGN = 64,
 };
 
 static char default_path[PATH_BYTES]; /* "" until silo_flight_file_open */
-/* Used if a file exists at the first path; has the process's number. */
+/* the path with the process id added, used if a file exists at the first path */
 static char second_path[PATH_BYTES];
 static uint64_t most_bytes;
 static atomic_flag busy = ATOMIC_FLAG_INIT; /* set while a thread writes a report */
@@ -304,7 +304,7 @@ static void put_manifest(const struct silo_flight_cause *cause, const uint64_t *
     put_text("}");
 }
 
-enum { MOST_KINDS = 4096 }; /* the most in one report */
+enum { MOST_KINDS = 4096 }; /* the most kinds of launches in one report */
 
 static void put_report(const struct silo_flight_cause *cause) {
     static uint64_t offsets[MOST_KINDS];
@@ -331,7 +331,7 @@ static void put_report(const struct silo_flight_cause *cause) {
     const uint64_t manifest = report.at;
     put_manifest(cause, offsets, kinds);
     const uint64_t bytes = report.at - manifest;
-    /* The digest covers everything after the header, so also the kernels' texts. */
+    /* The digest covers everything after the header, including the texts of the kernels. */
     char digest[SILO_SHA256_HEX];
     digest_part(ALIGN, report.at - ALIGN, digest);
     flush();

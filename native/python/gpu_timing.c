@@ -53,7 +53,8 @@ static void handle_dealloc(PyObject *object) {
     struct gpu_handle *self = (struct gpu_handle *)object;
     PyTypeObject *type = Py_TYPE(object);
     struct silo_gpu_scope scope;
-    /* The driver keeps the objects alive that queued work uses. */
+    /* The handle may be destroyed at once: the driver keeps the stream or event alive as long as
+     * queued work uses it. */
     if (self->handle != NULL && !silo_gpu_ending() && silo_gpu_enter(self->device, &scope) == 0) {
         if (type == stream_type)
             self->device->gpu->stream_destroy(self->handle);

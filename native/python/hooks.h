@@ -39,7 +39,8 @@ void silo_hooks_record(int change);
 /* Switches the flight recorder on or off. */
 void silo_hooks_flight(bool on);
 
-/* Sets two callables, or removes them with None and None. */
+/* Sets the callables that are called before and after each launch, or removes them with None and
+ * None. */
 int silo_hooks_set(PyObject *enter, PyObject *leave, bool each);
 
 #endif

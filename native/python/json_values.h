@@ -12,7 +12,7 @@ PyObject *silo_py_json(const struct silo_json *node);
 PyObject *silo_py_text(const char *data, size_t bytes);
 
 /* Returns a str as UTF-8 (borrowed) for a look-up. Returns NULL without an exception if JSON cannot
- * hold the text, which has a lone surrogate; with an exception if `text` is not a str. */
+ * hold the text because it has a lone surrogate; NULL with an exception if `text` is not a str. */
 const char *silo_py_find_text(PyObject *text, Py_ssize_t *bytes);
 
 #endif

@@ -85,7 +85,7 @@ static void *find(PyObject *first, const struct map_key *key, struct silo_frame 
     for (PyObject *at = first; at != NULL; at = ((struct tensor_map *)at)->next) {
         struct tensor_map *known = (struct tensor_map *)at;
         if (memcmp(&known->key, key, sizeof *key) == 0) {
-            /* Keeps the maps after it alive too. */
+            /* `frame` holds the first map of the list, which keeps all maps after it alive, too. */
             frame->holds.object[frame->holds.objects++] = first;
             return map_of(known);
         }
@@ -93,8 +93,9 @@ static void *find(PyObject *first, const struct map_key *key, struct silo_frame 
     return NULL;
 }
 
-/* Returns a new map for `key`, not yet encoded, that `frame` holds. It precedes the list `first`,
- * whose reference it takes; a list of `most` maps is dropped instead. Returns NULL with an
+/* Returns a new map for `key`, not yet encoded, that `frame` holds. The new map becomes the head of
+ * the list `first` and takes over the caller's reference to the list. If the list already has
+ * `most` maps, the list is released, and the new map is the only one. Returns NULL with an
  * exception set. */
 static struct tensor_map *prepend(PyObject *first, const struct map_key *key, uint32_t most,
                                   struct silo_frame *frame) {

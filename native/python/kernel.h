@@ -28,7 +28,8 @@ struct silo_binding {
     PyObject *tag;    /* owned: an object that Python attaches and finds again */
     struct silo_packing packing;
     struct silo_grid_programs grid;
-    /* The flight recorder's; never freed; NULL before the first recorded launch. */
+    /* the facts about launches of this binding that the flight recorder keeps; never freed; NULL
+     * before the first recorded launch */
     struct silo_flight_kind *flight;
     PyObject *effects; /* owned dict that hooks receive, never changed; NULL if unknown */
     PyObject *maps;    /* owned: encoded maps of arrays (kept_map.h), or NULL */

@@ -142,8 +142,8 @@ SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inpu
                                stream);
 }
 
-/* Returns whether Triton's hooks are set, which then see the launch. `inputs->triton` is only set
- * on this route. */
+/* Returns whether Triton's hooks are set, which then see the launch. `inputs->triton` is set only
+ * for launchers with SILO_ROUTE_TRITON. */
 SILO_INLINE bool has_triton_hooks(const struct silo_launcher *self,
                                   const struct silo_inputs *inputs) {
     return self->route == SILO_ROUTE_TRITON && inputs->triton->situation->enter != NULL;
@@ -169,8 +169,8 @@ static int call_grid(struct silo_launcher *self, const struct silo_inputs *input
     return result;
 }
 
-/* Records that code of an argument's class may run when a grid is read, because its extents may be
- * objects of any class. */
+/* Records that code of an argument's class may run when a grid is read, because the extents in the
+ * grid may be objects of any class. */
 static void ask_extents(struct silo_frame *frame, PyObject *grid) {
     if (PyList_Check(grid)) /* another thread may change the list meanwhile */
         frame->ran = frame->ran == SILO_RAN_NOTHING ? SILO_RAN_ARGUMENT : frame->ran;
@@ -233,7 +233,7 @@ static int raise_launch_error(const struct silo_launcher *self, const struct sil
     return -1;
 }
 
-/* What the packing of one launch needs to make a tensor map. */
+/* The data from which a tensor map is made while the parameters of a launch are packed. */
 struct map_call {
     const struct silo_plan *plan;
     struct silo_binding *binding;
@@ -331,8 +331,8 @@ static SILO_NOINLINE int run_recorded(struct silo_launcher *self, const struct s
     return result;
 }
 
-/* Makes a launch that hooks see; Silo's hook is entered before Triton's and left after it. `empty`
- * says that the grid is empty: then nothing is launched, but Triton's hooks are still called. */
+/* Makes a launch that hooks see; Silo's hook is entered before Triton's and left after it. `empty`:
+ * whether the grid is empty; then nothing is launched, but Triton's hooks are still called. */
 static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct silo_inputs *inputs,
                                      const struct silo_grid_source *grid,
                                      struct silo_binding *binding, struct silo_frame *frame,

@@ -20,12 +20,13 @@ struct silo_grid_source {
 
 /* How a launcher finds the binding of a call. */
 enum silo_route {
-    SILO_ROUTE_GUARDED, /* looks it up in the guard */
+    SILO_ROUTE_GUARDED, /* looks the binding up in the guard */
     SILO_ROUTE_HELD,    /* the key includes the arrays' extents; if the code receives extents as
                            parameters, the single binding is used without a key */
-    SILO_ROUTE_WATCHED, /* looks it up after a check of the values that the kernel's code was
-                           compiled with */
-    SILO_ROUTE_TRITON,  /* looks it up by Triton's rules; triton_kernel.c makes these calls */
+    SILO_ROUTE_WATCHED, /* looks the binding up after a check of the values that the kernel's code
+                           was compiled with */
+    SILO_ROUTE_TRITON,  /* looks the binding up by Triton's rules; triton_kernel.c makes these calls
+                         */
     SILO_ROUTE_FIXED,   /* has only one binding and no guard */
 };
 

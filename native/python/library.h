@@ -10,7 +10,8 @@
 struct silo_library {
     PyObject_HEAD PyObject *call; /* owned; NULL if the garbage collector cleared it */
     PyObject *kind; /* owned str: the name of the device, which `driver.name` points into */
-    /* Lists the device types whose memory the code accepts; it launches nothing. */
+    /* A driver table that only lists the device types whose memory the code accepts; nothing is
+     * launched through it. */
     struct silo_driver driver;
     int32_t memory_type, device_index; /* the function's device; the type is the first one whose
                                           memory the code accepts */

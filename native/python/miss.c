@@ -32,7 +32,8 @@ static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *
         }
     }
     if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
-        /* The rank, with the bits of the layout. */
+        /* For a descriptor, the member `ndim` of the facts holds the bits of the block shape (the
+         * rank in its low bits) and of the block's layout. */
         ndim = (long long)(code >> SILO_BLOCK_SHIFT & UINT64_C(0xffffffff));
     return Py_BuildValue("(iiiiLO)", (int)silo_code_kind(code), (int)silo_code_type(code),
                          (int)silo_code_bits(code), (int)flags, ndim, extents);

@@ -318,8 +318,8 @@ static PyObject *py_read(PyObject *module, PyObject *object) {
     return result;
 }
 
-/* Returns a stream's handle for code that a library runs; it receives the caller's stream object or
- * None. */
+/* Returns the handle of a stream, for code that a library runs (library.h): such code receives the
+ * caller's stream object or None, not a handle. */
 static PyObject *py_stream_handle(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *kernel, *given, *array, *name;

@@ -9,7 +9,8 @@
 
 #include <stdlib.h>
 
-/* The most questions to torch before each call. */
+/* The most questions to torch before each call: callables that decide whether torch must see the
+ * call. */
 #define QUESTIONS 8
 /* The most classes that are remembered for an argument. */
 #define CLASSES 8
@@ -20,7 +21,7 @@ struct operand {
                          complete */
     PyTypeObject *class[CLASSES]; /* owned: the classes of arguments that torch accepted here */
     bool tensor;                  /* the argument is a tensor or None */
-    bool watched;                 /* its requires_grad must be read */
+    bool watched;                 /* the argument's attribute requires_grad must be read */
     bool written;                 /* the kernel writes to it */
 };
 
@@ -41,7 +42,8 @@ struct operator_call {
     PyObject *observed;     /* owned; called if the shim cannot tell whether a profiler records */
     PyObject *grad_enabled; /* owned; returns whether gradients are computed */
     PyObject *count_writes; /* owned; receives a list of tensors that were written */
-    PyObject *count_some; /* owned; receives a list of tensors that were written and other values */
+    PyObject *count_some; /* owned; counts the writes if `count_writes` refuses the list, because it
+                             also holds None or tensors of inference mode */
     uint16_t *places; /* owned: for each value that `launch` receives, the number of its argument;
                          `count` means the output */
     struct operand *operands; /* owned */
@@ -50,7 +52,8 @@ struct operator_call {
 
 static PyObject *s_requires_grad, *s_is_neg;
 
-/* Returns the truth of an answer, whose reference it takes: 1, 0, or -1 with an exception set. */
+/* Returns the truth value of an answer, and releases the reference to the answer: 1, 0, or -1 with
+ * an exception set. */
 static int truth(PyObject *answer) {
     if (answer == NULL)
         return -1;
@@ -149,7 +152,8 @@ static int tell_writes(const struct operator_call *self, PyObject *const *argume
         }
     }
     PyObject *done = silo_call_one(self->count_writes, written);
-    /* The list has a tensor of inference mode, which lacks a count, or None instead of a tensor. */
+    /* `count_writes` fails if the list has None instead of a tensor, or a tensor of inference mode,
+     * which lacks a count of writes. */
     if (done == NULL &&
         (PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError))) {
         PyErr_Clear();
@@ -252,7 +256,7 @@ static PyObject *operator_asks(PyObject *object, PyObject *args) {
     return quiet < 0 ? NULL : PyBool_FromLong(quiet);
 }
 
-/* ---- making one ---- */
+/* ---- making an OperatorCall ---- */
 
 /* Sets a flag in the operands whose numbers are in `places`; `member` is the flag's offset. Returns
  * -1 with an exception set. */

@@ -22,8 +22,8 @@ bool silo_open_drivers(void) {
     if (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE) && driver_opener != NULL) {
         PyObject *done = PyObject_CallNoArgs(driver_opener);
         if (done == NULL)
-            PyErr_Clear(); /* the opener has logged it; a missing GPU does not matter to a call on
-                              the CPU */
+            PyErr_Clear(); /* the opener has logged the error; a missing GPU does not matter to a
+                              call on the CPU */
         Py_XDECREF(done);
         __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
     }
@@ -68,7 +68,7 @@ static int raise_mixed(const struct silo_plan *plan, int32_t index, const struct
 static SILO_NOINLINE int check_placed(const struct silo_plan *plan, int32_t index,
                                       const struct silo_view *view,
                                       const struct silo_frame *frame) {
-    /* Memory of a peer GPU, which kernels across GPUs use. */
+    /* Accepts the memory of a peer GPU, which kernels across GPUs use. */
     if (view->device_type == frame->device_type)
         return 0;
     if (view->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&

@@ -17,11 +17,13 @@ void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame);
 /* Sets the callable that opens the GPU drivers when they are first needed. Takes a reference of its
  * own. */
 void silo_set_driver_opener(PyObject *opener);
-/* Tries to open the drivers that may own memory of this call. Returns whether one is open. */
+/* Tries to open the GPU drivers, because the memory of the call may belong to one of them. Returns
+ * whether one is open. */
 bool silo_open_drivers(void);
 
-/* Part of every key: after it changes, every launcher asks Python again. As a key has 16 bits of
- * it, an old entry would match again only after 65,536 changes. */
+/* A counter whose low 16 bits are part of every key: after it changes, no key of an earlier call
+ * matches, so every launcher asks Python again. An old key would match again only after 65,536
+ * changes. */
 extern uint32_t silo_generation;
 
 #endif

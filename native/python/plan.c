@@ -173,7 +173,8 @@ static int fill(const struct silo_plan *plan, struct silo_form *form) {
         form->source[i] = i < form->positional ? (int16_t)i : unset;
     Py_ssize_t names = form->names ? PyTuple_Size(form->names) : 0;
     if (names >
-        plan->count + plan->option_count + 2) { /* and a grid and a stream, or a grid and warmup */
+        plan->count + plan->option_count + 2) { /* besides parameters and options, a call may name a
+                                                   grid and a stream, or a grid and warmup */
         PyErr_Format(silo_argument_error, "%U: %zd keyword arguments are more than it has",
                      plan->kernel, names);
         return -1;

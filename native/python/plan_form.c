@@ -372,7 +372,7 @@ static int follow_parameter(struct silo_plan_form *form, const struct found *fou
                             const struct silo_plan_node *node, uint32_t number) {
     const struct silo_packed *packed = &found->binding->packing.packed[number];
     if (packed->pack == SILO_PACK_SCRATCH || packed->pack == SILO_PACK_PROFILE)
-        return 0; /* give_scratch writes these */
+        return 0; /* give_scratch writes the addresses of scratch memory */
     if (packed->pack == SILO_PACK_DESCRIPTOR)
         return follow_descriptor(form, found, node, number);
     if (packed->pack == SILO_PACK_STRUCT || packed->pack == SILO_PACK_ARRAY_MAP)
@@ -420,8 +420,8 @@ static int follow(struct silo_plan_form *form, const struct found *found,
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Records a node's grid if it changes with the arguments: a declared grid that reads one, or a grid
- * with extents that are values of the plan. */
+/* Records a node's grid if it changes with the arguments: a declared grid that reads an argument,
+ * or a grid with extents that are values of the plan. */
 static int take_grid(struct silo_plan_form *form, const struct found *found, uint32_t number) {
     const struct silo_binding *binding = found->binding;
     const int32_t count = found->launcher->plan.count;
@@ -604,8 +604,8 @@ static uint64_t scratch_of(const struct silo_function *function, uint8_t pack, u
                                        : 0;
 }
 
-/* Returns the number of programs for which a node gets scratch memory: as in the recording, or a
- * greater number if the grid changes. */
+/* Returns the number of programs for which a node gets scratch memory: the number in the recording,
+ * or a greater number if the grid changes. */
 static uint64_t room_of(struct silo_plan_form *form, uint32_t number, const struct found *found) {
     const uint32_t grid[3] = {(uint32_t)found->dims[0], (uint32_t)found->dims[1],
                               (uint32_t)found->dims[2]};
@@ -617,7 +617,7 @@ static uint64_t room_of(struct silo_plan_form *form, uint32_t number, const stru
 }
 
 /* Allocates the scratch memory of the nodes and writes its addresses into the block. Only GPUs need
- * it, whose plans have one state. */
+ * scratch memory from a plan, and a plan on a GPU has a single backend state. */
 static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_t *block) {
     struct silo_plan_form *form = &served->form;
     struct silo_plan_piece *pieces = NULL;
@@ -729,7 +729,8 @@ static int open_states(struct silo_plan_served *served, PyObject *nodes, PyObjec
     served->backend = served->device == NULL ? &silo_cpu_plan : GRAPHS;
     if (served->backend == NULL)
         return PyErr_Format(silo_device_error, "this build of Silo has no plans on GPUs"), -1;
-    /* On a GPU only the recorded order is opened, not the one by effects. */
+    /* Way 0 orders launches by their effects, way 1 as they were recorded. On a GPU only way 1 is
+     * opened. */
     for (int way = served->device == NULL ? 0 : 1; way < 2; way++) {
         if (silo_plan_order(form->nodes, form->node_count, way == 0 ? effects : NULL,
                             form->overlaps, &error) != 0)

@@ -33,8 +33,8 @@ struct silo_plan_served {
     int32_t count;                   /* number of the plan's arguments */
     struct silo_plan_wanted *wanted; /* owned array of `count` conditions */
     const struct silo_plan_backend *backend;
-    void *state[2]; /* of the backend; [0] orders launches by their effects, [1] each after the one
-                       before it */
+    void *state[2]; /* the backend's states: in [0] launches wait for each other by their effects,
+                       in [1] each launch waits for the one before it */
     struct silo_gpu_device *device; /* the device of all nodes; NULL for a CPU */
     int32_t memory_type, device_index;
     uint32_t streams;                  /* number of streams that the nodes were recorded on */

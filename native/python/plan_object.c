@@ -334,7 +334,7 @@ static int replay_seen(struct plan *self, struct silo_plan_served *served,
     return silo_hooks_exit(token) == 0 ? result : -1;
 }
 
-/* Returns the object for one (argument's number, object) of a form's result. */
+/* Returns the object for one pair (argument's number, object) of a form's result. */
 static PyObject *returned(PyObject *pair, const struct given *given) {
     const long argument = PyLong_AsLong(PyTuple_GetItem(pair, 0));
     return Py_NewRef(argument >= 0 ? given->object[argument] : PyTuple_GetItem(pair, 1));

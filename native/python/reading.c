@@ -147,8 +147,8 @@ static int read_pointer(const struct silo_plan *plan, int32_t index, PyObject *o
         return 0;
     }
     if (type == &PyLong_Type) {
-        /* PyLong_AsSize_t loops over the digits; PyLong_AsUnsignedLongLong converts integers of
-         * this size to bytes first. */
+        /* PyLong_AsSize_t is faster here, because it loops over the digits;
+         * PyLong_AsUnsignedLongLong converts integers of this size to bytes first. */
         const uint64_t address = PyLong_AsSize_t(object);
         if (SILO_UNLIKELY(address == UINT64_MAX && PyErr_Occurred()))
             return silo_read_error(plan, index, object);
@@ -267,7 +267,8 @@ static bool is_there(PyObject *object, const struct silo_adapter *adapter, uint6
     return result;
 }
 
-/* Reads those arrays again whose reading calls methods of their class (`calls`), or the others. */
+/* Reads some arrays again: if `calls`, those whose reading calls methods of their class; otherwise
+ * all others. */
 static int read_some_again(const struct silo_plan *plan, PyObject *const *arguments,
                            const struct silo_frame *frame, bool calls) {
     for (int32_t i = 0; i < plan->count; i++) {

@@ -56,8 +56,8 @@ SILO_INLINE bool silo_read_tensor(const struct silo_plan *plan, int32_t index, P
     return true;
 }
 
-/* Reads any argument of a parameter that is not a constexpr, for which no function above is enough.
- */
+/* Reads any argument of a parameter that is not a constexpr, if none of the functions above can
+ * read the argument. */
 int silo_read_other(const struct silo_plan *plan, int32_t index, PyObject *object,
                     struct silo_frame *frame);
 

@@ -30,7 +30,8 @@ int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inpu
                       const struct silo_frame *frame, const int64_t dims[3], void *stream);
 
 /* Returns the binding for the next launch of a dry recording, taken from the earlier recording; a
- * new reference. Returns NULL with an exception set if that has another kernel at this position. */
+ * new reference. Returns NULL with an exception set if the earlier recording has another kernel at
+ * this position. */
 struct silo_binding *silo_recorder_binding(struct silo_launcher *self);
 
 /* Notes a launch that cannot be recorded. The recording then ends with an error that has `reason`,

@@ -2,9 +2,9 @@
 
 #include "errors.h"
 
-/* A check first runs without a place for an error, and runs again to write the error's text if it
- * fails, so that the usual case needs no stack for it. Each function returns -1 with an exception
- * set. */
+/* Raise the error of an impossible shape, and return -1. The check first runs without memory for an
+ * error text; only if it fails, these functions run it again to write the text. So the usual case
+ * needs no stack for the text. */
 
 static SILO_NOINLINE int refuse_extents(const int64_t *sizes, const int64_t *strides, int32_t ndim,
                                         int64_t unit) {

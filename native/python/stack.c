@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* Bytes of stack that must remain: enough for a call with the most arguments, the Python code that
- * it runs, and the kernel. On a small stack it is a quarter of the size, if that is less. */
+ * it runs, and the kernel. On a small stack, a quarter of the stack's size is enough. */
 #define ROOM ((uintptr_t)256 << 10)
 
 /* The thread's stack: its lowest address, and the address below which little of it remains. */

@@ -146,8 +146,8 @@ static bool place_of(PyObject *tensor, struct extents_place *place) {
 }
 
 /* Finds where tensors store their extents. The offsets are used only if tensors of every rank up to
- * SILO_TORCH_AXES agree and one of a higher rank was also seen; that stores its extents elsewhere.
- */
+ * SILO_TORCH_AXES agree, and if `tensors` also has one of a higher rank: such a tensor stores its
+ * rank at the same place but its extents elsewhere. */
 static void find_extents(PyObject *const *tensors, Py_ssize_t count) {
     struct extents_place found, other;
     uint32_t seen = 0;

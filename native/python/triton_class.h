@@ -18,8 +18,9 @@ void silo_triton_class_set(struct silo_triton_class *served, PyTypeObject *type,
 /* Does what silo_triton_class_runs does for an object of any class, by reading its attributes. */
 bool silo_triton_class_finds(const struct silo_triton_class *served, PyObject *object);
 
-/* Returns whether an object's `run` is Silo's: the program may have replaced it. The dictionary of
- * the object's class is enough, because it precedes inherited members. */
+/* Returns whether an object's `run` is Silo's: the program may have replaced it. The
+ * dictionary of the object's class is searched first, because a member in it takes precedence over
+ * inherited ones. */
 SILO_INLINE bool silo_triton_class_runs(const struct silo_triton_class *served, PyObject *object) {
     if (SILO_LIKELY(Py_TYPE(object) == served->type && served->members != NULL) &&
         SILO_LIKELY(PyDict_GetItemWithError(served->members, silo_triton_s_run) == served->run))

@@ -53,8 +53,8 @@ SILO_INLINE bool is_served(const struct silo_triton_kernel *kernel) {
 }
 
 /* Returns whether Triton may make a launch that the guard does not serve. Triton cannot compare the
- * globals of code that it did not compile, so `changed` is called if one has changed: if that
- * raises, false is returned with the exception set. */
+ * globals of code that it did not compile, so that `changed` is called if a global has changed. If
+ * `changed` raises, this function returns false with the exception set. */
 static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
     if (kernel->changed == NULL || silo_triton_globals_hold(kernel))
         return true;
@@ -93,8 +93,8 @@ static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *rea
                            : silo_triton_own_way_for(call, reason);
 }
 
-/* Lets Triton make a call for which the guard was not used; the reason is `odd`, or it is found
- * here. */
+/* Lets Triton make a call for which the guard was not used. The reason is `odd`; if that is NULL,
+ * this function finds the reason. */
 static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, const char *odd) {
     const struct silo_triton_kernel *kernel = call->kernel;
     if (kernel != NULL && kernel->refused != NULL)
@@ -187,7 +187,8 @@ SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, 
     if (SILO_UNLIKELY(now->blocked))
         now->passed++;
     if (SILO_UNLIKELY(kernel == NULL || odd != NULL || !is_served(kernel))) {
-        Py_XINCREF((PyObject *)kernel); /* held, for the reason given below */
+        /* held, because a program may empty the function's dictionary meanwhile */
+        Py_XINCREF((PyObject *)kernel);
         if (!PyErr_Occurred() && (kernel == NULL || may_go(kernel))) {
             call->kernel = kernel;
             result = go_unasked(call, odd);

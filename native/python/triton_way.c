@@ -184,7 +184,7 @@ PyObject *silo_py_triton_serve(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* ---- Triton's own way ---- */
+/* ---- launches that Triton makes ---- */
 
 /* Makes the arguments of Triton's own call: a tuple of the function and the positional arguments,
  * and a dict of the named ones. Returns -1 with an exception set. */
@@ -394,7 +394,8 @@ PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call) {
 static PyObject *own_way_later(const struct silo_triton_call *call) {
     PyObject *args, *keywords, *result = NULL;
     if (own_arguments(call, &args, &keywords) == 0) {
-        /* `compiled[grid]` already holds the kernel. */
+        /* For a compiled kernel, the first argument is left out, because `compiled[grid]` already
+         * holds the kernel. */
         const Py_ssize_t first = call->compiled ? 1 : 0;
         PyObject *run = call->compiled ? runner_of(call) : Py_NewRef(silo_triton_run);
         PyObject *all = run != NULL ? PyTuple_New(call->positional + 2 - first) : NULL;
@@ -497,8 +498,8 @@ static bool is_capturing(const struct silo_frame *frame, const struct silo_trito
            gpu->stream_capturing(call->stream, &status) == 0 && status != 0;
 }
 
-/* Returns the arguments of on_miss: (facts, function, own way). `facts` is the tuple of
- * silo_call_facts, and the own way makes the call through Triton. */
+/* Returns the arguments of on_miss: (facts, function, later). `facts` is the tuple of
+ * silo_call_facts, and later() makes the call through Triton. */
 static PyObject *question(struct silo_launcher *self, const struct silo_inputs *inputs,
                           const struct silo_grid_source *grid, const struct silo_frame *frame) {
     PyObject *facts = silo_call_facts(self, inputs, grid, frame), *all = NULL;

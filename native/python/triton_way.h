@@ -23,6 +23,9 @@ struct silo_watched_size {
     bool is_list;
 };
 
+/* The settings that all launches of Triton programs share: Triton's hooks and allocator, and the
+ * functions that give the device and the stream. Valid while the watched members and sizes are
+ * unchanged. */
 struct silo_situation {
     PyObject_HEAD struct silo_watched *watched; /* owned */
     struct silo_watched_size *sizes;            /* owned */
@@ -35,15 +38,17 @@ struct silo_situation {
     bool torch_device;   /* get_device is torch's, so it returns 0 if there is only one device */
     bool blocked;        /* Triton makes every launch */
     int32_t memory_type; /* DLPack device type of the devices that launches use */
-    uint32_t epoch;      /* a number for all settings that are part of Triton's key */
-    uint64_t passed;     /* number of launches that Triton made while blocked */
+    uint32_t epoch;  /* a number for the values of all settings that are part of Triton's key: equal
+                        values have the same number */
+    uint64_t passed; /* number of launches that Triton made while blocked */
 };
 
 /* A Triton kernel whose launches are served; an entry of its function's dictionary. */
 struct silo_triton_kernel {
     PyObject_HEAD PyObject *function; /* borrowed, because the function holds this object */
     struct silo_launcher *launcher;   /* owned; NULL if Triton makes every launch */
-    /* Owned list of hooks before a run; unless it is empty, Triton makes the launch. */
+    /* Owned list of the hooks that Triton runs before a launch; unless the list is empty, Triton
+     * makes the launch. */
     PyObject *hooks;
     PyObject *devices, *caches; /* owned dicts of Triton: its caches by device, and the kernels
                                    compiled for the last device */
@@ -126,8 +131,8 @@ int silo_triton_leave(const struct silo_triton_call *call, PyObject *metadata);
 /* Makes the call through another `run`, which is bound to the function; returns its result. */
 PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call);
 
-/* Returns the present situation (a new reference), a new one if something has changed; NULL with an
- * exception set. */
+/* Returns the settings of the launches that are made now (a new reference): the last settings, or
+ * new ones if a watched member or size has changed. NULL with an exception set. */
 struct silo_situation *silo_situation_now(void);
 
 /* Finds the device and the stream of a call; -1 with an exception set. */

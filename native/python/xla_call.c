@@ -16,8 +16,9 @@ silo_xla_ask *silo_xla_resolver;
 /* Hash lists that only grow at their heads, so they are read without a lock. */
 static struct silo_xla_call *buckets[BUCKETS];
 
-/* Calls found before, by the address of the frame's attributes, which is known sooner than the
- * digest. A hint is used only if its digest is right. */
+/* Calls that were found earlier, indexed by the address of the frame's attributes, because the
+ * address is known before the digest is read. A hint is used only if its digest equals the frame's.
+ */
 static const struct silo_xla_call *hints[64];
 
 /* Returns the list for a digest. A few of its characters are enough, as digests are evenly
@@ -345,7 +346,8 @@ static void tell_metadata(const struct silo_xla_extension *extension, uint32_t t
     metadata->traits = traits;
 }
 
-/* Returns the call of an unknown digest, which Python makes; NULL with `*error` set. */
+/* Lets Python make the call of a digest that the table lacks, and returns the call; NULL with
+ * `*error` set. */
 static SILO_NOINLINE const struct silo_xla_call *asked_for(const struct silo_xla_frame *frame,
                                                            const char *digest, const char *platform,
                                                            int32_t device,

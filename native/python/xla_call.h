@@ -19,7 +19,7 @@
 /* The requirements on one array that XLA passes. */
 struct silo_xla_buffer {
     int32_t dtype;    /* XLA's number of the dtype */
-    int32_t rank;     /* axes without vmap's */
+    int32_t rank;     /* number of axes, without those of vmap */
     int64_t *dims;    /* points into the call's memory */
     uint64_t bytes;   /* bytes of one example */
     uint16_t word;    /* index in the call's words that receives the array's address */
@@ -28,10 +28,10 @@ struct silo_xla_buffer {
     const char *name; /* owned: the name of the parameter */
 };
 
-/* The launch that a frame of XLA requests. XLA's own work evicts all of it from the nearest caches,
- * so the duration of a call is that of reading its memory. For this reason its data follows the
- * struct in one piece, which is prefetched for a frame that was seen before, while the digest is
- * compared. */
+/* The launch that a frame of XLA requests. XLA's own work evicts this data from the nearest caches,
+ * so that a call takes as long as reading the data from memory. For this reason all data of a call
+ * follows the struct in one piece. If the frame was seen before, that piece is prefetched while the
+ * digest is compared. */
 struct silo_xla_call {
     char digest[SILO_XLA_DIGEST];
     int32_t device; /* 0 on a CPU */
@@ -63,11 +63,12 @@ bool silo_xla_publish(struct silo_xla_call *call);
 struct silo_xla_error *silo_xla_on_cpu(struct silo_xla_frame *frame);
 struct silo_xla_error *silo_xla_on_cuda(struct silo_xla_frame *frame);
 
-/* Asks Python to make a call. Returns 0, or -1 with a text in `message`. */
+/* Asks Python to make a struct silo_xla_call and publish it. Returns 0, or -1 with a text in
+ * `message`. */
 typedef int silo_xla_ask(const char *digest, const char *platform, int32_t device, char *message,
                          size_t size);
 
-/* The function that asks Python; set by xla_module.c when the module is made. */
+/* The silo_xla_ask function; set by xla_module.c when the module is made. */
 extern silo_xla_ask *silo_xla_resolver;
 
 /* The version of the interface that XLA is told: 0.silo_xla_minor. */

@@ -1,5 +1,5 @@
-/* Connects calls from XLA's programs to Python, which makes a call when a program first needs it.
- */
+/* Connects XLA's programs to Python, which makes a struct silo_xla_call when a program first needs
+ * it. */
 #ifndef SILO_XLA_MODULE_H
 #define SILO_XLA_MODULE_H
 

@@ -1,5 +1,6 @@
-/* What CPython 3.13 without a GIL has and older headers lack, declared so that the source of such a
- * build can be checked by a compiler where no such Python is installed. Nothing is linked. */
+/* Declarations that the headers of CPython 3.13 without a GIL have and older headers lack. With
+ * them a compiler can check the source of a free-threaded build without such a Python. Nothing is
+ * linked. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

@@ -38,7 +38,7 @@ enum {
 /* ---- what tests see; the same layout stands in tests/samples/gpu_stub.py ---- */
 
 struct record {
-    uint64_t count; /* launches of the function */
+    uint64_t count; /* number of launches of the function so far */
     uint32_t grid[3], block[3];
     uint32_t shared, attribute_count;
     uint64_t stream, context;
@@ -46,21 +46,23 @@ struct record {
     uint32_t attribute_ids[8];
     uint32_t attribute_values[8][3];
     uint32_t parameter_count;
-    int32_t max_dynamic, non_portable, cache; /* what was asked of the function; -1: nothing */
+    /* attributes that were set for the function; -1: not set */
+    int32_t max_dynamic, non_portable, cache;
     uint32_t sizes[MAX_PARAMETERS];
     uint8_t data[MAX_PARAMETERS][128];
 };
 
 typedef void callback(struct record *record, void **parameters);
 
-/* Of a kernel's name, whatever module has it; kept to the end. */
+/* A kernel name, with the state that all modules with such a kernel share. Kept until the process
+ * ends. */
 struct entry {
     struct entry *next;
     char name[128];
     struct record record;
-    uint64_t cost; /* virtual nanoseconds of a launch */
+    uint64_t cost; /* nanoseconds that a launch takes on the virtual clock */
     callback *run;
-    int static_shared, max_threads; /* -1: as in the code */
+    int static_shared, max_threads; /* -1: the values of the code */
 };
 
 struct context {
@@ -71,7 +73,7 @@ struct context {
 struct module {
     uint32_t magic;
     int device;
-    void *context; /* NULL: HIP */
+    void *context; /* NULL for a module of HIP */
     char *image;
     size_t size;
     bool elf;
@@ -84,7 +86,7 @@ struct function {
     struct entry *entry;
     int static_shared, max_threads;
     int max_dynamic, non_portable;
-    bool described; /* the parameters are known */
+    bool described; /* whether `count` and `sizes` of the parameters are known */
     uint32_t count, sizes[MAX_PARAMETERS];
 };
 
@@ -123,8 +125,9 @@ struct config {
 
 #pragma GCC visibility push(hidden)
 
-/* State; all but the first is guarded by `lock`. */
-extern int watched; /* recording, or some failure is set: launches look twice */
+/* The stub's state. All variables but the first are guarded by `lock`. */
+extern int watched; /* whether launches must be recorded or may have to fail; if not, they skip
+                       these checks */
 extern pthread_mutex_t lock;
 extern bool recording, started, started_hip;
 extern struct context primary[MAX_DEVICES];
@@ -137,14 +140,16 @@ int fails(const char *symbol);
 struct entry *entry_of(const char *name);
 int devices(void);
 bool overridden(int *value, int id, int device);
-int forbidden(bool always); /* what a driver forbids while someone captures */
+int forbidden(bool always); /* the error of a function that a driver forbids while a thread
+                               captures; else 0 */
 void free_memory(size_t *available, size_t *total);
 int allocate(uint64_t *address, size_t bytes, enum kind kind, int device);
 int release(uint64_t address);
-int find_kind(uint64_t address, int *device); /* 0, or where the memory is */
+/* kind of the memory at an address, and its device; 0 if unknown */
+int find_kind(uint64_t address, int *device);
 int stream_status(uint64_t stream);
 void count_live(int *counter, int change);
-const char *error_name(int code, const char **text); /* NULL: not known */
+const char *error_name(int code, const char **text); /* NULL if the code is unknown */
 
 int load(struct module **out, const void *image, int machine, int device, void *context, char *log,
          size_t log_bytes);
@@ -153,9 +158,10 @@ int find_function(void **out, struct module *module, const char *name);
 int record_launch(const struct config *config, struct function *function, void **parameters,
                   void *context, int device, int cooperative);
 
-int current_context(void **context, int *device); /* CUDA's; nonzero: none is current */
-void break_context(int code);                     /* the next calls fail with it */
-int run_queued(int count); /* launches of graphs that are held; -1: all. The first error */
+int current_context(void **context, int *device); /* of CUDA; nonzero if no context is current */
+void break_context(int code);                     /* makes the next calls fail with `code` */
+int run_queued(int count); /* makes `count` launches of graphs that were held back (-1: all);
+                              returns the first error */
 
 #pragma GCC visibility pop
 

@@ -41,7 +41,8 @@ static float tile_float(uint16_t bits) {
     return number;
 }
 
-/* sums += left x right; the shapes must fit, or the CPU would stop. */
+/* sums += left x right. Ends the program if the shapes of the three tiles do not fit, as the CPU's
+ * instruction would. */
 static void tile_multiply(int sums, int left, int right, int share) {
     if (tile_rows[left] != tile_rows[sums] || tile_bytes[right] != tile_bytes[sums] ||
         tile_bytes[left] != tile_rows[right] * 4)

@@ -1,5 +1,5 @@
-//! What this crate uses of silo.h, declared by hand. Sizes and places of fields are checked here and, against the
-//! header itself, in layout.c.
+//! The structs and functions of silo.h that this crate uses, declared by hand. The sizes of structs and the offsets of
+//! fields are checked twice: here, and by layout.c, which compares the same numbers with silo.h.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
@@ -80,7 +80,7 @@ pub struct Options {
     pub hip_library: *const c_char,
 }
 
-/// `silo_bundle` and `silo_kernel`: never seen from inside.
+/// The opaque types `silo_bundle` and `silo_kernel`: only pointers to them are used.
 #[repr(C)]
 pub struct Bundle {
     _private: [u8; 0],

@@ -1,9 +1,10 @@
-//! Kernels of `.silo` bundles from Rust: what libsilo offers, with `Result` for errors and lifetimes for what belongs
-//! to what. Nothing here needs another crate, Python, or a compiler on the machine that runs it.
+//! Launches the kernels of `.silo` bundles from Rust: the functions of libsilo, with `Result` for errors, and with
+//! lifetimes that keep a bundle open as long as its kernels are in use. The crate needs no other crate, no Python, and
+//! no compiler on the machine that runs it.
 //!
-//! One function is `unsafe`, and has to be: [`Kernel::launch`]. A kernel is native code that believes its arguments; no
-//! library can see that `n` is the length of the array beside it. Wrap each kernel in a safe function of its own that
-//! checks this, as `main.rs` does.
+//! One function must be `unsafe`: [`Kernel::launch`]. A kernel is native code that does not check its arguments, and no
+//! library can know that the integer `n` is the length of the array passed with it. Write a safe function for each
+//! kernel that checks its arguments and then launches, as `main.rs` does.
 
 mod ffi;
 
@@ -15,15 +16,15 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::ptr;
 
-/// What libsilo says of a failure: a code of `enum silo_code`, and a text that names the kernel and the argument.
+/// An error of libsilo: a code of `enum silo_code`, and a text that names the kernel and the argument.
 pub struct Error {
     pub code: i32,
-    /// The code in two or three words.
+    /// The name of the code in two or three words, for example "no variant".
     pub name: &'static str,
-    /// Of a device's driver; 0: none.
+    /// The error code of a device's driver; 0 if the driver reported none.
     pub driver_code: i32,
     pub text: String,
-    /// Where no variant serves a call: one line for each with the reason.
+    /// If no variant serves a call: one line for each variant, with the reason.
     pub details: Option<String>,
 }
 
@@ -59,9 +60,9 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Calls `function` with room for an error, and makes a `Result` of what it says.
+/// Calls a function of libsilo with a pointer to an error struct, and converts the error to a `Result`.
 fn checked(function: impl FnOnce(*mut ffi::Error) -> c_int) -> Result<()> {
-    // All zero is how a program has to hand it over, and a valid value of each field.
+    // libsilo requires a zeroed struct, and zero is a valid value of each field.
     let mut raw: ffi::Error = unsafe { std::mem::zeroed() };
     if function(&mut raw) == 0 {
         return Ok(());
@@ -87,19 +88,20 @@ fn c_string(text: &[u8]) -> Result<CString> {
     CString::new(text).map_err(|_| Error::usage("a name holds a zero byte"))
 }
 
-/// The version of the library.
+/// Returns the version of libsilo.
 pub fn version() -> String {
     unsafe { owned(ffi::silo_version()) }
 }
 
-/// Native code of the host that is about to be loaded.
+/// Native code for this machine's CPU that is about to be loaded.
 pub struct HostCode {
     pub kernel: String,
-    /// Of the bundle: the hash of its manifest, which holds the hash of every piece of code and says how each is called.
+    /// SHA-256 of the bundle's manifest, in hex. The manifest contains the hash of each piece of code and how it is
+    /// called.
     pub identity: String,
-    /// Of the code alone.
+    /// SHA-256 of the code alone, in hex.
     pub sha256: String,
-    /// Of the code and all that decides how it is called.
+    /// SHA-256 of the code and of everything that decides how it is called, in hex.
     pub digest: String,
 }
 
@@ -114,22 +116,24 @@ unsafe extern "C" fn ask(context: *mut c_void, code: *const ffi::HostCode) -> c_
         sha256: owned(code.sha256),
         digest: owned(code.digest),
     };
-    // A panic must not unwind into C; nobody vouched then.
+    // A panic must not unwind into C. It counts as a refusal of the code.
     c_int::from(catch_unwind(AssertUnwindSafe(|| vouch(&told))).unwrap_or(false))
 }
 
-/// An open bundle; its kernels borrow it.
+/// An open bundle. Its kernels borrow the bundle, so that it stays open as long as they are in use.
 pub struct Bundle {
     raw: *mut ffi::Bundle,
-    _vouch: Box<Vouch>, // lives as long as the bundle, which may call it
+    _vouch: Box<Vouch>, // kept as long as the bundle, because libsilo may call it until silo_close
 }
 
-// Every function of libsilo is safe from any thread but silo_close, for which `drop` has the bundle to itself.
+// Every function of libsilo but silo_close may be called from any thread. silo_close is called by `drop`, when no other
+// thread can use the bundle.
 unsafe impl Send for Bundle {}
 unsafe impl Sync for Bundle {}
 
 impl Bundle {
-    /// Opens a file. `vouch` is asked before native code for the CPU is loaded: code for GPUs needs nobody's word.
+    /// Opens a bundle file. `vouch` is called before native code for the CPU is loaded, and returns whether to trust
+    /// the code. Code for GPUs is loaded without this call.
     pub fn open(path: impl AsRef<Path>, vouch: impl Fn(&HostCode) -> bool + Send + Sync + 'static) -> Result<Bundle> {
         let path = c_string(path.as_ref().as_os_str().as_bytes())?;
         let vouch: Box<Vouch> = Box::new(Box::new(vouch));
@@ -151,12 +155,12 @@ impl Bundle {
         Ok(Bundle { raw, _vouch: vouch })
     }
 
-    /// The hash of the manifest, in hex.
+    /// Returns the SHA-256 of the bundle's manifest, in hex.
     pub fn identity(&self) -> String {
         unsafe { owned(ffi::silo_identity(self.raw)) }
     }
 
-    /// The names of the kernels.
+    /// Returns the names of the bundle's kernels.
     pub fn names(&self) -> Vec<String> {
         (0..)
             .map(|index| unsafe { ffi::silo_kernel_name(self.raw, index) })
@@ -186,7 +190,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Element types of slices.
+/// A type that the elements of an array argument may have. `CODE` is the type's value of `enum silo_element`.
 pub trait Element: sealed::Sealed + Copy {
     const CODE: u16;
 }
@@ -200,7 +204,7 @@ macro_rules! elements {
 elements!(i8: 0x0008, i16: 0x0010, i32: 0x0020, i64: 0x0040, u8: 0x0108, u16: 0x0110, u32: 0x0120, u64: 0x0140,
           f32: 0x0220, f64: 0x0240);
 
-/// One argument of a call. Slices are borrowed: for writing where the kernel writes.
+/// One argument of a call. It borrows its slice as long as it lives, mutably if the kernel writes to the slice.
 pub struct Argument<'a> {
     raw: ffi::Argument,
     borrowed: PhantomData<&'a mut [u8]>,
@@ -224,7 +228,7 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// Memory that the kernel reads and does not write.
+    /// Makes an argument of memory that the kernel only reads.
     pub fn reads<T: Element>(slice: &'a [T]) -> Self {
         Self::new(
             ffi::POINTER,
@@ -235,7 +239,7 @@ impl<'a> Argument<'a> {
         )
     }
 
-    /// Memory that the kernel writes.
+    /// Makes an argument of memory that the kernel writes, and may also read.
     pub fn writes<T: Element>(slice: &'a mut [T]) -> Self {
         Self::new(
             ffi::POINTER,
@@ -246,7 +250,7 @@ impl<'a> Argument<'a> {
         )
     }
 
-    /// Memory of a GPU, by its address there.
+    /// Makes an argument of memory on a GPU; `address` is a device address.
     pub fn device<T: Element>(address: usize) -> Self {
         Self::new(
             ffi::POINTER,
@@ -269,13 +273,13 @@ impl<'a> Argument<'a> {
         Self::new(ffi::BOOL, 0, ffi::Value { integer: value.into() })
     }
 
-    /// A constant that is text: `c"leaky_relu"`.
+    /// Makes an argument of a string constant, for example `c"leaky_relu"`.
     pub fn text(value: &'a CStr) -> Self {
         Self::new(ffi::TEXT, 0, ffi::Value { text: value.as_ptr() })
     }
 }
 
-/// Where a call runs.
+/// The device and stream of a call.
 #[derive(Clone, Copy)]
 pub struct Queue(ffi::Queue);
 
@@ -288,7 +292,8 @@ impl Queue {
         })
     }
 
-    /// A stream of this device's primary context; null: the default stream.
+    /// Makes the queue of CUDA device number `index`. `stream` is a stream of the device's primary context; null: the
+    /// default stream.
     pub fn cuda(index: i32, stream: *mut c_void) -> Self {
         Queue(ffi::Queue {
             device: ffi::CUDA,
@@ -306,7 +311,7 @@ impl Queue {
     }
 }
 
-/// A kernel of a bundle.
+/// A kernel of an open bundle.
 #[derive(Clone, Copy)]
 pub struct Kernel<'b> {
     raw: *mut ffi::Kernel,
@@ -317,19 +322,21 @@ unsafe impl Send for Kernel<'_> {}
 unsafe impl Sync for Kernel<'_> {}
 
 impl Kernel<'_> {
-    /// Launches with arguments in the order of the kernel's parameters, on its declared grid. On the CPU it has run when
-    /// this returns; on a GPU it runs when the queue comes to it.
+    /// Launches the kernel on its declared grid, with arguments in the order of the kernel's parameters. On the CPU the
+    /// kernel has run when this function returns; on a GPU it runs in the order of the queue.
     ///
     /// # Safety
     ///
-    /// The numbers among the arguments must be true of the memory beside them, for the kernel reads and writes by them,
-    /// and memory that it writes must not be among what it only reads. On a GPU the memory must live until it has run.
+    /// Integer arguments such as lengths and strides must describe the arrays that are passed with them, because the
+    /// kernel reads and writes memory by these numbers. Memory that the kernel writes must not overlap memory that it
+    /// only reads. On a GPU the memory must live until the kernel has run.
     pub unsafe fn launch(&self, queue: Queue, arguments: &[Argument<'_>]) -> Result<()> {
         let raw: Vec<ffi::Argument> = arguments.iter().map(|one| one.raw).collect();
         checked(|error| ffi::silo_launch(self.raw, &queue.0, raw.as_ptr(), raw.len(), ptr::null(), error))
     }
 
-    /// Which variant such a call gets, and the reason for or against each; loads and launches nothing.
+    /// Returns a report: the variant that a call with these arguments would use, and the reason for or against each
+    /// variant. Loads and launches nothing.
     pub fn explain(&self, queue: Queue, arguments: &[Argument<'_>]) -> Result<String> {
         let raw: Vec<ffi::Argument> = arguments.iter().map(|one| one.raw).collect();
         let mut text = ptr::null_mut();

@@ -2,8 +2,8 @@
 //!
 //!     silo-kernels kernels.silo IDENTITY
 //!
-//! IDENTITY is what `silo inspect kernels.silo` shows as the bundle's sha256. It stands for every byte of the file, so the
-//! native code in it runs only where it is the code that was meant. A program of one's own has it as a constant.
+//! IDENTITY is the sha256 of the bundle that `silo inspect kernels.silo` prints. It covers every byte of the file, so
+//! that native code of another file is refused. Your own program would contain it as a constant.
 
 use std::env;
 use std::process::ExitCode;
@@ -11,7 +11,8 @@ use std::thread;
 
 use silo_kernels::{version, Argument, Bundle, Kernel, Queue, Result};
 
-/// out = x + y. Safe to call: the lengths agree, and `out` is borrowed for writing, so it is neither x nor y.
+/// Computes out = x + y. Safe to call: the function checks that the lengths are equal, and Rust's mutable borrow of
+/// `out` ensures that it overlaps neither `x` nor `y`.
 fn add(kernel: &Kernel<'_>, x: &[f32], y: &[f32], out: &mut [f32]) -> Result<()> {
     assert!(
         x.len() == out.len() && y.len() == out.len(),
@@ -51,7 +52,7 @@ fn run(path: &str, identity: String) -> Result<()> {
     })?;
     println!("add from four threads: right");
 
-    // A call that no variant serves is an error with a reason; nothing ran.
+    // A call that no variant serves returns an error with the reason, and launches nothing.
     let wrong = [0i8; 64];
     let mut out = [0i8; 64];
     let arguments = [

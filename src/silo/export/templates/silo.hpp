@@ -104,7 +104,7 @@ class plan {
         check(silo_plan_begin(&where, &handle_, &said), said);
     }
 
-    /// A plan that a bundle keeps (silo.step). Each `call` runs one step.
+    /// A plan that is stored in a bundle (silo.step). Each `call` runs one step.
     plan(silo_bundle *bundle, const char *name, const queue &where) {
         silo_error said;
         check(silo_bundle_plan(bundle, name, &where, &handle_, &said), said);

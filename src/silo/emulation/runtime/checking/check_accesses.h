@@ -102,8 +102,8 @@ SILO_THREADS_PLAIN inline const Area *area_of(Check *check, u64 address, int *in
     return nullptr;
 }
 
-// Returns true if an address outside all arrays is in shared memory. Shared memory may be as close
-// to a stack as a thread's variables are.
+// Returns true if an address outside all arrays is in shared memory. Shared memory may lie next to
+// a stack, so the distance from the stack pointer does not show which of the two the address is in.
 SILO_THREADS_PLAIN inline bool beside_group_arrays(u64 address) {
     return group_area_count < most_group_areas && address >= group_memory &&
            address < group_memory + group_memory_bytes;

@@ -56,8 +56,8 @@ struct Page {
 inline Page *pages[most_pages];
 inline u64 run_number;
 
-// A value of `state` besides clang's own (0: all eight bytes belong to a variable, 1 to 7: only the
-// first ones do).
+// The `state` of eight bytes whose variables clang has not announced. Clang's own values are 0 (all
+// eight bytes belong to a variable) and 1 to 7 (only so many of the first bytes do).
 constexpr unsigned char unknown = 0xAA;
 
 SILO_THREADS_PLAIN inline Check *state() {
@@ -124,8 +124,8 @@ SILO_THREADS_PLAIN inline PcClass class_of(const Check *check, u64 pc) {
     return low ? static_cast<PcClass>(check->row_classes[low - 1]) : PcClass::none;
 }
 
-// Returns the offset in the object of the code at `pc` or, if that has no line of the text or of
-// the library, of its nearest caller that has one.
+// Returns the offset in the object of the code at `pc`. If no line of the kernel's text or of the
+// kind's library belongs to that code, returns the offset of its nearest caller that has a line.
 SILO_THREADS_PLAIN inline unsigned site_of(const Check *check, u64 pc, const void *frame) {
     const u64 *at = static_cast<const u64 *>(frame);
     for (unsigned depth = 0; depth < 32; depth++) {
