@@ -241,7 +241,6 @@ def generate(
     return generate_bits(fill, element, seed, first, count, params=params).view(numpy_dtype(element))
 
 
-@lru_cache(maxsize=8)  # a case reads its indices a few times
 @lru_cache(256)  # one entry for each expected array of a case, for each target
 def sample_indices(seed: int, count: int, total: int) -> tuple[int, ...]:
     """Returns at most ``count`` different element numbers below ``total``, in order, with the first and the last.
