@@ -72,7 +72,7 @@ class GeneratedKernel:
 
     @property
     def period(self) -> int:
-        """The smallest divisor, from a cache line up, by which the text divides the row index; 0 unless a power of two.
+        """The smallest number (at least a cache line) by which the text divides a row index; 0 unless a power of two.
 
         Inductor splits a row index in two with ``xindex // period``. The rows of one period are adjacent in memory.
         """
@@ -266,9 +266,9 @@ def finished(kernel: Any) -> Any:  # noqa: ANN401
     return LambdaFuture(lambda: kernel, future=done)
 
 
-# Kinds of kernels that are correct for any block size, down to one element, because no element's result is read as
-# input of another element. A kernel of another kind may need the barrier between a write and a later read, so it is
-# kept there.
+# Kinds of kernels that are correct for any block size, down to one element, so also if one element is written before
+# another element is read. A kernel of another kind may need a barrier between that write and that read; without the
+# option ``cpu_elements_apart``, the compiler keeps the barrier.
 _ANY_BLOCKS = frozenset({"POINTWISE", "REDUCTION", "PERSISTENT_REDUCTION"})
 
 

@@ -363,8 +363,9 @@ class _Shared:
         return self.decisions is not None and self.decisions.is_settled(autotuner)
 
     def serves(self, load: Callable[[], Any]) -> bool:
-        """Returns whether the bundle has the code of the kernel that ``load`` loads, for a config known without
-        measuring.
+        """Returns whether the bundle has the code of the kernel that ``load`` loads.
+
+        The result is False too if the kernel's config is not known without measuring.
         """
         decisions, records = self.decisions, self.records
         if decisions is None or records is None or not records.serves:

@@ -250,9 +250,7 @@ _here: ContextVar[tuple[int, str, str]] = ContextVar("silo_inductor", default=(0
 
 
 class _Switch:
-    """Counts the callers that enabled Silo for CPUs, and keeps Inductor's functions replaced while the count is above
-    0.
-    """
+    """Counts the callers that enabled Silo for CPUs; while the count is above 0, Inductor's functions are replaced."""
 
     def __init__(self) -> None:
         self.decision: Decision = Rejected("nobody asked for it: call silo.integrations.inductor.enable()")
