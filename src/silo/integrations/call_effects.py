@@ -1,4 +1,4 @@
-"""Determines a kernel's effects on the arguments of a form of call, from its lowered code or from its author."""
+"""Determines what a call's kernel does to each array (read, write, both), from its lowered code or its author."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def effects_of(
     """Returns the effect on each array among the arguments ``names``.
 
     ``mutates`` names the arrays that the kernel writes to, if the caller declares them; None: the lowered code decides.
-    ``signature`` and ``facts`` describe the code that serves this form of call.
+    ``signature`` and ``facts`` describe the code that serves a call with these argument types.
 
     Raises:
         ArgumentError: ``mutates`` contains a name that is not an array's.

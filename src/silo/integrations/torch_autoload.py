@@ -23,7 +23,8 @@ def begin() -> None:
 
         is_wanted = stand_in_wanted()
         watched = not is_wanted and inductor_wanted()
-    # a damaged installation may raise anything; a program that uses Silo itself gets the error then
+    # A damaged installation may raise any error here. It is ignored: a program that uses Silo itself gets the error
+    # later.
     except Exception as error:
         if type(error).__name__ == "SettingsError":
             raise

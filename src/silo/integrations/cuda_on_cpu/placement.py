@@ -37,8 +37,8 @@ __all__ = [
 def put(owners: tuple[Any, ...], name: str, function: Callable[..., Any]) -> None:
     """Makes ``function`` the member ``name`` of every owner, as a separate function object in each.
 
-    ``torch.compile`` finds torch's functions by identity and has rules by name: it raises if one object has two names
-    with different rules.
+    ``torch.compile`` has rules for torch's functions by name, and finds the name of a function by its identity. If one
+    object had two names with different rules, ``torch.compile`` would raise an error.
     """
     for owner in owners:
         original = getattr(owner, name, None)
@@ -233,8 +233,8 @@ class Placement:
     def replace(self) -> None:
         """Replaces torch's factory functions, and the methods of tensors and storages that move data."""
         torch, tensor = self._torch, self._torch.Tensor
-        # Listed before anything is replaced: torch caches this set, and its mode for the default device finds functions
-        # in it by identity.
+        # The set of constructors is listed before any of them is replaced: torch caches this set, and
+        # ``torch.set_default_device`` compares the identity of each called function with the set.
         constructors: Any = import_module("torch.utils._device")
         listed = {id(function) for function in constructors._device_constructors()}  # noqa: SLF001
         members = cast("dict[str, Any]", vars(torch))
@@ -476,9 +476,10 @@ def _refusing(name: str, reason: str) -> type:
 
 
 def refuse_what_needs_cuda(torch: Any) -> None:  # noqa: ANN401
-    """Replaces parts of torch that need a GPU by errors with a name and a reason.
+    """Replaces the parts of torch that need a GPU by classes and functions that raise an error, which names part and
+    reason.
 
-    torch itself would crash or raise unclear errors.
+    Without the replacement, torch would crash or raise unclear errors.
     """
     cuda = torch.cuda
     for name, reason in _REFUSED.items():

@@ -33,8 +33,8 @@ class PretendedDevice:
     processor_threads: int = 2048
 
 
-# Used without --pretend. Programs expect bfloat16 and tensor cores of compute capability 8.0, and few choose inline PTX
-# for it.
+# Used without --pretend. Capability 8.0 has the bfloat16 and the tensor cores that programs expect, and few programs
+# choose inline PTX for this capability, most of which the CPU cannot run.
 _PLAIN: Final = PretendedDevice("CPU (stand-in for a CUDA device)", (8, 0))
 
 DEVICES: Final = MappingProxyType(

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _KEPT = 512  # the kernels to keep: a program that tunes makes thousands, and uses most of them only briefly
-# The types that Helion declares for numbers that its host code passes.
+# For each Python type of a number that Helion's host code passes: Silo's dtype, and the DSL type that Helion declares.
 _SCALARS = {bool: ("i1", "cutlass.Boolean"), int: ("i64", "cutlass.Int64"), float: ("fp32", "cutlass.Float32")}
 _CONSTANT = "constexpr"
 
@@ -42,8 +42,9 @@ _CONSTANT = "constexpr"
 class _Made:
     """A Silo kernel, ``made``, for a kernel of Helion, and the facts that it was made for.
 
-    ``said`` are the attributes that Helion set on the kernel; ``own`` the grid and ranks that the generated host
-    function contains. ``kernel``, Helion's object, is referenced so that its id is not reused.
+    ``said`` are the attributes that Helion set on the kernel. ``own`` are the grid and the ranks of the arguments, if
+    Silo generated a host function that contains them; else it is empty. ``kernel``, Helion's object, is referenced so
+    that its id is not reused.
     """
 
     kernel: object
@@ -62,7 +63,7 @@ class KernelsOfHelion:
     def serving(self, kernel: object, arguments: Sequence[object], grid: Axes, block: Axes) -> Any:  # noqa: ANN401
         """Returns the Silo kernel that serves a launch, and makes it if necessary.
 
-        Raises UnsupportedError, SourceError.
+        Raises UnsupportedError or SourceError if Silo cannot make it.
         """
         types: list[object] = []
         empty = False

@@ -96,7 +96,7 @@ class LaunchMarks:
 
 
 def marks_said(kernel: object) -> tuple[object, ...]:
-    """Returns the values of all attributes that Helion sets, unchecked. It is cheap enough for every launch."""
+    """Returns the values of all attributes that Helion sets, unchecked. The call is cheap enough for every launch."""
     return tuple(map(getattr(kernel, "__dict__", _NOTHING).get, _SAID))
 
 

@@ -53,7 +53,7 @@ def default_metal_launcher(
     Raises:
         GridError: the grid or block is not a tuple of one to three numbers.
         UnsupportedError: an option that Metal launches lack; the message names it.
-        ArgumentError: as any call.
+        ArgumentError: the arguments do not fit the kernel.
     """
     if others := [name for name in options if name not in _WITHOUT_EFFECT]:
         raise UnsupportedError(f"{name_of(metal_kernel)}: a Metal launch takes _block_dims=, not {', '.join(others)}")

@@ -68,7 +68,8 @@ def default_pallas_launcher(
         _smem_arg_indices: tensors, counted among tensors, that are read as scalars.
         _scratch_shapes: shape, dtype and kind of each scratch buffer.
         _hbm_arg_indices: arguments that the kernel copies itself.
-        _ds_pad_dims: argument, axis, multiple and further elements of slices that end beyond the array.
+        _ds_pad_dims: tuples (argument, axis, multiple, more) for slices that end beyond the array: the axis is padded
+            to the multiple, and by ``more`` further elements.
         _pallas_interpret: ignored; the device of the tensors decides.
         _scratch_shape_sources: ignored; ``_scratch_shapes`` has the sizes.
         _matmul_dot_general: ignored; it selects another way to compute the same result.
@@ -80,7 +81,7 @@ def default_pallas_launcher(
 
     Raises:
         UnsupportedError: a compact worklist, remote copies or another option; the message names it.
-        ArgumentError: as any call; also for 64-bit tensors.
+        ArgumentError: the arguments do not fit the kernel, or a tensor has 64-bit elements.
     """
     del _pallas_interpret, _scratch_shape_sources, _matmul_dot_general, _use_low_level_scheduler
     name = name_of(pallas_kernel)

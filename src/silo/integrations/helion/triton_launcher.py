@@ -1,6 +1,6 @@
-"""Launchers with the signature of Helion's for Triton kernels.
+"""Two launchers with the signature of Helion's launcher for Triton kernels.
 
-Triton compiles for ``launcher``, Silo for ``default_launcher``.
+For :func:`launcher`, Triton compiles the kernels and Silo launches them. For :func:`default_launcher`, Silo does both.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def default_launcher(
     Raises:
         GridError: the grid is not a tuple of one to three numbers.
         UnsupportedError: an option that Silo lacks, or a request for work on the host; the message names it.
-        ArgumentError: as any call.
+        ArgumentError: the arguments do not fit the kernel.
     """
     blocks = axes("grid", grid)
     if ptx_options is not None:

@@ -110,7 +110,9 @@ def _sorted_out(
     kernel: Callee,
     given: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Sorts keywords into three dicts: arrays (as jax arrays, in the kernel's order), other values, and options."""
+    """Sorts the arguments of a call into three dicts: arrays (as jax arrays, in the kernel's order), other values,
+    options.
+    """
     signature = kernel.signature
     arrays: dict[str, Any] = {}
     scalars: dict[str, Any] = {}

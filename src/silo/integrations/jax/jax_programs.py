@@ -1,8 +1,8 @@
 """Connects Silo to jax: the handlers that XLA calls, and the records of calls that programs name by digest.
 
 A record has all data of a launch except the addresses of its arrays: the artifact, the values of the other arguments,
-the grid, and the shape and type of each array. Its digest covers all of it. Consent to native code in the trust ledger
-covers the record by which the code is called.
+the grid, and the shape and type of each array. Its digest covers all of this data. Consent to native code in the trust
+ledger holds only together with the record of the call, so other values or shapes need consent of their own.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class CallRecord:
 
     @property
     def calls(self) -> JSON:
-        """The description of the call without the artifact. Consent to native code covers it, too."""
+        """The description of the call without the artifact. Consent to native code covers this description, too."""
         return {
             "schema": _SCHEMA,
             "parameters": [
@@ -345,11 +345,12 @@ def make_ready(name: str, record: CallRecord, device: Device, code: VouchedCode 
 
 
 TARGET: Final = "silo_launch"
-# XLA's own name of each platform, under which handlers are registered; for NVIDIA GPUs it is in capitals. A handler
-# under another name is kept silently for a platform that may be registered later.
+# XLA's own name of each platform, under which handlers are registered; for NVIDIA GPUs it is in capitals. XLA accepts a
+# handler under another name without an error, and keeps it for a platform that may be registered later.
 _PLATFORMS: Final = {"cpu": "cpu", "cuda": "CUDA"}
 
-# The records that this process made or loaded, by digest. The code is present if it comes from a bundle opened here.
+# The records that this process made or loaded, by digest, each with its code if a bundle opened by this process has it;
+# else None.
 _records: dict[str, tuple[CallRecord, VouchedCode | None]] = {}
 _made: dict[tuple[JaxCallForm, str], str] = {}  # digests by form and target
 _lock = Mutex()

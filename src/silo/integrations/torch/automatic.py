@@ -1,4 +1,6 @@
-"""Makes operators for kernels that are called in a trace of torch: one operator for each form of call."""
+"""Makes operators for kernels that are called in a trace of torch: one for each set of argument types, grid and
+options.
+"""
 
 from __future__ import annotations
 

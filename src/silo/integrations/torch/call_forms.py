@@ -17,7 +17,7 @@ T = TypeVar("T")
 GridLike: TypeAlias = "tuple[int, ...] | Callable[[Mapping[str, object]], tuple[int, ...]]"
 
 _AXES = 3
-# A grid function is evaluated for each config while torch traces, which takes some milliseconds each time.
+# The largest number of configs for which a grid function is evaluated while torch traces; each takes some milliseconds.
 _MOST_CONFIGS = 256
 
 

@@ -202,13 +202,16 @@ def _axis(kernel: Kernel, axis: Any) -> Any:  # noqa: ANN401
 def _is_integer(value: Any) -> bool:  # noqa: ANN401
     """Returns whether a variable of Dynamo represents an integer.
 
-    A function without a closure is a constant too, so the type is checked.
+    It is not enough that the variable is a constant: for Dynamo, a function without a closure is a constant too.
     """
     return value.is_symnode_like() or (value.is_python_constant() and isinstance(value.as_python_constant(), int))
 
 
 def _number(axis: Any) -> Any:  # noqa: ANN401
-    """Returns the integer of an axis, or torch's expression for it, since comparing traced numbers would add guards."""
+    """Returns the integer of an axis, or torch's expression for it if it is a traced number.
+
+    The expression is returned and not the traced number, because comparing traced numbers would add guards.
+    """
     return axis.as_python_constant() if axis.is_python_constant() else axis.sym_num.node.expr
 
 

@@ -79,11 +79,10 @@ class QuietCalls:
         Args:
             launch: takes the arguments, and returns the operator's result.
             otherwise: takes a tuple and a dict.
-            like: used with ``places``: the index of an argument. The only output gets its shape and dtype, and
-                ``launch``
-                also takes this output.
-            places: for each position of ``launch``, the index of the argument; the number of arguments is the output's
-                index.
+            like: used with ``places``: the index of an argument. The operator's only output gets that argument's shape
+                and dtype, and is passed to ``launch`` too.
+            places: for each parameter of ``launch``, the index of the operator's argument that is passed to it; the
+                number of arguments stands for the output.
         """
         if not self._questions:
             return lambda *args, **kwargs: otherwise(args, kwargs)

@@ -3,12 +3,13 @@
 Two faults of torch 2.13 make a program read memory that it has overwritten. Both are avoided here by marking the tensor
 as read later, so that torch makes a copy. This holds for every operator of a graph, of Silo or not.
 
-- ``y = x.clone(); op(y, x)``: Inductor removes copies from a graph that are only read (``clone``, ``x + zeros``, equal
-  expressions). Later it writes in place if nothing *after* the operator reads the memory, and ignores that the operator
-  itself reads the copy. The cure: before copies are removed, the pairs of an operator's arguments that share memory are
-  recorded. A pair that shares memory only afterwards was a copy.
-- ``y = 3 * x; op(y, x); use(y)``: an operator that requires strides of its arguments is given a value of its own, and
-  ``use`` computes ``3 * x`` again, from memory that was written.
+- ``y = x.clone(); op(y, x)``, where ``op`` reads ``y`` and writes to ``x``: Inductor removes copies from a graph that
+  are only read (``clone``, ``x + zeros``, equal expressions), so ``y`` becomes ``x``. Later it lets ``op`` write in
+  place if nothing *after* ``op`` reads the memory, and ignores that ``op`` itself reads the copy. The cure: before
+  copies are removed, the pairs of an operator's arguments that share memory are recorded. A pair that shares memory
+  only after the removal had a copy.
+- ``y = 3 * x; op(y, x); use(y)``, with the same ``op``: for an operator that requires strides of its arguments, Inductor
+  computes ``y`` into separate memory, and computes ``3 * x`` again for ``use``, from the overwritten ``x``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _lock = Mutex()
 
 @contextmanager
 def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[DefinedOperator], None]]:  # noqa: ANN401
-    """Reserves a name while an operator is defined under it; yields a function to pass the operator to.
+    """Reserves a name while an operator is defined under it; yields the function that registers the defined operator.
 
     A definition that runs again (a reloaded module, or a cell of a notebook, edited or not) replaces the earlier
     operator.

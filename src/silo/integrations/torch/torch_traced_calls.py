@@ -69,7 +69,10 @@ def _serve_in_export(
     *,
     batched: bool,
 ) -> bool:
-    """Passes the call to torch's own operator, so that a package holds the kernel; returns whether torch took it."""
+    """Passes the call to torch's own operator for Triton kernels; returns whether torch took the call.
+
+    An exported package then contains the kernel itself.
+    """
     function = getattr(kernel.source, "function", None)
     traced = any(type(argument).__module__.startswith("torch._subclasses.") for argument in given.values())
     if function is None or batched or not traced or not hasattr(torch.library, "wrap_triton"):
@@ -175,12 +178,16 @@ def stand_in(torch: Any, kernel: Kernel, name: str, value: Any, *, constant: boo
 
 
 def _mixed(torch: Any, arguments: tuple[object, ...]) -> bool:  # noqa: ANN401
-    """Returns whether a call mixes fake and real tensors, which their mode forbids, or meta tensors and real ones."""
+    """Returns whether torch cannot take a call, because its arrays are of different kinds.
+
+    They may be fake and real tensors (if the fake tensors' mode forbids real ones), meta and real tensors, or tensors
+    and arrays of another library.
+    """
     tensors: list[Any] = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
     if any(not isinstance(argument, torch.Tensor) and hasattr(argument, "__dlpack__") for argument in arguments):
         return True  # torch's operators take no arrays of other libraries
     if len({bool(tensor.is_meta) for tensor in tensors if type(tensor) in (torch.Tensor, torch.nn.Parameter)}) > 1:
-        return True  # torch would run nothing, and the real tensors would keep their values
+        return True  # torch would launch nothing, and the real tensors would keep their old values
     modes: list[Any] = [getattr(tensor, "fake_mode", None) for tensor in tensors]
     modes = [mode for mode in modes if mode is not None]
     return 0 < len(modes) < len(tensors) and not modes[0].allow_non_fake_inputs
