@@ -55,8 +55,7 @@ def begin() -> None:
 
 
 def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
-    """Returns the environment variables for a program in which the CPU serves ``cuda``, and a message about the
-    changes.
+    """Returns the environment variables for a program in which the CPU serves ``cuda``, and a message about them.
 
     Raises:
         SettingsError: ``pretend`` names an unknown device, or ``SILO_TRITON=off``.

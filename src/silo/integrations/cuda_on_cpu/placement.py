@@ -476,8 +476,7 @@ def _refusing(name: str, reason: str) -> type:
 
 
 def refuse_what_needs_cuda(torch: Any) -> None:  # noqa: ANN401
-    """Replaces the parts of torch that need a GPU by classes and functions that raise an error, which names part and
-    reason.
+    """Replaces each part of torch that needs a GPU by one that raises an error, which names the part and the reason.
 
     Without the replacement, torch would crash or raise unclear errors.
     """

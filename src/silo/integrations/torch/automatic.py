@@ -1,6 +1,4 @@
-"""Makes operators for kernels that are called in a trace of torch: one for each set of argument types, grid and
-options.
-"""
+"""Makes operators for kernels that are called in a trace of torch: one for each combination of types and options."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ as read later, so that torch makes a copy. This holds for every operator of a gr
   place if nothing *after* ``op`` reads the memory, and ignores that ``op`` itself reads the copy. The cure: before
   copies are removed, the pairs of an operator's arguments that share memory are recorded. A pair that shares memory
   only after the removal had a copy.
-- ``y = 3 * x; op(y, x); use(y)``, with the same ``op``: for an operator that requires strides of its arguments, Inductor
-  computes ``y`` into separate memory, and computes ``3 * x`` again for ``use``, from the overwritten ``x``.
+- ``y = 3 * x; op(y, x); use(y)``, with the same ``op``: for an operator that requires strides of its arguments,
+  Inductor computes ``y`` into separate memory, and computes ``3 * x`` again for ``use``, from the overwritten ``x``.
 """
 
 from __future__ import annotations
