@@ -143,7 +143,9 @@ def pointwise_config(
     if isinstance(grown, Rejected):
         return grown
     blocks["x"] = min(grown, hints["x"], max_block("x", target))
-    # Long blocks of y and z, which their grids may require, leave room for few elements of x, and vice versa.
+    # The limits of the grid along y and z may have forced long blocks of y and z, and then few elements of x fit a
+    # tensor; or the limit along x may have forced a long block of x. So halve each block that its grid limit lets
+    # shrink.
     while math.prod(blocks.values()) > MAX_ELEMENTS:
         shorter = next((d for d in _by_turn(blocks) if _may_halve(d, blocks[d], hints, warps, target)), None)
         if shorter is None:
@@ -154,12 +156,12 @@ def pointwise_config(
 
 
 def _by_turn(blocks: Mapping[str, int]) -> list[str]:
-    """Returns x, then the other dimensions, the longest block first."""
+    """Returns the dimensions in the order of halving their blocks: x, then the others, the longest block first."""
     return sorted(blocks, key=lambda dimension: (dimension != "x", -blocks[dimension]))
 
 
 def _may_halve(dimension: str, block: int, hints: SizeHints, warps: int, target: TargetFacts) -> bool:
-    """Returns whether the grid is still allowed with half the block size."""
+    """Returns whether half the block size keeps the number of programs along the dimension within its limit."""
     half = block // 2
     if half == 0:
         return False
@@ -189,8 +191,8 @@ def reduction_config(
     aim = _aim(math.prod(blocks.values()), hints)
     _grow(blocks, hints, aim)
     if num_warps is None:
-        # Four elements for each thread. If rows are contiguous, a block holds few rows, so only their length is
-        # counted.
+        # A warp for each 128 elements (four for each thread). If rows are contiguous, the block holds few rows, so only
+        # the elements of one row are counted.
         num_warps = (r if reduction_hint is ReductionHint.INNER else math.prod(blocks.values())) // 128
     most_warps = 16 if r <= 8192 else 32
     warps = clamp_warps(num_warps, target, most=most_warps, least=min_warps, register_intensive=register_intensive)
@@ -234,12 +236,12 @@ def tiled_reduction_config(
 
 
 def _aim(wanted: int, hints: SizeHints) -> int:
-    """Returns the elements that a block grows to: ``wanted``, or an eighth of it if the sizes have fewer elements."""
+    """Returns the number of elements to which a block grows: ``wanted``, or an eighth of it for smaller arrays."""
     return wanted // 8 if hints.numel < wanted else wanted
 
 
 def _grow(blocks: dict[str, int], hints: SizeHints, aim: int) -> None:
-    """Doubles block sizes in their order, at most up to the sizes, until the block holds ``aim`` elements."""
+    """Doubles block sizes, one dimension after the other, until the block has ``aim`` elements or spans everything."""
     for dimension in tuple(blocks):
         while blocks[dimension] < hints[dimension] and math.prod(blocks.values()) < aim:
             blocks[dimension] *= 2

@@ -323,10 +323,11 @@ def _second_largest(
 def enforce_minimums(
     candidates: Candidates, facts: KernelFacts, target: TargetFacts, *, whole_row: int = 0
 ) -> Candidates:
-    """Raises block sizes of x and r0 to the kernel's minimums. As one grows the other shrinks, down to its own minimum.
+    """Raises the block sizes of x and r0 to the kernel's minimums.
 
-    Raises SpaceError for configs with blocks of other dimensions, and if the minimums alone exceed the elements of one
-    block.
+    If one block size is raised, the other one is halved, down to its own minimum, so that the block keeps its number of
+    elements. Raises SpaceError for configs with blocks of other dimensions, and if the minimums alone exceed the
+    elements of one block.
     """
     floors = {"XBLOCK": facts.min_xblock, "R0_BLOCK": facts.min_rblock}
     if all(floor == 1 for floor in floors.values()):

@@ -64,7 +64,7 @@ class ComboGroup:
     """Sub-kernels that are tuned together.
 
     ``members`` are their numbers. ``configs`` set the block sizes of all members, under the combo's names and without
-    warps and stages. They are in the order in which they are worth trying; the base's is the first.
+    warps and stages, best guess first. The first of them is part of the combo's base config.
     """
 
     members: tuple[int, ...]
@@ -75,10 +75,10 @@ class ComboGroup:
 class ComboLayout:
     """The plan for tuning a combo.
 
-    ``base`` is the config to start with. ``groups`` come largest first: the configs of each are tried with everything
-    else unchanged. ``launches`` are the warps and stages to try at the end. ``limits`` are the largest block sizes that
-    are useful when the tuner changes one block size at a time. ``space`` expresses all of this as a space: the groups,
-    then the launches.
+    ``base`` is the config to start with. ``groups`` come largest first: a tuner tries the configs of one group while
+    the values of all other groups stay unchanged. ``launches`` are the pairs of warps and stages to try at the end.
+    ``limits`` are the largest block sizes that are useful when the tuner changes one block size at a time. ``space``
+    expresses all of this as a space: the groups, then the launches.
     """
 
     base: HeuristicCandidate
@@ -98,15 +98,16 @@ def combo(
 ) -> ComboLayout:
     """Makes the tuning plan of a combo, whose sub-kernel ``i`` has the block sizes ``XBLOCK_i`` and so on.
 
-    Each sub-kernel gets the candidates that it would have alone. The first candidates of all make the base, with the
-    most warps and stages that any of them requests. Sub-kernels with equal kind, sizes and facts are one group, unless
-    ``grouped`` is False.
+    Each sub-kernel gets the candidates that it would have alone. The base config consists of the first candidate of
+    each sub-kernel, with the most warps and stages that any of these candidates requests. Sub-kernels with equal kind,
+    sizes and facts are one group, unless ``grouped`` is False.
 
     Args:
         target: the target to compile for.
         kernels: the sub-kernels in order.
-        names: the combo's parameters. If they lack a value's name with the sub-kernel's number, the value is set under
-            the name without the number, once for the whole combo. None: all have the number.
+        names: the combo's parameters. If none is named like a value with the sub-kernel's number (``XBLOCK_0``), the
+            value is set under the name without the number (``XBLOCK``), once for the whole combo. None: every value
+            keeps its number.
         grouped: whether equal sub-kernels are tuned together.
         effort: as for the sub-kernels.
 
@@ -170,7 +171,7 @@ class _Naming:
         return self.kernels[index].names.get(usual, f"{usual}_{index}")
 
     def own(self, config: Mapping[str, Value], index: int) -> Iterator[str]:
-        """Yields the dimensions for which a sub-kernel has its own block size."""
+        """Yields the dimensions whose block size belongs to this sub-kernel alone, and not to the whole combo."""
         for dimension in DIMENSIONS:
             if block_name(dimension) in config and dimension in self.kernels[index].hints:
                 name = self.name(index, dimension)
@@ -298,7 +299,10 @@ class ComboSpace:
 
 
 def _row_name(part: HeuristicSpace, number: int, constants: frozenset[str]) -> str:
-    """Returns the constexpr for the length of a sub-kernel's row; "" if it is a literal or rows are not whole."""
+    """Returns the constexpr for the length of a sub-kernel's row.
+
+    Returns "" if the kernel's text has the length as a literal, or if the sub-kernel does not hold whole rows.
+    """
     usual = f"R0_BLOCK_{number}"
     return part.names.get("R0_BLOCK", usual if usual in constants else "") if part.whole_rows else ""
 
@@ -325,7 +329,7 @@ class BoundCombo:
 
     @property
     def deterministic(self) -> BoundCombo:
-        """The space for sums in one order: reductions have one config."""
+        """This space with one config for each reduction, so that sums are always made in the same order."""
         effort = replace(self.made_by.effort, deterministic=True)
         return replace(self, made_by=replace(self.made_by, effort=effort))
 

@@ -233,7 +233,7 @@ class TuningEffort:
 # ---- Facts about the device that a kernel is for, never about the machine that heuristics run on ----
 
 _WITHOUT_BLOCKS = ("tpu", "metal")  # kinds of targets whose kernels do not work on blocks of a tensor
-_XPU_UNITS = 64  # assumed, because no driver here reports it
+_XPU_UNITS = 64  # An assumption: no driver of Silo reports the number of compute units of an Intel GPU.
 
 
 @dataclass(frozen=True, slots=True)

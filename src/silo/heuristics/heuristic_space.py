@@ -42,13 +42,13 @@ KINDS: dict[str, HeuristicFunction] = {
     "split_scan": split_scan,
     "native_matmul": native_matmul,
 }
-# Kinds of kernels that process whole rows, so that no config sets the block size. If the kernel has a constexpr for it,
-# the constexpr gets the row's length.
+# Kinds of kernels that process whole rows, so that no config sets the block size of the reduced axis. If the kernel has
+# a constexpr for this block size, the constexpr gets the row's length.
 _WHOLE_ROWS = ("persistent_reduction", "mix_order")
 # Programs of a cooperative reduction wait for one another, so they must all run at once. With this option a driver
-# rejects a launch of more programs than that; without it such a launch would wait without end. It may happen because a
-# config may be used for sizes that it was not made for (a bundle takes RSPLIT from the nearest bucket). Results are
-# right with any RSPLIT.
+# rejects a launch of more programs than the device can run at once; without it such a launch would hang. A launch may
+# have too many programs, because a config may be used for sizes that it was not made for (a bundle takes RSPLIT from
+# the nearest bucket). Results are right with any RSPLIT.
 _TOGETHER: Mapping[str, Value] = {"launch_cooperative_grid": True}
 # Options that every config sets, except configs for a CPU.
 OPTIONS = ("num_warps", "num_stages")
@@ -177,7 +177,7 @@ class BoundSpace:
 
     @property
     def deterministic(self) -> BoundSpace:
-        """The space for sums in one order: reductions have one config."""
+        """This space with one config for each reduction, so that sums are always made in the same order."""
         effort = replace(self.made_by.effort, deterministic=True)
         return replace(self, made_by=replace(self.made_by, effort=effort))
 

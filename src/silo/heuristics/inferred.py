@@ -99,9 +99,9 @@ def size_name(role: str, arguments: Sequence[str]) -> str | None:
 
 # ---- Inferring the heuristic from the names of block sizes and from the kernel's code ----
 
-# The value of that parameter in kernels that multiply matrices.
+# The value of the group-size parameter (``GROUP_SIZE_M``) in kernels that multiply matrices.
 _GROUP_ROWS = 8
-# For kernels with block sizes of exactly these roles: the dimension of each role.
+# The dimension of each role, for kernels whose block sizes have exactly the roles of one of these entries.
 _POINTWISE: tuple[dict[str, str], ...] = (
     *({role: "x"} for role in ("any", "x", "n", "m", "k", "r")),
     {"n": "x", "m": "y"},
@@ -165,7 +165,10 @@ def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
 
 
 def common_use(one: KernelUse, other: KernelUse) -> KernelUse:
-    """Keeps the facts that hold for both sizes of every block: a size may equal a constant of the kernel by chance."""
+    """Returns the facts that hold in both of two uses of a kernel, which were read with two sizes of every block.
+
+    One reading is not enough, because a block size may equal a constant of the kernel by chance.
+    """
     blocks = {
         name: BlockUse(
             first.limit if first.limit == second.limit else "",

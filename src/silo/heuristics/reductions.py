@@ -151,9 +151,10 @@ def reduction(
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes configs for one kernel.
+    """Makes a config for one kernel, when called with a number of rows and a number of reduced elements.
 
-    Block sizes of tiles follow from their scores; block sizes of rows are arguments.
+    Without a dimension ``y``, the block has about these numbers. With ``y``, the tiling scores distribute the product
+    of both numbers over the dimensions.
     """
 
     target: TargetFacts

@@ -176,12 +176,13 @@ def _grid(value: Any) -> tuple[int, int, int]:  # noqa: ANN401  # a candidate's 
 
 
 def validate(data: CandidateData, cases: Sequence[CaseShape], configs: int, target: object) -> int:
-    """Checks the launches: one for each case and config, whose variant's facts hold for the case.
+    """Checks that each case and config has one launch, and that the launch's variant fits the case's arguments.
 
-    Returns their configs.
+    Returns the number of configs.
 
     Raises:
-        CandidateError: a launch is missing, or a variant is not one for its case's arguments.
+        CandidateError: a launch is missing, the candidate has more than ``configs`` configs, or a variant is for
+            another target or other arguments.
     """
     numbers = sorted({launch.config for launch in data.launches})
     if not numbers or numbers != list(range(len(numbers))):

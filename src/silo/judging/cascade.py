@@ -187,7 +187,7 @@ class Judge:
         )
 
     def _numbers_right(self, state: _State) -> CandidateData:
-        """Runs all stages except the device's."""
+        """Runs all stages except "device", on the CPU; returns the candidate's data. Raises _RefusedError."""
         shapes = [case.shape for case in self._cases(state.shape_seed, 0)]
         timed = self._timed_case(0).shape
         data = self._lowered(state, [*shapes, timed])
@@ -417,7 +417,7 @@ class Judge:
             try:
                 launches, arrays, results = gpu.launch(case, number, codes, baseline, self._task.limits.seconds)
             except (CaseError, TuneError):
-                raise  # the fault of the task or of the agents, not of the candidate
+                raise  # an error of the task or of the agents, not of the candidate
             except SiloError as error:
                 reason = f"{case.label}: {type(error).__name__}: {error}"
                 raise _RefusedError("device", reason[:_MESSAGE]) from None
@@ -434,7 +434,10 @@ class Judge:
     def _compared_on_gpu(
         self, case: DrawnCase, launches: Sequence[LaunchData], arrays: Sequence[DrawnArray], found: LaunchResults
     ) -> None:
-        """Raises _RefusedError if a launch left wrong arrays, or one more launch after it was timed did."""
+        """Raises _RefusedError if a launch left wrong arrays or wrote beside them.
+
+        ``found`` holds the arrays of each launch, and of one more launch of each config after the config was timed.
+        """
         names = {id(argument): name for name, argument in case.arguments}
         for launch, position in found.beside:
             array = names.get(id(arrays[position]), "an array") if position < len(arrays) else "an array"

@@ -278,9 +278,10 @@ def seal(confined: Confined, *, write_nothing: bool = True) -> Confined:
 
 @functools.cache
 def private_files() -> str:
-    """Returns the reason why root must keep its right to read other users' files; "" if it need not, or isn't root.
+    """Returns why root needs its right to read other users' files here; "" if it does not need it, or for another user.
 
-    A user namespace would take this right, but modules are imported, and headers read, after a process was confined.
+    A user namespace would take this right away. But a confined process still imports modules and reads headers, which
+    may be another user's files.
     """
     own = os.geteuid()
     if own != 0:

@@ -82,8 +82,8 @@ def wrong_results(
     """Returns the reasons why the bytes that a launch left in ``arrays`` are wrong; empty if they are right.
 
     ``scales`` are the magnitudes of the results of a large case with ordinary values. They set the tolerance of small
-    cases too: the few results of a small case may all be small because their terms cancel, but their error is that of
-    the terms.
+    cases too: in a small case, the terms of every sum may cancel, so that all results are small, while the rounding
+    errors are as large as for the terms.
 
     Raises:
         ValueError: the number of arrays, or of their bytes, is not the case's.

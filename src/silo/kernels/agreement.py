@@ -24,8 +24,8 @@ _MOST_BYTES = 64 << 20
 class DecidedConfig:
     """One decision: the config of a kernel for a bucket.
 
-    ``source`` is the fingerprint of the kernel's source, or for a kernel of a bundle, ``bundle`` and the bundle's
-    identity. ``bucket`` is the bucket of the key's values as text, "" if a bundle decides by its rules.
+    ``source`` is the fingerprint of the kernel's source; for a kernel of a bundle, it is the word ``bundle`` and the
+    bundle's identity. ``bucket`` is the bucket of the key's values as text, "" if a bundle decides by its rules.
     """
 
     kernel: str
@@ -36,7 +36,7 @@ class DecidedConfig:
 
     @property
     def place(self) -> str:
-        """What the decision is about: the kernel, target and bucket, for messages."""
+        """The kernel, bucket and target that were decided about, as text for messages."""
         return f"{self.kernel}{f'[{self.bucket}]' if self.bucket else ''} for {self.target}"
 
 

@@ -1,4 +1,8 @@
-"""Plans of a bundle: recorded where the bundle was built, and run on every device that the bundle has code for."""
+"""Plans of a bundle: recorded when the bundle was built, and run on every device that the bundle has code for.
+
+A plan has one or more forms: recorded sequences of launches, each with the conditions on a call's arguments under which
+it may be replayed.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +139,7 @@ def _serving(recorded: RecordedPlan, named: Mapping[str, Any]) -> RecordedForm:
 
 
 def _refusal(recorded: RecordedPlan, form: RecordedForm, named: Mapping[str, Any]) -> str:
-    """Returns why a form does not serve a call; "" if it does."""
+    """Returns why a form's conditions exclude a call; "" if the form serves the call."""
     for name, argument in zip(recorded.parameters, form.arguments, strict=True):
         if reason := _other_argument(argument, named[name]):
             return f"{name} is {reason}"
@@ -146,7 +150,7 @@ def _refusal(recorded: RecordedPlan, form: RecordedForm, named: Mapping[str, Any
 
 
 def _other_argument(wanted: RecordedArgument, given: Any) -> str:  # noqa: ANN401  # as above
-    """Compares an argument with the expected kind. Returns both in words if they differ, else ""."""
+    """Returns in words how an argument differs from the recorded kind, value, dtype or rank; "" if it does not."""
     plain = _plain(given)
     shown = type(plain).__name__
     match wanted.kind:

@@ -86,7 +86,9 @@ class CheckingKernel(CheckingLauncher):
         super().__init__(kernel.name, kernel.source.signature, limits)
         self._kernel = kernel
         self._resolver = resolver
-        self._by_tuples: dict[int, CheckingKernel] = {}  # by the id of a kernel; self._kernel references these kernels
+        # By the id of the kernel that serves calls with tuples; self._kernel keeps these kernels alive, so ids are not
+        # reused.
+        self._by_tuples: dict[int, CheckingKernel] = {}
 
     def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
         call = tuple_call(self._kernel, args, kwargs)

@@ -24,11 +24,12 @@ __all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "plan
 
 @dataclass(frozen=True, slots=True)
 class PlanForm:
-    """One form of a plan: the number of launches, of changing parameters (``updates``) and grids, and of replays.
+    """One recorded sequence of launches of a plan: counts of launches, changing parameters, grids and replays.
 
-    ``streams`` is the number of streams of a GPU that the launches were recorded on. ``us`` is the mean time of a
-    replay in microseconds, from reading the arguments to the end of the launch (on a GPU: until it is enqueued); None
-    before the first. ``way`` is how the form runs, and ``reason`` why.
+    ``updates`` is the number of parameters that differ from replay to replay. ``streams`` is the number of streams of a
+    GPU that the launches were recorded on. ``us`` is the mean time of a replay in microseconds, from reading the
+    arguments to the end of the launch (on a GPU: until it is enqueued); None before the first. ``way`` names the
+    mechanism that replays the launches, and ``reason`` is the reason for this choice.
     """
 
     launches: int
@@ -175,7 +176,7 @@ class Plan(native.LaunchPlan):
                 f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size"
                 " or alignment), and a block cannot be run again: make the plan of a function, silo.plan(function, ...)"
             )
-        # another plan is being recorded: it records the launches of this function
+        # while another plan is recorded, that plan records the launches of this function
         if self._full or native.recording() is not None:
             return self._function(arguments)
         self._refuse_other_memory(arguments)
@@ -300,9 +301,9 @@ def _follow(
     first: list[Any],
     pool: Pool | None,
 ) -> tuple[list[SeenLaunch], Trail, TorchWork]:
-    """Makes the second recording, with a tracer for each parameter of the function.
+    """Runs the function a second time and records its launches, with a tracer in place of each argument.
 
-    If the function fails with tracers, it is run again with fewer of them.
+    If the function fails with tracers, it is run again with torch's tensors themselves, and then with the numbers too.
     """
     failure: Exception | None = None
     for follow_arrays, follow_numbers in ((True, True), (False, True), (False, False)):
@@ -310,7 +311,8 @@ def _follow(
         arguments: list[Any] = []
         for parameter, value in named.items():
             tracer = stand_in_for(parameter, value, trail)
-            # torch reports its work on a real tensor, so a tensor needs no tracer; arrays of other libraries do.
+            # The second and third try pass real tensors: torch reports its work on them. Other arrays always need a
+            # tracer.
             followed = follow_arrays or not is_of_torch(value) if isinstance(tracer, TracedArray) else follow_numbers
             arguments.append(tracer if followed else value)
             if tracer is not value and not followed:
@@ -324,7 +326,8 @@ def _follow(
         except Exception as error:  # noqa: BLE001  # whatever a program raises of an object that it does not know
             failure = error
             continue
-        # isinstance() and similar functions distinguish tracers from values
+        # The function made other launches than with the real values, because isinstance() or the like showed it the
+        # tracers.
         if len(launches) != len(first) and follow_numbers:
             failure = TypeError("it makes other launches with them")
             continue

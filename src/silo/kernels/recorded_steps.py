@@ -323,9 +323,10 @@ class _FormRecorder:
         return (Source.CONSTANT, cast("float", self._arguments[name])) if is_used else (Source.GIVEN, name)
 
     def _array(self, number: int, kernel: Kernel, place: int, one: SeenLaunch) -> tuple[Source, str]:
-        """Finds the argument that is the array of a launch.
+        """Returns where a launch's array comes from: the step's argument that is this very array.
 
-        Needed because the array is not a tracer: the function does not accept tracers.
+        Used if the array is no tracer, because the function does not accept tracers. Raises if no argument is the
+        array.
         """
         for name, value in self._arguments.items():
             if value is one.arguments[place]:

@@ -39,7 +39,7 @@ class _Missing:
 
 def _plugins() -> Mapping[str, str]:
     """Maps the name of each plug-in, which is its kind of devices, to ``module:function``."""
-    # reads entry points, so it is called only for kinds that Silo does not ship, and for lists
+    # This reads entry points, so it is called only for a kind that Silo does not ship, or to list all plug-ins.
     return installed_places(DEVICES)
 
 
@@ -173,8 +173,11 @@ def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], o
 
 @cache
 def _owners(memory: int) -> tuple[str, ...]:
-    """Returns the kind whose driver is tried first for arrays in this memory, as its declaration names the memory."""
-    # Read the kind that is named like the memory first; then usually no other declaration is read.
+    """Returns the kind of device that arrays in this memory usually belong to, as a tuple; empty without such a kind.
+
+    It is the first kind with a ``preference`` whose driver lists the memory, which is a DLPack device type.
+    """
+    # A kind whose name begins the memory's name comes first, so that usually only this one declaration is read.
     kinds = sorted(driver_kinds(), key=lambda kind: not memory_name(memory).startswith(kind))
     declarations = (driver_of(kind) for kind in kinds)
     owner = next(

@@ -98,7 +98,8 @@ def _home_of(path: Path) -> _Home | None:
     if root == path.parent:
         if not _imports_relatively(path):
             return None
-        # No file marks the top of a namespace package.
+        # A namespace package has no __init__.py that would mark its root. So the root is the nearest folder on Python's
+        # path.
         places = {Path(entry or ".").resolve() for entry in (*sys.path, "")}
         root = next((folder for folder in path.parent.parents if folder in places), path.parent.parent)
     parts = path.relative_to(root).with_suffix("").parts

@@ -110,7 +110,7 @@ def _sorted_out(
     kernel: Callee,
     given: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Sorts a call's arguments into three dicts: arrays (as jax arrays, in the kernel's order), other values, options."""
+    """Sorts a call's arguments into three dicts: jax arrays in the kernel's order, other values, and options."""
     signature = kernel.signature
     arrays: dict[str, Any] = {}
     scalars: dict[str, Any] = {}
