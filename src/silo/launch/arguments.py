@@ -95,9 +95,9 @@ class CallArgument:
     off_element: bool = False
 
     def extents(self, kind: ExtentKind) -> ArrayExtents | None:
-        """Returns the array's extents as far as code depends on them; ``kind`` is how the code depends on extents.
+        """Returns the array's extents as ``kind`` selects: the shape, the shape and strides, or a dynamic layout.
 
-        Returns None if the argument is not an array or if the guard does not hold the facts.
+        Returns None if the argument is not an array, or if the guard does not compare these facts.
         """
         from silo.core.extents import MAX_DYNAMIC_AXES, DynamicLayout, ExtentKind, Extents  # noqa: PLC0415  # few kernels have any
 
@@ -366,7 +366,7 @@ def place_of(device: Device, code: Iterable[VariantCode]) -> RawPlace:
 
 
 def guard_of(kernel: OpenKernel) -> tuple[tuple[str, ...], HeldExtents | None]:
-    """Returns the facts that the guard of a bundle's kernel compares: some variant or expression depends on them.
+    """Returns the facts that the guard of a bundle's kernel compares: a variant or an expression depends on each.
 
     Returns:
         The scalars whose exact value the guard compares, and the extents that it compares; None without extents.
@@ -469,8 +469,8 @@ def call_grid(
 ) -> tuple[int, int, int]:
     """Returns the grid that the call passes, or evaluates the declared grid for the call's arguments and a config.
 
-    Expects that the launcher's guard holds the extents that the declared grid reads, and that a grid passed by the call
-    is already three ints.
+    Expects that the launcher's guard compares the extents that the declared grid reads, and that a grid passed by the
+    call is already three ints.
 
     Raises:
         ArgumentError: neither the call nor the declaration has a grid.

@@ -47,7 +47,7 @@ _YIELD = ctypes.CFUNCTYPE(None)
 
 
 class _Turns(ctypes.Structure):
-    """``struct silo_cpu_turns``: the functions by which a kernel with atomics takes turns with other threads."""
+    """``struct silo_cpu_turns``: functions that a kernel calls around its atomics, which exclude other threads."""
 
     _fields_ = (
         ("enter", _ENTER),
@@ -80,7 +80,10 @@ _LOCKS = (ctypes.c_uint32 * (1024 * 16))()
 
 
 def _turns(answer: int) -> _Turns:
-    """Makes turns whose ``enter`` returns ``answer`` (``SILO_CPU_ALONE`` or ``SILO_CPU_LOCKING``) to the kernel."""
+    """Makes a :class:`_Turns` whose ``enter`` returns those bits of its argument that ``answer`` has too.
+
+    ``answer`` is ``SILO_CPU_ALONE`` or ``SILO_CPU_LOCKING``.
+    """
 
     def enter(_context: int | None, wants: int) -> int:
         return wants & answer

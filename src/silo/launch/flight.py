@@ -50,8 +50,8 @@ _MOST_COPY = 1 << 20  # the size in bytes up to which an integer array is copied
 def describe_by(describe: Describe) -> None:
     """Registers a function that describes kernels in reports.
 
-    It takes the tag of a kernel's binding and returns members of the kernel's description, or None for a tag that
-    another function made.
+    The function takes the tag of a kernel's binding, an object that the kernel's maker attached to the loaded code. It
+    returns members of the kernel's description, or None for a tag that it does not know.
     """
     if describe not in _describers:
         _describers.append(describe)
@@ -155,9 +155,9 @@ def _describe(
 
 
 def description_of(tag: object) -> tuple[Mapping[str, JSON], str]:
-    """Returns the members that a registered function gives for a binding's tag, and "".
+    """Returns the description of a kernel from the first registered function that knows the binding's tag, and "".
 
-    If the function is not registered, returns an empty mapping and the reason.
+    If no function knows the tag, returns an empty mapping and the reason.
     """
     reason = "nothing here has the text of its code"
     for describe in _describers:

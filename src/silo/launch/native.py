@@ -282,7 +282,7 @@ def open_drivers() -> None:
 
 
 def _note(kind: str, error: DeviceError) -> None:
-    # if logging is not imported, the message is not seen, and the import takes milliseconds
+    # Without logging imported, nobody would see the message, and importing it takes milliseconds.
     if "logging" in sys.modules:
         import logging  # noqa: PLC0415  # see above
 

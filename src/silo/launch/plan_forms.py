@@ -136,7 +136,7 @@ class FormMaker:
     values: list[tuple[int, int, int, bytes]] = field(default_factory=list[tuple[int, int, int, bytes]])
     checks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _arrays: dict[str, _Array] = field(default_factory=dict[str, _Array])
-    # addresses in the second recording, by those in the first
+    # maps an address in the first recording to the address that the second recording has in its place
     _fixed: dict[int, int] = field(default_factory=dict[int, int])
     _kept: list[Any] = field(default_factory=list[Any])
     _places: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -516,7 +516,7 @@ class FormMaker:
         return joined
 
     def _memory(self, place: tuple[int, int] | int | None, regions: Sequence[tuple[int, int]]) -> int:
-        """Returns the index of a piece of memory.
+        """Returns the number by which nodes refer to a piece of memory, so that nodes which share memory are found.
 
         Returns -1 for a parameter without memory, and for memory beyond the first ``_MOST_MEMORIES``: a launch that
         uses it waits for all others.

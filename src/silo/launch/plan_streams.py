@@ -32,9 +32,9 @@ def stream_key(device: int, handle: int) -> Stream:
 
 
 class StreamMark(NamedTuple):
-    """A stream records an event, or with ``waits`` waits for it.
+    """A note that a stream recorded an event or, with ``waits``, waited for it.
 
-    ``at`` is the number of the plan's nodes before that, ``event`` the event's number.
+    ``at`` is the number of the plan's nodes that were recorded earlier, ``event`` the event's number.
     """
 
     at: int

@@ -205,9 +205,9 @@ class TorchWork:
             raise self._refused
 
     def tensors_outside(self, places: Sequence[tuple[int, int]]) -> dict[str, str]:
-        """Describes the tensors that operations use and did not make, each with one operation.
+        """Describes the tensors that captured operations use and did not make, each with one of the operations.
 
-        Tensors that overlap ``places`` are left out.
+        Tensors that overlap ``places``, which are ranges of addresses, are left out.
         """
         return {
             text: use
@@ -220,9 +220,10 @@ class TorchWork:
         return self.pool is not None and any(low <= address < low + size for low, size in self.temporaries.items())
 
     def note(self, event: Any, stream: Any, waits: bool) -> bool:  # noqa: FBT001  # of silo.launch.plan_streams
-        """Notes that a stream records an event, or with ``waits`` waits for it.
+        """Notes that a stream is to record an event or, with ``waits``, to wait for it.
 
-        Returns whether the caller should really do so: while an operation is captured, and if operations are run too.
+        Returns whether the caller should also do so. It should while an operation is being captured (the graph then has
+        the event), and if operations are run besides being captured.
         """
         if self._capturing:
             return True
@@ -290,9 +291,10 @@ class TorchWork:
         return result
 
     def refuse_random(self) -> None:
-        """Raises ArgumentError for an operation of another library.
+        """Raises ArgumentError if the function ran an operation that a library other than torch defines.
 
-        The caller has seen torch's generators move on, and such an operation does not state that it is random.
+        The caller has found that torch's generators advanced while the function ran. torch's own random operations are
+        known, so the foreign operation may have drawn the numbers, and each replay would repeat them.
         """
         if self._foreign:
             self._refuse(
@@ -352,7 +354,7 @@ class TorchWork:
     ) -> tuple[Any, bool]:
         """Allocates new memory, in the shared pool if there is one and the memory is on a GPU.
 
-        Returns it, and whether it is in that pool.
+        Returns the operation's result, and whether its memory is in the shared pool.
         """
 
         def call() -> Any:

@@ -32,8 +32,8 @@ __all__ = ["KernelTotal", "LaunchProfile", "apply_setting", "moved_bytes", "prof
 # Pairs of events that may be unread; reading them waits for the device.
 _PENDING = 16384
 
-# Looked up at every launch: how often the bytes behind a pointer are moved, by effect, and the types of arguments that
-# are never arrays.
+# The two tables are looked up at every launch: how often the bytes behind a pointer are moved, by the kernel's effect
+# on them; and the types of arguments that are never arrays.
 _TIMES = {effect: int(effect.reads) + int(effect.writes) for effect in Effect}
 _SCALARS = (int, float, str, type(None))
 

@@ -222,9 +222,10 @@ def make_triton_launcher(
         name: the kernel's name, for messages.
         parameters: its signature. The guard distinguishes at least the calls that Triton's own cache key distinguishes.
         on_miss: called for each new guard code with the call, and with a function that launches the call as Triton
-            does. It returns a pair: the Binding that serves calls with this guard code from now on (any other object:
-            Triton serves them; ``native.ABSENT``: nothing is kept), and the result of that function (``native.ABSENT``:
-            it was not called, and the Binding launches).
+            does. Returns a pair. The first item is the Binding that serves calls with this guard code from now on; with
+            any other object, Triton serves them; with ``native.ABSENT``, the next such call misses again. The second
+            item is the function's result, or ``native.ABSENT`` if ``on_miss`` did not call the function: then the
+            Binding launches this call too.
         options: the keywords that Triton takes besides the parameters, frequent ones first.
         defaults: default values of parameters as their author wrote them: grid functions see these very objects.
     """
@@ -315,8 +316,8 @@ def _parameter(
     flags |= _OPTIONAL * (one.name in config_names) | EXACT * (one.name in exact) | _COUNTED * (one.name in counted)
     if one.name in open_key and one.name not in (*key, *exact):
         flags |= _KEY | _OPEN_KEY
-    # In an untyped signature, the effect BOTH means that the effect is unknown, so only a typed signature's effects
-    # count unless the kernel is compiled.
+    # An effect is used if the kernel is compiled or the parameter has a dtype. In an untyped signature, the effect BOTH
+    # only means that the effect is unknown.
     values_by_name = compiled or one.dtype is not None
     if one.kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR) and values_by_name and one.effect.writes:
         flags |= _WRITES
@@ -464,10 +465,10 @@ def _slot(kernel: str, slots: Mapping[str, int], signature: Signature, slot: Lay
 
 
 def _leaves(kernel: str, slot: LayoutSlot, held: Container[str]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Returns the (type, part) of each member of a struct parameter, as a tuple of one; () for other parameters.
+    """Returns a tuple with one item, the (type, part) of each member of a struct parameter; () for other parameters.
 
-    The members are extents and strides of an array. DeviceError unless the guard reads them, that is, unless ``held``
-    has the array's name.
+    The members are extents and strides of an array. ``held`` has the names of the arrays whose extents the guard reads;
+    raises DeviceError for any other array.
     """
     if slot.type is not AbiType.STRUCT:
         return ()
@@ -498,7 +499,7 @@ def grid_programs(
 
 
 def _fold(node: Node, constants: Mapping[str, int]) -> Node:
-    """Replaces constexpr arguments by their values: a grid may read them like any other argument."""
+    """Replaces the names of constexpr arguments in a grid expression, which may read them, by their values."""
     if isinstance(node, Argument) and node.name in constants:
         return Const(int(constants[node.name]))
     if isinstance(node, Op):

@@ -32,7 +32,8 @@ __all__ = [
 
 _HERE = "silo.launch.array_libraries"
 
-# The module of each library, by the name that users give. The default library is the first one that offers a place.
+# The module of each library, by the name that users give. For arrays in some memory (a place: the host or a device),
+# the first library whose ``offers`` returns True is the default.
 _MODULES: Final[Mapping[str, str]] = {
     "numpy": "numpy_arrays",
     "torch": "torch_tensors",
@@ -83,7 +84,7 @@ def library_of(array: object) -> ArrayLibrary:
 
 
 def default_library(place: Place) -> str:
-    """Returns the name of the library that makes arrays of cases at a place if the user names none.
+    """Returns the name of the library that makes a case's arrays in the memory ``place`` if the user names no library.
 
     Raises:
         CaseError: no installed library can make arrays there.
@@ -139,7 +140,7 @@ class ArrayLibrary(Protocol):
     """The interface of one array library's module, which :func:`library_named` and :func:`library_of` return."""
 
     def offers(self, place: Place) -> bool:
-        """Returns whether this library is a default for arrays of cases at ``place``. Imports nothing."""
+        """Returns whether this library may be the default for cases' arrays in memory ``place``. Imports nothing."""
         ...
 
     def make(self, recipe: ArrayRecipe, place: Place) -> Any:  # noqa: ANN401  # its array
