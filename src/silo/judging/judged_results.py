@@ -1,4 +1,4 @@
-"""Compares the arrays that a launch left with the reference's results, and inputs with their first content."""
+"""Compares a launch's arrays with the reference's results, and inputs with their original content."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Bench(Protocol):
         ...
 
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
-        """Runs a config once on the arguments' first content; returns every array's content afterwards, on the host.
+        """Runs a config once on the arguments' original content; returns every array's content afterwards, on the host.
 
         The arrays are valid until the next call of this object. Arrays that were not written are read-only and stay
         valid.
@@ -167,7 +167,7 @@ class LocalBench:
 
     @cached_property
     def _restorers(self) -> Mapping[str, Callable[[], None]]:
-        """For each array, a function that restores its first content from a copy made before the first launch."""
+        """For each array, a function that restores its original content from a copy made before the first launch."""
         return restorers(self.arguments)
 
     def _contender(self, config: Config, artifact: Artifact) -> Contender:
@@ -180,7 +180,7 @@ def contender_of(
     """Makes the contender that times a candidate.
 
     Before each sample it restores the arguments that the kernel both reads and writes. ``restore`` holds, for each
-    array, a function that restores its first content; arguments that share an array share the function.
+    array, a function that restores its original content; arguments that share an array share the function.
     """
     parameters = artifact.variant.signature.parameters
     touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
@@ -294,12 +294,12 @@ def benches_on(
     in_library: bool = False,
     yields: bool = False,
 ) -> list[ConfinedBench]:
-    """Makes a bench on each device, in processes that share one copy of the arguments; none if these cannot be shared.
+    """Makes a bench on each device, in processes that share one copy of the arguments.
 
-    ``devices[0]`` holds the arrays; of the others only devices of the same model are used. If memory does not suffice
-    for every device's results, fewer benches are returned. ``code_of`` reads the session's store by default.
-    ``in_library``: a library runs the code on this process's own objects, so no other process can measure it.
-    ``yields``: the processes run only on CPUs that no other process wants.
+    Returns an empty list if the arguments cannot be copied. ``devices[0]`` holds the arrays; of the others only devices
+    of the same model are used. If memory does not suffice for every device's results, fewer benches are returned.
+    ``code_of`` reads the session's store by default. ``in_library``: a library runs the code on this process's own
+    objects, so no other process can measure it. ``yields``: the processes run only on CPUs that no other process wants.
 
     Raises:
         TuneError: the device cannot be measured on.

@@ -61,7 +61,8 @@ def refiner_of(context: CallContext, grid_of: Callable[[Config], Sequence[int]])
         try:
             return math.prod(grid_of(config))
         except SiloError:
-            return None  # unknown here; a launch with this config fails with the reason
+            # the number of programs is unknown here; a launch with this config will fail and report the reason
+            return None
 
     occupancy = Occupancy.of(context.device.facts())
     return Refiner(context.candidates, occupancy, programs, context.reach.fixed)

@@ -167,10 +167,10 @@ _TIME_SHARE = 0.5  # the fraction of a session's time budget that comparing code
 def carry_decision(
     study: Study, reach: ReachableConfigs, artifacts: CandidateArtifacts, store: StoreBase
 ) -> tuple[Config, ...]:
-    """Decides a study by an earlier study whose decisive configs all compile to the same code today.
+    """Decides a study without measuring, if all decisive configs of an earlier study still compile to the same code.
 
-    Their trials are carried over, so that the study has the earlier winner without measuring. The decisive configs are
-    compiled. The progress of first calls with the earlier study is carried over too.
+    The trials of these configs are then carried over, so that the study has the earlier winner. The decisive configs
+    are compiled for the comparison. The progress of first calls with the earlier study is carried over too.
 
     Returns:
         The contenders of the latest earlier study if none decides; empty if one decided, or without earlier studies.

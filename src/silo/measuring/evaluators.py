@@ -47,7 +47,7 @@ __all__ = [
 class Measured:
     """One measurement of some code: the config that it ran with, its samples and the reference's, in nanoseconds.
 
-    ``counts_ns`` is the median of the samples, scaled by the reference.
+    ``counts_ns`` is the median of the samples, each scaled as if the reference beside it had taken its recorded time.
     """
 
     config: Config
@@ -107,15 +107,15 @@ class Findings:
                 return measured
 
     def hear(self, best_ns: int | None) -> None:
-        """Updates the best time by a time that was measured elsewhere."""
+        """Keeps ``best_ns``, a time that was measured elsewhere (by an agent), if it is the best so far."""
         if best_ns is not None:
             with self._lock:
                 self._best_ns = best_ns if self._best_ns is None else min(self._best_ns, best_ns)
 
     def take(self, code: str, found: Measured) -> None:
-        """Adds a measurement of ``code`` that was made elsewhere.
+        """Adds a measurement of ``code`` that was made elsewhere (by an agent).
 
-        One that is made or being made here takes precedence.
+        A measurement of the same code that this process has made, or is making, takes precedence.
         """
         with self._lock:
             if code not in self._codes:

@@ -46,7 +46,7 @@ class _Array:
         self.restore()
 
     def restore(self) -> None:
-        """Restores the first content."""
+        """Restores the original content."""
         if self.content:
             self._memory.copy_from(self.content, at=self._first)
 

@@ -88,12 +88,15 @@ def read_lock(path: Path) -> Lock:
 
 
 def deployed_config(path: Path | None, study: Study) -> Config | None:
-    """Returns the config that the lock file holds for a study's slot; None without a file or an entry."""
+    """Returns the config that the lock file has for a study's slot; None without a file or an entry.
+
+    The slot is everything about the study except its source, compiler, driver and measurement policy.
+    """
     return read_lock(path).deployed(study) if path is not None and path.exists() else None
 
 
 def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
-    """Decides the study of each outcome, starting from the file's present content, and writes the file in one piece.
+    """Decides the study of each outcome, starting from the file's present content, and replaces the file atomically.
 
     A deployed config stays unless another is faster beyond the noise; see :func:`silo.tuner.lock.choose`. Entries of
     other studies stay. Several processes may update one file: each starts from the content that the previous one wrote.

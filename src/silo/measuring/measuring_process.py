@@ -98,9 +98,9 @@ class ArgumentCopy:
 class MeasuringProcess:
     """A device and arguments in another process. Only the thread that made this object may use it.
 
-    After a fault the process is replaced: its next use starts another one, with the arguments' first content. A
-    candidate that faults after other candidates ran in its process is tried once more in a new process, because these
-    may be to blame.
+    After a fault the process is replaced: its next use starts another one, with the arguments' original content. If a
+    candidate faults after other candidates ran in its process, the others may be to blame, so it is tried once more in
+    a new process.
 
     Args:
         device: the device to run on.
@@ -137,7 +137,7 @@ class MeasuringProcess:
                 self._reply(lambda process: process.send(request), _SETUP_LIMIT_S, "copying the arguments")
 
     def results(self, candidate: MeasuredCandidate, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
-        """Runs a candidate once on the arguments' first content; returns the arrays ``names`` afterwards.
+        """Runs a candidate once on the arguments' original content; returns the arrays ``names`` afterwards.
 
         They are valid until the next call. Arrays that the candidate does not write are read-only, and always the same
         objects.
@@ -157,8 +157,8 @@ class MeasuringProcess:
 
         Raises the errors of :meth:`results`.
 
-        ``beside`` is the reference and the time in nanoseconds that it counts as. A candidate that fails beside it is
-        measured alone, and so is every candidate once the reference cannot be loaded.
+        ``beside`` is the reference, and its recorded time in nanoseconds, to which samples are scaled. A candidate that
+        fails beside the reference is measured alone, and so is every candidate once the reference cannot be loaded.
         """
         request: dict[str, object] = {"do": "measure", "best_ns": best_ns, "reference": None}
         if beside is not None and self._loads(beside[0]):
@@ -280,7 +280,8 @@ class MeasuringProcess:
         except WorkerDiedError:
             how = self._stop(died=True)
             raise LaunchError(f"{what} ended the process it ran in: {how}") from None
-        except BaseException:  # Ctrl-C: otherwise the next request would read the answer to this one
+        # after Ctrl-C the answer is still due, and the next request would read it as its own: so stop the process
+        except BaseException:
             self._stop()
             raise
         reply = {} if message is None else message[0]

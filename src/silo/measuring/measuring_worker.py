@@ -1,8 +1,8 @@
 """The process that runs candidates (``python -m silo.measuring.measuring_worker``).
 
 :mod:`silo.measuring.measuring_process` starts it. A candidate may write outside of its arrays, fault or never end. In
-this process that costs one config: the process is stopped, and the next one starts with the arguments' first content.
-It loads no framework and no compiler.
+this process that costs one config: the process is stopped, and the next process starts with the arguments' original
+content. It loads no framework and no compiler.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["main"]
 
 
 class _Array:
-    """The memory of one argument on the device, and the argument's first content."""
+    """The memory of one argument on the device, and the argument's original content."""
 
     def __init__(self, slot: ArraySlot, given: memoryview, results: memoryview, device: str) -> None:
         self._slot = slot
@@ -47,7 +47,7 @@ class _Array:
         self._memory = Buffer(slot.size + 2 * ADDRESS_MODULUS, "uint8", device)
         base = self._memory.data_ptr()
         self._first = (slot.shift - base) % ADDRESS_MODULUS
-        # This process's own copy of the first content: on the device, or a view of page-locked memory. None: the
+        # This process's own copy of the original content: on the device, or a view of page-locked memory. None: the
         # content is read from the shared memory.
         self._pristine: Buffer | memoryview | None = None
         self._kept = False
@@ -59,7 +59,7 @@ class _Array:
         return self._arguments[self._slot.offset : self._slot.offset + self._slot.size]
 
     def keep(self, free: int | None) -> str:
-        """Copies the first content to memory that restores it fast: on the device, or else page-locked on the host.
+        """Copies the original content to memory that restores it fast: on the device, or else page-locked on the host.
 
         ``free`` is the number of unused bytes on the device, None if unknown. If they do not suffice, returns a note
         about the memory that is used instead; else "".
@@ -80,7 +80,7 @@ class _Array:
         return fits.reason
 
     def restore(self) -> None:
-        """Restores the first content."""
+        """Restores the original content."""
         self._memory.copy_from(self._given if self._pristine is None else self._pristine, at=self._first)
 
     def give_back(self) -> None:

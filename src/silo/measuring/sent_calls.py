@@ -160,7 +160,7 @@ class SharedArguments:
         }
 
     def given(self, name: str) -> NDArray[Any]:
-        """Returns the first content of an array, always as the same read-only object. Any thread may call it."""
+        """Returns the original content of an array, always as the same read-only object. Any thread may call it."""
         with self._lock:
             if name not in self._given:
                 array = self.array_in(self._shared, name)

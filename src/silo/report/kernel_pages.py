@@ -258,7 +258,10 @@ _METRICS = {"energy": "nanojoules of a launch"}
 
 
 def _fronts(report: StudyReport) -> list[dict[str, Any]]:
-    """Returns a table for each metric that leaves a choice: several configs of which none is best in it and in time."""
+    """Returns a table for each metric besides time, unless one config is best both in the metric and in time.
+
+    Each row is a config of the metric's front (:func:`silo.report.ranking.front`).
+    """
     tables: list[dict[str, Any]] = []
     measured = sorted({name for trial in report.kept.trials for name, _ in trial.metrics} - {"gflops"})
     for metric, title in {**_RESOURCES, **{name: _METRICS.get(name, name) for name in measured}}.items():

@@ -171,7 +171,7 @@ def _looked_at(path: Path, bundle: Bundle, key: PublicKey | None) -> SignatureSu
 
 
 def _covers_file(signature: MinisignSignature, path: Path, key: PublicKey | None) -> bool:
-    """Returns whether the signature covers all bytes of the file, while a bundle's signature covers only the header.
+    """Returns whether the signature is for all bytes of the file. A valid signature of a bundle is for the header only.
 
     Signatures by ``key`` count, or without ``key`` those by trusted keys.
     """

@@ -23,7 +23,11 @@ __all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs", "ReadsPla
 
 
 class KernelSource(Source, Protocol):
-    """A source against which calls can be resolved. Subclasses override only the members that they have."""
+    """A source against which calls can be resolved.
+
+    A subclass overrides ``heuristics``, ``exact``, ``extents`` and ``constants_of`` only if its kernels have such
+    facts; by default they are empty.
+    """
 
     @property
     def location(self) -> str:
@@ -90,7 +94,7 @@ class TakesTuples(Protocol):
 
 @runtime_checkable
 class RunsInLibrary(Protocol):
-    """A source whose code a loader may run through a library's call on the caller's own objects."""
+    """A source whose kernels a library's function may launch, on the caller's own objects, in place of a driver."""
 
     @property
     def in_library(self) -> bool:

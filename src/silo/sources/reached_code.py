@@ -490,7 +490,10 @@ class ReachedObjects(ReachedCode):
         return ["class", source, bases, members]
 
     def _plain_value(self, member: object) -> JSON:
-        """Returns the value of a class attribute, which the class's text may take from a global, or None."""
+        """Returns a class attribute as data if it is a plain value, else None.
+
+        The class's text alone is not enough, because it may take the value from a global.
+        """
         try:
             return ["value", self.value_of(member)]
         except TypeError:

@@ -73,7 +73,7 @@ class DefinesKernels(Protocol):
 
 @runtime_checkable
 class UnnamedInBundles(Protocol):
-    """A kind that is older than the bundles' field for kinds.
+    """A kind whose kernels were put into bundles before bundles had a field for the kind.
 
     Bundles omit its name, so that a bundle of such kernels still has the same bytes.
     """
@@ -159,9 +159,9 @@ class HasLaunchHooks(Protocol):
     """A kind whose library has hooks of its own, which it calls around each of its launches."""
 
     def follow_launch_hooks(self, switch: Callable[[bool], None]) -> None:
-        """Calls ``switch`` with whether the library has hooks: now, and when one is added or removed.
+        """Calls ``switch`` with True or False, whether the library has hooks: now, and when a hook is added or removed.
 
-        If it is called again with the same function, it looks up the library's objects anew.
+        If ``follow_launch_hooks`` is called again with the same function, it looks up the library's objects anew.
         """
         ...
 

@@ -364,7 +364,7 @@ def _tune_case(
     # Only the most specialized variants compete: a fallback that assumes less is for other calls.
     assumed = ranked[0].artifact.variant.specialization
     rivals = [ranked_variant for ranked_variant in ranked if _assumes(ranked_variant, assumed)]
-    # variants for other devices may be of kinds whose code a library runs
+    # the kinds of blobs to run, because code of some kinds is run by a library and not by a driver
     kinds = {rival.artifact.blob.kind for rival in rivals}
     sides = [_Side(kernel, call, own, device) for own in _by_compiler(kernel, rivals)]
     objective = wanted_objective()
@@ -538,7 +538,8 @@ def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet
         together = sharing[key, tuned.bucket]
         best = least_loss(together) if len(together) > 1 else ""
         if best != tuned.compiler:
-            # Cases of one bucket share one decision. Without this choice, the last case would decide.
+            # Several cases fall into this bucket, which has one decision: the compiler whose code loses least over all
+            # of them.
             winners = [
                 tune_outcome.winner
                 for tune_outcome in tuned.each

@@ -364,7 +364,7 @@ def tune_case(
     return replace(outcome, remarks=(*remarks, *outcome.remarks)), compilation
 
 
-# ---- The variants that the cases of a planned variant need: one for each way in which their calls complete it ----
+# ---- The variants that the cases of a planned variant need: one for each set of values that completes the variant ----
 
 
 def case_variants(

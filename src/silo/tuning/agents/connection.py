@@ -230,7 +230,8 @@ class PipeConnection:
         except AgentLostError as error:
             self.kill()
             raise AgentLostError(f"{error}{self._said()}") from None
-        except BaseException:  # Ctrl-C: otherwise the next request would read the answer to this one
+        # after Ctrl-C the answer is still due, and the next request would read it as its own: so end the agent
+        except BaseException:
             self.kill()
             raise
 

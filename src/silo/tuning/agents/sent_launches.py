@@ -44,7 +44,7 @@ class SentLaunch:
 
 @frozen
 class SentLaunches:
-    """Launches over the same arrays; each launch starts from the arrays' first content.
+    """Launches over the same arrays; each launch starts from the arrays' original content.
 
     ``arrays`` holds the bytes of each array, and its address modulo 256. Each of ``pairs`` has the indices of two
     launches to time in turns: one of new code, and one of old code. ``restore``: the arrays are restored before each
