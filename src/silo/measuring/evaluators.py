@@ -47,7 +47,7 @@ __all__ = [
 class Measured:
     """One measurement of some code: the config that it ran with, its samples and the reference's, in nanoseconds.
 
-    ``counts_ns`` is the median of the samples, each scaled as if the reference beside it had taken its recorded time.
+    ``counts_ns`` is the median of the samples, each scaled as if the reference beside it had taken its nominal time.
     """
 
     config: Config

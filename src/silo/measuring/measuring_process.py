@@ -157,7 +157,7 @@ class MeasuringProcess:
 
         Raises the errors of :meth:`results`.
 
-        ``beside`` is the reference, and its recorded time in nanoseconds, to which samples are scaled. A candidate that
+        ``beside`` is the reference, and its nominal time in nanoseconds, to which samples are scaled. A candidate that
         fails beside the reference is measured alone, and so is every candidate once the reference cannot be loaded.
         """
         request: dict[str, object] = {"do": "measure", "best_ns": best_ns, "reference": None}

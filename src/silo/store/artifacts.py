@@ -191,9 +191,9 @@ class Artifacts:
         return artifact
 
     def here(self, key: str) -> Artifact | None:
-        """Returns the artifact of an artifact key if this store has it, or None.
+        """Returns the artifact of an artifact key if this store has its description, or None.
 
-        Only its code may be fetched from elsewhere.
+        The description is not fetched from the remote store; missing blobs of the code are.
         """
         artifact = self._here(key)
         self._count_hit(artifact)
@@ -266,9 +266,9 @@ class Artifacts:
         return outcome
 
     def outcome_here(self, job_key: str) -> Outcome | None:
-        """Returns the outcome of a compile job if this store has it, or None.
+        """Returns the outcome of a compile job if this store has recorded it, or None.
 
-        Only its code may be fetched from elsewhere.
+        The outcome is not fetched from the remote store; missing blobs of the code are.
         """
         return self._usable_outcome(self._read(self._jobs, "job", job_key, Outcome.from_json))
 

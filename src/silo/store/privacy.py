@@ -139,7 +139,9 @@ def examine(root: Path, names: tuple[str, ...]) -> Decision:
     way, real_path = _way_to(str(root))
     for node in way:
         safe = is_safe_on_the_way(node, user)
-        if not safe:  # usually safe, so the group and the namespace are looked up only now
+        # the group and the namespace, which take longer to look up, are needed only for a folder that is not safe
+        # otherwise
+        if not safe:
             safe = is_safe_on_the_way(node, user, own_group=_own_group(user), unmapped=_unmapped_owner())
         if isinstance(safe, Rejected):
             return Rejected(f"{node.path} ({node.rights}): {safe.reason}; {_mended_on_the_way(node, user)}")
@@ -210,7 +212,7 @@ def output_place(path: str | os.PathLike[str]) -> Path:
     """
     absolute = absolute_path(Path(path))
     for _ in range(_MOST_LINKS):
-        # One call reads all facts about a name, because somebody may replace it by a link meanwhile.
+        # Owner and target of each link are read in one call: between two calls, another user could replace the link.
         if (link_target := _way_of_own_links(absolute)) is not None:
             return link_target
         if (folder := _way_of_own_links(absolute.parent)) is None:

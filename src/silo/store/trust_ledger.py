@@ -161,8 +161,8 @@ class TrustLedger:
         """
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)
-        # Entries that other processes added since the list was read are added again: reading it for each compile takes
-        # longer.
+        # The list as this process read it last is enough here. An entry that another process added since then is only
+        # added a second time, while reading the list anew for each compile would take longer.
         noted = self._lists[BUILT].entries.keys() | self._vouched[BUILT].keys()
         new = [digest for digest in dict.fromkeys(code.digest for code in codes) if digest not in noted]
         if new:
@@ -175,7 +175,8 @@ class TrustLedger:
             word = self._word(HostCode(code.blob, code.kind, code.launch, text=code.text))
             if word is None:
                 built.append(code)
-            # the outcome came from a remote store: the same origin, so that consent to both is withdrawn together
+            # The outcome came from a remote store. The variant's code is recorded with the same origin, so that
+            # withdrawing trust in the store withdraws consent to both.
             else:
                 self.note_trusted([(code, word.kernel)], word.origin)
         if built:
@@ -286,7 +287,7 @@ class TrustLedger:
     def decide(self, code: Vouchable, *, trust: bool = False, signed: Callable[[], Decision] | None = None) -> Decision:
         """Decides whether the native code may be loaded, or run on the cases, that ``code`` describes.
 
-        ``trust`` is the caller's word for it. ``signed`` decides whether a trusted key signed the file; it is called
+        ``trust`` is True if the caller consents. ``signed`` decides whether a trusted key signed the file; it is called
         only if nothing else decides.
         """
         digest = code.digest

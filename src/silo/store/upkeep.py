@@ -77,8 +77,7 @@ class Upkeep:
     def wrote(self, size: int) -> None:
         """Counts the bytes on disk of a blob that this process has stored; checks the store's size from time to time.
 
-        Waits while another process prunes the store: otherwise many writers would fill it faster than one process
-        removes.
+        Waits while another process prunes the store, because many writers could fill it faster than one process prunes.
         """
         limit = settings().store_bytes
         self._written += size

@@ -1,8 +1,8 @@
 """The decision to end a search early, because no unmeasured config is likely to be faster than the best one.
 
 A model of the measured times (:mod:`silo.tuner.search.model`) predicts the time of every other config, with its
-uncertainty. The sum of their expected gains is an upper bound of the gain to expect from the best of them, however
-their times are correlated.
+uncertainty. The sum of the expected gains of these configs is an upper bound of the gain to expect from the best of
+them, however their times are correlated.
 
 If other sizes of the kernel were measured, their trials may predict a shortlist well enough to end the search after it
 (:mod:`silo.tuner.shortlist`).

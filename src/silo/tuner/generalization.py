@@ -4,8 +4,8 @@ A model of every config's loss (:mod:`silo.tuner.loss_model`) predicts which con
 sizes. A few configs are kept that together cover all sizes with little loss. A list of bounds is grown over a grid of
 sizes, like a decision tree, so that a launch compares numbers and needs no model. For each measured size, the choice is
 also predicted from the other sizes. If these predictions choose worse configs than the nearest bucket does, the rule of
-the nearest bucket is kept. Their loss is the loss to expect at other sizes, and sizes with a great expected loss are
-worth measuring next.
+the nearest bucket is kept. The loss of the predicted choices at the measured sizes is the loss to expect at other
+sizes, and sizes with a great expected loss are worth measuring next.
 """
 
 from __future__ import annotations
@@ -219,8 +219,9 @@ def _better(saved_ppm: Sequence[int]) -> bool:
 def _leaves(model: LossModel, places: Sequence[int]) -> tuple[list[_Leaf], int, int]:
     """Grows leaves over a grid of sizes, for a few of the configs at the indices ``places`` of the model.
 
-    Also returns, in millionths, the mean predicted regret over the grid by which the leaves are worse than the best of
-    these configs at each size, and the same for leaves that are grown from the measured buckets alone.
+    Returns the leaves and two mean excess regrets over the grid, in millionths, as the model predicts them: of the
+    leaves, and of leaves grown from the measured buckets alone. The excess regret at a size is the regret of the chosen
+    config minus the least regret of any config at ``places``.
     """
     numbers = [_numbers(sample.bucket) for sample in model.samples]
     grid = _grid(numbers)
@@ -281,10 +282,11 @@ def _predicted(model: LossModel, number: int, allowed: Sequence[Config]) -> Conf
 
 
 def held_out_losses(model: LossModel, number: int) -> dict[Config, int]:
-    """Returns, for the configs of bucket ``number`` that other buckets tried too, the losses by which to choose.
+    """Returns the losses by which to choose among the configs of bucket ``number``, as if it had not been measured.
 
-    A loss is the regret that the other buckets predict, in millionths, and the lead that a config needs if it won at no
-    other bucket.
+    Only configs that other buckets tried too are included. A loss is the regret that the other buckets predict, in
+    millionths; for a config that won at no other bucket, it is raised by the lead that such a config needs over
+    winners.
     """
     others = [*model.samples[:number], *model.samples[number + 1 :]]
     tried = {config for other in others for config, _ in other.times}

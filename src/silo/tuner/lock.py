@@ -58,10 +58,10 @@ def choose(
     """Chooses the config to deploy: the deployed one, unless another is faster beyond the noise. Pure.
 
     Returns None if no config works. Two configs are within the noise if :func:`silo.tuner.statistics.indistinguishable`
-    says so of their times. If the deployed config and the winner were measured together in ``comparison``, the times of
-    that comparison decide; otherwise the times of all finalists; and if the deployed config was not a finalist, the
-    times of the search. For a metric other than time, the deployed config stays if its samples of the metric tie with
-    the best.
+    returns True for their times. If the deployed config and the winner were measured together in ``comparison``, the
+    times of that comparison decide; otherwise the times of all finalists; and if the deployed config was not a
+    finalist, the times of the search. For a metric other than time, the deployed config stays if its samples of the
+    metric tie with the best.
     """
     winner = choose_winner(trials, objective)
     if winner is None:
@@ -166,7 +166,10 @@ class LockEntry:
 
 
 def slot_of(study: Study) -> str:
-    """Returns the slot of a study: a lock holds at most one decision for each slot."""
+    """Returns the slot of a study: a lock holds at most one decision for each slot.
+
+    Studies that differ only in source, compiler, driver or measurement policy have the same slot.
+    """
     return replace(study, source="", compiler="", driver="", policy="").key
 
 

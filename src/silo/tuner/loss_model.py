@@ -270,7 +270,7 @@ class LossModel:
     def _best_share(self) -> float:
         """Returns the share of the near sizes' mean with which the choices at held-out sizes cost least.
 
-        The smaller share wins a tie.
+        If several shares cost equally little, returns the smallest of them.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -280,7 +280,7 @@ class LossModel:
             near = self._near_logs(sample.bucket, number)[places]
             winners = {other.winner for at, other in enumerate(self.samples) if at != number}
             unproven = np.array(unproven_ppm([self.configs[int(position)] for position in places], winners)) / PPM
-            # a config that was tried only at this size could not have been chosen
+            # Infinity for a config that was tried only at this size: without this size, it would be unknown.
             smallest_known = np.where(np.isnan(near), math.inf, 0)
             for share in _SHARES:
                 chosen = int(np.argmin(_mixed(regrets, near, share) + unproven + smallest_known))
@@ -322,7 +322,7 @@ class LossModel:
 
 
 class _As:
-    """The scale of the first process: losses as they are."""
+    """The scale of the first process, which leaves losses unchanged."""
 
     def values(self, losses: Array) -> Array:
         """Converts losses to the values that a process learns."""

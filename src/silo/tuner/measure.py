@@ -123,7 +123,10 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The reference of a contender, measured in turns with it. One launch of the reference counts as ``time_ns``."""
+    """The reference of a contender, measured in turns with it, and the reference's nominal time.
+
+    Samples of the contender are scaled as if each launch of the reference took ``time_ns`` nanoseconds.
+    """
 
     contender: Contender
     time_ns: int

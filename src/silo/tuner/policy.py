@@ -53,7 +53,7 @@ class TuneMode(Enum):
 
 
 class Action(Enum):
-    """What a call does about its config."""
+    """The action of a call: it uses a known config, tunes first, or is refused."""
 
     USE = "use"
     TUNE = "tune"
@@ -111,7 +111,7 @@ def decide(
     tune = Action.BESIDE if mode is TuneMode.BACKGROUND else Action.TUNE
     default = default_origin(len(configs), ruled=heuristic is not None)
     if mode is TuneMode.OFF:
-        # A heuristic lists its best guess first.
+        # the first config of a space that a heuristic made is the heuristic's first choice
         origin = default if heuristic in (None, first) else Origin.FIRST
         return PolicyDecision(
             Action.USE, first, origin, f"tuning is off: {only if origin is Origin.ONLY else origin.phrase}"

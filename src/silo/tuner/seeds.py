@@ -164,7 +164,7 @@ def _device(ours: Study, theirs: Study) -> list[StudyDifference]:
     differences_found: list[StudyDifference] = []
     for name, mine in our_device.items():
         if mine != their_device[name]:
-            # The first field that differs has the weight of the device model; the others have none.
+            # The devices are of different models: the first field that differs gets the whole weight, each other one 0.
             weight = 0 if differences_found else _MODEL
             differences_found.append(
                 StudyDifference("device", f"device {name}", str(mine), str(their_device[name]), weight)

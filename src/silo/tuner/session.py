@@ -187,7 +187,7 @@ class _Session:
         self._measured = 0
         self._reused = 0
         self._last: Trial | None = None
-        self._best: tuple[float, int, Config] | None = None  # the best config, after its cost and its median time
+        self._best: tuple[float, int, Config] | None = None  # cost, median time in ns, and config of the best trial
         self._failures: Counter[str] = Counter()
         self._asked = 0  # configs that the searcher proposed or the store held, without those set aside
         self._known_first = 0  # how many of these the store held at first

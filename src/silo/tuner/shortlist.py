@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Shortlist", "shortlist"]
 
-_MOST = 5  # configs
-_MANY = 12  # configs: the winner of so many is close to the best of the space
-_FEWEST = 4  # sizes with many measured configs
+_MOST = 5  # the most configs in a shortlist
+# a size has many measured configs from this number on: the winner of so many is close to the best of the space
+_MANY = 12
+_FEWEST = 4  # with fewer sizes that have many measured configs, the loss of shortlists is not estimated
 # No further config joins if the best of the present ones is expected to lose less than this.
 _WORTH_PPM = 2_000
-# A config that won nowhere needs a lead over winners to be the only choice. To cover the draws it needs this share of
-# that lead, because another config is used if it turns out to be slow.
+# A config that won at no size must be predicted better than a winner by a lead to be the only choice. To be added to a
+# shortlist, it needs only this share of the lead, because another config is used if it turns out to be slow.
 _UNPROVEN_SHARE = 0.1
 
 
@@ -100,9 +101,11 @@ def _held_out_ppm(model: LossModel, number: int) -> int:
 
 
 def _chosen(draws: Array, expected_ppm: Sequence[int], unproven_ppm: Sequence[int], first: int) -> list[int]:
-    """Returns the places of at most ``_MOST`` configs: ``first``, then in turns a covering one and the expected best.
+    """Returns the places of at most ``_MOST`` configs, beginning with ``first``.
 
-    ``draws`` are logarithms of regrets, a row each draw and a column each config.
+    The others are chosen in turns: the config that most lowers the mean, over the draws, of the least regret of the
+    chosen configs; and the config with the least expected regret. ``draws`` are logarithms of regrets, a row each draw
+    and a column each config.
     """
     import numpy as np  # noqa: PLC0415  # heavy, and few processes meet sizes that were not measured
 

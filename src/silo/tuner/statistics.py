@@ -239,7 +239,10 @@ _RESTLESS_PERMILLE = 1050
 
 @dataclass(frozen=True, slots=True)
 class ReferenceConfig:
-    """A config that others are measured beside, and the time in nanoseconds that one launch of it counts as."""
+    """A config that others are measured beside, and its nominal time in nanoseconds.
+
+    Samples are scaled as if each launch of the reference beside them had taken the nominal time.
+    """
 
     config: Config
     time_ns: int
@@ -260,11 +263,11 @@ def counted_samples(samples: Sequence[int], beside: Sequence[int], time_ns: int)
 
 
 class Scales:
-    """The times that references count as, and the samples and intervals of trials scaled by these times.
+    """The nominal times of references, and the samples and intervals of trials scaled by these times.
 
-    A reference that was itself measured beside another reference counts as its scaled time in that measurement. The
-    first reference counts as the lower quartile of the medians that it had beside all others, which slow phases hardly
-    affect.
+    The nominal time of a reference that was itself measured beside another reference is its scaled time in that
+    measurement. The nominal time of the first reference is the lower quartile of the medians that it had beside all
+    others, which slow phases hardly affect.
     """
 
     def __init__(self, trials: Iterable[Trial]) -> None:
@@ -277,7 +280,7 @@ class Scales:
     def add(self, trial: Trial) -> None:
         """Adds one more trial.
 
-        A reference's time that was computed earlier does not change, so a search compares like with like.
+        A nominal time that was computed earlier does not change, so that all configs of a search are compared alike.
         """
         if trial.reference is None or trial.status is not Status.OK or trial.stage is not Stage.SEARCH:
             return
@@ -291,7 +294,7 @@ class Scales:
         return bool(self._levels)
 
     def time_ns(self, reference: ReferenceSamples) -> int:
-        """Returns the time that a reference counts as, in nanoseconds."""
+        """Returns the nominal time of a reference in nanoseconds."""
         return self._time_ns(reference.config.order_key, frozenset())
 
     def _time_ns(self, key: bytes, above: frozenset[bytes]) -> int:

@@ -90,7 +90,7 @@ class _Connection(http.client.HTTPConnection):
         if context is not None:
             self.default_port = (
                 http.client.HTTPS_PORT
-            )  # http.client appends every port but this to the host's name that it sends
+            )  # http.client adds the port to the Host header unless it equals this member, which is 80 by default
 
     def ask(
         self, bounds: Bounds, method: str, target: str, body: Body | None, headers: Mapping[str, str]

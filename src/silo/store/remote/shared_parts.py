@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrivalsLedger", "FetchedArtifacts", "LocalRecords", "SharedBlobs", "SharedRecords"]
 
 _EVERY_S = 3.0  # the least seconds between two fetches of a session
-_SHARE = 40  # fetching takes at most this part of the time
+_SHARE = 40  # fetching takes at most one part in this many of the time
 
 
 class LocalRecords(Protocol):

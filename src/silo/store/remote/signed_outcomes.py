@@ -1,7 +1,8 @@
 """Signed outcomes of compile jobs: a user who trusts the key may use their native code.
 
-A signed outcome (a seal) is an object of its own: the line of the outcome, and a signature in minisign's format of the
-job's key and that line. So it does no harm if a stranger without a key has stored another outcome of the job first.
+A signed outcome (a seal) is an object of its own, named by the job and the key: the line of the outcome, and a
+signature in minisign's format of the job's key and that line. So an unsigned outcome of the same job, which a stranger
+may have stored first under the job's name, does not get in its way.
 """
 
 from __future__ import annotations

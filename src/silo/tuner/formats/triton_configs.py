@@ -1,9 +1,9 @@
 """Files of Triton's configs: Triton's own autotune files, and the tables of serving engines.
 
-The form of the former follows ``Autotuner.check_disk_cache`` in ``triton.runtime.autotuner`` (3.6 to 3.9). ``key``
-holds the values that tuning depended on, followed by dtypes. ``configs_timings`` holds pairs of a config's members and
-three quantiles of its time in milliseconds (0.5, 0.2, 0.8). Infinity means that a config did not compile or needed more
-resources than the device has.
+The form of an autotune file follows ``Autotuner.check_disk_cache`` in ``triton.runtime.autotuner`` (3.6 to 3.9).
+``key`` holds the values that tuning depended on, followed by dtypes. ``configs_timings`` holds pairs of a config's
+members and three quantiles of its time in milliseconds (0.5, 0.2, 0.8). Infinity means that a config did not compile or
+needed more resources than the device has.
 
 vLLM and SGLang keep one file for a kernel's shape and device, ``E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3.json``: it
 maps each number of tokens to the members of a Triton config. SGLang puts the file in a folder named after Triton's

@@ -35,7 +35,8 @@ _FIRST = 16  # configs to measure before the model is used, seeds included
 _SEEDS = 8  # the most seeds among these first configs
 # With a limit of fewer evaluations, the model is used after half of them, and half of its covariance is additive.
 _FEW_EVALUATIONS = 32
-_DRAWN = 20  # each other first config is the farthest, of this many random configs, from those chosen before
+# a config that spreads the first ones is the farthest, of this many random configs, from those chosen before it
+_DRAWN = 20
 _REFIT = 8  # the model's kernel is fitted again after this many more outcomes
 _TOO_FEW = 3  # with fewer different times, no model can be fitted
 _CLIP = 0.6  # times above this quantile are set to it: how bad a bad config is does not matter

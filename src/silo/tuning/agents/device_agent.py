@@ -234,7 +234,7 @@ class _OpenCase:
         """Returns the trial of a config as JSON.
 
         If ``known`` is given, the same code was measured elsewhere, and its samples are used. ``beside`` is the code of
-        the reference, and the reference's recorded time in nanoseconds, to which samples are scaled.
+        the reference, and the reference's nominal time in nanoseconds, to which samples are scaled.
         """
         config = self._take(code)
         reference = None if beside is None else ReferenceConfig(self._take(beside[0]), beside[1])
