@@ -123,7 +123,7 @@ def _difference(task: Task, element: DType, actual: NDArray[Any], exact: NDArray
     rtol = rtol if task.rtol is None else task.rtol
     atol = (
         max(atol, 4 * smallest) if task.atol is None else task.atol
-    )  # because code may flush denormal results to zero
+    )  # at least four times the smallest normal number, because code may flush denormal results to zero
     with np.errstate(all="ignore"):
         actual_values = actual.astype(np.float64)
         # near the largest value of the dtype, both a finite and an infinite result are right

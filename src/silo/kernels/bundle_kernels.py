@@ -160,7 +160,8 @@ class _InClass:
         )
 
 
-# The decisions that this process's calls of bundled kernels were bound to; like ``decided`` in silo.calls.resolver.
+# The decisions that calls of bundled kernels use in this process: kernel, bundle, target, bucket and config, in order
+# of first use. ``decided`` of silo.calls.resolver holds those of other kernels.
 decided: dict[tuple[str, str, str, str, str], None] = {}
 
 

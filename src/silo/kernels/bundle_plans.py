@@ -33,8 +33,8 @@ class BundledPlans(Mapping[str, Plan]):
     """The plans of a bundle by name: ``silo.load("K.silo").plans["step"](x=..., n=...)``.
 
     A plan is made at its first use, and launches the bundle's kernels: its first call chooses and loads their code for
-    the device of its arrays, later calls are replays (:class:`silo.Plan`). A call that no form in the bundle serves is
-    an ``ArgumentError`` with the reasons.
+    the device of its arrays, later calls are replays (:class:`silo.Plan`). A call that no form in the bundle serves
+    raises an ``ArgumentError`` with the reasons.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class BundledPlans(Mapping[str, Plan]):
         kernels: _ByName,
         consent: Callable[[RecordedPlan], None],
     ) -> None:
-        """``consent`` raises ``TrustError`` if a plan may not launch native code of the host."""
+        """Makes a view of ``recorded``. ``consent`` raises ``TrustError`` if a plan may not launch native CPU code."""
         self._bundle = bundle
         self._recorded = recorded
         self._kernels = kernels

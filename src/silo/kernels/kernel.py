@@ -442,7 +442,7 @@ def _make(
 
 
 def maker(name: str) -> Callable[..., Any]:
-    """Returns ``silo.NAME`` for the kind of source NAME: a function that makes a kernel from the user's arguments.
+    """Returns ``silo.NAME`` for the kind called NAME: a function that makes a kernel from the user's arguments.
 
     Raises:
         SourceError: the kind does not exist, or does not load.

@@ -225,7 +225,7 @@ class _FormRecorder:
         return RecordedArgument(ArgumentKind.ARRAY, from_dlpack(code, bits), len(sizes))
 
     def _shapes(self, declared: Mapping[str, RecordedArgument]) -> Iterable[Node]:
-        """Yields conditions for arrays whose shape was used in a way that cannot be traced: the shape is the same."""
+        """Yields the conditions that arrays have their recorded shape, if a use of the shape could not be traced."""
         for name, argument in declared.items():
             if argument.kind is not ArgumentKind.ARRAY or name not in self._trail.used:
                 continue
@@ -241,7 +241,7 @@ class _FormRecorder:
                 yield plain if truth else make(OpKind.NOT, plain)
 
     def _plain(self, node: Node) -> Node:
-        """Replaces the arguments that are held, in an expression, by their values.
+        """Replaces the arguments that must have their recorded value, in an expression, by this value.
 
         Raises:
             ArgumentError: the expression reads the address of an array, which differs from process to process.

@@ -222,7 +222,7 @@ class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatib
     def _part(self, at: int, size: int) -> memoryview:
         """Returns ``size`` bytes from byte ``at`` on.
 
-        With ``at`` -1, the whole buffer, which must have ``size`` bytes.
+        If ``at`` is -1, returns the whole buffer, which must have ``size`` bytes.
         """
         if at == -1:
             if size != self.nbytes:

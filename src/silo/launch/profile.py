@@ -29,7 +29,7 @@ from silo.store.atomic_files import AtomicFile
 
 __all__ = ["KernelTotal", "LaunchProfile", "apply_setting", "moved_bytes", "profile_table"]
 
-# Pairs of events that may be unread; reading them waits for the device.
+# The most pairs of events that are left unread: reading a pair waits for the device.
 _PENDING = 16384
 
 # The two tables are looked up at every launch: how often the bytes behind a pointer are moved, by the kernel's effect

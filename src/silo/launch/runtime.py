@@ -112,8 +112,8 @@ def make_launcher(
         exact: scalar parameters whose exact value is part of the guard code, because a derived constexpr depends on it.
         config_names: parameters that a config (or a heuristic) sets unless the caller does.
         open_key: as ``key``, but only for calls that omit some of ``config_names``.
-        counted: the names in ``config_names`` that the grid depends on if a call omits them. Then the guard code also
-            holds whether the call's grid consists of integers.
+        counted: names in ``config_names`` on which the grid must depend. For a call that omits one of them, the guard
+            code also records whether the call's grid consists of integers.
         grid: a tuple, list, int or callable to use if neither the call nor the binding has a grid.
         options: compile options accepted as keywords besides the parameters; the options of Silo's own compilers by
             default.
@@ -143,7 +143,7 @@ def make_launcher(
         connect_loaded()
         return on_miss(read_call(name, names, (facts, arguments, given, device, grid)))
 
-    # If a parameter has the name of an option (num_warps as a constexpr), the keyword is the parameter.
+    # If a parameter has the name of an option (num_warps as a constexpr), a keyword of this name passes the parameter.
     free = tuple(option for option in (shipped_options() if options is None else options) if option not in names)
     if extents is None and not contiguous:
         return Launcher(name, plan, free, miss, grid, release_gil=release_gil, on_unread=on_unread)
@@ -237,7 +237,7 @@ def make_triton_launcher(
         connect_loaded()
         return on_miss(read_call(name, names, raw), own_way)
 
-    # A call with an option that is not listed misses the guard, so Triton launches it.
+    # The launcher does not serve a call with an option that is not in this list: Triton launches such a call.
     free = tuple(option for option in options if option not in names)[:MAX_OPTIONS]
     plan = tuple(
         (*parameter[:5], (defaults[parameter[0]],) if parameter[0] in defaults else ())

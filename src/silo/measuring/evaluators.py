@@ -73,7 +73,7 @@ class Findings:
 
     @property
     def best_ns(self) -> int | None:
-        """The smallest scaled median, in nanoseconds; None before the first measurement."""
+        """The smallest ``counts_ns`` of all measurements, in nanoseconds; None before the first measurement."""
         return self._best_ns
 
     @property

@@ -45,7 +45,7 @@ class ConfigComparison:
 
 @dataclass(frozen=True, slots=True)
 class FrontPoint:
-    """A config of a front: every faster config has a larger ``amount`` of the front's metric."""
+    """A config of a Pareto front: every faster config has a larger ``amount`` of the front's metric."""
 
     config: Config
     time_ns: int
@@ -53,7 +53,7 @@ class FrontPoint:
 
 
 def front(trials: Sequence[Trial], metric: str) -> tuple[FrontPoint, ...]:
-    """Returns the configs of which no other one is better in both time and another metric, the fastest first. Pure.
+    """Returns the Pareto front of time and another metric: configs that no other beats in both, fastest first. Pure.
 
     :mod:`silo.tuner.objective` lists the metrics. Each config after the first has less of the metric than all faster
     configs, so the front answers "the fastest config with at most 40 registers". Configs whose trials do not have the

@@ -511,7 +511,8 @@ class ReachedObjects(ReachedCode):
             members = [self.encode(item, name, depth + 1) for item in cast("set[object]", value)]
             return ["set", cast("JSON", sorted(members, key=canonical_json))]
         kind = cast("type[object]", type(value))
-        if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__"):  # their repr omits elements
+        # the text below would describe an array, and it omits elements
+        if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__"):
             raise SourceError(f"the kernel reads {name}, a {kind.__name__}: pass it as an argument")
         self.refuse(value, name)
         if not self.is_library(kind.__module__) and (state := _state_of(value)) is not None:

@@ -75,7 +75,7 @@ class BuiltLedger(Protocol):
 
 
 class FromAfar(Protocol):
-    """The remote store as the table of artifacts uses it.
+    """The part of a remote store that the table of artifacts uses.
 
     Entries that it returns are verified, trusted and stored here.
     """

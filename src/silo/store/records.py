@@ -142,7 +142,7 @@ class LogFile:
             # Under the lock, so that everything that a reader has seen is durable.
             os.fsync(self.descriptor)
         except OSError:
-            if self._is_locked:  # otherwise another process may have appended since
+            if self._is_locked:  # without the lock, another process may have appended frames after these
                 with contextlib.suppress(OSError):
                     os.ftruncate(self.descriptor, size)
             raise

@@ -38,7 +38,8 @@ class EarlyEnd:
         gain: The search ends if the unmeasured configs are expected to gain less than this fraction of the best time.
             Measured times whose logarithms have a smaller standard deviation count as equal.
         noisy_gain: The same limit on a machine so noisy that smaller gains could not be seen.
-        shortlist: Configs after which the search ends, however few they are, if one of them works; empty without any.
+        shortlist: Once these configs are measured, the search ends if one of them works, however few they are.
+            Empty without a shortlist.
     """
 
     first: int = 8
@@ -114,8 +115,8 @@ def unconfirmed(
 
     They are measured before a search ends early: a model of few times is smooth, and cannot predict that times drop at
     some size, for example at the first block that holds a whole row. Two configs are taken because noise may have
-    exchanged the best two. Empty if fewer than two configs work, or if their times are nearly equal: then the
-    parameters that were varied do not matter.
+    exchanged the best two. Returns an empty tuple if fewer than two configs work, or if their times are nearly equal:
+    then the parameters that were varied do not matter.
     """
     from silo.core.lattice import Lattice  # noqa: PLC0415  # imports numpy, which is slow to import
 

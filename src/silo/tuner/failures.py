@@ -1,4 +1,4 @@
-"""Decides whether a config or the machine caused a failure; the message if every config of a kernel fails."""
+"""Decides whether a config or the machine caused a failure; writes the message for a kernel that always fails."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ _notices = Notices()
 # With fewer measured buckets, too few remain to learn from when one is held out.
 _FEWEST = 4
 _DEPTH = 6
-# A list grown from the measured buckets alone, without the model, replaces the model's list if it saves more by this
-# many standard errors.
+# A list of this depth is grown from the measured buckets alone, without the model. It replaces the model's list if it
+# saves time at held-out buckets, by more than this many standard errors of the saving.
 _PLAIN_DEPTH = 3
 _STANDARD_ERRORS = 2
 _MOST_WINNERS = 8  # the most configs that a list chooses among
@@ -101,7 +101,7 @@ class Fitted:
 
 
 def ordered(samples: Iterable[Sample]) -> tuple[Sample, ...]:
-    """The samples in the canonical order of their buckets."""
+    """Returns the samples in the canonical order of their buckets."""
     return tuple(sorted(samples, key=lambda sample: canonical_json(bucket_to_json(sample.bucket))))
 
 
@@ -269,8 +269,8 @@ def _nearest_left_out(samples: Sequence[Sample], number: int) -> Config:
 def _predicted(model: LossModel, number: int, allowed: Sequence[Config]) -> Config:
     """Returns the config that the model would choose for bucket ``number`` if this bucket had not been measured.
 
-    Only configs that were tried on this bucket can be chosen, because the regret of the others is unknown, and only
-    those that the other buckets also made eligible.
+    Only configs that were tried on this bucket can be chosen, because the regret of the others is unknown. If
+    ``allowed`` are the winners, a config must have won at another bucket.
     """
     winners = {other.winner for at, other in enumerate(model.samples) if at != number}
     every_winner = {sample.winner for sample in model.samples}
@@ -381,7 +381,7 @@ def _grow(
 
 
 def _between(small: int, large: int) -> int:
-    """Returns the largest bucket that is no nearer to ``large`` than to ``small``: a bound never divides a bucket."""
+    """Returns the bound between two buckets: the largest bucket that is no nearer to ``large`` than to ``small``."""
     bound = small
     while True:
         (following,) = bucket_of((bound + 1,))

@@ -28,7 +28,7 @@ class Evaluator(Protocol):
         ...
 
     def spills(self, config: Config) -> int | None:
-        """Waits for the artifact. Returns the 32-bit values that a thread keeps in local memory, or None if unknown."""
+        """Waits for the artifact. Returns how many 32-bit values a thread keeps in local memory; None if unknown."""
         ...
 
     def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:

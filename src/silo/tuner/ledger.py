@@ -264,7 +264,7 @@ class Ledger:
     def _append(self, record: JSON, failure: str) -> None:
         try:
             if not self._noted:
-                # before its trials, because a reader finds trials only through the catalog
+                # the catalog names the study before it has trials, because readers find trials only through the catalog
                 note_study(self._study, self._records)
                 self._noted = True
             self._records.append(self._study.key, record)

@@ -42,8 +42,8 @@ UNPROVEN_PPM = 20_000
 _POINTS = 600  # the most measured times that are used: the linear algebra takes time cubic in their number
 _FEWEST_CONFIGS = 12  # a model covers at least this many configs, however many sizes were measured
 # The scales of the features, chosen on recorded times of three kernels at 10 to 19 sizes each.
-_SIZE = 0.15  # one octave of the size
-_QUOTIENT = 0.25  # one octave between a size and a parameter
+_SIZE = 0.15  # the distance of two sizes that are an octave apart
+_QUOTIENT = 0.25  # the distance of two quotients of a size and a parameter that are an octave apart
 _OCTAVES = 2  # the most octaves between a size and a parameter, in both directions: larger distances are clipped to it
 _MOST_WASTE = 3  # the most octaves of waste; a larger waste is clipped to it
 # Hyperparameters to choose among, by likelihood.
@@ -63,7 +63,7 @@ _OFFSET = 0.3  # variance of a size's offset, which all of its configs share
 _MIDDLE = 0.1
 _NODES = 9  # the number of nodes of the Gauss-Hermite quadrature that averages over a predicted loss
 _MOST_LOSS = 0.9  # losses are clipped to this, the loss of a config ten times as slow as the best
-# the least error of a process on held-out sizes that its weight is computed from, as a logarithm of times
+# A process's error on held-out sizes, in logarithms of times, counts as at least this when its weight is computed.
 _LEAST_ERROR = 0.001
 _DRAWS = 256  # joint draws of the losses of all configs at one size
 _JITTER = 1e-6  # variance added to a joint covariance, so that it stays positive after rounding
@@ -228,7 +228,7 @@ class LossModel:
         return (np.arange(len(self.configs))[:, None] == self._config_of[None, :]) * near[None, :]
 
     def _drawn(self, joints: Sequence[tuple[Array, Array]]) -> Array:
-        """Draws from the processes; the share of a process in the mean is its share of the draws."""
+        """Draws from both processes, from each in proportion to its weight in the mean of both."""
         import numpy as np  # noqa: PLC0415
 
         generator = np.random.default_rng(0)

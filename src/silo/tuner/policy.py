@@ -209,7 +209,7 @@ def read_effort(study: Study, records: RecordStore) -> TimeSpent:
     try:
         effort_records = list(records.read(effort_key(study.key)))
     except (StoreError, OSError):
-        return TimeSpent()  # reading the trials from this store fails too, and is reported
+        return TimeSpent()  # not reported here: reading the trials from this store will fail too, and reports it
     title = "a record of tuning effort"
     for record in effort_records:
         try:

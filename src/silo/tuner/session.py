@@ -190,7 +190,7 @@ class _Session:
         self._best: tuple[float, int, Config] | None = None  # cost, median time in ns, and config of the best trial
         self._failures: Counter[str] = Counter()
         self._asked = 0  # configs that the searcher proposed or the store held, without those set aside
-        self._known_first = 0  # how many of these the store held at first
+        self._known_first = 0  # how many of the configs in _asked the store held when the session began
         self._more = 0  # further configs: set aside, or from the refiner
         self._refinements: dict[bytes, Refinement] = {}  # the refined configs proposed in this session
         self._troubles: list[str] = []

@@ -190,7 +190,7 @@ def known_spills(study: Study, records: RecordStore) -> tuple[SpillingConfig, ..
     try:
         records_kept = list(records.read(spills_key(study.key)))
     except (StoreError, OSError):
-        return ()  # reading the trials from this store fails too, and is reported
+        return ()  # not reported here: reading the trials from this store fails too, and reports it
     for record in records_kept:
         try:
             for spilling in _from_record(record):

@@ -34,7 +34,8 @@ class QuietCalls:
         self.written = tuple(index for index in self.tensors if arguments[index].writes)
         # Indices of the tensors whose gradients torch must handle: the written tensors if there are any, else all.
         self._watched = self.written or self.tensors
-        # torch converts values of other classes as the schema requires: an integer to a float, a bool to an integer.
+        # For each argument, the classes that the schema takes without a conversion. torch converts values of other
+        # classes (an integer to a float, a bool to an integer), so calls with these go to the dispatcher.
         self._plain = tuple(
             {
                 *_CLASSES.get(argument.kind, (torch.Tensor, torch.nn.Parameter)),

@@ -75,7 +75,10 @@ def operators() -> tuple[DefinedOperator, ...]:
 
 
 def operator_named(name: str, module: str) -> DefinedOperator:
-    """Returns the operator with a name, for unpickling. Imports ``module``; SourceError if that does not define it."""
+    """Returns the operator with a name, for unpickling, after importing ``module`` if necessary.
+
+    Raises SourceError if the module does not define the operator.
+    """
     if name not in _operators:
         try:
             import_module(module)

@@ -51,7 +51,7 @@ class HttpLimits:
     def bounds(self) -> Bounds:
         """Returns the limits for a request that begins now: time, and all bytes that arrive.
 
-        They allow for the frames of a body in chunks of 32 bytes or more.
+        The limit of bytes includes room for the frames of a body that arrives in chunks of 32 bytes or more.
         """
         until = min(self.deadline, time.monotonic() + self.seconds)
         arriving = self.most + self.most // 8 + _MOST_HEAD_BYTES

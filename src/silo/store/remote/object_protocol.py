@@ -34,7 +34,7 @@ __all__ = [
 LIMIT_S = 2.0
 # The most seconds for a page of a listing, if the service has answered before. A long page takes a while.
 LISTING_S = 5.0
-_BYTES_A_SECOND = 1 << 20  # a service that transfers fewer bytes counts as broken
+_BYTES_A_SECOND = 1 << 20  # a service that transfers fewer bytes in a second counts as broken
 MOST_LINE_BYTES = 256 << 10
 MOST_BLOB_BYTES = 64 << 20
 # The most names that are read from a listing.

@@ -1,7 +1,8 @@
 """Objects in Redis (``redis://``, ``rediss://``), by Redis' own protocol.
 
-Each blob, artifact and job is a string. Each list of records is a hash, whose fields are the records' digests. The
-protocol is shorter than the settings of a package would be, and it gives the length of an answer before its bytes.
+Each blob, artifact and job is a string. Each list of records is a hash, whose fields are the records' digests. No
+package is used: implementing the protocol takes less code than configuring a package would, and an answer begins with
+its length.
 """
 
 from __future__ import annotations

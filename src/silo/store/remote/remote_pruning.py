@@ -76,7 +76,7 @@ class LeaseHolder:
 
     @property
     def rest(self) -> str:
-        """The part that the names of all of its objects share; each renewal is a new object."""
+        """The common end of the names of the lease's objects; each renewal adds a new object."""
         return self._rest
 
     def begin(self) -> bool:

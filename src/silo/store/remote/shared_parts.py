@@ -140,7 +140,8 @@ class SharedRecords:
     def catch_up(self, keys: Sequence[str], *, follow: bool = False) -> bool:
         """Fetches other machines' records of these keys, once per process; returns whether any were new.
 
-        With ``follow`` they are fetched in any case, and again from time to time when the first of the keys is read.
+        With ``follow`` the records are fetched even if this process fetched them before, and again from time to time
+        when the first of the keys is read.
         Local records that the remote store lacks are sent.
         """
         with self._lock:

@@ -38,7 +38,7 @@ DEFAULT_SEARCHER = "auto"
 
 # How many configs are taken from a searcher before their outcomes are known, so that they are compiled meanwhile. A
 # searcher that learns chooses worse the more it has to choose in advance. A searcher that does not learn keeps as many
-# compile workers busy as possible. In a small budget each choice counts, so it allows fewer.
+# compile workers busy as possible. A small budget allows fewer configs in advance, because each choice counts.
 AHEAD = 8
 _LEAST_AHEAD = 2
 _EVALUATIONS_OF_ONE = 12  # a budget allows one config ahead for each _EVALUATIONS_OF_ONE evaluations

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Surrogate", "plan"]
 
 _FIRST = 16  # configs to measure before the model is used, seeds included
-_SEEDS = 8  # the most seeds among these first configs
+_SEEDS = 8  # the most seeds among the first _FIRST configs
 # With a limit of fewer evaluations, the model is used after half of them, and half of its covariance is additive.
 _FEW_EVALUATIONS = 32
 # a config that spreads the first ones is the farthest, of this many random configs, from those chosen before it
