@@ -322,7 +322,8 @@ def foreach(
 ) -> Candidates:
     """Returns configs of a kernel that processes lists of tensors in one launch.
 
-    8 warps; with an exhaustive effort 1, 2, 4 and 8 (PyTorch 2.13, ``triton_heuristics.foreach``).
+    The only config has 8 warps; with an exhaustive effort there are four, with 1, 2, 4 and 8 warps (PyTorch 2.13,
+    ``triton_heuristics.foreach``).
 
     >>> print(foreach("cuda:sm_90").configs[0])
     num_stages=1, num_warps=8

@@ -255,7 +255,7 @@ def _sizes(kernel: SubKernel, dimension: str, limit: int) -> tuple[int, ...]:
 
 
 def _fitting(kernels: Sequence[SubKernel], first: Sequence[Mapping[str, Value]], naming: _Naming) -> Iterator[Node]:
-    """Yields constraints that keep each sub-kernel's block within Triton's limit of elements, in any combination."""
+    """Yields a constraint for each sub-kernel whose block has several dimensions: Triton's limit of its elements."""
     for index, kernel in enumerate(kernels):
         own = [naming.name(index, dimension) for dimension in naming.own(first[index], index)]
         row = kernel.hints.rnumel if kernel.kind == "persistent_reduction" else 1
@@ -340,7 +340,7 @@ class BoundCombo:
 
     @property
     def placed(self) -> tuple[str, ...]:
-        """The block sizes that a grid must depend on. Empty: the grid of a combo is its author's responsibility."""
+        """The block sizes that a grid must depend on: none, because a combo's author is responsible for its grid."""
         return ()
 
     @property
@@ -350,7 +350,7 @@ class BoundCombo:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """The constexprs that results depend on, the lengths of whole rows, as expressions over the arguments."""
+        """The constexprs for lengths of whole rows, on which results depend, as expressions over the arguments."""
         return tuple((name, self.parts[number].row_length) for number, name in self.rows)
 
     def plan(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> ComboLayout:

@@ -194,7 +194,7 @@ class BoundSpace:
 
     @property
     def needed(self) -> tuple[tuple[str, Node], ...]:
-        """The constexprs that results depend on, the lengths of whole rows, as expressions over the arguments."""
+        """The constexpr for the length of a whole row, on which results depend, as an expression over the arguments."""
         return ((self.made_by.row, self.row_length),) if self.made_by.row else ()
 
     @property

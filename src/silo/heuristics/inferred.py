@@ -38,7 +38,8 @@ _FORMS = (
 )
 _GROUP = re.compile(r"GROUP(?:SIZE)?M?")
 
-# Names of arguments that are sizes, in lower case, by the role of the block size; the first match counts.
+# For each role of a block size (``m`` for BLOCK_M): the usual names, in lower case, of the argument that is the size of
+# the block's dimension. The first name that a kernel has counts.
 SIZE_NAMES: dict[str, tuple[str, ...]] = {
     "x": ("xnumel", "n_elements", "num_elements", "numel", "size", "length", "n_cols", "cols", "width", "n"),
     "y": ("ynumel", "n_rows", "num_rows", "rows", "height", "m"),
@@ -186,7 +187,7 @@ class _Kernel:
     name: str
     use: KernelUse
     arguments: Sequence[str]  # scalar parameters, in order
-    key: Sequence[str]  # the parameters in the guard code of a call
+    key: Sequence[str]  # the parameters that tuning may depend on
 
     def refuse(self, why: str) -> SpaceError:
         blocks = ", ".join(self.use.blocks)

@@ -284,7 +284,8 @@ def _outer(draft: Draft, make: _Maker) -> None:
 
 _ROWS = (1, 8, 32, 128)
 _ROWS_HIP = (1, 4, 8, 16, 32, 64, 128, 256)
-# The smallest number of rows that a batch-invariant kernel assumes. Its results must not depend on the number.
+# The heuristic assumes at least this number of rows for a batch-invariant kernel, so that all smaller numbers of rows
+# get the same config: results must not depend on the number of rows.
 _BATCH_INVARIANT_ROWS = 4096
 
 

@@ -1,4 +1,4 @@
-"""The process that runs a candidate's Python: it reads the file, and sends data. It is sealed before it reads the file.
+"""The process that runs a candidate's Python file and sends data. The process is sealed before it reads the file.
 
 The process receives the shapes and dtypes of the cases, and no values of arrays: they are drawn after it has ended.
 """

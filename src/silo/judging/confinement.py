@@ -80,14 +80,14 @@ class Confined:
 
 # ---- system calls, by their numbers on the two machines ----
 
-# the column of the tables below, and the machine's number in seccomp
+# By machine: the column of its call numbers in the tables below, and the machine's own number in seccomp.
 _MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 
 # Calls that fail in sealed code. -1: the machine lacks the call.
 _REFUSED: Final = {
-    # the following reach other machines, and other processes of this one
+    # calls that reach other machines, or other processes of this machine
     "socket": (41, 198),
     "socketpair": (53, 199),
     "connect": (42, 203),
@@ -119,12 +119,12 @@ _REFUSED: Final = {
     "msgget": (68, 186),
     "semget": (64, 190),
     "mq_open": (240, 180),
-    # the following start programs and processes
+    # calls that start programs and processes
     "execve": (59, 221),
     "execveat": (322, 281),
     "fork": (57, -1),
     "vfork": (58, -1),
-    # the following change the system
+    # calls that change the system
     "unshare": (272, 97),
     "setns": (308, 268),
     "mount": (165, 40),
@@ -151,7 +151,7 @@ _REFUSED: Final = {
     "syslog": (103, 116),
     "fanotify_init": (300, 262),
     "open_by_handle_at": (304, 265),
-    # the following change files
+    # calls that change files
     "creat": (85, -1),
     "mkdir": (83, -1),
     "mkdirat": (258, 34),
@@ -184,9 +184,11 @@ _REFUSED: Final = {
     "utimensat": (280, 88),
     "memfd_create": (319, 279),
 }
-# fail as "not implemented", so that callers use the older call
+# Calls that fail as "not implemented" (ENOSYS) in sealed code, because their arguments lie in memory that a filter
+# cannot read. Callers then use the older calls ``clone`` and ``openat``, whose flags the filter checks.
 _UNKNOWN: Final = {"clone3": (435, 435), "openat2": (437, 437)}
-_OPENS: Final = {"open": ((2, -1), 1), "openat": ((257, 56), 2)}  # last: the index of the argument with the flags
+# Call numbers by machine, and the index of the argument with the flags.
+_OPENS: Final = {"open": ((2, -1), 1), "openat": ((257, 56), 2)}
 _SIGNALS: Final = {"kill": (62, 129), "tgkill": (234, 131)}
 _CLONE: Final = (56, 220)
 _PRLIMIT: Final = (302, 261)
@@ -196,7 +198,7 @@ _CLONE_THREAD = 0x00010000
 _NEW_USER, _NEW_NET, _NEW_IPC, _NEW_UTS = 0x10000000, 0x40000000, 0x08000000, 0x04000000
 _DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2
 _CAPSET: Final = (126, 91)
-_CAPABILITIES = 0x20080522  # the version of the call capset
+_CAPABILITIES = 0x20080522  # the version of the data that the call capset takes
 _SET_SECUREBITS, _CAP_AMBIENT, _CAP_AMBIENT_RAISE = 28, 47, 2
 _NO_ROOT = 0x3  # locked secure bits: user 0 gets no capabilities by starting a program
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _SET_DUMPABLE, _FILTER = 38, 22, 4, 2
@@ -315,7 +317,8 @@ def _keep_reading_alone() -> str:
     data = struct.pack("=6I", capabilities, capabilities, capabilities, 0, 0, 0)
     if libc.syscall(_CAPSET[_MACHINES.get(platform.machine(), (0,))[0]], header, data) != 0:
         return _failure()
-    for capability in (_DAC_OVERRIDE, _DAC_READ_SEARCH):  # for the compiler that this process starts
+    # so that the compiler that this process starts has these two capabilities, too
+    for capability in (_DAC_OVERRIDE, _DAC_READ_SEARCH):
         if libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, capability, 0, 0) != 0:
             return _failure()
     return ""
@@ -358,7 +361,7 @@ def _unshare(flags: int) -> str:
 
 _EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE = 1 << 14
-# all rights, by the first version of Landlock that has them
+# A mask of all rights to files, for each version of Landlock that added one; the key is the version.
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 
 

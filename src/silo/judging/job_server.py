@@ -34,7 +34,8 @@ def _jobs() -> dict[str, Job]:
 
     for kind, variant in warm_up():
         build_once(kind, variant)
-    private_files()  # this call and the next are made because their results are cached, for all children
+    # The results of these two functions are cached, so children need not compute them.
+    private_files()
     compiler_places()
     return {"candidate": lower_candidate, "kernel": run_kernel}
 

@@ -50,7 +50,7 @@ def run_kernel(asked: int, answer: int) -> None:
     data = CandidateData.from_json(request["data"])
     timed = request.get("timed")
     compiled: list[dict[str, object]] = []
-    codes: list[tuple[dict[str, object], bytes]] = []  # for the GPU, on which another process launches them
+    codes: list[tuple[dict[str, object], bytes]] = []  # GPU code, which an agent's process launches
     try:
         if timed is None:
             built = [_checked(data.kind, variant) for variant in data.variants]
@@ -165,7 +165,7 @@ def _checked(kind: str, data: VariantData) -> _Built:
 
 
 def _plain(kind: str, data: VariantData) -> _Built:
-    """Builds the form of a variant that is timed: optimized code for the CPU."""
+    """Builds a variant as optimized code for the CPU without checks, which is timed."""
     target = device_named("cpu").target
     job = next((job for job in data.jobs if job.target == target), None)
     if job is None:

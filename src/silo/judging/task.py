@@ -364,7 +364,7 @@ def draw_case(of: Task, number: int, shape_seed: int, value_seed: int, *, timed:
     sizes = order[number] if number < 4 else order[number % 2]
     if timed:
         sizes = Sizes.LARGEST
-    # The case of the largest size takes the first way to draw values; each other case takes the next way.
+    # The case of the largest size draws values in the first of the task's ways; the other cases take the ways in turn.
     how = of.values[0] if number == LARGEST or timed else of.values[(number + (number < LARGEST)) % len(of.values)]
     twice = number == of.cases - 1
     mixed = number > max(len(of.values), 4) and not timed

@@ -26,7 +26,8 @@ class Declaration:
         prunes: the source prunes the configs of ``space`` at each call (:class:`PrunesConfigs`).
         open_blocks: if no space is given, calls may omit block sizes, which are then inferred from the code.
         zeroed: configs of ``space``, each with the arguments that must be set to zero before its launch.
-        refusals: why the object's own space cannot be used; an error unless ``silo.kernel`` is given another space.
+        refusals: reasons why the object's own space cannot be used; with any reason, making the kernel fails unless
+            ``silo.kernel`` is given another space.
         remarks: parts of the object that have no effect; they are reported if its own space is used.
     """
 

@@ -25,8 +25,8 @@ _READS = re.compile(
 
 # C++14 trigraphs for ``#`` and for the backslash of a continued line, and NUL, which clang treats as a space.
 _HIDES = re.compile(r"\?\?[=/]|\0")
-# Tests whether a header exists, which may differ from machine to machine. Allowed for headers in the text's folders and
-# for headers of the language.
+# Tests whether a header exists. The answer may differ from machine to machine, so tests are allowed only for headers in
+# the text's folders and for headers of the language.
 _ASKS = re.compile(r"(?<![\w$])(__has_(?:include|include_next|embed))\b")
 _PLAIN_QUESTION = re.compile(rf"__has_include{GAP}\({GAP}(?:\"([^\"\n]*)\"|<([^>\n]*)>){GAP}\)")
 _DEFINED = re.compile(rf"(?:defined{GAP}\(?|ifn?def|elifn?def){GAP}\Z", re.DOTALL)

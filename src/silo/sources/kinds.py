@@ -88,7 +88,7 @@ def broken_kinds() -> tuple[tuple[str, Rejected], ...]:
 
 
 def defines(name: str) -> bool:
-    """Whether there is a kind of that name whose kernels users make by ``silo.NAME(...)``."""
+    """Whether a kind called ``name`` exists whose kernels users make by ``silo.NAME(...)``."""
     return isinstance(_loaded(name), DefinesKernels)
 
 

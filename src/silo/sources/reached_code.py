@@ -105,7 +105,7 @@ class ReachedCode:
         return ["class", definition_of(source), [self.refer(method) for method in methods]]
 
     def describe_object(self, value: Any, name: str, depth: int) -> JSON:  # noqa: ANN401
-        """Returns the description of an object for which no other method applies."""
+        """Returns the description of an object that is neither a function, a class, a container nor a plain value."""
         del depth
         text = str(value)
         if " at 0x" in text:

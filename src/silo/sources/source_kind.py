@@ -38,7 +38,7 @@ class SourceKind(Protocol):
 
     @property
     def advice(self) -> str:
-        """How a user makes a kernel of this kind, to complete "to make one, ": ``put @silo.kernel(...) on ...``."""
+        """The end of a sentence "to make one, ..." for users, for example ``put @silo.kernel(...) on ...``."""
         ...
 
     def reads(self, value: object) -> Decision:
@@ -166,7 +166,7 @@ class HasLaunchHooks(Protocol):
         ...
 
     def enter_launch(self, launch: SeenLaunch) -> Callable[[], object]:
-        """Calls the library's hooks for before a launch; the returned function calls its hooks for after the launch."""
+        """Calls the library's hooks for before a launch; returns a function that calls those for after the launch."""
         ...
 
 

@@ -241,7 +241,7 @@ class LaunchOptions:
     def values(self, kernel: str, constants: Mapping[str, Value]) -> LaunchValues:
         """Returns the options' values for one config.
 
-        Raises CompileError for impossible values: only that config fails.
+        Raises CompileError for impossible values, so that only this config fails and tuning goes on.
         """
         block = self._axes(kernel, "block", self.block, constants, _MAX_THREADS, "threads")
         cluster = self._axes(kernel, "cluster", self.cluster, constants, _MAX_CLUSTER, "blocks")

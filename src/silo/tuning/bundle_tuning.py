@@ -89,7 +89,7 @@ class CompilerWinner:
 
     @property
     def code(self) -> tuple[Config, Artifact]:
-        """The config and its artifact, the form that benches take."""
+        """The config and its artifact, as a pair that a bench accepts."""
         return self.winner.config, self.artifact
 
     @property
@@ -112,7 +112,7 @@ class Compared:
 
 
 Challenge = Callable[[CompilerWinner, CompilerWinner], tuple[Decision, "int | None"]]
-"""Compares the best code so far with another compiler's: whether the latter replaces it, and its relative time.
+"""A function of the best code so far and another compiler's code: whether the other replaces it, and its relative time.
 
 The time is in millionths of the best code's time, or None if the other code is wrong.
 """
@@ -247,7 +247,7 @@ class _Tuned:
 
     @property
     def rules_key(self) -> RulesKey:
-        """The key of the rules that the case's bucket belongs to."""
+        """The target, the signature and the extents of the case. Cases with an equal key have common rules."""
         return self.outcome.study.target, self.signature, self.outcome.study.specialization.extents
 
 
@@ -504,7 +504,7 @@ def _assumes(one: BundleVariant, assumed: Specialization) -> bool:
 
 
 def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
-    """Returns a remark if the bundle lacks configs of the kernel's space; else ()."""
+    """Returns a remark in a tuple if the bundle lacks configs of the kernel's space, else an empty tuple."""
     for coverage in kernel.contents.coverage:
         own = (study.target, study.signature, study.specialization.extents)
         if (coverage.target, coverage.signature, coverage.extents) == own and coverage.packed < coverage.space:
@@ -564,7 +564,10 @@ def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Decisions of buckets, from which rules are made. ``mixed``: the configs are compiled by several compilers."""
+    """The config that was chosen for each bucket, from which rules are made.
+
+    ``mixed``: the chosen configs were compiled by different compilers.
+    """
 
     key: RulesKey
     decided: dict[Bucket, CompiledConfig]

@@ -81,7 +81,7 @@ class CaseLimits:
     far; None: the command supersedes no trials.
 
     Raises:
-        TuneError: No searcher has this name.
+        TuneError: no searcher is called ``searcher``.
     """
 
     searcher: str = DEFAULT_SEARCHER

@@ -78,7 +78,7 @@ def measure_ceilings(device: Device) -> Ceilings:
 
 
 def _rates(made: Kernel, device: Device) -> Iterator[tuple[int, int]]:
-    """Tunes a kernel on its cases; yields the bytes or operations of each, and its best config's rate per second."""
+    """Tunes a kernel on its cases; yields each case's bytes or operations, and the best config's rate per second."""
     for study in case_studies(made, device):
         outcome, _ = tune_case(study, CaseLimits())
         work = study.case.work

@@ -102,7 +102,7 @@ def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial
     for study, trial in pairs:
         studies.setdefault(study.key, (study, []))[1].append(trial)
     fresh = present = 0
-    # the catalog comes first, because readers find trials only through it
+    # The catalog of studies is written before the trials, because readers find trials only through the catalog.
     for name in {study.kernel for study, _ in studies.values()}:
         note_studies(name, (study for study, _ in studies.values() if study.kernel == name), records)
     for study, trials in studies.values():

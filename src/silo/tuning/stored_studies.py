@@ -83,7 +83,7 @@ def _scalars(recipe: CaseRecipe) -> dict[str, Value]:
 
 
 def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
-    """Returns the studies of the kernel's cases, in their order, then studies that were measured only during calls."""
+    """Returns the studies of the kernel's cases in the cases' order, then the studies that no case belongs to."""
     records = session().store.records
     recipes = _recipes(kernel)
     numbered_studies: list[tuple[int, KeptStudy]] = []
@@ -131,7 +131,11 @@ def _is_current(kernel: Kernel, study: Study) -> bool:
 
 
 def _default(kernel: Kernel, study: Study, recipe: CaseRecipe | None) -> Config | None:
-    """Returns the first config of the space that agrees with the call's values; None if a heuristic makes the space."""
+    """Returns the first config of the space that agrees with the call's values.
+
+    If no config agrees, returns the space's default config with the call's values. Returns None if a heuristic makes
+    the space.
+    """
     options = dict(recipe.config) if recipe else {}
     constants = study.specialization.constant_values
     if kernel.rule is not None or any(name not in constants for name in kernel.open_blocks):

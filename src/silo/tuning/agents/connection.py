@@ -197,7 +197,7 @@ class PipeConnection:
         self._listener = threading.Thread(target=self._listen, args=(self._stderr,), daemon=True)
         self._listener.start()
         self._read = b""
-        self._silence_s = wait_s  # the limit until the first message
+        self._silence_s = wait_s  # the first message may take longer than later ones
         for stream in (self._stdin, self._stdout):
             os.set_blocking(stream.fileno(), False)
         try:

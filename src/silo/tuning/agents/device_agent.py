@@ -159,7 +159,7 @@ class Agent:
 
 
 def _received(artifact: Artifact, blob: bytes, given: Mapping[str, Any] | None) -> VouchedCode:
-    """Returns code that was sent, with consent.
+    """Returns code that the client sent, together with the consent to run it.
 
     The client consented to this code, and the user started this agent to run the client's code.
     """
@@ -186,7 +186,7 @@ class _Received:
         return CompiledCandidate(self.codes[config.order_key].artifact)
 
     def forget(self, config: Config) -> None:
-        """Does nothing: the client names code with each request, and sends code that is lost."""
+        """Does nothing: an agent cannot compile a config again. If code is lost, the client sends it again."""
         del config
 
     def code_of(self, artifact: Artifact) -> VouchedCode:
