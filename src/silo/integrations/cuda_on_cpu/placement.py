@@ -187,7 +187,7 @@ class Placement:
         """
         torch = self._torch
 
-        # Parameters are named as in the operators' schemas.
+        # The parameters have the names that they have in the operators' schemas, because torch passes some by name.
         def empty(
             size: Sequence[int],
             dtype: Any = None,  # noqa: ANN401

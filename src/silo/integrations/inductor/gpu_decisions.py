@@ -200,7 +200,9 @@ class TunerDecisions:
             name = str(autotuner.fn.__name__)
             _notices.once(f"workers {name}", f"torch's workers compile every config of {name}: {_NO_ENTRY} {config}")
             return {}
-        if autotuner.configs:  # worker threads compile this same object
+        # Compile workers that are threads of this process use this same object, which was made before the look-up table
+        # had the entry. So its configs are restricted here.
+        if autotuner.configs:
             same = [candidate for candidate in autotuner.configs if config_of(candidate) == config]
             autotuner.configs = same[:1] or [made_config(self._heuristics, config)]
         function = autotuner.fn

@@ -130,7 +130,7 @@ def _runner(native: Launcher, result: Any, plain: Callable[[Any], Any], names: S
         if not others:
             try:
                 native[x, y, z](*arguments, stream=stream)
-            except ArgumentError as error:  # the refusal came before the launch
+            except ArgumentError as error:  # nothing was launched, so torch's launcher can serve this call
                 _tell(result, str(error))
                 others.append(plain(result))
             else:

@@ -1,6 +1,4 @@
-"""Turns the parts of Silo's integration with Inductor's GPU kernels on and off: decisions, launching, recording,
-serving.
-"""
+"""Turns Silo's parts for Inductor's GPU kernels on and off: decisions, launching, recording and serving."""
 
 from __future__ import annotations
 
@@ -237,7 +235,10 @@ _Made = list[tuple[HookPoint, Replacement]]
 
 
 class _Part:
-    """One part: the number of callers that want it, and its replacements while that number is above 0."""
+    """A part of the integration, such as ``decisions``: the number of callers that want it, and its replacements.
+
+    torch's functions are replaced while that number is above 0.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -286,7 +286,8 @@ class _Switch:
 
     def _undo(self, seams: InductorHookPoints) -> None:
         count, backend, tag = _here.get()
-        if count:  # 0 in a thread other than the one that enabled it: that thread has settings of its own
+        # The count is per thread, as torch's settings are. It is 0 if another thread than the enabling one calls this.
+        if count:
             _here.set((count - 1, backend, tag))
             if count == 1 and seams.config.cpu_backend == "triton":
                 seams.config.cpu_backend = backend

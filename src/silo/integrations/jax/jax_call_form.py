@@ -1,4 +1,4 @@
-"""The form of a call from a jax program: the kernels to call, and all facts about the call but the arrays' values."""
+"""The form of a call from a jax program: the kernel to call, and all facts about the call except the arrays' values."""
 
 from __future__ import annotations
 

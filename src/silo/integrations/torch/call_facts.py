@@ -18,7 +18,7 @@ __all__ = ["CallFacts", "example_of", "facts_of_call"]
 
 @frozen
 class CallFacts:
-    """The kind and the effect of each parameter that a call of one form passes."""
+    """The kind and the effect of each parameter that a call passes, by the parameter's name."""
 
     kinds: Mapping[str, ParameterKind]
     effects: Mapping[str, Effect]

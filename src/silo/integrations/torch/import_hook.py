@@ -51,18 +51,18 @@ def watch() -> None:
 
 
 def watch_memory() -> None:
-    """Makes torch fill new memory if ``SILO_CHECK=1``, from now on or from when torch is loaded."""
+    """If ``SILO_CHECK=1``, makes torch fill new memory with a pattern: at once, or when torch is loaded."""
     if checks_wanted():
         _await(_MEMORY)
 
 
 def watch_extensions() -> None:
-    """Makes torch refuse CUDA extensions, from now on or from when it loads the module that builds them."""
+    """Makes torch refuse CUDA extensions: at once, or when torch loads the module that builds them."""
     _await(_EXTENSIONS)
 
 
 def watch_inductor() -> None:
-    """Lets Silo take part in Inductor's GPU kernels, from now on or from when torch loads its compiler."""
+    """Lets Silo take part in Inductor's GPU kernels: at once, or when torch loads its compiler."""
     _await(_INDUCTOR)
 
 

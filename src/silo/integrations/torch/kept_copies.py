@@ -88,7 +88,7 @@ def _keeping(plain: Callable[..., None]) -> Callable[..., None]:
 
 
 def _overwritten(node: Any, order: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401
-    """Yields the operands of an operator that must not be written in place, or tensors in the same memory."""
+    """Yields the tensors whose memory an operator must not write in place."""
     operands = _operands(node)
     operands_by_name = dict(operands)
     before = node.meta.get(_MARK, frozenset())

@@ -65,7 +65,7 @@ class TorchOp:
         self.outputs = outputs.names
         self.module = module
         self.strided = strided_names(name, kernel, arguments, strided)
-        self._form = form  # if set, the first argument has the grid's integers
+        self._form = form  # if it is not None, the operator's first argument holds the integers of the grid
         self._fixed = {} if form is None else form.fixed
         self._torch = torch
         self._outputs = outputs
@@ -75,7 +75,7 @@ class TorchOp:
         self._launch = self._launcher()
         own_arguments = arguments if form is None else arguments[1:]
         self._order = _Order.of(kernel, (*(own_argument.name for own_argument in own_arguments), *outputs.names))
-        # From here on the order of assignments matters, because registering calls the methods below.
+        # The order of the following statements matters, because registering the operator calls its methods.
         self.differentiable: Any = None  # a torch.autograd.Function, if the operator writes to no argument
         self.library: Any = torch.library.Library(namespace, "FRAGMENT")
         try:
@@ -100,7 +100,7 @@ class TorchOp:
         return self._call(*args)  # without keywords, no dict is made
 
     def _dispatched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """Runs a call that needs torch's dispatcher, or the first call of its form."""
+        """Runs a call that needs torch's dispatcher, or whose classes of arguments were not learnt yet."""
         if self.differentiable is not None and self._quiet.is_transformed():
             return self.differentiable.apply(*fill(self.arguments, args, kwargs))
         if self.mutates and self._quiet.is_transformed():
@@ -112,7 +112,10 @@ class TorchOp:
         return result
 
     def _with_own_sign(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Returns the arguments with negative views resolved. torch's dispatcher does not resolve them on this path."""
+        """Returns the arguments with negative views resolved, which torch's dispatcher does not do here.
+
+        Raises ArgumentError for a written argument that is such a view.
+        """
         for position in self._quiet.written:
             if position < len(args) and args[position] is not None and args[position].is_neg():
                 raise ArgumentError(
@@ -130,7 +133,7 @@ class TorchOp:
         Returns None for an operator with several outputs, or with outputs that a function makes.
         """
         order, like = self._order, self._outputs.only_like
-        if self._form is not None:  # such an operator has no outputs
+        if self._form is not None:  # an operator with a grid argument has no outputs
             return self._quiet.call(self._start_with_grid, otherwise)
         if order.places is not None and like is not None:
             return self._quiet.call(self._launch, otherwise, like, order.places)
