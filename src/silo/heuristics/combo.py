@@ -405,8 +405,8 @@ def combo_space(
     (kind, sizes, facts) are tuned together, and warps and stages at the end.
 
     Args:
-        parts: the sub-kernels in order, as :func:`silo.heuristics.heuristic_space` describes a kernel: pointwise
-            kernels, reductions and persistent reductions. ``names`` of a part are the combo's names of its block sizes.
+        parts: the sub-kernels in order, each described by :func:`silo.heuristics.space`: pointwise kernels, reductions
+            and persistent reductions. ``names`` of a part are the combo's names of its block sizes.
         grouped: whether equal sub-kernels are tuned together.
         effort: the number of configs wanted.
         constants: other constexprs and options that every config sets.

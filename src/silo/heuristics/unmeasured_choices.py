@@ -91,11 +91,11 @@ def persistent_fits(
     """Returns whether whole rows fit a block, so that a kernel without a loop is worthwhile.
 
     Rows of up to 1024 contiguous elements do, and up to 64 strided ones (PyTorch 2.13). With ``cooperative``, several
-        programs share a row, so rows may be longer if there are at most 16. If a looped kernel is made as well and the
-        faster of the two is used (``both``), rows may be 16 times as long.
+    programs share a row, so rows may be longer if there are at most 16. If a looped kernel is made as well and the
+    faster of the two is used (``both``), rows may be 16 times as long.
 
-        >>> bool(persistent_fits({"x": 4096, "r": 1024}, ReductionHint.INNER))
-        True
+    >>> bool(persistent_fits({"x": 4096, "r": 1024}, ReductionHint.INNER))
+    True
     """
     sizes = SizeHints.of(hints)
     limit = 1024 if reduction_hint is ReductionHint.INNER else 64

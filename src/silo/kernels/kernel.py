@@ -299,10 +299,11 @@ def kernel(
     Args:
         function: the kernel; absent when used as a decorator with options.
         space: configs worth trying: named values (constexprs and options such as ``num_warps``), or a list of configs.
-            The first is the default. Or a heuristic (``silo.heuristics.heuristic_space``, for combos ``combo_space``)
-            that makes configs for each call's device and sizes; or a ``silo.core.grouped_space.GroupedSpace``. By
-            default the configs of ``@triton.autotune``. Without those, if a call leaves out block sizes with usual
-            names (``BLOCK_SIZE``, ``BLOCK_M``, ...), Silo infers a heuristic that chooses them.
+            The first is the default. A space may also be a heuristic (``silo.heuristics.space``, for combos
+            ``silo.heuristics.combo_space``), which makes configs for each call's device and sizes, or a
+            ``silo.core.grouped_space.GroupedSpace``. The default is the configs of ``@triton.autotune``. Without
+            those, if a call leaves out block sizes with usual names (``BLOCK_SIZE``, ``BLOCK_M``, ...), Silo infers a
+            heuristic that chooses them.
         key: names of the scalar arguments that tuning depends on. By default the names in ``@triton.autotune``, or
             those that the heuristic reads.
         grid: the grid as a function of one namespace (arguments, config values, device facts), traced once to

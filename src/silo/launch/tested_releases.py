@@ -24,7 +24,8 @@ def release_of(version: str) -> tuple[int, int]:
 class Releases:
     """A library's releases: those that were tested, and the oldest that Silo can use.
 
-    ``serves`` ends the sentence "... is older than 2.8, the oldest ...".
+    ``serves`` completes the message "torch 2.7 is older than 2.8, the oldest ...", for example with "whose operators
+    Silo can define".
     """
 
     package: str

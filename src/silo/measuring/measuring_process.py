@@ -199,7 +199,9 @@ class MeasuringProcess:
         try:
             return self._ask_once(candidate, request, limit_s)
         except LaunchTimeoutError:
-            raise  # not tried again: that is slow, and other candidates hardly ever make a launch endless
+            # The launch is not repeated in a new process: that would take long, and a launch hardly ever hangs because
+            # of another candidate that ran in the process before.
+            raise
         except LaunchError as error:
             if not others or self._process is not None or self._given_up:  # no other candidate ran in the process
                 raise

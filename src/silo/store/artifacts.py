@@ -137,7 +137,7 @@ class Outcome(Persisted):
 
     @property
     def host_code(self) -> HostCode:
-        """The description of the native code for the trust ledger. The calls are left out: they belong to variants."""
+        """The description of the native code for the trust ledger, without the calls that the code's variants serve."""
         return HostCode(self.blob.sha256, self.blob.kind, self.launch, text=text_of(self.sidecars))
 
 

@@ -229,9 +229,9 @@ class TrustLedger:
         return name in self.remotes()
 
     def note_trusted(self, codes: Iterable[tuple[Vouchable, str]], origin: str) -> int:
-        """Records consent to native code, and to cases for it; returns the number of new entries.
+        """Records consent to native code, and to cases, plans and C texts for it; returns the number of new entries.
 
-        The kernel beside each code, and ``origin``, are notes for people.
+        The kernel's name beside each of them, and ``origin``, are notes for people.
         """
         now = _seconds()
         entries = {

@@ -431,7 +431,10 @@ def compare_times(
     limit_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Ratio:
-    """Launches two contenders in turns until it is decided which is faster, or for ``limit_s`` seconds."""
+    """Returns the ratio of two contenders' times.
+
+    They are launched in turns until it is decided which is faster, or for ``limit_s`` seconds.
+    """
 
     def take(rounds: int) -> tuple[Sequence[int], Sequence[int]]:
         samples = interleave({"old": old, "new": new}, timer, policy, rounds=rounds)

@@ -53,7 +53,7 @@ def known_ceilings(model: DeviceModel) -> Ceilings | None:
     """Returns the limits stored last for devices of this model, or None."""
     ceilings: Ceilings | None = None
     for record in session().store.records.read(ceilings_key(model)):
-        with suppress(ValueError):  # written by a newer Silo
+        with suppress(ValueError):  # a newer version of Silo may have written a record of another form
             ceilings = Ceilings.from_json(record)
     return ceilings
 

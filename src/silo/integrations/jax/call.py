@@ -460,7 +460,7 @@ def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form
     if form.vmap_method in ("sequential", "sequential_unrolled") or len(form.batch) == _MOST_AXES:
         outputs = _looped(jax, primitive, moved, mapped, form)
     else:
-        updated = form.aliased  # updated in place, so each example needs its own copy
+        updated = form.aliased  # arguments that the kernel updates in place, so each example needs its own copy
         batched_arguments = [
             item
             if is_mapped

@@ -316,7 +316,7 @@ class RemoteClient:
             self._uploads.put(name, data)
 
     def send_sealed(self, key: str, line: bytes) -> None:
-        """Sends the signed outcome of a compile job too, if a signing key is set."""
+        """Signs the outcome of a compile job and sends the signed copy, if a signing key is set."""
         if self._sealer is None or not self.sends:
             return
         try:

@@ -146,7 +146,7 @@ def nanoseconds(value: object, what: str, unit_ns: int = NS_PER_MS) -> int:
 
 
 def milliseconds(time_ns: int) -> float:
-    """Converts nanoseconds to milliseconds. :func:`nanoseconds` returns exactly the same integer, up to 26 days.
+    """Converts nanoseconds to milliseconds. For times up to 26 days :func:`nanoseconds` is an exact inverse.
 
     >>> milliseconds(1_500_000), nanoseconds(milliseconds(2_251_799_813_685_247), "t")
     (1.5, 2251799813685247)
@@ -157,7 +157,8 @@ def milliseconds(time_ns: int) -> float:
 def counted(trials: Iterable[T], allowed: int, trial_of: Callable[[T], ForeignTrial]) -> tuple[T, ...]:
     """Collects ``trials``. Raises LimitError before they take more than ``allowed`` bytes of memory."""
     trials_counted: list[T] = []
-    pairs: set[int] = set()  # id() of each counted pair; an id stays unique because ``found`` keeps the pair alive
+    # The id() of each counted pair. An id stays unique because ``trials_counted`` keeps the pair alive.
+    pairs: set[int] = set()
     memory = 0
     for trial in trials:
         memory += _memory_of(trial_of(trial), pairs)

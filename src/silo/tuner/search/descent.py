@@ -29,7 +29,7 @@ _COMBO = re.compile(rf"({'|'.join(_BLOCKS)})_\d+")
 
 
 class Points(Protocol):
-    """Configs by index and by coordinates: a :class:`silo.core.lattice.Lattice` or a ``Box``."""
+    """Configs by index and by coordinates: a :class:`silo.core.lattice.Lattice` or a :class:`silo.core.lattice.Box`."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
