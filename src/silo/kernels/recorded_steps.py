@@ -67,7 +67,8 @@ def step(*examples: Callable[[], object]) -> Callable[[F], F]:
     Args:
         examples: functions without parameters, each of which returns the arguments of one call: a tuple by position, or
             a mapping by name. ``silo build`` calls the function with each; calls that need other launches (another
-            result of a comparison, another value that is held) need an example of their own.
+            result of a comparison, another value of an argument that is a constant in the plan) need an example of
+            their own.
 
     Raises:
         ArgumentError: without an example.

@@ -65,7 +65,8 @@ def fill_new_memory(torch: Any) -> Decision:  # noqa: ANN401
 def fill_new_tensors(torch: Any) -> None:  # noqa: ANN401
     """Fills the memory of tensors that Python code makes on a GPU by ``torch.empty`` and its relatives from now on.
 
-    A GPU's allocator has no such flag, so the functions themselves are replaced, until the process ends.
+    torch's flag that fills new memory applies to CPU memory only, so these functions are replaced, until the process
+    ends.
     """
 
     def filled(make: Any) -> Any:  # noqa: ANN401  # functions of torch

@@ -279,7 +279,7 @@ class _Finder(ast.NodeVisitor):
         self.found: dict[tuple[str, ...], None] = {}
 
     def visit_Module(self, node: ast.Module) -> None:
-        # One walk over the tree, because a first launch waits for it.
+        # A single walk finds the local names of all kinds: a first launch waits for it, so it has to be fast.
         local = self.local = set[str]()
         for child in ast.walk(node):
             if isinstance(child, ast.Name):

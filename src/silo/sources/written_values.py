@@ -211,7 +211,7 @@ def written_map(kernel: str, name: str, words: Sequence[str]) -> TensorMap | Non
 LaunchOption: TypeAlias = "int | str | Sequence[int | str] | Callable[[Any], object]"
 
 _MAX_THREADS = 1024
-_MAX_CLUSTER = 16  # blocks, with NonPortableClusterSizeAllowed
+_MAX_CLUSTER = 16  # the most blocks of a cluster with CUDA's attribute NonPortableClusterSizeAllowed
 _AXES = 3
 
 

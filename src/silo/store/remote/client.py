@@ -60,7 +60,9 @@ class _Jobs:
             try:
                 job()
             finally:
-                del job  # the job refers to its client, which refers to the pool
+                # The job refers to its client, which refers to the pool. A reference from this thread would keep the
+                # pool alive, whose end is what ends the thread.
+                del job
                 with self.lock:
                     self.waiting -= 1
 
