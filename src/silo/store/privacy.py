@@ -130,7 +130,7 @@ def is_safe_on_the_way(node: Node, user: int, *, own_group: int | None = None, u
 
 
 def examine(root: Path, names: tuple[str, ...]) -> Decision:
-    """Decides whether the store at ``root`` can hold only this user's files. A rejection gives path, reason and cure.
+    """Decides whether the store at ``root`` can hold only this user's files. A rejection gives path, reason and remedy.
 
     Checks the folders and links from ``/`` on, ``root`` itself and the ``names`` in it, as far as they exist. A name
     that cannot be examined cannot be read either, so it is accepted.
@@ -419,7 +419,7 @@ _MOST_HOLDER = 4096  # the most bytes of a lock file that name its holder
 
 
 class HeldLockError(OSError):
-    """Another process held a lock for longer than ``SILO_LOCK_WAIT``. ``strerror`` names that process and the cure."""
+    """Another process held a lock longer than ``SILO_LOCK_WAIT``. ``strerror`` names that process and the remedy."""
 
     def __init__(self, path: object, holder: str, limit_s: float) -> None:
         super().__init__(

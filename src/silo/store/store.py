@@ -61,7 +61,7 @@ _NAMES = (_SCHEMA_FILE, "blobs", "artifacts", "jobs", "files", "records", "trust
 
 
 class _DamagedError(OSError):
-    """The schema file is damaged, so the store is neither read nor written. ``strerror`` is the cure."""
+    """The schema file is damaged, so the store is neither read nor written. ``strerror`` is the remedy."""
 
     def __init__(self, path: Path) -> None:
         reason = (
@@ -218,7 +218,7 @@ class Store(StoreBase):
 
     Raises ``StoreError`` if a newer Silo wrote the directory. Other faults raise nothing, but lead to a warning. If the
     directory cannot be written, its entries are used, and new results stay in memory. If others may write it, or its
-    schema file is damaged, it is not read, and all results stay in memory; the warning names the path and the cure.
+    schema file is damaged, it is not read, and all results stay in memory; the warning names the path and the remedy.
     Missing entries are fetched from the remote store of ``link``, and new results are sent there.
     """
 

@@ -189,7 +189,7 @@ class _Session:
         self._last: Trial | None = None
         self._best: tuple[float, int, Config] | None = None  # cost, median time in ns, and config of the best trial
         self._failures: Counter[str] = Counter()
-        self._asked = 0  # configs that the searcher proposed or the store held, without those set aside
+        self._asked = 0  # configs that the searcher proposed or the store held, without spilling ones
         self._known_first = 0  # how many of the configs in _asked the store held when the session began
         self._more = 0  # further configs: set aside, or from the refiner
         self._refinements: dict[bytes, Refinement] = {}  # the refined configs proposed in this session
@@ -236,7 +236,7 @@ class _Session:
 
     @property
     def _eligible(self) -> int:
-        """The number of configs of the space that the search may examine: all except those set aside."""
+        """The number of configs of the space that the search may examine: all except those set aside for spilling."""
         return self._space.size - len(self._aside)
 
     @property
@@ -348,7 +348,7 @@ class _Session:
             self._measure([self._deployed], 1.0)
 
     def measure_aside(self) -> None:
-        """Measures those configs set aside that :func:`silo.tuner.spilling.judge` accepts, least spilling first."""
+        """Measures the spilling configs that :func:`silo.tuner.spilling.judge` accepts, least spilling first."""
         if trouble := self._aside.keep():
             self._troubles.append(trouble)
         if not len(self._aside):
@@ -546,7 +546,7 @@ class _Session:
 
     @property
     def _unmeasured(self) -> tuple[SpillingConfig, ...]:
-        """The configs set aside that were not measured later."""
+        """The configs that were set aside because they spill and were not measured later."""
         return tuple(config for config in self._aside.configs if not self._ledger.of(config.config))
 
     def _trials(self) -> tuple[Trial, ...]:

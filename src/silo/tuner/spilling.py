@@ -31,7 +31,8 @@ __all__ = [
 
 # ---- The decision which spilling configs to measure, and which to set aside ----
 
-_SHARE = 3  # the third of the configs set aside that spills least is always measured
+# A third of the configs that were set aside, those that spill least, is always measured.
+_SHARE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class SpillingConfig:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision whether a config that was set aside is measured after all, with the reason."""
+    """The decision whether a config that was set aside because it spills is measured after all, with the reason."""
 
     one: SpillingConfig
     decision: Decision
@@ -79,7 +80,7 @@ def ranked(aside: Sequence[SpillingConfig], space: SearchSpace) -> tuple[Spillin
 
 
 def judge(aside: Sequence[SpillingConfig], *, others_work: bool, evaluations: int | None = None) -> tuple[Verdict, ...]:
-    """Decides which of the configs set aside are measured after the others. Pure.
+    """Decides which of the configs that were set aside because they spill are measured after the others. Pure.
 
     The third that spills least (at least one config) is measured. If no other config works, all are measured, one after
     the other; then a budget of ``evaluations`` limits their number, but not below that third.
@@ -153,7 +154,7 @@ class Aside:
 
     @property
     def configs(self) -> tuple[SpillingConfig, ...]:
-        """All configs set aside, least spilling first."""
+        """All configs that were set aside because they spill, least spilling first."""
         return ranked(tuple(self), self._space) if self._found else ()
 
     def keep(self) -> str:

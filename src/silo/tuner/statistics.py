@@ -153,7 +153,7 @@ class Rounds:
         ]
 
     def time(self, key: bytes) -> Estimate:
-        """Returns the time of a config in the quiet rounds of its comparisons; without rounds, from all its samples."""
+        """Returns a config's time in the quiet (undisturbed) rounds of its comparisons; without rounds, from all samples."""
         if key not in self._estimates:
             quiet = [sample for round_samples in self._quiet.values() for sample in round_samples.get(key, ())]
             self._estimates[key] = estimate(quiet or self._all[key])
@@ -216,7 +216,7 @@ class Rounds:
 
 
 def quiet_rounds(taken: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...]]:
-    """Returns the samples of the quiet rounds of one comparison; empty if its trials do not have the same rounds."""
+    """Returns the samples of a comparison's quiet (undisturbed) rounds; empty if its trials do not share rounds."""
     if len({len(samples) for samples in taken.values()}) != 1:
         return {}
     totals = [sum(samples) for samples in zip(*taken.values(), strict=True)]

@@ -343,7 +343,8 @@ def _rank(pools: Iterable[list[Trial]], scales: Scales) -> tuple[Standing, ...]:
 def _rank_compared(pools: Sequence[list[Trial]], scales: Scales) -> tuple[Standing, ...]:
     """Ranks compared configs by their quotients to the leader if rounds are known, otherwise by their own times.
 
-    The leader's time is its time in the quiet rounds; the other times are this time multiplied by their quotients.
+    The leader's time is its time in the quiet (undisturbed) rounds; the times of the others are the leader's multiplied
+    by their quotients.
     """
     rounds = Rounds({pool[0].config.order_key: pool for pool in pools})
     if not rounds:

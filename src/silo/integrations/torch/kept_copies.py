@@ -5,7 +5,7 @@ as read later, so that torch makes a copy. This holds for every operator of a gr
 
 - ``y = x.clone(); op(y, x)``, where ``op`` reads ``y`` and writes to ``x``: Inductor removes copies from a graph that
   are only read (``clone``, ``x + zeros``, equal expressions), so ``y`` becomes ``x``. Later it lets ``op`` write in
-  place if nothing *after* ``op`` reads the memory, and ignores that ``op`` itself reads the copy. The cure: before
+  place if nothing *after* ``op`` reads the memory, and ignores that ``op`` itself reads the copy. The remedy: before
   copies are removed, the pairs of an operator's arguments that share memory are recorded. A pair that shares memory
   only after the removal had a copy.
 - ``y = 3 * x; op(y, x); use(y)``, with the same ``op``: for an operator that requires strides of its arguments,

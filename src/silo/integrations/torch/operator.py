@@ -128,7 +128,7 @@ class TorchOp:
         )
 
     def _quiet_call(self, otherwise: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Callable[..., Any] | None:
-        """Returns a C function that launches quiet calls without a Python frame.
+        """Returns a C function that launches quiet calls, which torch only has to run, without a Python frame.
 
         Returns None for an operator with several outputs, or with outputs that a function makes.
         """
