@@ -248,7 +248,7 @@ def _grow(blocks: dict[str, int], hints: SizeHints, aim: int) -> None:
 
 
 def _spread(r: int, hints: SizeHints, target: TargetFacts) -> dict[str, int] | Rejected:
-    """Distributes ``r`` reduced elements over the reduced dimensions, the last one first."""
+    """Returns block sizes of the reduced dimensions for ``r`` elements in all; the last dimension is filled first."""
     elements_left = min(r, hints.rnumel)
     blocks: dict[str, int] = {}
     for dimension in reversed(hints.reduced):

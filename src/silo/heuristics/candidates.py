@@ -193,7 +193,7 @@ class Draft:
         self._rejected: list[str] = []
 
     def add(self, made: Config | Rejected, reason: str) -> HeuristicCandidate | None:
-        """Adds a config. If it was rejected, stores the reason instead."""
+        """Adds a config and returns its candidate. If the config was rejected, stores the reason and returns None."""
         if isinstance(made, Rejected):
             self._rejected.append(f"{reason}: {made.reason}")
             return None

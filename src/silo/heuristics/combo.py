@@ -284,7 +284,7 @@ class ComboSpace:
     kind: Literal["combo"] = "combo"
 
     def bound(self, kernel: str, signature: Signature, constraints: Sequence[Constraint] = ()) -> BoundCombo:
-        """Binds the space to one kernel.
+        """Returns this space for one kernel, with expressions over the kernel's arguments.
 
         Raises SpaceError if the kernel lacks a constexpr or an argument of a sub-kernel.
         """

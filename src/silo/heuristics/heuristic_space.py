@@ -83,7 +83,7 @@ class HeuristicSpace:
         why: str = "",
         placed: tuple[str, ...] = (),
     ) -> BoundSpace:
-        """Binds the space to one kernel.
+        """Returns this space for one kernel, with expressions over the kernel's arguments.
 
         Raises SpaceError if the kernel lacks a constexpr or an argument that the space names.
         """

@@ -41,7 +41,7 @@ __all__ = ["lower_candidate", "read_request", "readable_places", "send", "take_m
 def warm_up() -> list[tuple[str, VariantData]]:
     """Imports and computes everything that each candidate needs, by lowering a kernel of Silo's own.
 
-    Runs in the server.
+    Runs in the server. Returns the variants of that kernel, each with its kind.
     """
     target = device_named("cpu").target
     variants: list[tuple[str, VariantData]] = []

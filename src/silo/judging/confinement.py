@@ -244,7 +244,7 @@ def confine(
     """Removes this process's rights to the network, to most files and to large resources, and closes its descriptors.
 
     The process may read and run files below ``readable``, write below ``writable``, and keeps ``descriptors`` and the
-    standard ones. It may start programs, which have the same rights.
+    standard ones. It may start programs, which have the same rights. Returns the measures in force.
     """
     _close_others(descriptors)
     tally = _Tally()
@@ -261,7 +261,7 @@ def confine(
 
 
 def seal(confined: Confined, *, write_nothing: bool = True) -> Confined:
-    """Removes further rights, which unknown code must not have, after :func:`confine`.
+    """Removes further rights, which unknown code must not have, after :func:`confine`. Returns all measures in force.
 
     Threads remain possible, because libraries start some; every other way to a process, a program, a socket or a
     written file fails with ``EPERM``.
@@ -307,7 +307,10 @@ def private_files() -> str:
 
 
 def _keep_reading_alone() -> str:
-    """Drops all capabilities of root except those to read files. Programs that this process starts get no others."""
+    """Drops all capabilities of root except those to read files. Programs that this process starts get no others.
+
+    Returns the reason why that failed, or "".
+    """
     libc = _libc()
     if libc.prctl(_SET_SECUREBITS, _NO_ROOT, 0, 0, 0) != 0:
         return _failure()

@@ -29,7 +29,7 @@ MARGIN_PPM: Final = 10_000
 
 
 def local_fleet(device: str, wait_s: float = 120.0) -> Fleet:
-    """Starts an agent for a device of this machine. Raises DeviceError if the device is absent."""
+    """Returns a fleet of one new agent for a device of this machine. Raises DeviceError if the device is absent."""
     words = [sys.executable, "-P", "-m", "silo", "agent", "--device", device]
     return Fleet([PipeSource(shlex.join(words), wait_s)])
 

@@ -84,7 +84,7 @@ class JobProcesses:
             self._server = self._control = None
 
     def run(self, kind: str, request: bytes, *, wall_s: float, most_bytes: int) -> Ended:
-        """Runs a job to its end. The job may send at most ``most_bytes`` bytes.
+        """Runs a job to its end, and returns what it sent, at most ``most_bytes`` bytes, and how it ended.
 
         Raises:
             SiloError: the server cannot be started.

@@ -56,7 +56,7 @@ class LaunchHook(Protocol):
     """
 
     def __call__(self, event: LaunchEvent, /) -> Callable[[], object] | None:
-        """If this raises, nothing is launched and the caller gets the exception."""
+        """Handles a launch before it happens. If this raises, nothing is launched and the caller gets the exception."""
         ...
 
 

@@ -54,7 +54,7 @@ class DeviceInfo:
         return available_sms(self.sm_count, self.reserved_sms)
 
     def reserve(self, count: int) -> DeviceInfo:
-        """Leaves ``count`` multiprocessors free from now on.
+        """Leaves ``count`` multiprocessors free from now on, and returns the device's description with this number.
 
         Grids in this process read the number as ``a.reserved_sms``.
 

@@ -420,7 +420,7 @@ class BenchEvaluator:
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """Measures finalists side by side. Code that the store has lost is compiled again."""
+        """Returns samples of finalists, measured side by side. Code that the store has lost is compiled again."""
         return self._with_code(configs, lambda: self._side_by_side(configs))
 
     def _side_by_side(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:

@@ -97,7 +97,10 @@ class Lanes(Protocol):
         ...
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """Measures finalists side by side, on one device. Must only be called while no lane is busy."""
+        """Measures finalists side by side, on one device, and returns the samples of each.
+
+        Must only be called while no lane is busy.
+        """
         ...
 
 

@@ -228,7 +228,10 @@ class LossModel:
         return (np.arange(len(self.configs))[:, None] == self._config_of[None, :]) * near[None, :]
 
     def _drawn(self, joints: Sequence[tuple[Array, Array]]) -> Array:
-        """Draws from both processes, from each in proportion to its weight in the mean of both."""
+        """Returns joint draws of the regrets from both processes, from each in proportion to its weight in the mean.
+
+        A row is one draw; it holds the logarithm of 1 plus the regret.
+        """
         import numpy as np  # noqa: PLC0415
 
         generator = np.random.default_rng(0)

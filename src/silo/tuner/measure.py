@@ -280,10 +280,11 @@ def is_suspicious(samples: Sequence[int], best_ns: int) -> bool:
 def interleave(
     contenders: Mapping[Key, Contender], timer: Timer, policy: MeasurePolicy, *, rounds: int | None = None
 ) -> dict[Key, tuple[int, ...]]:
-    """Times contenders side by side: one sample of each per round; each round starts with the next contender.
+    """Times contenders side by side and returns the samples of each in nanoseconds, one for each round.
 
-    A machine that slows down or speeds up meanwhile does so for all of them. By default there are at most twice as many
-    ``rounds`` as the policy has samples for one contender; the policy's time limits apply to each contender's share.
+    Each round starts with the next contender. A machine that slows down or speeds up meanwhile does so for all of
+    them. By default there are at most twice as many ``rounds`` as the policy has samples for one contender; the
+    policy's time limits apply to each contender's share.
     """
     order = list(contenders)
     repeats = {key: _warm_up(contenders[key], timer, policy.warmup_ns, policy.window_ns)[0] for key in order}

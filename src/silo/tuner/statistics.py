@@ -153,7 +153,7 @@ class Rounds:
         ]
 
     def time(self, key: bytes) -> Estimate:
-        """Returns a config's time in the quiet (undisturbed) rounds of its comparisons; without rounds, from all samples."""
+        """Returns a config's time in the quiet (undisturbed) rounds of comparisons; without rounds, in all samples."""
         if key not in self._estimates:
             quiet = [sample for round_samples in self._quiet.values() for sample in round_samples.get(key, ())]
             self._estimates[key] = estimate(quiet or self._all[key])

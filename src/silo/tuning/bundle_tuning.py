@@ -159,7 +159,7 @@ def compare_compilers(
 
 
 def by_known_times(winners: Sequence[CompilerWinner]) -> Compared:
-    """Chooses by times that were measured separately.
+    """Chooses a compiler's code by times that were measured separately.
 
     Later code replaces the best so far if its whole interval is below the interval of the best.
     """

@@ -161,7 +161,7 @@ def _kernel_tuner(kept: KeptStudy) -> str:
 
 
 def _triton(kept: KeptStudy) -> str:
-    """Writes a Triton autotune file whose key is Triton's key for torch tensors of the bucket's largest sizes."""
+    """Returns the text of a Triton autotune file, with Triton's key for torch tensors of the bucket's largest sizes."""
     arrays = [
         parameter.dtype for parameter in kept.study.signature.parameters if parameter.kind is ParameterKind.POINTER
     ]

@@ -68,7 +68,7 @@ class Checked:
 
 
 def push(root: Path, client: RemoteClient) -> list[CopiedObjects]:
-    """Sends the entries of the store at ``root`` that the remote store lacks.
+    """Sends the entries of the store at ``root`` that the remote store lacks; returns the counts for each part.
 
     Raises ``RemoteError`` if it accepts none.
     """
@@ -158,7 +158,10 @@ def _folded(key: str, lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def pull(root: Path, artifacts: Artifacts, records: SharedRecords, client: RemoteClient) -> list[CopiedObjects]:
-    """Fetches the entries of the remote store that may be used here. Native code of an untrusted store may not."""
+    """Fetches the entries of the remote store that may be used here; returns the counts for each part.
+
+    Native code of an untrusted store may not be used.
+    """
     copies: list[CopiedObjects] = []
     for part in _parts_of(client):
         if part == "records":
@@ -203,7 +206,7 @@ def _pull_entries(root: Path, artifacts: Artifacts, client: RemoteClient, part: 
 
 
 def check_remote(client: RemoteClient) -> list[Checked]:
-    """Checks every object of the remote store. Nothing is stored or changed."""
+    """Checks every object of the remote store; returns the result for each part. Nothing is stored or changed."""
     return [_check_part(client, part) for part in _parts_of(client)]
 
 

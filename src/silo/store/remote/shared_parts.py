@@ -308,7 +308,7 @@ class ArrivalsLedger(Protocol):
         ...
 
     def note_trusted(self, codes: Iterable[tuple[HostCode, str]], origin: str) -> int:
-        """Records consent to native code that came from ``origin``."""
+        """Records consent to native code that came from ``origin``; returns the number of new entries."""
         ...
 
 

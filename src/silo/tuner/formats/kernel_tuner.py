@@ -92,7 +92,7 @@ def _trial(names: Sequence[str], what: str, row: object, results: Results) -> Fo
 
 
 def write_cache(kernel: str, device: str, problem_size: Sequence[int], trials: Iterable[Trial]) -> str:
-    """Writes trials of one study as a cache file that Kernel Tuner can replay (``kernel_tuner.tune_cache``).
+    """Returns trials of one study as the text of a cache file that Kernel Tuner can replay (``tune_cache``).
 
     ``time`` is the median, because Silo chooses winners by it; Kernel Tuner's own files hold the mean. The format
     distinguishes two failures, compiling and running; wrong results and time limits are written as failures of running.

@@ -126,7 +126,7 @@ def _own(member: Mapping[str, Any], seen: ForeignTrial, studies: tuple[Study, ..
 
 
 def write_t4(pairs: Iterable[tuple[Study, Trial]]) -> str:
-    """Writes trials with their studies, one result per trial.
+    """Returns trials with their studies as the text of a T4 file, with one result per trial.
 
     Raises:
         TuneError: a config holds a value that plain JSON cannot hold.

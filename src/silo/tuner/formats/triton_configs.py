@@ -99,7 +99,9 @@ def _trial(pair: object, what: str) -> ForeignTrial:
 
 
 def write_autotune(key: Sequence[Value], trials: Iterable[Trial]) -> str:
-    """Writes trials of one study as an autotune file of Triton, which then uses the config with the least median.
+    """Returns trials of one study as the text of an autotune file of Triton.
+
+    With this file Triton uses the config with the least median.
 
     ``key`` is the key of Triton's tuner: the values of the key's arguments, then the dtypes of the array arguments.
 
@@ -253,7 +255,7 @@ class ServingFile:
 
 
 def write_token_tables(studies: Iterable[KeptStudy], *, sglang: bool = False) -> list[ServingFile]:
-    """Writes the winners of studies as files of vLLM or SGLang.
+    """Returns the winners of studies as files of vLLM or SGLang, with their texts.
 
     Studies that differ only in their number of tokens go into one file.
 

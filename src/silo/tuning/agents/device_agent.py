@@ -102,7 +102,7 @@ class Agent:
                 raise TuneError(f"an agent does not know how to {other!r}")
 
     def _launch(self, header: Mapping[str, Any]) -> dict[str, Any]:
-        """Launches code over arrays. Raises ``_MissingError`` unless all of them were sent."""
+        """Launches code over arrays and returns the answer. Raises ``_MissingError`` if code or arrays are missing."""
         blobs_by_name = {blob: self._blob(blob) for blob in wanted_blobs(header)}
         if missing := [blob_name for blob_name, blob in blobs_by_name.items() if blob is None]:
             raise _MissingError(missing)

@@ -106,7 +106,7 @@ class LaunchResults:
 
 
 def launch_on(connection: Connection, sent: SentLaunches) -> LaunchResults:
-    """Has an agent launch, and fetches each array that differs from all arrays that were sent.
+    """Makes an agent run the launches, fetches each array that differs from all sent arrays, and returns the results.
 
     Raises:
         AgentLostError: the agent is lost, or its answer has another form.
