@@ -85,7 +85,9 @@ def main(arguments: list[str]) -> None:
                 break
             children.append(child)
             poll.register(child.handle, select.POLLIN)
-            poll.register(child.status, 0)  # polled for errors: one means that the judge no longer waits for this job
+            poll.register(
+                child.status, 0
+            )  # polled for errors only: an error means that the judge no longer waits for this job
     for ready_child in children:
         _report(ready_child, late=True)
 
@@ -132,7 +134,7 @@ def _report(child: _Child, *, late: bool) -> None:
     try:
         os.write(child.status, text)
     except BrokenPipeError:
-        pass  # the judge no longer waits for it
+        pass  # the judge no longer waits for this job
     finally:
         os.close(child.status)
 

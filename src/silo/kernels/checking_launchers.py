@@ -143,7 +143,8 @@ class CheckingBundle(CheckingLauncher):
         chosen = kernel.choose(call, device)
         artifact = chosen.artifact
         variant = artifact.variant
-        consent = kernel.consent(chosen)  # before a compiler is looked for, because that runs programs
+        # Consent is checked before a compiler is looked for, because looking for it runs programs.
+        consent = kernel.consent(chosen)
         if consent is None:
             raise UnsupportedError(
                 f"{kernel.name}: {kernel.bundle.name} has no native code ({artifact.blob.kind}) to check"

@@ -190,7 +190,7 @@ class FormMaker:
         pairs = list(zip(self.first, self.second, strict=True))
         sources = [self._sources(number, *pair) for number, pair in enumerate(pairs)]
         grids = [self._axes(*pair) for pair in pairs]
-        regions = self._regions()  # after self._sources: by then every launch has added its memory
+        regions = self._regions()  # called after self._sources, which adds the memory of each launch
         described = [self._described(number, *pair) for number, pair in enumerate(pairs)]
         rows = zip(sources, grids, described, strict=True)
         for launch in self._merged(self.first):

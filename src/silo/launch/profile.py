@@ -89,7 +89,7 @@ class LaunchProfile:
         self._pending: list[tuple[tuple[str, str], int, native.GpuEvent, native.GpuEvent]] = []
 
     def __call__(self, event: LaunchEvent) -> Callable[[], object]:
-        """Starts to time one launch; the returned function ends that."""
+        """Starts to time one launch; returns a function that ends the timing."""
         key = (event.kernel, event.device)
         moved = moved_bytes(event.arguments, event.effects)
         kind, _, index = event.device.partition(":")

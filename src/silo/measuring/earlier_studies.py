@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _MOST_STUDIES = 3  # only the latest studies, because the contenders of each must be compiled
-_RIVALS = 3  # as many as a session compares with a winner at its end
+_RIVALS = 3  # the number of configs beside the winner that a session compares at its end
 
 
 @dataclass(frozen=True)

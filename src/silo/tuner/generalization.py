@@ -256,7 +256,8 @@ def _choice(leaves: Sequence[_Leaf], sizes: Sequence[int]) -> Config:
 def _errors(values_ppm: Sequence[int], errors: int) -> bool:
     """Returns whether the mean is above zero by more than ``errors`` of its standard errors. Computes in integers."""
     count, total = len(values_ppm), sum(values_ppm)
-    # mean > e * sqrt(variance / n), with variance = (sum of squares - total^2 / n) / (n - 1), both sides squared.
+    # The test is mean > errors * sqrt(variance / count), where variance = (sum of squares - total^2 / count) /
+    # (count - 1). Both sides are squared and multiplied out.
     scatter = sum(value * value for value in values_ppm) * count - total * total
     return total > 0 and total * total * (count - 1) > errors * errors * scatter
 

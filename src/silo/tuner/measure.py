@@ -328,7 +328,9 @@ class _Patience:
             attempts += 1
             if attempts % _NAP_AFTER == 0:
                 time.sleep(_NAP_S)
-                _sample(contender, self._timer, repeats)  # not counted: it wakes the threads after the sleep
+                _sample(
+                    contender, self._timer, repeats
+                )  # this sample is not counted: it wakes the threads after the sleep
 
 
 def _sample(contender: Contender, timer: Timer, repeats: int) -> int:

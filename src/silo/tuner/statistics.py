@@ -308,7 +308,7 @@ class Scales:
                 time_ns = self._time_ns(parent, above | {key})
                 counted += counted_samples(trial.samples_ns, trial.reference.samples_ns, time_ns)
         own_time_ns = median(counted) if counted else self._level(key)
-        if not above:  # a result that ignores the configs in ``above`` is valid only within this recursion
+        if not above:  # a time that was computed without the configs in ``above`` is not kept
             self._times[key] = max(own_time_ns, 1)
         return max(own_time_ns, 1)
 

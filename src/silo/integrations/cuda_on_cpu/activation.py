@@ -74,7 +74,8 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
             "torch would not call Silo when it is imported: the installed kernel-silo has no entry point "
             f"{_ENTRY[0]!r}; install it again (pip install --force-reinstall kernel-silo, or pip install -e .)"
         )
-    torch_version = installed_version()  # None if this environment lacks torch; the program may still have one
+    # None if this environment lacks torch. The program may run in another environment, which has it.
+    torch_version = installed_version()
     if torch_version is not None and release_of(torch_version) < _LEAST_TORCH:
         raise ToolchainError(f"--on cpu needs torch {'.'.join(map(str, _LEAST_TORCH))} or newer, not {torch_version}")
     changes = {"SILO_ON": "cpu", "SILO_TRITON": "cpu", "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}

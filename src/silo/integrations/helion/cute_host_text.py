@@ -171,7 +171,7 @@ def shares_loads(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -
 def _operands(fields: _Fields) -> OperandDescription:
     tile = (fields.number("bm"), fields.number("bn"), fields.number("bk"))
     cluster = (fields.number("cluster_m", 1), fields.number("cluster_n", 1), 1)
-    for name in ("m_size", "n_size", "k_total_size", "lhs_name", "rhs_name"):  # read by Helion's own checks only
+    for name in ("m_size", "n_size", "k_total_size", "lhs_name", "rhs_name"):  # only Helion's own checks read these
         fields.left.pop(name, None)
     description = OperandDescription(
         left=fields.number("lhs_idx", least=0),

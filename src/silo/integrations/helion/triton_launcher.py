@@ -37,7 +37,7 @@ _HOST_WORK = (
 # Triton's message for incompatible shapes, which Helion turns into an error of its own.
 _SHAPES = "Cannot make_shape_compatible: incompatible dimensions"
 
-_run: list[Any] = []  # after the first launch: Triton's run method as replaced by Silo
+_run: list[Any] = []  # Triton's run method, as Silo replaced it; empty before the first launch
 _notices = Notices()
 # by id of the Helion kernel, which is referenced so that its id is not reused
 _made: dict[int, tuple[object, Any]] = {}

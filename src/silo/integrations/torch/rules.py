@@ -157,7 +157,7 @@ class Outputs:
         # Outputs that are allocated without values, so the kernel must not read them first.
         self.unfilled = frozenset(name for name in self.names if isinstance(specs[name], str))
         self._specs = tuple((name, specs[name]) for name in self.names)
-        # Set in the most frequent case, a single output with the form of an argument: the index of that argument.
+        # If there is only one output and it has the form of an argument, the index of that argument; else None.
         self.only_like = like[0] if len(like) == len(self.names) == 1 else None
 
     def _check(self, name: str, spec: OutputSpec, effects: Mapping[str, Effect]) -> None:
@@ -269,7 +269,7 @@ def register_rules(
     library.impl(short, operator.within_dispatcher(operator.checked_run), "CompositeExplicitAutograd")
     torch.library.register_fake(operator.name, operator.fake, lib=library)
     torch.library.register_vmap(operator.name, batch_rule(torch, operator), lib=library)
-    if operator.mutates:  # checked_run checks gradients and counts writes
+    if operator.mutates:  # torch's rules are skipped, because checked_run checks gradients and counts writes
         library.impl(short, torch.library.fallthrough_kernel, "Autograd")
         library.impl(short, torch.library.fallthrough_kernel, "ADInplaceOrView")
     else:

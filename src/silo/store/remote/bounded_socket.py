@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["BoundedSocket", "Bounds", "BoundsError", "TooLongError", "TooSlowError"]
 
 _BUFFER_BYTES = 1 << 16
-_LATE_S = 0.05  # gives a step that waits for the deadline itself the time to end, before its socket is shut down
+# Seconds from a deadline to the shutdown of the socket, so that a step which itself stops at the deadline ends first.
+_LATE_S = 0.05
 
 
 class BoundsError(OSError):
@@ -277,9 +278,8 @@ class _Watchdog:
                     continue  # the socket was released, or has another place in the heap
                 waiting_socket.looked_at_s = math.inf
                 remaining_s = waiting_socket.seconds_left() if waiting_socket.is_limited else None
-                if (
-                    remaining_s is not None and remaining_s > 0
-                ):  # the deadline has moved: by a later request, or by bytes
+                # A later request, or bytes that arrived, may have moved the deadline.
+                if remaining_s is not None and remaining_s > 0:
                     self._push(time.monotonic() + remaining_s + _LATE_S, waiting_socket)
             if remaining_s is not None and remaining_s <= 0:
                 waiting_socket.shut_down()

@@ -71,7 +71,7 @@ class HttpFault:
     """
 
     kind: _Kind
-    words: str  # for messages, in which "it" is the server
+    words: str  # the reason as text for a message, in which "it" is the server
     request: str  # the method and the path
     received: int = 0  # bytes of the body that came
     most: int = 0

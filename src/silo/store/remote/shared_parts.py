@@ -91,7 +91,7 @@ class SharedRecords:
         self._folds: dict[str, dict[str, frozenset[str]]] = {}  # by key and name: the lines of each fold that was read
 
     def _in_child(self) -> None:
-        self._due_s = 0.0  # a fetch in progress belongs to the parent
+        self._due_s = 0.0  # a fetch in progress belongs to the parent process, so this child may fetch at once
 
     def append(self, key: str, record: JSON) -> None:
         """Adds one record here, and sends it."""

@@ -169,7 +169,7 @@ def read_token_table(results: Results) -> ForeignResults:
     """Reads a file of vLLM or SGLang. Raises ValueError, which describes the fault, if the file is damaged."""
     trials: dict[bytes, ForeignTrial] = {}
     tokens = sorted((name for name in results.header if name != _VERSION), key=_count)
-    # null where SGLang's tuner found no config that works
+    # A member is null if SGLang's tuner found no config that works.
     absent = [name for name in tokens if results.header[name] is None]
     for name in tokens:
         if name in absent:
