@@ -44,7 +44,7 @@ class PlanForm:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """The history of a plan: its forms, its replays, how often it was recorded, and the facts that each form holds.
+    """The history of a plan: its forms, its replays, how often it was recorded, and what its replays assume.
 
     ``fixed`` has the arguments whose value, or shape and strides, must be the recorded ones, each with the use that
     could not be traced. ``memory`` has the arguments that must be the recorded arrays, because captured work of torch

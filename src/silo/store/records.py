@@ -202,6 +202,7 @@ class AppendLog:
 
 # A line is ``LENGTH CHECKSUM PAYLOAD\n``: eight hex digits, sixteen hex digits, then canonical JSON. The checksum also
 # covers a scope (the subject of the record), so a line that was copied to another file does not count.
+# A payload has at most MAX_RECORD_BYTES.
 MAX_RECORD_BYTES = 64 << 20
 LINES = LogFraming(end=b"\n")  # the framing of a log of lines, which has no heading
 

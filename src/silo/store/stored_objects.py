@@ -79,8 +79,8 @@ class MemoryBlobs:
 class DiskBlobs:
     """Blobs under ``root/blobs``. Damaged ones are moved to ``root/damaged`` and count as absent.
 
-    Many processes may use it at once: a blob is published by an atomic rename, and two writers of one name write the
-    same bytes.
+    Many processes may use the folder at once: a blob is published by an atomic rename, and two writers of one name
+    write the same bytes.
     """
 
     def __init__(self, root: Path, notices: Notices) -> None:

@@ -66,10 +66,10 @@ def _turn(board: SearchState, space: GroupedSpace, best: int, group: int) -> Gen
 
 
 def _order(board: SearchState, space: GroupedSpace, best: int, group: int) -> list[int]:
-    """Returns the configs that put each choice of one group into ``best``; choices of seeds come first.
+    """Returns the configs that put each choice of one group into ``best``.
 
-    A budget may end before the others are measured. The result of the search does not depend on this order, because
-    seeds change as other studies are made.
+    Choices of seeds come first, because a budget may end before the others are measured. The result of the
+    search does not depend on this order; it must not, because seeds change as other studies are made.
     """
     seeds = [board.config(index).as_dict() for index in board.hopeful_seeds()]
     own = {name for choice in space.groups[group] for name in choice.as_dict()}
