@@ -30,7 +30,7 @@ def describe_kernels() -> None:
 
 
 def describe(tag: object) -> Mapping[str, JSON] | None:
-    """Returns text and parameters of the kernel whose binding has this tag; None for a tag of other code.
+    """Returns text and parameters of the kernel whose binding (loaded code) has this tag; None for a tag of other code.
 
     Raises:
         SiloError: there is no text of the kernel that can be compiled for the CPU.

@@ -103,7 +103,7 @@ _MAX_BOX = 256
 _TYPES = 16  # the number of values of CUtensorMapDataType
 
 Packed: TypeAlias = tuple[int | str | bool | tuple[int | tuple[int, int], ...], ...]
-"""The encoding of one parameter of a binding that ``native/python/binding.c`` reads."""
+"""One parameter of a binding (loaded code that serves calls), as ``native/python/binding.c`` reads it."""
 
 
 _is_descriptor_type = lru_cache(256)(is_descriptor_type)

@@ -563,7 +563,7 @@ def reserve_sms(kind: str, index: int, count: int) -> None:
     """Reserves ``count`` multiprocessors of a device for communication or another kernel.
 
     From now on ``a.reserved_sms`` and ``a.num_sms`` in the grids of persistent kernels use this number for the device,
-    in this process. Each launcher resolves its next call again; launchers made by ``bind`` keep their binding.
+    in this process. Each launcher resolves its next call again; launchers made by ``bind`` keep their grid.
 
     Raises:
         SettingsError: a negative count.

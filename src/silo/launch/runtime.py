@@ -343,7 +343,7 @@ def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
 
     Raises:
         DeviceError: the device or the loader refuses it.
-        TrustError: host code without consent to it.
+        TrustError: it is native code of the host without consent.
     """
     artifact = code.artifact
     return load_blob(
@@ -377,7 +377,7 @@ def load_library_code(
 
     Raises:
         DeviceError: the loader refuses the code, or cannot be used.
-        TrustError: host code without consent to it; the loader is not called then.
+        TrustError: it is native code of the host without consent; the loader is not called then.
     """
     if isinstance(loader, Rejected):
         raise DeviceError(f"{name}: its code, of kind {kind}, cannot be loaded: {loader.reason}")

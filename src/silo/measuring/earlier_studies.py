@@ -106,7 +106,7 @@ def differing_in_compiler(study: Study, studies: Iterable[Study]) -> tuple[Study
 
 
 def earlier_studies(study: Study, records: RecordStore, reach: ReachableConfigs) -> tuple[EarlierStudy, ...]:
-    """Returns the earlier studies of ``study`` that have a winner within ``reach``, the latest begun first."""
+    """Returns the earlier studies of ``study`` with a winner among the configs of ``reach``, the latest begun first."""
     studies: list[EarlierStudy] = []
     for other in reversed(differing_in_compiler(study, studies_of(study.kernel, records))):
         trials = read_trials(other, records)

@@ -63,7 +63,7 @@ class StudyKey:
     def trials(
         self, specialization: Specialization, bucket: Bucket, reach: ReachableConfigs | None = None
     ) -> tuple[Trial, ...]:
-        """Returns the stored trials of one bucket; with ``reach``, only trials of configs within it."""
+        """Returns the stored trials of one bucket; with ``reach``, only trials of the configs that it contains."""
         trials = read_trials(self.study(specialization, bucket), self.records)
         return trials if reach is None else tuple(trial for trial in trials if trial.config in reach)
 

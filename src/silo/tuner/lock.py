@@ -189,7 +189,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Lock:
-    """Decisions in order of kernel and slot. Raises ValueError if two entries have the same slot."""
+    """Decisions in order of kernel and slot. Raises ValueError if two entries have the same :attr:`LockEntry.slot`."""
 
     entries: tuple[LockEntry, ...] = ()
     decisions: tuple[ForeignWinner, ...] = ()

@@ -342,7 +342,7 @@ class _Session:
         return reference
 
     def measure_deployed(self) -> None:
-        """Measures the deployed config, unless it has been measured."""
+        """Measures the deployed config (the one that is in use), unless it has been measured."""
         self._ledger.refresh()
         if self._deployed is not None and not self._known(self._deployed):
             self._measure([self._deployed], 1.0)

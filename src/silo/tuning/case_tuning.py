@@ -237,7 +237,7 @@ def _passed(study: CaseStudy) -> dict[str, object]:
 
 
 def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]:
-    """Makes benches for the case's configs: one on its own device, and one on each of ``others`` of the same model."""
+    """Makes benches to run the case's configs: on its own device, and on each of ``others`` of the same model."""
     kernel, case = study.kernel, study.case
     devices = (study.situation.device, *others)
     if reason := kernel.why_unmeasured(devices[0].target):
