@@ -19,7 +19,7 @@ __all__ = ["energy_of", "measure_energy", "meter_of"]
 
 _WINDOW_NS = 500_000_000
 _SAMPLES = 3
-_BATCH_NS = 2_000_000  # the counter is read each time after launches that take about this long
+_BATCH_NS = 2_000_000  # the time of the launches between two readings of the counter
 _MOST_BATCH = 10_000
 _STILL_NS = 2_000_000_000  # a counter that does not advance for this long under load does not work
 _NJ_IN_MJ = 1_000_000

@@ -31,7 +31,7 @@ class KernelSource(Source, Protocol):
 
     @property
     def location(self) -> str:
-        """``file:line`` of its definition."""
+        """The place of the kernel's definition, as ``file:line``."""
         ...
 
     @property

@@ -109,7 +109,7 @@ def _study_of(record: JSON) -> Study | None:
     try:
         return Study.from_json(record["study"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        return None  # written by a newer Silo
+        return None  # a newer version of Silo may have written a record of another form
 
 
 def _record(study: Study) -> JSON:

@@ -220,7 +220,7 @@ def read_effort(study: Study, records: RecordStore) -> TimeSpent:
             last = read_text(members["ended"], title)
             completeness = last if last in _WHOLE or (last in _DECIDED and not completeness) else completeness
         except (ValueError, KeyError, TypeError):
-            continue  # written by a newer Silo
+            continue  # a newer version of Silo may have written a record of another form
     # records of other machines arrive in any order, so the last one need not be the latest
     if isinstance(records, CatchesUp):
         last = completeness or last

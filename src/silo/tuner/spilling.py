@@ -197,7 +197,7 @@ def known_spills(study: Study, records: RecordStore) -> tuple[SpillingConfig, ..
             for spilling in _from_record(record):
                 spills_by_key[spilling.config.order_key] = spilling
         except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # written by a newer Silo
+            continue  # a newer version of Silo may have written a record of another form
     return tuple(spills_by_key.values())
 
 
