@@ -99,10 +99,10 @@ def markdown(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> str:
     counts = f"{_span(ours)} seeds, configs ahead: {document['ahead']}"
     lines = [f"`{document['searcher']}`, {counts}; Kernel Tuner {rivals['kernel_tuner']}, {_span(theirs)} seeds.", ""]
     lines.append(
-        "Each figure is the time of the best config found, divided by the least time of the space: a mean over seeds. The"
-        " rival is the strategy of Kernel Tuner with the best mean on that space after as many evaluations. The difference"
-        " of the two means has its 95 % bootstrap interval in brackets. The last figures are Silo's worst seed and the"
-        " median of the worst seeds of all strategies."
+        "Each figure is the time of the best config found, divided by the least time of the space: a mean over seeds."
+        " The rival is the strategy of Kernel Tuner with the best mean on that space after as many evaluations. The"
+        " difference of the two means has its 95 % bootstrap interval in brackets. The last figures are Silo's worst"
+        " seed and the median of the worst seeds of all strategies."
     )
     lines += ["", "| space | evaluations | Silo | best rival | its mean | difference | worst seed | rivals' | is |"]
     lines.append("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
@@ -132,7 +132,7 @@ def markdown(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> str:
         lines.append(f"| {space} | {_means(runs)} | {worst} |")
     lines += [
         "",
-        "The search alone took these seconds, as means over all spaces: " + _seconds(document, rivals, strategies) + ".",
+        "The search alone took these seconds (means over all spaces): " + _seconds(document, rivals, strategies) + ".",
         "",
     ]
     return "\n".join(lines)
