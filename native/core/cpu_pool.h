@@ -41,7 +41,8 @@ int silo_cpu_set_spin(int microseconds);
 uint64_t silo_cpu_spinning(void);
 uint64_t silo_cpu_looking(void);
 
-/* Sets which threads run launches from now on: the pool's own, or those of an OpenMP runtime. */
+/* Sets which threads run launches from now on: the pool's own, or the threads of an OpenMP
+ * runtime. */
 void silo_cpu_use_pool(enum silo_cpu_pool_kind kind);
 
 /* Registers the fork handlers. Call it once. Returns 0 or an errno. */

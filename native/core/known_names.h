@@ -8,7 +8,7 @@
 /* Names of plug-ins that are not part of Silo. Each list ends with NULL; a list may be NULL. */
 struct silo_known_names {
     const char *const *blob_kinds, *const *launch_options;
-    /* those of `blob_kinds` that are source texts, which `silo check` compiles */
+    /* the kinds in `blob_kinds` that are source texts, which `silo check` compiles */
     const char *const *checked_kinds;
     const char *const *target_kinds;
 };

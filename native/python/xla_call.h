@@ -19,7 +19,7 @@
 /* The requirements on one array that XLA passes. */
 struct silo_xla_buffer {
     int32_t dtype;    /* XLA's number of the dtype */
-    int32_t rank;     /* number of axes, without those of vmap */
+    int32_t rank;     /* number of axes, without the axes of vmap */
     int64_t *dims;    /* points into the call's memory */
     uint64_t bytes;   /* bytes of one example */
     uint16_t word;    /* index in the call's words that receives the array's address */

@@ -279,7 +279,7 @@ def _merged(
     merged: dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]] = {}
     for kinds, variants in groups.items():
         wider = [other for other in groups if other != kinds and all(map(_covers, other, kinds))]
-        # The groups to merge these variants into: those of the wider groups that no other wider group covers.
+        # The groups to merge these variants into: the wider groups that no other wider group covers.
         tops = [
             candidate
             for candidate in wider

@@ -161,7 +161,7 @@ class _InClass:
 
 
 # The decisions that calls of bundled kernels use in this process: kernel, bundle, target, bucket and config, in order
-# of first use. ``decided`` of silo.calls.resolver holds those of other kernels.
+# of first use. ``decided`` of silo.calls.resolver holds the decisions of other kernels.
 decided: dict[tuple[str, str, str, str, str], None] = {}
 
 
